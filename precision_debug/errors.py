@@ -1,0 +1,100 @@
+"""Everything this package raises on purpose, and the exit status that each one means.
+
+    PrecisionDebugError            exit status 2
+    ├── UsageError                 2   options that are wrong or do not fit together
+    ├── ModelError                 2   a model file that cannot be read or has not what was asked of it
+    ├── InputError                 2   feeds that do not fit the model's inputs
+    ├── MarkError                  2   marked names that the model does not have
+    ├── RecordingError             2   a recorded run that is partial, damaged or of another version
+    ├── OutputError                2   a report that cannot be written where it was asked for
+    ├── BackendUnavailable         2   a run mode that cannot run here: package, device or format is missing
+    └── BackendError               3   a framework failed while building or running
+        └── BackendCrash           3   it took its process with it (abort, signal, out of memory)
+
+A message is one line: what happened, where (file, node, backend), and what to type next.
+Backends raise these at their boundary, chained with ``from``; ``--verbose`` shows the chain.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BackendCrash",
+    "BackendError",
+    "BackendUnavailable",
+    "InputError",
+    "MarkError",
+    "ModelError",
+    "OutputError",
+    "PrecisionDebugError",
+    "RecordingError",
+    "UsageError",
+]
+
+
+class PrecisionDebugError(Exception):
+    """Base of the tree.
+
+    what: one clause saying what happened. where: the file, node, option or backend concerned.
+    hint: what the reader can do next. ``str()`` joins them on one line.
+    """
+
+    exit_status = 2
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
+        self.what = _one_line(what)
+        self.where = _one_line(where)
+        self.hint = _one_line(hint)
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text}; {self.hint}" if self.hint else text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.what, self.where, self.hint)
+
+
+def _rebuild(kind: type[PrecisionDebugError], what: str, where: str, hint: str) -> PrecisionDebugError:
+    return kind(what, where=where, hint=hint)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(str(text).split())
+
+
+class UsageError(PrecisionDebugError):
+    """Options that are wrong or do not fit together."""
+
+
+class ModelError(PrecisionDebugError):
+    """A model file that cannot be read, or that lacks what was asked of it."""
+
+
+class InputError(PrecisionDebugError):
+    """Feeds whose names, shapes or types do not fit the model's inputs."""
+
+
+class MarkError(PrecisionDebugError):
+    """Marked tensor names that the model does not have."""
+
+
+class RecordingError(PrecisionDebugError):
+    """A recorded run that is partial, damaged, or of another format version."""
+
+
+class OutputError(PrecisionDebugError):
+    """A report that cannot be written where it was asked for."""
+
+
+class BackendUnavailable(PrecisionDebugError):
+    """A run mode that cannot run here; ``hint`` says what it needs."""
+
+
+class BackendError(PrecisionDebugError):
+    """A framework failed while building or running a model."""
+
+    exit_status = 3
+
+
+class BackendCrash(BackendError):
+    """A framework ended its process: abort, signal, or killed for memory."""

@@ -1,0 +1,88 @@
+"""What the stages ask of each other. A backend from another wheel needs nothing but these and ``records``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from .records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .report.model import Report
+
+__all__ = ["Backend", "Feeds", "Hook", "Session", "Tensor", "Writer"]
+
+Tensor = Any
+"""Anything with ``__array__`` or ``__dlpack__``. A backend decodes bfloat16 that arrives as raw bits itself."""
+
+Feeds = Mapping[str, Any]
+"""Input name to numpy array."""
+
+
+class Hook(Protocol):
+    """Paddle's own signature. The tensor lives only during the call: copy or compare inside."""
+
+    def __call__(self, op_type: str, tensor_name: str, tensor: Tensor, /) -> None: ...
+
+
+@runtime_checkable
+class Session(Protocol):
+    """One loaded model in one run mode."""
+
+    @property
+    def tensors(self) -> Sequence[TensorMeta]:
+        """Every tensor of the graph that runs, in execution order; complete after ``run`` at the latest."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the reader of a report must know: what was simulated, which provider really ran, what was left out."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Framework and device, name to version."""
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """Run once and return the model's outputs by name.
+
+        The hook is called once for each tensor in ``names`` (None: all that can be seen), in execution order, with
+        the session's own name and with values in the model's own layout: never blocked, never raw quantised bits
+        where ``TensorMeta.view`` says "dequantised". The outputs are bit-identical to a run without a hook, or
+        ``notes`` says why not. Raises BackendError.
+        """
+
+    def close(self) -> None:
+        """Free what the session holds. Calling it twice is harmless."""
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A plugin. Constructing it, ``name`` and ``run_modes`` import no framework."""
+
+    @property
+    def name(self) -> str:
+        """"onnxruntime", "paddle", …"""
+
+    @property
+    def run_modes(self) -> Sequence[RunMode]:
+        """Every mode that it can offer, on any machine."""
+
+    def availability(self, mode: str) -> Availability:
+        """Whether a mode can run on this machine. May import the framework; never raises."""
+
+    def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
+        """The model's inputs, without building an engine. Raises ModelError."""
+
+    def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        """Load the model in one run mode; ``feeds`` calibrate it where the mode needs that.
+
+        Raises BackendUnavailable, ModelError or BackendError. Expensive builds may wait until ``run``, but
+        ``tensors`` lists before it what can be known.
+        """
+
+
+class Writer(Protocol):
+    """Renders a finished report into a file of one format."""
+
+    def __call__(self, report: Report, path: Path, /) -> None: ...

@@ -1,0 +1,321 @@
+"""The records that travel between stages: frozen, keyword-only, no behaviour beyond what follows from their fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "Availability",
+    "Comparison",
+    "InputMeta",
+    "ModelFiles",
+    "Row",
+    "RunMode",
+    "RunSpec",
+    "SessionSpec",
+    "Status",
+    "TensorMeta",
+    "TensorStats",
+    "Tolerance",
+]
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFiles:
+    """Where a model lies on disk. ``model_dir`` stands alone; ``params_file`` goes with ``model_file``."""
+
+    model_file: str = ""
+    params_file: str = ""
+    model_dir: str = ""
+
+    @property
+    def path(self) -> str:
+        """The path that names the model in messages."""
+        return self.model_file or self.model_dir
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMode:
+    """A way to run a model, ``<engine>_<precision>``, that one backend offers.
+
+    suffixes: endings of the model files it reads ("" stands for a folder), with the dot, lower case.
+    baseline: the mode of the same backend that is compared against when the user names none.
+    simulation: the arithmetic is imitated, not the engine's own; the report says so.
+    """
+
+    name: str
+    summary: str
+    suffixes: tuple[str, ...]
+    baseline: str
+    simulation: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Availability:
+    """Whether a run mode can run on this machine. ``needs``: what is missing, and how to get it; "" where it can."""
+
+    ok: bool
+    needs: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputMeta:
+    """One input of a model.
+
+    dtype: numpy's name ("float32", "int64", "bool", "bfloat16", "str").
+    shape: one entry a dimension; an int is fixed, a str names a dynamic one; None: rank unknown.
+    optional: the model runs without it (it has a default).
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...] | None
+    optional: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorMeta:
+    """What a session knows of one tensor before its value exists.
+
+    name: the session's own name for it, unique there; what the hook is called with.
+    op_type: type of the operator that produces it, in the words of the session's framework.
+    node: name of that operator or layer.
+    inputs: names (same session) of the activations that the operator reads; constants are left out.
+    origin: the tensor of the *source model* that this one holds; "" means that its own name says it.
+    view: how the hook's value was taken from the engine's: "" as it is, "dequantised", "unblocked", "cast", ...
+    unseen: why the hook will not be called for it; "" where it will.
+    extra: further columns of the report (fused layer, real precision, tactic), name to text.
+    """
+
+    name: str
+    op_type: str
+    node: str = ""
+    dtype: str = ""
+    shape: tuple[int | str, ...] | None = None
+    inputs: tuple[str, ...] = ()
+    origin: str = ""
+    view: str = ""
+    unseen: str = ""
+    is_output: bool = False
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """When a tensor passes.
+
+    rule "isclose": |t - b| <= atol + rtol * |b| (numpy.isclose and Paddle's demo; b is the baseline).
+    rule "either":  |t - b| <= atol  or  |t - b| <= rtol * |b| (Polygraphy's).
+    check_error_stat: "elemwise" wants it of every element; "max", "mean", "median" and "quantile" want it of that
+    statistic of the absolute error or of the relative error (either is enough, as in Polygraphy).
+    quantile: which one, 0 to 1, where check_error_stat is "quantile".
+    equal_nan: NaN in the same place on both sides counts as equal.
+    """
+
+    atol: float = 1e-4
+    rtol: float = 1e-4
+    rule: str = "isclose"
+    check_error_stat: str = "elemwise"
+    quantile: float = 0.99
+    equal_nan: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorStats:
+    """One tensor by itself. min, max, mean and rms are over its finite elements, None where it has none."""
+
+    dtype: str
+    shape: Shape
+    elements: int
+    min: float | None = None
+    max: float | None = None
+    mean: float | None = None
+    rms: float | None = None
+    nan: int = 0
+    inf: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Numbers of one pair of tensors; b is the baseline's element, t the target's, d = |t - b|.
+
+    A pair of elements is *finite* where b and t both are. Errors are over the finite pairs, with one exception:
+    max_abs and max_rel are inf where one side is infinite and the other is not the same infinity. Pairs with a NaN
+    enter no error but are mismatched (unless the tolerance says equal_nan and both are NaN); the counts tell of them.
+    Where the shapes differ, or a side is not numeric, the numbers that need pairs are None.
+
+    mismatched: elements outside the tolerance (rule, atol, rtol).
+    first_mismatch, max_abs_index, max_rel_index: index of the first such element in C order, one int a dimension.
+    max_rel, mean_rel: of d / (|b| + 1e-7), the denominator of Paddle's demo.
+    share_rel_over_1pct: share (0 to 1) of the finite pairs with d > 0.01 * |b|.
+    rmse: sqrt(mean(d^2)).
+    cosine_distance: 1 - cos(b, t), computed as (sum d^2 - (|b| - |t|)^2) / (2 |b| |t|), which does not cancel.
+    sqnr_db: 10 log10(sum b^2 / sum d^2); inf where d is 0 everywhere.
+    abs_p50, abs_p90, abs_p99, abs_p999: quantiles of d; quantiles_exact says whether they are exact or read from a
+    log2 histogram with 8 buckets an octave (then within 12.5 %).
+    stat: the statistic that check_error_stat asks for, of d and of d / |b|; None where it is "elemwise".
+    required_atol, required_rtol: the smallest one with which every element would pass, the other one kept as it is;
+    inf where none would.
+    fp16_overflow, fp16_subnormal: baseline elements with |b| > 65504, and with 0 < |b| < 2^-14.
+    identical: both tensors are equal bit for bit, and no further pass over them was made.
+    """
+
+    base: TensorStats
+    target: TensorStats
+    shapes_match: bool
+    mismatched: int | None = None
+    first_mismatch: Shape | None = None
+    max_abs: float | None = None
+    max_abs_index: Shape | None = None
+    max_rel: float | None = None
+    max_rel_index: Shape | None = None
+    mean_abs: float | None = None
+    mean_rel: float | None = None
+    share_rel_over_1pct: float | None = None
+    rmse: float | None = None
+    cosine_distance: float | None = None
+    sqnr_db: float | None = None
+    abs_p50: float | None = None
+    abs_p90: float | None = None
+    abs_p99: float | None = None
+    abs_p999: float | None = None
+    quantiles_exact: bool = True
+    stat_abs: float | None = None
+    stat_rel: float | None = None
+    required_atol: float | None = None
+    required_rtol: float | None = None
+    fp16_overflow: int = 0
+    fp16_subnormal: int = 0
+    identical: bool = False
+
+
+class Status(str, enum.Enum):
+    """What became of one tensor."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    FUSED_AWAY = "fused away"  # the baseline has it, the target's graph no longer does
+    UNMATCHED = "unmatched"  # the target has it, nothing in the baseline could be paired with it
+    NOT_COMPARED = "not compared"  # both may have it, but it could not be seen or compared; ``reason`` says why
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of the table.
+
+    index: place in the table, from 0, in the order in which the baseline produced the tensors.
+    op_type, name, node: the baseline's; the target's own where the baseline has no such tensor.
+    paired_by: "exact", "rename map", "graph metadata", "fingerprint", ...; "" where there is no partner.
+    view: how the target's value was taken (see TensorMeta.view).
+    comparison: present where status is PASS or FAIL (shapes that differ fail).
+    base, target: a side by itself where there is no comparison.
+    error_growth: relative L2 error of this tensor over the largest one among its operator's inputs; above 1 the
+    operator lost precision itself, about 1 it passes on what it was given; inf where its inputs had no error.
+    """
+
+    index: int
+    op_type: str
+    name: str
+    status: Status
+    reason: str = ""
+    node: str = ""
+    target_name: str = ""
+    target_op_type: str = ""
+    paired_by: str = ""
+    view: str = ""
+    is_output: bool = False
+    comparison: Comparison | None = None
+    base: TensorStats | None = None
+    target: TensorStats | None = None
+    error_growth: float | None = None
+    inputs: tuple[str, ...] = ()
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shape_text(self) -> str:
+        """Paddle's Shape column: "match, [..]" or "expect [..], but got [..]"."""
+        if self.comparison is not None:
+            base, target = list(self.comparison.base.shape), list(self.comparison.target.shape)
+            return f"match, {base}" if self.comparison.shapes_match else f"expect {base}, but got {target}"
+        side = self.base or self.target
+        return f"{list(side.shape)}" if side is not None else ""
+
+    @property
+    def relative_l2(self) -> float | None:
+        """sqrt(sum d^2 / sum b^2), from sqnr_db; None where it is not defined."""
+        sqnr = self.comparison.sqnr_db if self.comparison is not None else None
+        return None if sqnr is None else float(10 ** (-sqnr / 20))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSpec:
+    """What a backend needs to open one model in one run mode.
+
+    options: the backend's own settings as plain values ("use_dynamic_shape", "min_shapes", "workspace", "device", …).
+    work_dir: an existing folder for what the backend writes; removed with the run.
+    """
+
+    model: ModelFiles
+    mode: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    work_dir: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """A whole command: everything that decides the result, as plain values that survive JSON.
+
+    baseline: a run mode, or the folder of a recorded run; "" means the default of the target's backend.
+    baseline_model: the model of the baseline where it is another file; None: the same.
+    inputs: path of a feeds file, folder or script; "" means seeded random.
+    input_shapes: input name to shape, for dynamic dimensions. val_range: input name ("" for all) to (low, high).
+    marks: patterns of tensor names; empty means all. marks_between: (first, last) in execution order.
+    renames: target name to baseline name, the user's own rename map.
+    """
+
+    model: ModelFiles
+    run_mode: str
+    baseline: str = ""
+    baseline_model: ModelFiles | None = None
+    inputs: str = ""
+    input_shapes: Mapping[str, Shape] = field(default_factory=dict)
+    val_range: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    seed: int = 0
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    marks: tuple[str, ...] = ()
+    marks_between: tuple[str, str] | None = None
+    marks_from_inspector: str = ""
+    fused_only: bool = False
+    renames: Mapping[str, str] = field(default_factory=dict)
+    labels: str = ""
+    record: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; ``from_dict`` is the inverse."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunSpec:
+        """The inverse of ``to_dict``, also after a round trip through JSON (lists for tuples)."""
+        values = dict(data)
+        values["model"] = ModelFiles(**values["model"])
+        if values.get("baseline_model"):
+            values["baseline_model"] = ModelFiles(**values["baseline_model"])
+        values["tolerance"] = Tolerance(**values["tolerance"])
+        values["input_shapes"] = {k: tuple(v) for k, v in values["input_shapes"].items()}
+        values["val_range"] = {k: (v[0], v[1]) for k, v in values["val_range"].items()}
+        values["marks"] = tuple(values["marks"])
+        if values.get("marks_between"):
+            values["marks_between"] = tuple(values["marks_between"])
+        return cls(**values)

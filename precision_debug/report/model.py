@@ -1,0 +1,159 @@
+"""The finished report: rows plus everything a reader needs to trust them, and what follows from both."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..records import Row, RunSpec, Status
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["FORMAT_VERSION", "InputInfo", "Report", "Side", "Verdict"]
+
+FORMAT_VERSION = 1
+
+
+class Verdict(str, enum.Enum):
+    """The answer of the whole run."""
+
+    PASS = "within tolerance"
+    FAIL = "out of tolerance"
+    INCONCLUSIVE = "inconclusive"  # nothing, or not every final output, was compared
+    PARTIAL = "partial"  # the run ended before its time
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two runs. versions: framework and device to version. notes: what the session wants to be said."""
+
+    mode: str
+    backend: str
+    model: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    simulation: bool = False
+    tensors: int = 0
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputInfo:
+    """One feed as it was given to both sides. sha256 is of its bytes in C order."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: str
+    min: float | None = None
+    max: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What was compared, how it was paired, and what came of it.
+
+    failure: one line on why the run ended early; "" where it did not.
+    scores: results on labelled inputs ("accuracy, baseline", …), shares from 0 to 1.
+    inputs_file: where the feeds were stored, relative to the report.
+    """
+
+    rows: tuple[Row, ...]
+    spec: RunSpec
+    baseline: Side
+    target: Side
+    inputs: tuple[InputInfo, ...] = ()
+    inputs_file: str = ""
+    inputs_source: str = ""
+    machine: Mapping[str, str] = field(default_factory=dict)
+    started: str = ""
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)
+    failure: str = ""
+    format_version: int = FORMAT_VERSION
+
+    @property
+    def counts(self) -> dict[Status, int]:
+        """Rows by status; every status is present."""
+        counts = dict.fromkeys(Status, 0)
+        for row in self.rows:
+            counts[row.status] += 1
+        return counts
+
+    @property
+    def compared(self) -> tuple[Row, ...]:
+        """Rows that were compared, in table order."""
+        return tuple(row for row in self.rows if row.comparison is not None)
+
+    @property
+    def outputs(self) -> tuple[Row, ...]:
+        """Rows of the model's final outputs."""
+        return tuple(row for row in self.rows if row.is_output)
+
+    @property
+    def first_mismatch(self) -> Row | None:
+        """The first row, in the baseline's execution order, that is out of tolerance."""
+        return next((row for row in self.rows if row.status is Status.FAIL), None)
+
+    @property
+    def verdict(self) -> Verdict:
+        """PASS needs a finished run, at least one comparison, and every final output among the compared."""
+        if self.failure:
+            return Verdict.PARTIAL
+        if self.first_mismatch is not None:
+            return Verdict.FAIL
+        if not self.compared or any(row.comparison is None for row in self.outputs):
+            return Verdict.INCONCLUSIVE
+        return Verdict.PASS
+
+    @property
+    def exit_status(self) -> int:
+        """0 within tolerance, 1 out of tolerance or inconclusive, 3 partial."""
+        return {Verdict.PASS: 0, Verdict.PARTIAL: 3}.get(self.verdict, 1)
+
+    def worst(self, count: int = 5) -> tuple[Row, ...]:
+        """Failed rows whose operator itself lost the most: by error growth, then by relative L2 error."""
+        return tuple(sorted((r for r in self.rows if r.status is Status.FAIL), key=_loss, reverse=True)[:count])
+
+    def save(self, path: str | Path) -> Path:
+        """Write the report in the format of the path's suffix (.xlsx .csv .json …). Raises OutputError."""
+        from . import write
+
+        return write(self, Path(path))
+
+    to_excel = to_csv = to_json = save
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One line a row and one typed column a column of the table. Needs pandas."""
+        from .frame import to_pandas
+
+        return to_pandas(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values; ``from_dict`` is the inverse."""
+        from .json import to_dict
+
+        return to_dict(self)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Report:
+        """Read a .json report back. Raises OutputError where it is none."""
+        from .json import load
+
+        return load(Path(path))
+
+
+def _loss(row: Row) -> tuple[bool, float, float]:
+    comparison = row.comparison
+    broken = comparison is not None and (
+        not comparison.shapes_match or comparison.target.nan + comparison.target.inf > comparison.base.nan + comparison.base.inf
+    )
+    return broken, row.error_growth or 0.0, row.relative_l2 or 0.0
