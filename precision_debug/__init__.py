@@ -1,0 +1,58 @@
+"""precision_debug: which operator lost the precision, and what to do about it.
+
+``compare`` runs two modes of a model and returns a Report; ``SaveBaseline`` and ``AssertClose`` are the hooks for
+scripts of your own. Importing this package loads no framework, and numpy only when something is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AssertClose",
+    "ModelFiles",
+    "PrecisionDebugError",
+    "Report",
+    "Row",
+    "SaveBaseline",
+    "Status",
+    "Tolerance",
+    "assign_mark_names",
+    "compare",
+    "get_mark_names_from_serialized_json",
+]
+
+_HOMES = {
+    "AssertClose": "hooks",
+    "ModelFiles": "records",
+    "PrecisionDebugError": "errors",
+    "Report": "report.model",
+    "Row": "records",
+    "SaveBaseline": "hooks",
+    "Status": "records",
+    "Tolerance": "records",
+    "assign_mark_names": "marks",
+    "compare": "api",
+    "get_mark_names_from_serialized_json": "marks",
+}
+
+if TYPE_CHECKING:
+    from .api import compare
+    from .errors import PrecisionDebugError
+    from .hooks import AssertClose, SaveBaseline
+    from .marks import assign_mark_names, get_mark_names_from_serialized_json
+    from .records import ModelFiles, Row, Status, Tolerance
+    from .report.model import Report
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

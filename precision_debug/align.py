@@ -1,0 +1,81 @@
+"""Which tensor of the baseline a tensor of the target is compared with, and how we know.
+
+In this order, each baseline tensor at most once: the user's rename map; the source tensor that the backend names
+(``TensorMeta.origin``); the same name. Nothing is paired by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .errors import MarkError
+from .records import TensorMeta
+
+__all__ = ["Alignment", "Pair", "align"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A target tensor's partner. how: "exact", "rename map" or "graph metadata"."""
+
+    base: TensorMeta
+    target: TensorMeta
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alignment:
+    """Both lists and the pairs between them, by target name. ``rivals``: target name to the name it lost against."""
+
+    baseline: tuple[TensorMeta, ...]
+    target: tuple[TensorMeta, ...]
+    pairs: Mapping[str, Pair]
+    rivals: Mapping[str, str]
+
+
+def align(
+    baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], renames: Mapping[str, str] | None = None
+) -> Alignment:
+    """Pair two sessions' tensors by name.
+
+    renames: target name to baseline name; a name that neither side has raises MarkError.
+    """
+    renames = renames or {}
+    by_name = {meta.name: meta for meta in baseline}
+    by_source: dict[str, TensorMeta] = {}
+    for meta in baseline:
+        if meta.origin:
+            by_source.setdefault(meta.origin, meta)
+    by_source.update(by_name)
+    target_names = {meta.name for meta in target}
+    for new, old in renames.items():
+        if new not in target_names or old not in by_name:
+            side, name = ("target", new) if new not in target_names else ("baseline", old)
+            raise MarkError(f"the rename map names '{name}', which the {side} does not have", where="--rename")
+
+    pairs: dict[str, Pair] = {}
+    rivals: dict[str, str] = {}
+    taken: dict[str, str] = {}
+
+    def claim(meta: TensorMeta, base: TensorMeta | None, how: str) -> None:
+        if base is None or meta.name in pairs:
+            return
+        if base.name in taken:
+            rivals.setdefault(meta.name, taken[base.name])
+            return
+        taken[base.name] = meta.name
+        pairs[meta.name] = Pair(base=base, target=meta, how=how)
+
+    for meta in target:
+        if meta.name in renames:
+            claim(meta, by_name[renames[meta.name]], "rename map")
+    for meta in target:
+        if meta.origin:
+            exact = meta.origin == meta.name and meta.name in by_name
+            claim(meta, by_source.get(meta.origin), "exact" if exact else "graph metadata")
+    for meta in target:
+        if not meta.origin:
+            base = by_source.get(meta.name)
+            claim(meta, base, "exact" if base is not None and base.name == meta.name else "graph metadata")
+    return Alignment(baseline=tuple(baseline), target=tuple(target), pairs=pairs, rivals=rivals)

@@ -1,0 +1,271 @@
+"""From finished rows to the whole table, and from a journal to a report.
+
+The table has a row for every tensor of either side that was asked for: those that were compared, those that the
+target's graph no longer has, those that only the target has, and those that could not be seen.
+
+Events of a journal: start, side, tensors, selected, inputs, saved, row, leftover, note, scores, failure, end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import math
+import platform
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .align import Alignment, align
+from .codec import decode
+from .records import ModelFiles, Row, RunSpec, Status, TensorMeta, TensorStats
+
+if TYPE_CHECKING:
+    from .hooks import AssertClose
+    from .report.model import Report
+
+__all__ = ["complete_table", "report_of_events", "report_of_hooks"]
+
+
+def complete_table(
+    rows: Iterable[Row],
+    alignment: Alignment,
+    *,
+    selected: Collection[str] | None = None,
+    stats: Mapping[str, TensorStats] | None = None,
+    failure: str = "",
+) -> tuple[Row, ...]:
+    """Order the rows as the baseline produced them, add what was not compared, and compute the error growth.
+
+    selected: baseline names that were asked for; None: all. stats: of baseline tensors that met no partner.
+    failure: why the run ended early; tensors that it kept from being compared say so.
+    """
+    stats = stats or {}
+    base_meta = {meta.name: meta for meta in alignment.baseline}
+    target_meta = {meta.name: meta for meta in alignment.target}
+    order = {name: place for place, name in enumerate(base_meta)}
+    partner = {pair.base.name: pair for pair in alignment.pairs.values()}
+    done = {row.name: row for row in rows if row.status is not Status.UNMATCHED}
+    alone = {row.target_name: row for row in rows if row.status is Status.UNMATCHED}
+
+    keyed: list[tuple[tuple[float, int], Row]] = []
+    for name, meta in base_meta.items():
+        if selected is not None and name not in selected:
+            continue
+        row = done.pop(name, None)
+        if row is None:
+            status, reason = _why_not(meta, partner.get(name), failure)
+            pair = partner.get(name)
+            row = Row(
+                index=0, op_type=meta.op_type, name=name, status=status, reason=reason, base=stats.get(name),
+                target_name=pair.target.name if pair else "", target_op_type=pair.target.op_type if pair else "",
+                paired_by=pair.how if pair else "",
+            )  # fmt: skip
+        keyed.append(((order[name], 0), _dressed(row, meta, target_meta.get(row.target_name))))
+    for row in done.values():  # rows of tensors that the baseline did not announce (loop iterations)
+        keyed.append(((len(order), row.index), _dressed(row, None, target_meta.get(row.target_name))))
+
+    place = -0.5
+    for number, (name, meta) in enumerate(target_meta.items()):
+        if name in alignment.pairs:
+            place = order[alignment.pairs[name].base.name] + 0.5
+            continue
+        row = alone.pop(name, None)
+        if row is None and (selected is not None or failure):
+            continue
+        if row is None:
+            reason = meta.unseen or "the target's hook was not called for it"
+            row = Row(index=0, op_type=meta.op_type, name=name, status=Status.UNMATCHED, reason=reason,
+                      target_name=name, target_op_type=meta.op_type)  # fmt: skip
+        keyed.append(((place, number), _dressed(row, None, meta)))
+    for row in alone.values():
+        keyed.append(((len(order) + 0.5, row.index), row))
+
+    keyed.sort(key=lambda item: item[0])
+    ordered = [dataclasses.replace(row, index=index) for index, (_, row) in enumerate(keyed)]
+    return _with_growth(ordered, base_meta)
+
+
+def report_of_hooks(check: AssertClose) -> Report:
+    """A report of two hooks that somebody else's script drove."""
+    from . import metrics
+    from .report.model import Report, Side
+
+    base = check.baseline
+    stats = dict(base.stats)
+    shown = {row.name for row in check.rows}
+    for name in base.store:
+        array = base.store.get(name) if name not in shown else None
+        if array is not None:
+            stats[name] = metrics.describe(array)
+    alignment = align(base.tensors, check.tensors)
+    rows = complete_table(check.rows, alignment, stats=stats)
+    spec = RunSpec(model=ModelFiles(), run_mode="hook", baseline="hook", tolerance=check.tolerance)
+    return Report(
+        rows=rows,
+        spec=spec,
+        baseline=Side(mode="hook", backend="", model="", tensors=len(base.tensors)),
+        target=Side(mode="hook", backend="", model="", tensors=len(check.tensors)),
+        machine=machine(),
+        started=now(),
+        notes=("Both sides were shown by hooks in a script; the model's outputs are not known to the report.",),
+    )
+
+
+def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") -> Report:
+    """The report of a run from its journal, also of one that ended early.
+
+    failure: why it did, where the journal itself does not say. Raises KeyError or TypeError on a foreign journal.
+    """
+    from .report.model import InputInfo, Report, Side
+
+    spec = RunSpec(model=ModelFiles(), run_mode="")
+    sides = {name: Side(mode="", backend="", model="") for name in ("baseline", "target")}
+    tensors: dict[str, tuple[TensorMeta, ...]] = {"baseline": (), "target": ()}
+    selected: set[str] | None = None
+    stats: dict[str, TensorStats] = {}
+    rows: list[Row] = []
+    notes: list[str] = []
+    values: dict[str, Any] = {}
+    ended = False
+    for event in events:
+        kind = event["event"]
+        if kind == "start":
+            spec = decode(RunSpec, event["spec"])
+            values |= {"machine": event["machine"], "started": event["started"]}
+        elif kind == "side":
+            sides[event["side"]] = decode(Side, event["info"])
+        elif kind == "tensors":
+            tensors[event["side"]] = tuple(decode(TensorMeta, item) for item in event["tensors"])
+        elif kind == "selected":
+            selected = set(event["names"])
+        elif kind == "inputs":
+            values |= {"inputs": tuple(decode(InputInfo, item) for item in event["inputs"])}
+            values |= {"inputs_source": event["source"], "inputs_file": event["file"]}
+        elif kind in ("saved", "leftover"):
+            if event.get("stats") is not None:
+                stats[event["name"]] = decode(TensorStats, event["stats"])
+        elif kind == "row":
+            rows.append(decode(Row, event["row"]))
+        elif kind == "note":
+            notes.append(event["text"])
+        elif kind == "scores":
+            values["scores"] = {key: decode(float, value) for key, value in event["scores"].items()}
+        elif kind == "failure":
+            failure = failure or event["text"]
+        elif kind == "end":
+            ended = True
+            values["seconds"] = event["seconds"]
+    if not ended and not failure:
+        failure = "the run ended before its time, and nothing says why"
+    renames = {new: old for new, old in spec.renames.items() if _has(tensors["target"], new) and _has(tensors["baseline"], old)}
+    alignment = align(tensors["baseline"], tensors["target"], renames)
+    if selected is not None:
+        left = sum(1 for meta in tensors["baseline"] if meta.name not in selected)
+        if left:
+            notes.append(f"{left} of {len(tensors['baseline'])} baseline tensors were not marked and are not in the table.")
+    table = complete_table(rows, alignment, selected=selected, stats=stats, failure=failure)
+    return Report(
+        rows=table, spec=spec, baseline=sides["baseline"], target=sides["target"], notes=tuple(notes), failure=failure,
+        **values,
+    )  # fmt: skip
+
+
+def machine() -> dict[str, str]:
+    """What the report says of where it was made."""
+    import os
+    import sys
+
+    from . import __version__
+
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "precision_debug": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "host": platform.node(),
+        "processor": _processor(),
+        "cores": str(count),
+        "executable": sys.executable,
+    }
+
+
+def now() -> str:
+    """Local time to the second, ISO 8601 with its offset."""
+    return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _has(metas: Sequence[TensorMeta], name: str) -> bool:
+    return any(meta.name == name for meta in metas)
+
+
+def _why_not(meta: TensorMeta, pair: Any, failure: str) -> tuple[Status, str]:
+    if meta.unseen:
+        return Status.NOT_COMPARED, f"baseline: {meta.unseen}"
+    if pair is not None and pair.target.unseen:
+        return Status.NOT_COMPARED, f"target: {pair.target.unseen}"
+    if failure:
+        return Status.NOT_COMPARED, "the run ended before this tensor"
+    if pair is not None:
+        return Status.NOT_COMPARED, "both graphs have it, but it was not seen on both sides"
+    return Status.FUSED_AWAY, "the target's graph has no such tensor"
+
+
+def _dressed(row: Row, base: TensorMeta | None, target: TensorMeta | None) -> Row:
+    extra = {**(base.extra if base else {}), **(target.extra if target else {})}
+    meta = base or target
+    return dataclasses.replace(
+        row,
+        node=row.node or (meta.node if meta else ""),
+        inputs=meta.inputs if meta else (),
+        is_output=bool(meta and meta.is_output),
+        view=row.view or (target.view if target else ""),
+        extra={**extra, **row.extra},
+    )
+
+
+def _with_growth(rows: Sequence[Row], base_meta: Mapping[str, TensorMeta]) -> tuple[Row, ...]:
+    errors = {row.name: row.relative_l2 for row in rows if row.comparison is not None}
+    memo: dict[str, float] = {}
+
+    def error_of(name: str) -> float:
+        """Relative error of a tensor; of one that was not compared, the largest among the nearest that were."""
+        stack = [name]
+        while stack:
+            current = stack[-1]
+            if current in memo:
+                stack.pop()
+                continue
+            known = errors.get(current)
+            if known is not None:
+                memo[current] = known
+                continue
+            meta = base_meta.get(current)
+            sources = [s for s in (meta.inputs if meta else ()) if s != current]
+            waiting = [s for s in sources if s not in memo and s not in stack]
+            if waiting:
+                stack.extend(waiting)
+            else:
+                memo[current] = max((memo.get(s, 0.0) for s in sources), default=0.0)
+        return memo[name]
+
+    grown = []
+    for row in rows:
+        error = row.relative_l2
+        if error is None or row.name not in base_meta or math.isnan(error):
+            grown.append(row)
+            continue
+        given = max((error_of(name) for name in row.inputs), default=0.0)
+        growth = 1.0 if error == given else (math.inf if given == 0 else error / given)
+        grown.append(dataclasses.replace(row, error_growth=growth))
+    return tuple(grown)
