@@ -9,15 +9,14 @@ Events of a journal: start, side, tensors, selected, inputs, saved, row, leftove
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import math
-import platform
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .align import Alignment, align
 from .codec import decode
-from .records import ModelFiles, Row, RunSpec, Status, TensorMeta, TensorStats
+from .machine import machine, now
+from .records import InputInfo, ModelFiles, Row, RunSpec, Side, Status, TensorMeta, TensorStats
 
 if TYPE_CHECKING:
     from .hooks import AssertClose
@@ -88,7 +87,7 @@ def complete_table(
 def report_of_hooks(check: AssertClose) -> Report:
     """A report of two hooks that somebody else's script drove."""
     from . import metrics
-    from .report.model import Report, Side
+    from .report.model import Report
 
     base = check.baseline
     stats = dict(base.stats)
@@ -116,7 +115,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
 
     failure: why it did, where the journal itself does not say. Raises KeyError or TypeError on a foreign journal.
     """
-    from .report.model import InputInfo, Report, Side
+    from .report.model import Report
 
     spec = RunSpec(model=ModelFiles(), run_mode="")
     sides = {name: Side(mode="", backend="", model="") for name in ("baseline", "target")}
@@ -168,41 +167,6 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
         rows=table, spec=spec, baseline=sides["baseline"], target=sides["target"], notes=tuple(notes), failure=failure,
         **values,
     )  # fmt: skip
-
-
-def machine() -> dict[str, str]:
-    """What the report says of where it was made."""
-    import os
-    import sys
-
-    from . import __version__
-
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {
-        "precision_debug": __version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "host": platform.node(),
-        "processor": _processor(),
-        "cores": str(count),
-        "executable": sys.executable,
-    }
-
-
-def now() -> str:
-    """Local time to the second, ISO 8601 with its offset."""
-    return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def _has(metas: Sequence[TensorMeta], name: str) -> bool:

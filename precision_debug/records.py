@@ -11,12 +11,14 @@ from typing import Any
 __all__ = [
     "Availability",
     "Comparison",
+    "InputInfo",
     "InputMeta",
     "ModelFiles",
     "Row",
     "RunMode",
     "RunSpec",
     "SessionSpec",
+    "Side",
     "Status",
     "TensorMeta",
     "TensorStats",
@@ -254,6 +256,32 @@ class Row:
         """sqrt(sum d^2 / sum b^2), from sqnr_db; None where it is not defined."""
         sqnr = self.comparison.sqnr_db if self.comparison is not None else None
         return None if sqnr is None else float(10 ** (-sqnr / 20))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two runs. versions: framework and device to version. notes: what the session wants to be said."""
+
+    mode: str
+    backend: str
+    model: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    simulation: bool = False
+    tensors: int = 0
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputInfo:
+    """One feed as it was given to both sides. sha256 is of its bytes in C order."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: str
+    min: float | None = None
+    max: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..records import Row, RunSpec, Status
+from ..records import InputInfo, Row, RunSpec, Side, Status
 
 if TYPE_CHECKING:
     import pandas
@@ -28,32 +28,6 @@ class Verdict(str, enum.Enum):
 
     def __str__(self) -> str:
         return self.value
-
-
-@dataclass(frozen=True, kw_only=True)
-class Side:
-    """One of the two runs. versions: framework and device to version. notes: what the session wants to be said."""
-
-    mode: str
-    backend: str
-    model: str
-    versions: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    simulation: bool = False
-    tensors: int = 0
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputInfo:
-    """One feed as it was given to both sides. sha256 is of its bytes in C order."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    sha256: str
-    min: float | None = None
-    max: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,42 @@
+"""Where and when a report was made."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import sys
+
+from . import __version__
+
+__all__ = ["machine", "now"]
+
+
+def machine() -> dict[str, str]:
+    """What the report says of where it was made."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "precision_debug": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "host": platform.node(),
+        "processor": _processor(),
+        "cores": str(count),
+        "executable": sys.executable,
+    }
+
+
+def now() -> str:
+    """Local time to the second, ISO 8601 with its offset."""
+    return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,94 @@
+"""What a command asks for, resolved: which backend opens which model in which mode, on either side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import recording, registry
+from .errors import BackendUnavailable, ModelError, UsageError
+from .protocols import Backend, Feeds, Session
+from .records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
+
+__all__ = ["Opening", "Plan", "make_plan"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """One side before it is opened: a backend's run mode, or the folder of a recorded run."""
+
+    spec: SessionSpec
+    mode: RunMode | None = None
+    backend: Backend | None = None
+    recording: str = ""
+
+    @property
+    def label(self) -> str:
+        """The mode's name, or the recording's folder."""
+        return self.recording or self.spec.mode
+
+    def inputs(self) -> Sequence[InputMeta]:
+        """The model's inputs. Raises ModelError; a recording has none of its own."""
+        return () if self.backend is None else self.backend.inputs(self.spec)
+
+    def open(self, feeds: Sequence[Feeds]) -> Session:
+        """Load the model, or open the recording."""
+        if self.backend is None:
+            return recording.open_recording(self.recording)
+        return self.backend.open(self.spec, feeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Both sides. ``baseline`` is None where a run is only recorded."""
+
+    baseline: Opening | None
+    target: Opening
+
+
+def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) -> Plan:
+    """Resolve a command.
+
+    work_dir: existing folder; each side gets a folder of its own in it. check_machine: ask the backends whether the
+    modes can run here (this may import a framework). Raises UsageError, ModelError or BackendUnavailable.
+    """
+    target = _opening(spec.model, spec.run_mode, spec, work_dir, "target", check_machine)
+    if spec.record and not spec.baseline:
+        return Plan(baseline=None, target=target)
+    model = spec.baseline_model or spec.model
+    baseline = spec.baseline or _default_baseline(spec, target)
+    return Plan(baseline=_opening(model, baseline, spec, work_dir, "baseline", check_machine), target=target)
+
+
+def _opening(model: ModelFiles, mode: str, spec: RunSpec, work_dir: str, side: str, check_machine: bool) -> Opening:
+    folder = Path(work_dir, side)
+    if work_dir:
+        folder.mkdir(exist_ok=True)
+    session = SessionSpec(model=model, mode=mode, options=spec.options, work_dir=str(folder) if work_dir else "")
+    if recording.is_recording(mode) or Path(mode).is_dir() or "/" in mode:
+        return Opening(spec=session, recording=mode)
+    if not model.path:
+        raise UsageError("no model was given", hint="name one with --model_file FILE or --model_dir DIR")
+    plain = model.path if Path(model.path).exists() else model.path.partition(".py:")[0] + ".py"
+    if not Path(model.path).exists() and not (".py:" in model.path and Path(plain).exists()):
+        raise ModelError("no such model", where=model.path, hint="check the path (it is relative to where you are)")
+    backend, run_mode = registry.find(model, mode)
+    if check_machine:
+        available = backend.availability(mode)
+        if not available.ok:
+            raise BackendUnavailable(
+                f"run mode {mode} cannot run here: {available.needs}", hint="`precision_debug doctor` lists what can"
+            )
+    return Opening(spec=session, mode=run_mode, backend=backend)
+
+
+def _default_baseline(spec: RunSpec, target: Opening) -> str:
+    if spec.baseline_model is None and target.mode is not None:
+        return target.mode.baseline
+    for _, mode in registry.modes_for(spec.baseline_model or spec.model):
+        if mode.baseline == mode.name:
+            return mode.name
+    raise UsageError(
+        "no default baseline for this model", where=(spec.baseline_model or spec.model).path, hint="name one with --baseline MODE"
+    )
