@@ -1,0 +1,76 @@
+"""What both runs are fed: seeded random values, or the user's own, checked against the model's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from ..errors import InputError
+from ..records import InputMeta
+from .check import check_feeds, check_names, check_shape
+from .load import load_sets
+from .npz import save_feeds
+from .parse import parse_shapes, parse_val_range
+from .random import random_feeds
+
+__all__ = ["FeedSet", "make_feeds", "parse_shapes", "parse_val_range", "save_feeds"]
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FeedSet:
+    """Checked feeds, one dict a sample set, in the order of the model's inputs.
+
+    A value is a numpy array of the input's type and shape (text as fixed-width unicode); for an input that is no
+    array it is what the source held. source: one line for the report. notes: what was guessed or converted.
+    """
+
+    feeds: tuple[dict[str, Any], ...]
+    source: str
+    notes: tuple[str, ...] = ()
+
+
+def make_feeds(
+    inputs: Sequence[InputMeta],
+    *,
+    source: str = "",
+    shapes: Mapping[str, tuple[int, ...]] = _NOTHING,
+    val_range: Mapping[str, tuple[float, float]] = _NOTHING,
+    seed: int = 0,
+) -> FeedSet:
+    """Feeds for a model with these inputs.
+
+    source: path of a .npz, .npy or Polygraphy .json file, of a folder of .npy or .npz files, of an ONNX test data set,
+    or SCRIPT.py[:function]; "" makes one random sample set from the seed.
+    shapes: input name to shape; with a source, the shape that its arrays must have.
+    val_range: input name ("" for all) to (low, high) of random values; 0 to 1 unless given.
+    Raises InputError, one line, where something does not fit.
+    """
+    check_names(shapes, inputs, where="--input_shapes")
+    check_names({name: None for name in val_range if name}, inputs, where="--val_range")
+    for meta in inputs:
+        if meta.name in shapes:
+            check_shape(shapes[meta.name], meta, where="--input_shapes")
+    if not source:
+        feeds, notes = random_feeds(inputs, shapes, val_range, seed)
+        return FeedSet(feeds=(feeds,), source=f"seeded random (seed {seed})", notes=tuple(notes))
+    sets = load_sets(source, inputs)
+    if not sets:
+        raise InputError("it has no sample set", where=source, hint="give at least one dict of arrays")
+    known: dict[str, None] = {"--val_range has no effect on values from --inputs": None} if val_range else {}
+    wanted = [_with_shape(meta, shapes) for meta in inputs]
+    checked: list[dict[str, Any]] = []
+    for where, one in sets:
+        values, remarks = check_feeds(one, wanted, where=where)
+        checked.append(values)
+        known.update(dict.fromkeys(remarks))
+    return FeedSet(feeds=tuple(checked), source=source, notes=tuple(known))
+
+
+def _with_shape(meta: InputMeta, shapes: Mapping[str, tuple[int, ...]]) -> InputMeta:
+    if meta.name not in shapes:
+        return meta
+    return InputMeta(name=meta.name, dtype=meta.dtype, shape=shapes[meta.name], optional=meta.optional)

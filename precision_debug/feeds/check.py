@@ -1,0 +1,135 @@
+"""Whether feeds fit the model's inputs; what can be converted without changing a value is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..nearest import did_you_mean
+from ..records import InputMeta
+from .cast import exact_cast
+from .dtypes import Array, as_dtype, dtype_name, is_float, is_integer
+
+__all__ = ["check_feeds", "check_names", "check_shape"]
+
+
+def check_feeds(
+    feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str
+) -> tuple[dict[str, Any], list[str]]:
+    """The feeds in the model's order and types, and notes on what was converted or looks odd.
+
+    Values may be anything with ``__array__``, or nested lists of numbers, which have no type of their own and take
+    the input's. An input that is no array (a sequence, an optional) is passed on as it came. Raises InputError.
+    """
+    check_names(feeds, inputs, where=where)
+    absent = [meta.name for meta in inputs if meta.name not in feeds and not meta.optional]
+    if absent:
+        raise InputError(
+            f"no value for {_listed(absent)}", where=where, hint=f"it has {_listed(list(feeds)) or 'none'}"
+        )
+    checked: dict[str, Any] = {}
+    notes: list[str] = []
+    for meta in inputs:
+        if meta.name in feeds:
+            checked[meta.name] = _checked(feeds[meta.name], meta, notes, where)
+        else:
+            notes.append(f"{meta.name}: left out, the model has a default for it")
+    return checked, notes
+
+
+def check_names(given: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> None:
+    """Every key names an input of the model. Raises InputError with the nearest name."""
+    names = [meta.name for meta in inputs]
+    for name in given:
+        if name not in names:
+            hint = did_you_mean(str(name), names) or f"the model's inputs: {_listed(names) or 'none'}"
+            raise InputError(f"the model has no input '{name}'", where=where, hint=hint)
+
+
+def check_shape(shape: Sequence[int], meta: InputMeta, *, where: str) -> None:
+    """Rank and fixed dimensions are the model's. Raises InputError."""
+    if meta.shape is None:
+        return
+    fits = len(shape) == len(meta.shape) and all(
+        isinstance(dim, str) or dim < 0 or dim == size for dim, size in zip(meta.shape, shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join(str(dim) if isinstance(dim, str) or dim >= 0 else "?" for dim in meta.shape)
+        raise InputError(
+            f"input '{meta.name}' has shape {list(shape)}, the model wants [{wanted}]", where=where, hint="reshape it"
+        )
+
+
+def _checked(value: Any, meta: InputMeta, notes: list[str], where: str) -> Any:
+    wanted = as_dtype(meta.dtype)
+    if wanted is None:
+        notes.append(f"{meta.name}: type {meta.dtype or 'unknown'} was passed on unchecked")
+        return value
+    untyped = isinstance(value, (list, tuple, int, float, complex, str)) and not isinstance(value, np.generic)
+    try:
+        array = np.asarray(value)
+    except Exception as error:
+        raise InputError(f"the value of '{meta.name}' cannot become an array: {error}", where=where) from error
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    array = _text(array, meta, where) if array.dtype.kind in "OSTU" else array
+    if untyped and array.size == 0:
+        array = array.astype(wanted)
+    if untyped and is_float(wanted) and (is_float(array.dtype) or is_integer(array.dtype)):
+        with np.errstate(all="ignore"):
+            array = array.astype(wanted)
+    array = _cast(array, wanted, meta, [] if untyped else notes, where)
+    check_shape(array.shape, meta, where=where)
+    _note_non_finite(array, meta, notes)
+    return array
+
+
+def _text(array: Array, meta: InputMeta, where: str) -> Array:
+    """Text of any kind as fixed-width unicode, which .npz holds without pickle."""
+    try:
+        items = [item.decode("utf-8") if isinstance(item, bytes) else item for item in array.ravel().tolist()]
+    except UnicodeDecodeError as error:
+        raise InputError(f"input '{meta.name}' has text that is not UTF-8: {error}", where=where) from error
+    if not all(isinstance(item, str) for item in items):
+        what = f"input '{meta.name}' holds Python objects, not {meta.dtype}"
+        raise InputError(what, where=where, hint="convert it to an array")
+    if any("\0" in item for item in items):
+        what = f"input '{meta.name}' has text with a NUL character"
+        raise InputError(what, where=where, hint="engines cut it off there; remove it")
+    return np.asarray(np.array(items, dtype=np.str_).reshape(array.shape))
+
+
+def _cast(array: Array, wanted: np.dtype[Any], meta: InputMeta, notes: list[str], where: str) -> Array:
+    have = array.dtype
+    if have == wanted or (have.kind == "U" and wanted.kind == "U"):
+        return array
+    if have.kind == "V" and have.isbuiltin == 0 and wanted.isbuiltin == 2 and have.itemsize == wanted.itemsize:
+        notes.append(f"{meta.name}: raw {have.itemsize}-byte values read as {meta.dtype}")
+        return array.view(wanted)
+    bits = have.kind == "u" and have.itemsize == wanted.itemsize and is_float(wanted) and wanted.itemsize < 4
+    converted = None if bits else exact_cast(array, wanted)
+    if converted is None:
+        why = "are these values or bits?" if bits else "its values would change"
+        raise InputError(
+            f"input '{meta.name}' is {dtype_name(have)}, the model wants {meta.dtype}, and {why}",
+            where=where,
+            hint=f"convert it to {meta.dtype} yourself",
+        )
+    notes.append(f"{meta.name}: {dtype_name(have)} converted to {meta.dtype}, every value kept")
+    return converted
+
+
+def _note_non_finite(array: Array, meta: InputMeta, notes: list[str]) -> None:
+    if not (is_float(array.dtype) or array.dtype.kind == "c"):
+        return
+    wide = array if array.dtype.kind in "fc" and array.dtype.isbuiltin == 1 else array.astype(np.float32)
+    if not np.isfinite(wide).all():
+        nan, inf = int(np.isnan(wide).sum()), int(np.isinf(wide).sum())
+        notes.append(f"{meta.name}: {nan} NaN and {inf} infinite of {array.size} values")
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

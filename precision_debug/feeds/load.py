@@ -1,0 +1,161 @@
+"""Feeds from what the user has on disk: .npz, .npy, Polygraphy's JSON, a folder of these, or a script."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..records import InputMeta
+from .dtypes import Array
+from .npz import load_npz, unreadable
+from .onnx_data import is_data_set, load_data_set
+from .script import load_script, split_script
+
+__all__ = ["load_sets"]
+
+_KINDS = (
+    "give a .npz, .npy or Polygraphy .json file, a folder of .npy or .npz files or an ONNX test data set, "
+    "or SCRIPT.py[:function]"
+)
+
+Sets = list[tuple[str, Mapping[str, Any]]]
+
+
+def load_sets(source: str, inputs: Sequence[InputMeta]) -> Sets:
+    """Each sample set with the name of where it lies; values are unchecked. Raises InputError."""
+    script = split_script(source)
+    if script is not None and not Path(source).is_dir():
+        path, function = script
+        return _numbered(str(path), load_script(path, function))
+    path = Path(source)
+    if path.is_dir():
+        return _folder(path, inputs)
+    if not path.is_file():
+        raise InputError("there is no such file or folder", where=source, hint=_KINDS)
+    return _file(path, inputs)
+
+
+def _file(path: Path, inputs: Sequence[InputMeta]) -> Sets:
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return _numbered(str(path), [_unnamed(one, inputs) for one in load_npz(path)])
+    if suffix == ".npy":
+        return [(str(path), {_only_input(path, inputs): _npy(path)})]
+    if suffix == ".json":
+        return _numbered(str(path), _json(path))
+    raise InputError(f"'{path.suffix}' files are not read as feeds", where=str(path), hint=_KINDS)
+
+
+def _folder(folder: Path, inputs: Sequence[InputMeta]) -> Sets:
+    entries = sorted(folder.iterdir(), key=_natural)
+    npz = [entry for entry in entries if entry.suffix.lower() == ".npz"]
+    npy = [entry for entry in entries if entry.suffix.lower() == ".npy"]
+    data_sets = [entry for entry in entries if entry.is_dir() and is_data_set(entry)]
+    here = [folder] if is_data_set(folder) else []
+    found = {".npz files": npz, ".npy files": npy, "test data sets": here + data_sets}
+    kinds = [kind for kind, entries in found.items() if entries]
+    if len(kinds) > 1:
+        raise InputError(
+            f"the folder has {' and '.join(kinds)}", where=str(folder), hint="keep one kind, or name the file"
+        )
+    if npz:
+        return [one for path in npz for one in _file(path, inputs)]
+    if npy:
+        return [(str(folder), _by_stem(folder, npy, inputs))]
+    if not kinds:
+        raise InputError("the folder has no .npz, .npy or input_N.pb files", where=str(folder), hint=_KINDS)
+    return [(str(entry), load_data_set(entry, inputs)) for entry in here + data_sets]
+
+
+def _by_stem(folder: Path, files: Sequence[Path], inputs: Sequence[InputMeta]) -> dict[str, Array]:
+    """One input a file. A name that no file can have ("a/b:0") is found under "a_b_0" too."""
+    names = {meta.name for meta in inputs}
+    plain: dict[str, list[str]] = {}
+    for name in names:
+        plain.setdefault(re.sub(r"[^\w.\-]", "_", name), []).append(name)
+    feeds: dict[str, Array] = {}
+    for file in files:
+        near = plain.get(file.stem, [])
+        name = file.stem if file.stem in names or len(near) != 1 else near[0]
+        if name in feeds:
+            raise InputError(f"two files hold the input '{name}'", where=str(folder), hint="keep one")
+        feeds[name] = _npy(file)
+    return feeds
+
+
+def _only_input(path: Path, inputs: Sequence[InputMeta]) -> str:
+    needed = [meta.name for meta in inputs if not meta.optional] or [meta.name for meta in inputs]
+    if len(needed) != 1:
+        raise InputError(
+            f"a .npy file holds one array and the model has {len(needed)} inputs: {', '.join(needed) or 'none'}",
+            where=str(path),
+            hint="give a .npz file with the names as keys, or a folder with a NAME.npy for each",
+        )
+    return needed[0]
+
+
+def _unnamed(feeds: dict[str, Any], inputs: Sequence[InputMeta]) -> dict[str, Any]:
+    """numpy.savez(file, array) keeps no name; with one input it needs none."""
+    names = [meta.name for meta in inputs]
+    if list(feeds) == ["arr_0"] and len(names) == 1 and names[0] != "arr_0":
+        return {names[0]: feeds["arr_0"]}
+    return feeds
+
+
+def _npy(path: Path) -> Array:
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except Exception as error:  # numpy raises many kinds on a damaged file
+        raise InputError(unreadable(error), where=str(path), hint="write it with numpy.save") from error
+
+
+def _json(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        data = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"is no readable JSON: {error}", where=str(path)) from error
+    sets = [data] if isinstance(data, dict) and "polygraphy_class" not in data else data
+    if not isinstance(sets, list) or not all(isinstance(one, dict) for one in sets):
+        kind = data.get("polygraphy_class", "object") if isinstance(data, dict) else type(data).__name__
+        raise InputError(
+            f"holds {kind}, not a list of feed dicts",
+            where=str(path),
+            hint="write it with polygraphy run --save-inputs",
+        )
+    return [{name: _decode(value, name, path) for name, value in one.items()} for one in sets]
+
+
+def _decode(value: Any, name: str, path: Path) -> Any:
+    """Polygraphy's {"array": base64 of a .npy file}; "type" was the older name of "polygraphy_class"."""
+    if not isinstance(value, dict):
+        return value
+    kind = value.get("polygraphy_class", value.get("type", ""))
+    if kind == "LazyArray":
+        return _decode(value.get("values"), name, path)
+    if not isinstance(value.get("array"), str):
+        what = f"input '{name}' is stored as {kind or 'an unknown object'}"
+        raise InputError(what, where=str(path), hint="save it as a numpy array")
+    try:
+        return np.load(io.BytesIO(base64.b64decode(value["array"], validate=True)), allow_pickle=False)
+    except Exception as error:
+        what = f"the array of '{name}' is damaged: {type(error).__name__}: {error}"
+        raise InputError(what, where=str(path)) from error
+
+
+def _numbered(where: str, sets: Sequence[Mapping[str, Any]]) -> Sets:
+    if len(sets) == 1:
+        return [(where, sets[0])]
+    return [(f"{where} (sample set {number})", one) for number, one in enumerate(sets, 1)]
+
+
+def _natural(path: Path) -> tuple[list[tuple[int, str]], str]:
+    parts = re.findall(r"\d+|\D+", path.name)
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts], path.name

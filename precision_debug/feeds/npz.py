@@ -1,0 +1,131 @@
+"""Feeds in one .npz file that numpy alone can read, and back without loss.
+
+An array lies under its input's name where the file has one sample set and the name suits a zip entry, otherwise under
+a made-up key. The entry ``__feeds__`` is JSON text: {"version": 1, "sets": [[[name, value], ...], ...]}, where a value
+is {"key": ..., "dtype": ...}, {"sequence": [value, ...]} or {"none": true}. Its dtype restores the types that .npy
+does not know; such an array is stored as unsigned integers of its bits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, OutputError
+from ..protocols import Feeds
+from .dtypes import Array, dtype_name, from_plain, to_plain
+
+__all__ = ["load_npz", "save_feeds", "unreadable"]
+
+_INDEX = "__feeds__"
+_VERSION = 1
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def save_feeds(path: str | Path, feeds: Feeds | Sequence[Feeds]) -> Path:
+    """Write one sample set or several; ``make_feeds(source=path)`` reads back the same names, types and bits.
+
+    The file is written beside and renamed, and equal feeds give equal bytes. Raises OutputError.
+    """
+    target = Path(path)
+    sets = [feeds] if isinstance(feeds, Mapping) else list(feeds)
+    if target.suffix.lower() != ".npz":
+        raise OutputError("feeds are written as .npz", where=str(target), hint="end the name with .npz")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                _write(archive, sets)
+            Path(draft).chmod(0o666 & ~_umask())
+            os.replace(draft, target)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
+    except (OSError, ValueError, TypeError) as error:
+        raise OutputError(f"the feeds could not be written: {error}", where=str(target)) from error
+    return target
+
+
+def load_npz(path: Path) -> list[dict[str, Any]]:
+    """The sample sets of a .npz file: of ``save_feeds``, or of ``numpy.savez`` with input names as keys."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files}
+    except Exception as error:  # numpy, zlib and zipfile raise many kinds on a damaged file
+        raise InputError(
+            unreadable(error), where=str(path), hint="write it with numpy.savez(FILE, NAME=ARRAY)"
+        ) from error
+    if _INDEX not in arrays:
+        return [dict(arrays)]
+    try:
+        index = json.loads(str(arrays[_INDEX]))
+        version = index["version"]
+        if version != _VERSION:
+            raise InputError(f"written by another version (feeds format {version}, not {_VERSION})", where=str(path))
+        return [{name: _decode(value, arrays) for name, value in one} for one in index["sets"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"its {_INDEX} entry is damaged: {error}", where=str(path)) from error
+
+
+def unreadable(error: Exception) -> str:
+    """Why numpy could not load a file, in one clause."""
+    if "allow_pickle" in str(error):
+        return "holds Python objects, which are not read"
+    return f"cannot be read: {type(error).__name__}: {error}"
+
+
+def _write(archive: zipfile.ZipFile, sets: Sequence[Feeds]) -> None:
+    index: list[list[tuple[str, Any]]] = []
+    count = 0
+
+    def put(name: str, value: Any, plain: bool) -> Any:
+        nonlocal count
+        if value is None:
+            return {"none": True}
+        if isinstance(value, (list, tuple)):
+            return {"sequence": [put(name, item, False) for item in value]}
+        array = np.asarray(value)
+        if array.dtype.kind in "OT":
+            array = array.astype(np.str_)
+        key = name if plain else f"__array_{count}__"
+        count += 1
+        _entry(archive, key, to_plain(array))
+        return {"key": key, "dtype": dtype_name(array.dtype)}
+
+    for one in sets:
+        index.append([(name, put(name, value, len(sets) == 1 and _suits_zip(name))) for name, value in one.items()])
+    _entry(archive, _INDEX, np.array(json.dumps({"version": _VERSION, "sets": index})))
+
+
+def _entry(archive: zipfile.ZipFile, key: str, array: Array) -> None:
+    info = zipfile.ZipInfo(f"{key}.npy", date_time=_EPOCH)
+    info.external_attr = 0o644 << 16
+    with archive.open(info, "w", force_zip64=True) as file:
+        np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def _suits_zip(name: str) -> bool:
+    plain = name.isascii() and name.isprintable() and "\\" not in name and len(name) < 200
+    return plain and not name.startswith(("__", "/"))
+
+
+def _decode(value: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
+    if value.get("none"):
+        return None
+    if "sequence" in value:
+        return [_decode(item, arrays) for item in value["sequence"]]
+    return from_plain(arrays[value["key"]], value["dtype"])
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,169 @@
+"""Seeded random feeds, by each input's own type and shape."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..records import InputMeta
+from .dtypes import Array, as_dtype, is_float, is_integer
+
+__all__ = ["random_feeds"]
+
+DEFAULT_RANGE = (0.0, 1.0)
+_WORDS = ("a", "bc", "def", "ghij", "klmno")
+
+
+def random_feeds(
+    inputs: Sequence[InputMeta],
+    shapes: Mapping[str, tuple[int, ...]],
+    val_range: Mapping[str, tuple[float, float]],
+    seed: int,
+) -> tuple[dict[str, Array], list[str]]:
+    """One sample set and what the reader must know of it.
+
+    Each input has a random stream of its own, from the seed and its name: adding an input changes no other. Floats
+    are uniform over the range, rounded to their type; integers are uniform over the whole numbers in it, both ends
+    included; bools are 0 or 1. The range is 0 to 1 unless ``val_range`` says otherwise. Inputs with a default are left
+    out unless a shape or a range is given for them.
+    """
+    feeds: dict[str, Array] = {}
+    notes: list[str] = []
+    symbols = _symbols(inputs, shapes)
+    for meta in inputs:
+        if meta.optional and meta.name not in shapes and meta.name not in val_range:
+            notes.append(f"{meta.name}: left out, the model has a default for it")
+            continue
+        shape = _shape(meta, shapes, symbols, notes)
+        try:
+            feeds[meta.name] = _values(meta, shape, val_range, _stream(seed, meta.name), notes)
+        except (MemoryError, ValueError) as error:
+            raise InputError(
+                f"{list(shape)} of {meta.dtype} does not fit in memory",
+                where=f"input '{meta.name}'",
+                hint="give a smaller --input_shapes",
+            ) from error
+    return feeds, notes
+
+
+def _stream(seed: int, name: str) -> np.random.Generator:
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
+    words = np.frombuffer(digest, dtype="<u4").tolist()
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *words])))
+
+
+def _symbols(inputs: Sequence[InputMeta], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """What the given shapes say of named dimensions, so that an input without one agrees with its neighbours."""
+    found: dict[str, int] = {}
+    for meta in inputs:
+        for dim, size in zip(meta.shape or (), shapes.get(meta.name, ()), strict=False):
+            if isinstance(dim, str) and dim.strip("?"):
+                found.setdefault(dim, size)
+    return found
+
+
+def _shape(
+    meta: InputMeta, shapes: Mapping[str, tuple[int, ...]], symbols: Mapping[str, int], notes: list[str]
+) -> tuple[int, ...]:
+    if meta.name in shapes:
+        return tuple(shapes[meta.name])
+    if meta.shape is None:
+        raise InputError(
+            "the model does not say its shape",
+            where=f"input '{meta.name}'",
+            hint=f"give --input_shapes {meta.name}:[...]",
+        )
+    shape: list[int] = []
+    guessed: list[str] = []
+    for place, dim in enumerate(meta.shape):
+        if isinstance(dim, int) and dim >= 0:
+            shape.append(dim)
+            continue
+        size = symbols.get(str(dim))
+        if size is None:
+            guessed.append(str(dim) if isinstance(dim, str) and dim.strip("?") else f"dimension {place}")
+        shape.append(1 if size is None else size)
+    if guessed:
+        notes.append(
+            f"{meta.name}: dynamic {', '.join(guessed)} set to 1 in {shape}; "
+            f"--input_shapes {meta.name}:[...] sets another"
+        )
+    return tuple(shape)
+
+
+def _values(
+    meta: InputMeta,
+    shape: tuple[int, ...],
+    val_range: Mapping[str, tuple[float, float]],
+    rng: np.random.Generator,
+    notes: list[str],
+) -> Array:
+    dtype = as_dtype(meta.dtype)
+    own = meta.name in val_range
+    low, high = val_range.get(meta.name, val_range.get("", DEFAULT_RANGE))
+    if dtype is not None and dtype.kind == "U":
+        notes.append(f"{meta.name} (text): random words; --inputs gives real ones")
+        return np.asarray(np.array(_WORDS)[rng.integers(0, len(_WORDS), shape)])
+    if dtype is not None and dtype.kind == "b":
+        return np.asarray(rng.integers(0, 2, shape, dtype=np.uint8)).astype(np.bool_)
+    if dtype is not None and is_integer(dtype):
+        first, last = _whole(meta, dtype, low, high, own)
+        if not own:
+            notes.append(f"{meta.name} ({meta.dtype}): whole numbers from {first} to {last}; --val_range sets others")
+        wide: Any = np.uint64 if first >= 0 else np.int64
+        return np.asarray(rng.integers(first, last, shape, dtype=wide, endpoint=True)).astype(dtype)
+    if dtype is not None and (is_float(dtype) or dtype.kind == "c"):
+        _check_range(meta, dtype, low, high)
+        parts = [_uniform(rng, shape, low, high, wide=dtype.itemsize > 4) for _ in range(1 + (dtype.kind == "c"))]
+        whole = parts[0] if len(parts) == 1 else parts[0] + 1j * parts[1]
+        return np.asarray(whole).astype(dtype, copy=False)
+    raise InputError(
+        f"no random values can be made for type {meta.dtype or 'unknown'}",
+        where=f"input '{meta.name}'",
+        hint="give its value with --inputs",
+    )
+
+
+def _uniform(rng: np.random.Generator, shape: tuple[int, ...], low: float, high: float, *, wide: bool) -> Array:
+    kind: Any = np.float64 if wide or high - low > np.finfo(np.float32).max else np.float32
+    values = np.asarray(rng.random(shape, dtype=kind))
+    if (low, high) != (0.0, 1.0):
+        values = np.asarray(values * kind(high - low) + kind(low))
+        np.clip(values, low, high, out=values)
+    return values
+
+
+def _check_range(meta: InputMeta, dtype: np.dtype[Any], low: float, high: float) -> None:
+    import ml_dtypes
+
+    top = float(ml_dtypes.finfo(dtype).max)
+    bottom = float(ml_dtypes.finfo(dtype).min)
+    if low < bottom or high > top or not math.isfinite(high - low):
+        raise InputError(
+            f"--val_range {low:g},{high:g} leaves the range of {meta.dtype} ({bottom:g} to {top:g})",
+            where=f"input '{meta.name}'",
+            hint=f"narrow it with --val_range {meta.name}:LOW,HIGH",
+        )
+
+
+def _whole(meta: InputMeta, dtype: np.dtype[Any], low: float, high: float, own: bool) -> tuple[int, int]:
+    """The whole numbers in the range; a range meant for all inputs is cut to the type, one meant for this must fit."""
+    import ml_dtypes
+
+    info = ml_dtypes.iinfo(dtype)
+    bottom, top = int(info.min), int(info.max)
+    first, last = math.ceil(low), math.floor(high)
+    if not own:
+        first, last = max(first, bottom), min(last, top)
+    if first > last or first < bottom or last > top:
+        raise InputError(
+            f"--val_range {low:g},{high:g} has no whole number of {meta.dtype} ({bottom} to {top}) or leaves its range",
+            where=f"input '{meta.name}'",
+            hint=f"give --val_range {meta.name}:LOW,HIGH",
+        )
+    return first, last
