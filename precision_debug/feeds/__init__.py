@@ -9,13 +9,13 @@ from typing import Any
 
 from ..errors import InputError
 from ..records import InputMeta
-from .check import check_feeds, check_names, check_shape
+from .check import check_names, check_one, check_shape
 from .load import load_sets
 from .npz import save_feeds
 from .parse import parse_shapes, parse_val_range
 from .random import random_feeds
 
-__all__ = ["FeedSet", "make_feeds", "parse_shapes", "parse_val_range", "save_feeds"]
+__all__ = ["FeedSet", "check_feeds", "make_feeds", "parse_shapes", "parse_val_range", "save_feeds"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -60,11 +60,28 @@ def make_feeds(
     sets = load_sets(source, inputs)
     if not sets:
         raise InputError("it has no sample set", where=source, hint="give at least one dict of arrays")
-    known: dict[str, None] = {"--val_range has no effect on values from --inputs": None} if val_range else {}
-    wanted = [_with_shape(meta, shapes) for meta in inputs]
+    notes = ("--val_range has no effect on values from --inputs",) if val_range else ()
+    return _checked([_with_shape(meta, shapes) for meta in inputs], sets, source, notes)
+
+
+def check_feeds(inputs: Sequence[InputMeta], given: FeedSet) -> FeedSet:
+    """Feeds that were made elsewhere (a recording, a caller, another model), checked and converted as ``make_feeds``
+    does with a file's. Raises InputError.
+    """
+    many = len(given.feeds) > 1
+    places = [
+        f"{given.source} (sample set {number})" if many else given.source for number in range(1, len(given.feeds) + 1)
+    ]
+    return _checked(inputs, list(zip(places, given.feeds, strict=True)), given.source, given.notes)
+
+
+def _checked(
+    inputs: Sequence[InputMeta], sets: Sequence[tuple[str, Mapping[str, Any]]], source: str, notes: Sequence[str]
+) -> FeedSet:
+    known = dict.fromkeys(notes)
     checked: list[dict[str, Any]] = []
     for where, one in sets:
-        values, remarks = check_feeds(one, wanted, where=where)
+        values, remarks = check_one(one, inputs, where=where)
         checked.append(values)
         known.update(dict.fromkeys(remarks))
     return FeedSet(feeds=tuple(checked), source=source, notes=tuple(known))

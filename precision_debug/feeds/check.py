@@ -13,12 +13,10 @@ from ..records import InputMeta
 from .cast import exact_cast
 from .dtypes import Array, as_dtype, dtype_name, is_float, is_integer
 
-__all__ = ["check_feeds", "check_names", "check_shape"]
+__all__ = ["check_one", "check_names", "check_shape"]
 
 
-def check_feeds(
-    feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str
-) -> tuple[dict[str, Any], list[str]]:
+def check_one(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> tuple[dict[str, Any], list[str]]:
     """The feeds in the model's order and types, and notes on what was converted or looks odd.
 
     Values may be anything with ``__array__``, or nested lists of numbers, which have no type of their own and take
@@ -98,7 +96,7 @@ def _text(array: Array, meta: InputMeta, where: str) -> Array:
     if any("\0" in item for item in items):
         what = f"input '{meta.name}' has text with a NUL character"
         raise InputError(what, where=where, hint="engines cut it off there; remove it")
-    return np.asarray(np.array(items, dtype=np.str_).reshape(array.shape))
+    return array if array.dtype.kind == "U" else np.asarray(np.array(items, dtype=np.str_).reshape(array.shape))
 
 
 def _cast(array: Array, wanted: np.dtype[Any], meta: InputMeta, notes: list[str], where: str) -> Array:
