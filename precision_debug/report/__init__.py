@@ -1,0 +1,40 @@
+"""Turns a finished ``Report`` into a file, in the format that the file's suffix names."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import OutputError
+from .model import InputInfo, Report, Side, Verdict
+from .replacing import replacing
+
+if TYPE_CHECKING:
+    from ..protocols import Writer
+
+__all__ = ["SUFFIXES", "InputInfo", "Report", "Side", "Verdict", "write"]
+
+_WRITERS = {".xlsx": "excel", ".csv": "csv", ".json": "json", ".html": "html", ".md": "markdown"}
+
+SUFFIXES: tuple[str, ...] = tuple(_WRITERS)
+"""The endings that ``write`` knows, with the dot, lower case."""
+
+
+def write(report: Report, path: str | Path) -> Path:
+    """Write ``report`` to ``path`` and return it. The file appears whole or not at all; missing folders are made.
+
+    Raises OutputError where the suffix is unknown or the place cannot be written.
+    """
+    path = Path(path)
+    name = _WRITERS.get(path.suffix.lower())
+    if name is None:
+        raise OutputError(
+            f"no report format has the ending {path.suffix!r}" if path.suffix else "the report's name has no ending",
+            where=str(path),
+            hint=f"end it in one of {' '.join(SUFFIXES)}",
+        )
+    writer: Writer = import_module(f".{name}", __name__).write
+    with replacing(path) as temporary:
+        writer(report, temporary)
+    return path

@@ -1,0 +1,112 @@
+"""The whole report as strict JSON that can be read back, one table row a line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from ..codec import decode, encode
+from ..errors import OutputError
+from .model import FORMAT_VERSION, Report
+
+__all__ = ["from_dict", "load", "to_dict", "write"]
+
+_FORMAT = "precision_debug report"
+_DERIVED = ("format", "summary")
+
+
+def to_dict(report: Report) -> dict[str, Any]:
+    """Plain values that strict JSON holds (see ``codec``), headed by the verdict; ``from_dict`` is the inverse.
+
+    A field that has its default is left out. Raises OutputError where an option has no JSON form.
+    """
+    return {**_head(report), "rows": list(_rows(report))}
+
+
+def from_dict(plain: Any) -> Report:
+    """The inverse of ``to_dict``. Raises OutputError where ``plain`` is no report, damaged, or of another version."""
+    if not isinstance(plain, dict) or plain.get("format") != _FORMAT:
+        raise OutputError("not a precision_debug report", hint="give the .json file that --output wrote")
+    version = plain.get("format_version")
+    if version != FORMAT_VERSION:
+        raise OutputError(
+            f"the report has format version {version}, this precision_debug reads {FORMAT_VERSION}",
+            hint="read it with the precision_debug that wrote it, or write it again",
+        )
+    try:
+        return decode(Report, {key: value for key, value in plain.items() if key not in _DERIVED})
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise OutputError(f"the report is damaged ({error})", hint="write it again") from error
+
+
+def load(path: str | Path) -> Report:
+    """Read a report that ``write`` wrote. Raises OutputError, one line, where there is none."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        what = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise OutputError(
+            f"the report cannot be read ({what})", where=str(path), hint="give the .json file that --output wrote"
+        ) from error
+    try:
+        return from_dict(json.loads(text, parse_constant=_refuse))
+    except (ValueError, RecursionError) as error:
+        raise OutputError(
+            f"not a whole JSON file ({error})", where=str(path), hint="write the report again with --output NAME.json"
+        ) from error
+    except OutputError as error:
+        raise OutputError(error.what, where=str(path), hint=error.hint) from error.__cause__
+
+
+def write(report: Report, path: Path) -> None:
+    """Strict JSON in UTF-8, as ``to_dict`` gives it, never holding more than one row's text."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("{\n")
+        for key, value in _head(report).items():
+            _line(file, f" {json.dumps(key)}: ", value, ",\n")
+        file.write(' "rows": [')
+        separator = "\n"
+        for row in _rows(report):
+            _line(file, f"{separator}  ", row, "")
+            separator = ",\n"
+        file.write("\n ]\n}\n")
+
+
+def _line(file: IO[str], before: str, value: Any, after: str) -> None:
+    try:
+        file.write(before + json.dumps(value, ensure_ascii=False, allow_nan=False) + after)
+    except UnicodeEncodeError:
+        file.write(before + json.dumps(value, allow_nan=False) + after)
+
+
+def _refuse(word: str) -> float:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _head(report: Report) -> dict[str, Any]:
+    try:
+        plain = encode(dataclasses.replace(report, rows=()))
+    except TypeError as error:
+        raise OutputError(f"the report has no JSON form ({error})", hint="give options as plain values") from error
+    del plain["rows"]
+    first = report.first_mismatch
+    summary = {
+        "verdict": str(report.verdict),
+        "exit_status": report.exit_status,
+        "first_mismatch": None if first is None else first.name,
+        "worst": [row.name for row in report.worst()],
+        "counts": {str(status): count for status, count in report.counts.items()},
+    }
+    return {"format": _FORMAT, "format_version": report.format_version, "summary": summary, **plain}
+
+
+def _rows(report: Report) -> Iterator[dict[str, Any]]:
+    for row in report.rows:
+        try:
+            yield encode(row)
+        except TypeError as error:
+            raise OutputError(f"the row has no JSON form ({error})", where=row.name, hint="report this as a bug") from error

@@ -1,0 +1,146 @@
+"""Realistic reports for the tests of everything that reads one; no model runs."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from typing import Any
+
+from precision_debug.records import Comparison, ModelFiles, Row, RunSpec, Status, TensorStats
+from precision_debug.report.model import InputInfo, Report, Side
+
+__all__ = ["make_comparison", "make_report", "make_row", "make_stats"]
+
+_BLOCK = ("Conv", "BatchNormalization", "Relu", "Conv", "BatchNormalization", "Add", "Relu")
+_FUSED = {"BatchNormalization": "folded into the convolution before it"}
+
+
+def make_stats(**changes: Any) -> TensorStats:
+    """A healthy float32 activation; ``changes`` override."""
+    values: dict[str, Any] = {
+        "dtype": "float32", "shape": (8, 64, 56, 56), "elements": 1605632,
+        "min": -2.5, "max": 3.25, "mean": 0.125, "rms": 0.9,
+    }  # fmt: skip
+    return TensorStats(**{**values, **changes})
+
+
+def make_comparison(error: float = 1e-3, **changes: Any) -> Comparison:
+    """A pair whose relative L2 error is ``error``; every other number follows from it plausibly."""
+    base = changes.pop("base", None) or make_stats()
+    target = changes.pop("target", None) or make_stats(dtype="float16", min=base.min, max=base.max)
+    rms = base.rms or 1.0
+    rmse = error * rms
+    mismatched = min(base.elements, int(base.elements * min(1.0, error * 20))) if error > 1e-4 else 0
+    index = tuple(min(1, d - 1) for d in base.shape)
+    values: dict[str, Any] = {
+        "base": base, "target": target, "shapes_match": base.shape == target.shape,
+        "mismatched": mismatched, "first_mismatch": index if mismatched else None,
+        "max_abs": 6 * rmse, "max_abs_index": index, "max_rel": 40 * error, "max_rel_index": index,
+        "mean_abs": 0.8 * rmse, "mean_rel": 2 * error, "share_rel_over_1pct": min(1.0, 5 * error),
+        "rmse": rmse, "cosine_distance": error * error / 2,
+        "sqnr_db": math.inf if error == 0 else -20 * math.log10(error),
+        "abs_p50": 0.6 * rmse, "abs_p90": 1.6 * rmse, "abs_p99": 2.6 * rmse, "abs_p999": 4 * rmse,
+        "required_atol": 6 * rmse, "required_rtol": 40 * error, "fp16_subnormal": 12, "identical": error == 0,
+    }  # fmt: skip
+    return Comparison(**{**values, **changes})
+
+
+def make_row(index: int = 0, error: float | None = 1e-3, **changes: Any) -> Row:
+    """A row out of tolerance where ``error`` is above 1e-3, without a comparison where it is None."""
+    values: dict[str, Any] = {
+        "index": index, "op_type": "Conv", "name": f"/layer1/conv{index}/Conv_output_0", "node": f"/layer1/conv{index}/Conv",
+    }  # fmt: skip
+    if error is None:
+        values |= {"status": Status.FUSED_AWAY, "reason": _FUSED["BatchNormalization"], "base": make_stats()}
+    else:
+        values |= {
+            "status": Status.FAIL if error > 1e-3 else Status.PASS,
+            "comparison": make_comparison(error),
+            "target_name": values["name"], "target_op_type": "FusedConv", "paired_by": "exact", "error_growth": 1.1,
+        }  # fmt: skip
+    return Row(**{**values, **changes})
+
+
+def make_report(rows: int = 20, seed: int = 0, *, extra: bool = False, **changes: Any) -> Report:
+    """A residual network in int8 with every kind of row; the same for the same arguments."""
+    values: dict[str, Any] = {
+        "rows": tuple(_rows(rows, random.Random(seed), extra)),
+        "spec": RunSpec(
+            model=ModelFiles(model_file="models/resnet50.onnx"),
+            run_mode="ort_int8",
+            input_shapes={"x": (8, 3, 224, 224)},
+            command="python -m precision_debug --model_file models/resnet50.onnx --run_mode ort_int8"
+            " --input_shapes x:[8,3,224,224] --output output/output.xlsx",
+        ),
+        "baseline": Side(
+            mode="ort_fp32", backend="onnxruntime", model="models/resnet50.onnx",
+            versions={"onnxruntime": "1.31.1", "provider": "CPUExecutionProvider"}, tensors=rows, seconds=1.42,
+        ),
+        "target": Side(
+            mode="ort_int8", backend="onnxruntime", model="models/resnet50.onnx",
+            versions={"onnxruntime": "1.31.1", "provider": "CPUExecutionProvider"}, tensors=rows, seconds=0.97,
+            notes=("Calibrated (MinMax) on the given input: 1 sample.",),
+        ),
+        "inputs": (
+            InputInfo(
+                name="x", dtype="float32", shape=(8, 3, 224, 224), sha256=hashlib.sha256(b"x").hexdigest(),
+                min=-2.1179, max=2.64,
+            ),
+        ),
+        "inputs_file": "output_inputs.npz",
+        "inputs_source": "seeded random (seed 0)",
+        "machine": {"python": "3.11.9", "platform": "Linux x86_64", "cpu": "Xeon, 2 cores", "memory": "16 GB"},
+        "started": "2026-01-31 12:00:00",
+        "seconds": 7.35,
+        "scores": {"accuracy, baseline": 0.9861, "accuracy, target": 0.9722, "same prediction": 0.9806},
+    }  # fmt: skip
+    return Report(**{**values, **changes})
+
+
+def _rows(count: int, random_: random.Random, extra: bool) -> list[Row]:
+    rows: list[Row] = []
+    error = 2e-4
+    for index in range(count):
+        last = index == count - 1
+        op_type = "Gemm" if last else _BLOCK[index % len(_BLOCK)]
+        node = "/fc/Gemm" if last else f"/layer{1 + 4 * index // count}/layer{1 + 4 * index // count}.{index // 7}/{op_type.lower()}{index % 7}/{op_type}"
+        name = "logits" if last else f"{node}_output_0"
+        columns = {"Fused Layer": f"fused_{op_type.lower()}_{index}", "Real Precision": "int8"} if extra else {}
+        common: dict[str, Any] = {
+            "index": index, "op_type": op_type, "name": name, "node": node, "is_output": last, "extra": columns,
+            "inputs": (rows[-1].name,) if rows else ("x",),
+        }  # fmt: skip
+        shape = (8, 1000) if last else (8, 64 << min(3, 4 * index // count), 56 >> min(3, 4 * index // count), 56)
+        base = make_stats(shape=shape, elements=math.prod(shape), min=random_.uniform(-9, -1), max=random_.uniform(1, 9))
+        if op_type in _FUSED:
+            rows.append(Row(**common, status=Status.FUSED_AWAY, reason=_FUSED[op_type], base=base))
+            continue
+        if index % 97 == 41:
+            reason = "the engine gave its values in a blocked layout (NCHWc) that cannot be undone"
+            rows.append(Row(**common, status=Status.NOT_COMPARED, reason=reason, base=base))
+            continue
+        if index % 61 == 23:
+            common |= {"op_type": "QuantizeLinear", "name": f"{name}_QuantizeLinear_Output"}
+            target = make_stats(dtype="int8", shape=shape, elements=math.prod(shape), min=-128.0, max=127.0)
+            rows.append(Row(**common, status=Status.UNMATCHED, reason="only the target has it", target=target))
+            continue
+        growth = random_.lognormvariate(0.02, 0.25) * (30 if index % 53 == 10 else 1)
+        error = min(0.4, max(1e-5, error * min(growth, 3)))
+        rows.append(_compared(common, base, error, growth, index))
+    return rows
+
+
+def _compared(common: dict[str, Any], base: TensorStats, error: float, growth: float, index: int) -> Row:
+    numbers: dict[str, Any] = {"base": base}
+    if index % 211 == 150:
+        numbers["target"] = make_stats(shape=base.shape, elements=base.elements, nan=3, inf=17, max=65504.0)
+        numbers |= {"max_abs": math.inf, "max_rel": math.inf, "required_atol": math.inf, "fp16_overflow": 20}
+    comparison = make_comparison(error, **numbers)
+    failed = error > 1e-3 or "target" in numbers
+    return Row(
+        **common, status=Status.FAIL if failed else Status.PASS, comparison=comparison, error_growth=growth,
+        target_name=f"{common['name']}_DequantizeLinear_Output", target_op_type="DequantizeLinear",
+        paired_by="graph metadata", view="dequantised",
+        reason=f"{comparison.mismatched} elements are out of tolerance" if failed else "",
+    )  # fmt: skip
