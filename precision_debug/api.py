@@ -1,0 +1,96 @@
+"""``compare``: the whole command as one Python call."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import deliver, pipeline, supervisor
+from .errors import PrecisionDebugError
+from .journal import Journal
+from .records import ModelFiles, RunSpec, Tolerance
+from .report.model import Report
+
+__all__ = ["compare"]
+
+
+def compare(
+    model: str | Path | ModelFiles,
+    *,
+    run_mode: str,
+    baseline: str = "",
+    baseline_model: str | Path | ModelFiles | None = None,
+    inputs: str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] = "",
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    val_range: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
+    seed: int = 0,
+    atol: float = 1e-4,
+    rtol: float = 1e-4,
+    tolerance: Tolerance | None = None,
+    marks: Sequence[str] = (),
+    marks_between: tuple[str, str] | None = None,
+    renames: Mapping[str, str] | None = None,
+    labels: str | Path = "",
+    output: str | Path | Sequence[str | Path] = (),
+    isolated: bool = False,
+    **options: Any,
+) -> Report:
+    """Run a model in two modes on the same input and compare every tensor.
+
+    model: a path, or ModelFiles where parameters lie in a file of their own. inputs: what --inputs takes, or arrays
+    by input name (a sequence of them: the first is compared, all calibrate). tolerance: in place of atol and rtol.
+    output: files to write, by suffix. isolated: run in a supervised child process, as the command line does; then
+    ``inputs`` must be a path, and a crash raises BackendCrash after the partial report was written.
+    options: the backend's own settings. Raises PrecisionDebugError; an out-of-tolerance result is no error.
+    """
+    arrays = () if isinstance(inputs, (str, Path)) else (inputs,) if isinstance(inputs, Mapping) else tuple(inputs)
+    spec = RunSpec(
+        model=_files(model),
+        run_mode=run_mode,
+        baseline=baseline,
+        baseline_model=None if baseline_model is None else _files(baseline_model),
+        inputs="" if arrays else str(inputs),
+        input_shapes={name: tuple(shape) for name, shape in (input_shapes or {}).items()},
+        val_range=val_range if isinstance(val_range, Mapping) else {"": val_range} if val_range else {},
+        seed=seed,
+        tolerance=tolerance or Tolerance(atol=atol, rtol=rtol),
+        marks=tuple(marks),
+        marks_between=marks_between,
+        renames=dict(renames or {}),
+        labels=str(labels),
+        options=options,
+        command="precision_debug.compare",
+    )
+    outputs = [Path(output)] if isinstance(output, (str, Path)) else [Path(path) for path in output]
+    if isolated:
+        if arrays:
+            raise TypeError("isolated=True takes inputs as a path: arrays do not travel to the child process")
+        outcome = supervisor.supervise(spec, outputs or [Path("output/output.xlsx")])
+        if outcome.error is not None:
+            raise outcome.error
+        assert outcome.report is not None
+        return outcome.report
+    with tempfile.TemporaryDirectory(prefix="precision_debug-") as temporary:
+        folder = Path(temporary, "run")
+        folder.mkdir()
+        failed: PrecisionDebugError | None = None
+        with Journal(folder / deliver.JOURNAL) as journal:
+            try:
+                pipeline.execute(spec, journal, folder=folder, feeds=arrays)
+            except PrecisionDebugError as error:
+                journal.write("failure", text=str(error))
+                failed = error
+        if failed is not None and not outputs:
+            raise failed
+        report = deliver.deliver(folder, outputs, failure=str(failed) if failed else "")
+        if failed is not None:
+            raise failed
+        return report
+
+
+def _files(model: str | Path | ModelFiles) -> ModelFiles:
+    if isinstance(model, ModelFiles):
+        return model
+    return ModelFiles(model_dir=str(model)) if Path(model).is_dir() else ModelFiles(model_file=str(model))

@@ -1,0 +1,229 @@
+"""precision_debug --model_file M --run_mode MODE: the main job."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..records import ModelFiles, RunSpec, Tolerance
+from . import VERBS
+from .parser import Parser, formatter, parse, program
+
+__all__ = ["run"]
+
+DEFAULT_OUTPUT = "output/output.xlsx"
+
+EPILOG = """exit status:
+  0  every compared tensor is within tolerance, and every final output was compared
+  1  a difference exceeds the tolerance, or the result is inconclusive
+  2  the command or its input is wrong, or the run mode cannot run here
+  3  a backend crashed or was interrupted; the partial report was written
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The options, grouped by the question that they answer."""
+    verbs = "\n".join(f"  {name:9s} {text}" for name, text in VERBS.items())
+    parser = Parser(
+        prog=program(),
+        formatter_class=formatter,
+        description="Which operator lost the precision? Runs a model in two modes on the same input, compares every "
+        f"intermediate tensor,\nand writes a table.\n\nverbs:\n{verbs}",
+        epilog=EPILOG,
+        allow_abbrev=False,
+    )
+    from .. import __version__
+
+    parser.add_argument("--version", action="version", version=f"precision_debug {__version__}")
+
+    group = parser.add_argument_group("which model?")
+    group.add_argument("--model_file", metavar="M", default="", help="the model: .onnx, .pdmodel, .json, .engine, …")
+    group.add_argument("--params_file", metavar="P", default="", help="its parameters, where they are a file of their own")
+    group.add_argument("--model_dir", metavar="D", default="", help="a folder that holds the model")
+    group.add_argument("--baseline_model", metavar="M2", default="", help="the baseline's model, where it is another file")
+    group.add_argument("--baseline_params", metavar="P2", default="", help="the parameters of --baseline_model")
+
+    group = parser.add_argument_group("which two runs?")
+    group.add_argument("--run_mode", metavar="MODE", default="", help="the target: ort_int8, trt_fp16, … (see `doctor`)")
+    group.add_argument(
+        "--baseline", metavar="MODE|DIR", default="",
+        help="what it is compared with: a run mode or a recorded run (default: the unfused FP32 mode)",
+    )  # fmt: skip
+    group.add_argument("--record", metavar="DIR", default="", help="keep the target's tensors, to be a --baseline elsewhere; without --baseline nothing is compared")  # noqa: E501
+    group.add_argument("--option", metavar="KEY=VALUE", action="append", default=[], help="a backend's own setting; may be repeated")  # noqa: E501
+    group.add_argument("--use_dynamic_shape", metavar="0|1", type=int, choices=(0, 1), default=None, help="build for a range of shapes")  # noqa: E501
+    for which in ("min", "opt", "max"):
+        group.add_argument(f"--{which}_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=f"the {which} of that range")  # noqa: E501
+
+    group = parser.add_argument_group("on which input?")
+    group.add_argument("--inputs", metavar="FILE|DIR|SCRIPT.py[:f]", default="", help=".npz, .npy, a folder of them, Polygraphy's JSON, or a script's function (default: seeded random)")  # noqa: E501
+    group.add_argument("--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help="e.g. x:[1,3,224,224], for dynamic dimensions")  # noqa: E501
+    group.add_argument("--val_range", metavar="[NAME:]LOW,HIGH", nargs="+", default=[], help="range of random values (default 0,1)")  # noqa: E501
+    group.add_argument("--seed", metavar="N", type=int, default=0, help="seed of random values (default 0)")
+    group.add_argument("--labels", metavar="FILE", default="", help="class index of each sample (.npy): the report then shows both runs' accuracy")  # noqa: E501
+
+    group = parser.add_argument_group("how close is close?")
+    group.add_argument("--atol", metavar="X", type=float, default=1e-4, help="absolute tolerance (default 1e-4)")
+    group.add_argument("--rtol", metavar="X", type=float, default=1e-4, help="relative tolerance (default 1e-4)")
+    group.add_argument(
+        "--tolerance_rule", choices=("isclose", "either"), default="isclose",
+        help="isclose: |t-b| <= atol + rtol*|b|; either: |t-b| <= atol or <= rtol*|b| (default isclose)",
+    )  # fmt: skip
+    group.add_argument(
+        "--check_error_stat", choices=("elemwise", "max", "mean", "median", "quantile"), default="elemwise",
+        help="what must be within tolerance: every element, or a statistic of the error (default elemwise)",
+    )  # fmt: skip
+    group.add_argument("--error_quantile", metavar="Q", type=float, default=0.99, help="for --check_error_stat quantile (default 0.99)")  # noqa: E501
+    group.add_argument("--equal_nan", action="store_true", help="NaN in the same place on both sides is equal")
+
+    group = parser.add_argument_group("which tensors?")
+    group.add_argument("--mark", metavar="NAME", nargs="+", action="extend", default=[], help="only these: a name, a glob, or re:REGEX (default: all)")  # noqa: E501
+    group.add_argument("--marks", metavar="FILE", default="", help="names from a file, one a line or a JSON list")
+    group.add_argument("--marks_between", metavar=("START", "END"), nargs=2, default=None, help="all between two names, in execution order")  # noqa: E501
+    group.add_argument("--marks_from_inspector", metavar="GLOB", default="", help="the fused layers' outputs in engine-inspector JSON files")  # noqa: E501
+    group.add_argument("--fused_only", action="store_true", help="only the outputs of the target's fused layers")
+    group.add_argument("--rename", metavar="TARGET=BASELINE", nargs="+", action="extend", default=[], help="pair tensors whose names differ")  # noqa: E501
+
+    group = parser.add_argument_group("what comes out?")
+    group.add_argument("--output", metavar="FILE", action="append", default=[], help=f"report; format by suffix, may be repeated (default {DEFAULT_OUTPUT})")  # noqa: E501
+    group.add_argument("--memory_budget", metavar="SIZE", default="", help="e.g. 4G: baseline tensors beyond it wait on disk")
+    group.add_argument("--verbose", action="store_true", help="show what the frameworks print, and tracebacks")
+    group.add_argument("--quiet", action="store_true", help="no summary; the exit status and the report tell")
+    return parser
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Compare, write the report and the summary, and return the exit status."""
+    parser = build_parser()
+    if not arguments:
+        parser.print_help()
+        return 2
+    given = parse(parser, arguments)
+    spec = make_spec(given, command=shlex.join([program(), *arguments]))
+    outputs = [] if spec.record and not spec.baseline else [Path(path) for path in given.output or [DEFAULT_OUTPUT]]
+    _check_before(spec, outputs)
+
+    from ..supervisor import supervise
+    from . import progress, summary
+
+    with progress.bar(quiet=given.quiet or given.verbose) as on_event:
+        outcome = supervise(spec, outputs, verbose=given.verbose, on_event=on_event)
+    if outcome.report is not None and not given.quiet:
+        summary.show(outcome.report, outputs)
+    if outcome.error is not None:
+        print(f"precision_debug: {outcome.error}", file=sys.stderr)  # noqa: T201
+    return outcome.exit_status
+
+
+def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
+    """The options as a RunSpec. Raises UsageError."""
+    from ..feeds.parse import parse_shapes, parse_val_range
+
+    if not given.run_mode:
+        raise UsageError("--run_mode is missing", hint="name the target, e.g. --run_mode ort_int8; `precision_debug doctor` lists them")  # noqa: E501
+    if not (given.model_file or given.model_dir):
+        raise UsageError("no model was given", hint="name one with --model_file FILE or --model_dir DIR")
+    tolerance = Tolerance(
+        atol=given.atol, rtol=given.rtol, rule=given.tolerance_rule, check_error_stat=given.check_error_stat,
+        quantile=given.error_quantile, equal_nan=given.equal_nan,
+    )  # fmt: skip
+    for name, value in (("--atol", tolerance.atol), ("--rtol", tolerance.rtol)):
+        if not 0 <= value < float("inf"):
+            raise UsageError(f"a tolerance must be a number from 0 up, not {value}", where=name)
+    if not 0 <= tolerance.quantile <= 1:
+        raise UsageError(f"a quantile lies from 0 to 1, not at {tolerance.quantile}", where="--error_quantile")
+    marks = tuple(given.mark)
+    if given.marks:
+        from ..marks import read_marks_file
+
+        marks += tuple(read_marks_file(given.marks))
+    options: dict[str, Any] = dict(_option(text) for text in given.option)
+    if given.use_dynamic_shape is not None:
+        options["use_dynamic_shape"] = bool(given.use_dynamic_shape)
+    for which in ("min_shapes", "opt_shapes", "max_shapes"):
+        if getattr(given, which):
+            options[which] = parse_shapes(getattr(given, which), option=f"--{which}")
+    if given.memory_budget:
+        options["memory_budget"] = parse_size(given.memory_budget)
+    return RunSpec(
+        model=ModelFiles(model_file=given.model_file, params_file=given.params_file, model_dir=given.model_dir),
+        run_mode=given.run_mode,
+        baseline=given.baseline,
+        baseline_model=_baseline_model(given),
+        inputs=given.inputs,
+        input_shapes=parse_shapes(given.input_shapes),
+        val_range=parse_val_range(given.val_range),
+        seed=given.seed,
+        tolerance=tolerance,
+        marks=marks,
+        marks_between=tuple(given.marks_between) if given.marks_between else None,
+        marks_from_inspector=given.marks_from_inspector,
+        fused_only=given.fused_only,
+        renames=dict(_rename(text) for text in given.rename),
+        labels=given.labels,
+        record=given.record,
+        options=options,
+        command=command,
+    )
+
+
+def parse_size(text: str) -> int:
+    """"4G", "512M", "1.5GiB" or plain bytes to bytes (powers of 1024). Raises UsageError."""
+    units = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+    body = text.strip().upper().removesuffix("B").removesuffix("I")
+    unit = body[-1:] if body[-1:] in units and not body[-1:].isdigit() else ""
+    try:
+        size = int(float(body.removesuffix(unit)) * units[unit])
+    except (ValueError, OverflowError, KeyError) as error:
+        raise UsageError(f"'{text}' is not a size", where="--memory_budget", hint="write 512M or 4G") from error
+    if size <= 0:
+        raise UsageError(f"'{text}' is not a size above 0", where="--memory_budget", hint="write 512M or 4G")
+    return size
+
+
+def _check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
+    """What can be found wrong without starting a framework."""
+    from ..plan import make_plan
+    from ..report import SUFFIXES
+
+    for output in outputs:
+        if output.suffix.lower() not in SUFFIXES:
+            raise UsageError(f"no report format '{output.suffix}'", where=str(output), hint=f"known: {' '.join(SUFFIXES)}")
+        if output.is_dir():
+            raise UsageError("is a folder", where=str(output), hint="name a file in it, e.g. output.xlsx")
+    if len({output.resolve() for output in outputs}) < len(outputs):
+        raise UsageError("the same --output is named twice")
+    make_plan(spec, check_machine=False)
+
+
+def _baseline_model(given: argparse.Namespace) -> ModelFiles | None:
+    if not given.baseline_model:
+        if given.baseline_params:
+            raise UsageError("--baseline_params goes with --baseline_model")
+        return None
+    if Path(given.baseline_model).is_dir():
+        return ModelFiles(model_dir=given.baseline_model)
+    return ModelFiles(model_file=given.baseline_model, params_file=given.baseline_params)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"'{text}' is no setting", where="--option", hint="write KEY=VALUE")
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return key, value
+
+
+def _rename(text: str) -> tuple[str, str]:
+    target, equals, baseline = text.rpartition("=")
+    if not equals or not target or not baseline:
+        raise UsageError(f"'{text}' is no rename", where="--rename", hint="write TARGET_NAME=BASELINE_NAME")
+    return target, baseline

@@ -1,0 +1,83 @@
+"""precision_debug marks: a model's tensor names in execution order, to mark some of them.
+
+The list can be edited and given back with --marks FILE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import OutputError
+from ..feeds import make_feeds
+from ..feeds.parse import parse_shapes
+from ..marks import get_mark_names_from_serialized_json, select
+from ..plan import make_plan
+from ..records import ModelFiles, RunSpec
+from .parser import Parser, formatter, parse, program
+
+__all__ = ["run"]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print or write the names; 0, or an error."""
+    parser: argparse.ArgumentParser = Parser(prog=program("marks"), formatter_class=formatter, description=__doc__)
+    parser.add_argument("--model_file", metavar="M", default="", help="the model")
+    parser.add_argument("--params_file", metavar="P", default="")
+    parser.add_argument("--model_dir", metavar="D", default="")
+    parser.add_argument("--run_mode", metavar="MODE", default="", help="the graph of this mode (default: the baseline's)")
+    parser.add_argument("--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[])
+    parser.add_argument("--mark", metavar="NAME", nargs="+", action="extend", default=[], help="only what these match")
+    parser.add_argument("--marks_between", metavar=("START", "END"), nargs=2, default=None)
+    parser.add_argument("--from_inspector", metavar="GLOB", default="", help="in place of a model: engine-inspector files")
+    parser.add_argument("--names_only", action="store_true", help="without operator type and shape")
+    parser.add_argument("--output", metavar="FILE", default="", help="write here in place of printing")
+    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    given = parse(parser, arguments)
+    between = tuple(given.marks_between) if given.marks_between else None
+    if given.from_inspector:
+        names = get_mark_names_from_serialized_json(given.from_inspector)
+        chosen = select(given.mark, between, names) if given.mark or between else names
+        texts = list(chosen)
+    else:
+        texts = _of_model(given, between)
+    text = "\n".join(texts) + "\n"
+    if given.output:
+        try:
+            Path(given.output).parent.mkdir(parents=True, exist_ok=True)
+            Path(given.output).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"cannot write there: {error.strerror}", where=given.output) from error
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def _of_model(given: argparse.Namespace, between: tuple[str, str] | None) -> list[str]:
+    model = ModelFiles(model_file=given.model_file, params_file=given.params_file, model_dir=given.model_dir)
+    with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
+        mode = given.run_mode or _any_mode(model)
+        opening = make_plan(RunSpec(model=model, run_mode=mode, record="-"), work_dir=folder).target
+        feeds = make_feeds(opening.inputs(), shapes=parse_shapes(given.input_shapes))
+        session = opening.open(feeds.feeds)
+        try:
+            metas = list(session.tensors)
+        finally:
+            session.close()
+    chosen = set(select(given.mark, between, [m.name for m in metas])) if given.mark or between else None
+    kept = [meta for meta in metas if chosen is None or meta.name in chosen]
+    if given.names_only or given.output:
+        return [meta.name for meta in kept]
+    return [f"{meta.name}\t# {meta.op_type} {meta.dtype} {list(meta.shape) if meta.shape is not None else ''}".rstrip() for meta in kept]
+
+
+def _any_mode(model: ModelFiles) -> str:
+    from ..errors import UsageError
+    from ..registry import modes_for, suffix
+
+    for _, mode in modes_for(model):
+        return mode.baseline
+    raise UsageError(f"no backend reads {suffix(model) or 'a model folder'}", where=model.path or "--model_file")

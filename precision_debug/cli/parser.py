@@ -1,0 +1,43 @@
+"""Argument parsing that every verb shares."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from ..errors import UsageError
+
+__all__ = ["Parser", "parse"]
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError in place of printing a usage block and leaving."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=f"`{self.prog} --help` explains the options")
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse, taking --dashed-names for --underscored_names. Raises UsageError."""
+    return parser.parse_args([_underscored(text) for text in arguments])
+
+
+def _underscored(text: str) -> str:
+    name, equals, value = text.partition("=")
+    if re.fullmatch(r"--[a-z][a-z0-9_-]*", name):
+        return "--" + name[2:].replace("-", "_") + equals + value
+    return text
+
+
+def formatter(prog: str) -> argparse.HelpFormatter:
+    """Help as wide as the terminal, defaults kept in the text."""
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=34)
+
+
+def program(verb: str = "") -> str:
+    """How this program was called."""
+    name = "python -m precision_debug" if sys.argv[0].endswith("__main__.py") else "precision_debug"
+    return f"{name} {verb}".strip()

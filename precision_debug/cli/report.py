@@ -1,0 +1,45 @@
+"""precision_debug report: write a report again in another format, or rescue one from an interrupted run.
+
+SOURCE is a .json report, or the journal.jsonl of a run whose processes were all killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..assemble import report_of_events
+from ..errors import RecordingError
+from ..journal import read_events
+from ..report.model import Report
+from . import summary
+from .parser import Parser, formatter, parse, program
+
+__all__ = ["run"]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Write the outputs, print the summary, and return the report's exit status."""
+    parser: argparse.ArgumentParser = Parser(prog=program("report"), formatter_class=formatter, description=__doc__)
+    parser.add_argument("source", metavar="SOURCE", help="output.json or journal.jsonl")
+    parser.add_argument("--output", metavar="FILE", action="append", default=[], help="may be repeated; format by suffix")
+    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    given = parse(parser, arguments)
+    report = _load(Path(given.source))
+    outputs = [Path(path) for path in given.output]
+    for output in outputs:
+        report.save(output)
+    summary.show(report, outputs)
+    return report.exit_status
+
+
+def _load(source: Path) -> Report:
+    if source.suffix != ".jsonl":
+        return Report.load(source)
+    try:
+        return report_of_events(read_events(source))
+    except OSError as error:
+        raise RecordingError(f"cannot be read: {error.strerror}", where=str(source)) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordingError("this journal is damaged or of another version", where=str(source)) from error

@@ -1,0 +1,89 @@
+"""What the terminal says of a finished report."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ..deliver import inputs_path
+from ..records import Row, Status
+from ..report.model import Report, Verdict
+
+__all__ = ["lines", "show"]
+
+_STYLE = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow", Verdict.PARTIAL: "bold yellow"}  # noqa: E501
+
+
+def show(report: Report, outputs: Sequence[Path]) -> None:
+    """Print the summary to standard output, coloured on a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for style, text in lines(report, outputs):
+        console.print(Text(text, style=style))
+
+
+def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, str]]:
+    """Style and text of each line: verdict, first mismatch, worst operators, outputs, scores, notes, files."""
+    target, baseline = report.target, report.baseline
+    simulated = " (a simulation)" if target.simulation else ""
+    yield _STYLE[report.verdict], f"{report.verdict.value.upper()}  {target.mode}{simulated} against {baseline.mode}, {target.model}"
+    if report.failure:
+        yield "yellow", f"  ended early       {report.failure}"
+    counts = report.counts
+    parts = [f"{counts[status]} {status.value}" for status in Status if counts[status]]
+    yield "", f"  tensors           {len(report.rows)}: " + (", ".join(parts) or "none")
+    first = report.first_mismatch
+    if first is not None:
+        yield "", f"  first mismatch    {describe(first)}"
+        worst = report.worst(5)
+        if worst:
+            yield "", "  worst operators   (by the error that the operator itself added)"
+            for row in worst:
+                yield "", f"                    {describe(row)}"
+    if report.outputs:
+        yield "", "  final outputs"
+        for row in report.outputs[:10]:
+            yield ("red" if row.status is Status.FAIL else ""), f"    {row.status.value:15s} {describe(row)}"
+        if len(report.outputs) > 10:
+            yield "", f"    … and {len(report.outputs) - 10} more"
+    if report.scores:
+        yield "", "  on the answer     " + ", ".join(f"{name} {value:.2%}" for name, value in report.scores.items())
+    missing = Counter(row.reason for row in report.rows if row.status is Status.NOT_COMPARED)
+    for reason, count in missing.most_common(5):
+        yield "yellow", f"  not compared      {count}: {reason}"
+    for note in dict.fromkeys((*report.notes, *baseline.notes, *target.notes)):
+        yield "dim", f"  note              {note}"
+    for output in outputs:
+        yield "", f"  report            {output}"
+    if outputs and report.inputs_file:
+        yield "", f"  inputs            {inputs_path(outputs[0]).with_name(report.inputs_file)} ({report.inputs_source})"
+
+
+def describe(row: Row) -> str:
+    """One row in words: place, operator, tensor, and the numbers that say how bad it is."""
+    text = f"#{row.index} {row.op_type} {row.name}"
+    comparison = row.comparison
+    if comparison is None:
+        return f"{text}: {row.reason}"
+    if not comparison.shapes_match:
+        return f"{text}: {row.shape_text}"
+    parts = []
+    if comparison.identical:
+        return f"{text}: identical"
+    if comparison.mismatched is not None and comparison.base.elements:
+        share = comparison.mismatched / comparison.base.elements
+        parts.append(f"{comparison.mismatched} of {comparison.base.elements} elements ({share:.2%})")
+    if comparison.max_abs is not None:
+        parts.append(f"max abs {comparison.max_abs:.3g}")
+    if comparison.sqnr_db is not None and math.isfinite(comparison.sqnr_db):
+        parts.append(f"SQNR {comparison.sqnr_db:.1f} dB")
+    if row.error_growth is not None and math.isfinite(row.error_growth) and row.error_growth != 1:
+        parts.append(f"{row.error_growth:.3g} x its inputs' error")
+    for what, ours, theirs in (("NaN", comparison.target.nan, comparison.base.nan), ("Inf", comparison.target.inf, comparison.base.inf)):
+        if ours != theirs:
+            parts.append(f"{ours} {what} (baseline {theirs})")
+    return f"{text}: " + ", ".join(parts)
