@@ -1,0 +1,163 @@
+"""From totals to the numbers of a Comparison."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..records import Comparison, TensorStats, Tolerance
+from . import histogram
+from .kinds import Array, dtype_name
+from .totals import Pairs, Scales, Side, Totals
+
+__all__ = ["QUANTILES", "bare_stats", "comparison", "rescaled", "stats"]
+
+QUANTILES = (0.5, 0.9, 0.99, 0.999)
+_SAFE = (-440, 460)
+"""Exponents of two between which 1e12 values can be squared and summed in float64 without overflow or underflow."""
+
+
+def rescaled(totals: Totals) -> Scales:
+    """The exponents to sum by; different from ``totals.scales`` where its sums have left the range of float64."""
+    largest = totals.pairs.max_abs
+    return Scales(
+        base=_exponent(totals.base.peak),
+        target=_exponent(totals.target.peak),
+        diff=_exponent(largest) if math.isfinite(largest) else _exponent(max(totals.base.peak, totals.target.peak)),
+    )
+
+
+def _exponent(peak: float) -> int:
+    exponent = math.frexp(peak)[1]
+    return 0 if peak <= 0 or _SAFE[0] <= exponent <= _SAFE[1] else exponent
+
+
+def bare_stats(array: Array) -> TensorStats:
+    """What is known of a tensor that is not numeric."""
+    return TensorStats(dtype=dtype_name(array.dtype), shape=array.shape, elements=array.size)
+
+
+def stats(array: Array, side: Side, scale: int) -> TensorStats:
+    finite = array.size - side.nan - side.inf
+    return TensorStats(
+        dtype=dtype_name(array.dtype),
+        shape=array.shape,
+        elements=array.size,
+        min=side.min if finite else None,
+        max=side.max if finite else None,
+        mean=_unscaled(side.sum / finite, scale) if finite else None,
+        rms=_unscaled(math.sqrt(side.squares / finite), scale) if finite else None,
+        nan=side.nan,
+        inf=side.inf,
+    )
+
+
+def _unscaled(value: float, scale: int) -> float:
+    try:
+        return math.ldexp(value, scale)
+    except OverflowError:
+        return math.inf
+
+
+def comparison(
+    base: Array,
+    target: Array,
+    totals: Totals,
+    tolerance: Tolerance,
+    *,
+    quantiles: Sequence[float] | None,
+    statistic: tuple[float | None, float | None],
+) -> Comparison:
+    """quantiles: those of QUANTILES where they are known exactly; None: they are read from the histogram."""
+    pairs, finite = totals.pairs, totals.pairs.finite
+    exact = quantiles is not None or finite == 0
+    p50, p90, p99, p999 = _quantiles(pairs) if quantiles is None else quantiles
+    return Comparison(
+        base=stats(base, totals.base, totals.scales.base),
+        target=stats(target, totals.target, totals.scales.target),
+        shapes_match=True,
+        mismatched=pairs.mismatched,
+        first_mismatch=_index(pairs.first_mismatch, base.shape),
+        max_abs=pairs.max_abs if pairs.max_abs_at >= 0 else None,
+        max_abs_index=_index(pairs.max_abs_at, base.shape),
+        max_rel=pairs.max_rel if pairs.max_rel_at >= 0 else None,
+        max_rel_index=_index(pairs.max_rel_at, base.shape),
+        mean_abs=_unscaled(pairs.sum_abs / finite, totals.scales.diff) if finite else None,
+        mean_rel=pairs.sum_rel / finite if finite else None,
+        share_rel_over_1pct=pairs.over_1pct / finite if finite else None,
+        rmse=_unscaled(math.sqrt(pairs.squares / finite), totals.scales.diff) if finite else None,
+        cosine_distance=_cosine_distance(totals) if finite else None,
+        sqnr_db=_sqnr(totals) if finite else None,
+        abs_p50=p50,
+        abs_p90=p90,
+        abs_p99=p99,
+        abs_p999=p999,
+        quantiles_exact=exact,
+        stat_abs=statistic[0],
+        stat_rel=statistic[1],
+        required_atol=_required_atol(pairs, tolerance) if base.size else None,
+        required_rtol=_required_rtol(pairs) if base.size else None,
+        fp16_overflow=totals.fp16_overflow,
+        fp16_subnormal=totals.fp16_subnormal,
+        identical=totals.identical and base.dtype == target.dtype,
+    )
+
+
+def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    return None if flat < 0 else tuple(int(i) for i in np.unravel_index(flat, shape))
+
+
+def _quantiles(pairs: Pairs) -> Sequence[float | None]:
+    if pairs.finite == 0 or pairs.histogram is None:
+        return [None] * len(QUANTILES)
+    return histogram.quantiles(pairs.histogram, QUANTILES, pairs.max_abs)
+
+
+def _cosine_distance(totals: Totals) -> float | None:
+    """None where a side is zero everywhere.
+
+    The form that does not cancel holds where both norms are alike; where one is more than twice the other it would
+    cancel itself, and 1 - (b . t) / (|b| |t|) is right.
+    """
+    pairs, scales = totals.pairs, totals.scales
+    base, target = math.sqrt(pairs.base_squares), math.sqrt(pairs.target_squares)
+    if base == 0 or target == 0:
+        return None
+    ratio = _unscaled(target / base, scales.target - scales.base)
+    if 0.5 <= ratio <= 2 and math.isfinite(pairs.squares):
+        error = _unscaled(pairs.squares / base / target, 2 * scales.diff - scales.base - scales.target)
+        distance = (error - (1 - ratio) ** 2 / ratio) / 2
+    else:
+        distance = 1 - pairs.dot / base / target
+    return min(max(distance, 0.0), 2.0)
+
+
+def _sqnr(totals: Totals) -> float:
+    """10 log10(sum b^2 / sum d^2); inf where d is 0 everywhere, -inf where only b is."""
+    pairs, scales = totals.pairs, totals.scales
+    if pairs.squares == 0:
+        return math.inf
+    if pairs.base_squares == 0 or math.isinf(pairs.squares):
+        return -math.inf
+    decibels = 10 * (math.log10(pairs.base_squares) - math.log10(pairs.squares))
+    return decibels + 20 * math.log10(2) * (scales.base - scales.diff)
+
+
+def _required_atol(pairs: Pairs, tolerance: Tolerance) -> float:
+    """One step up where the subtraction may have rounded it down, so that a run with this value does pass."""
+    if pairs.special:
+        return math.inf
+    rounded = tolerance.rule == "isclose" and tolerance.rtol != 0 and pairs.required_atol > 0
+    return math.nextafter(pairs.required_atol, math.inf) if rounded else pairs.required_atol
+
+
+def _required_rtol(pairs: Pairs) -> float:
+    """Four steps up, for the roundings of a subtraction, a division and the product that the next run will make."""
+    if pairs.special:
+        return math.inf
+    value = pairs.required_rtol
+    for _ in range(4 if value > 0 else 0):
+        value = math.nextafter(value, math.inf)
+    return value

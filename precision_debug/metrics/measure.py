@@ -1,0 +1,131 @@
+"""The numbers of a tensor, and of a pair of tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from ..errors import UsageError
+from ..records import Comparison, TensorStats, Tolerance
+from . import equality, finish, numpy_pass, select, statistic
+from .blocks import flat_reader
+from .kinds import Array, is_numeric, may_overflow
+from .totals import Pairs, Task, Totals
+
+__all__ = ["EXACT_BELOW", "compare", "describe"]
+
+EXACT_BELOW = 65536
+"""Tensors with fewer elements get exact quantiles, the others a sampled histogram's."""
+
+_ENOUGH = 1024
+"""Samples that a histogram needs; where NaNs leave fewer, the quantiles are selected exactly."""
+
+_RULES = ("isclose", "either")
+_STATISTICS = ("elemwise", "max", "mean", "median", "quantile")
+
+
+def compare(base: Any, target: Any, tolerance: Tolerance | None = None) -> Comparison:
+    """Compare two arrays of any dtype, layout and byte order, in blocks: no side is ever copied as a whole.
+
+    Both are widened to float64, so that every element's error and the decision ``|t - b| <= atol + rtol * |b|`` are
+    those of float64 arithmetic, whatever the two dtypes are. Differences of int64 and uint64 are exact, and so is
+    their comparison with the tolerance; the tolerance itself, and everything that is shown, is rounded to float64.
+    Complex elements are compared by the magnitude of their difference; their other numbers are of magnitudes.
+    Text is compared by equality only.
+
+    Raises UsageError where the tolerance is not one.
+    """
+    tolerance = tolerance or Tolerance()
+    _check(tolerance)
+    base, target = np.asarray(base), np.asarray(target)
+    if base.shape != target.shape:
+        return _apart(base, target, shapes_match=False)
+    if not (is_numeric(base.dtype) and is_numeric(target.dtype)):
+        return _by_equality(base, target)
+    task = Task(
+        base=flat_reader(base),
+        target=flat_reader(target),
+        size=base.size,
+        tolerance=tolerance,
+        exact=base.size < EXACT_BELOW,
+    )
+    totals = numpy_pass.measure(task)
+    scales = finish.rescaled(totals)
+    if scales != task.scales and (may_overflow(base.dtype) or may_overflow(target.dtype)):
+        totals = numpy_pass.measure(dataclasses.replace(task, scales=scales))
+    return finish.comparison(
+        base,
+        target,
+        totals,
+        tolerance,
+        quantiles=_exact_quantiles(task, totals.pairs),
+        statistic=statistic.error_statistic(task, totals),
+    )
+
+
+def describe(array: Any) -> TensorStats:
+    """Numbers of one array by itself; of magnitudes where it is complex, and counts only where it is not numeric."""
+    array = np.asarray(array)
+    return _describe(array)[0]
+
+
+def _describe(array: Array) -> tuple[TensorStats, Totals | None]:
+    if not is_numeric(array.dtype):
+        return finish.bare_stats(array), None
+    read = flat_reader(array)
+    totals = numpy_pass.measure_side(read, array.size)
+    scale = finish.rescaled(totals).base
+    if scale and may_overflow(array.dtype):
+        totals = numpy_pass.measure_side(read, array.size, scale)
+    return finish.stats(array, totals.base, totals.scales.base), totals
+
+
+def _exact_quantiles(task: Task, pairs: Pairs) -> list[float] | None:
+    if pairs.finite == 0:
+        return None
+    if task.exact:
+        return select.quantiles(lambda: iter(pairs.diffs), pairs.finite, finish.QUANTILES)
+    if pairs.histogram is not None and int(pairs.histogram.sum()) < _ENOUGH:
+        return select.quantiles(lambda: statistic.errors(task), pairs.finite, finish.QUANTILES)
+    return None
+
+
+def _apart(base: Array, target: Array, *, shapes_match: bool) -> Comparison:
+    (base_stats, totals), (target_stats, _) = _describe(base), _describe(target)
+    return Comparison(
+        base=base_stats,
+        target=target_stats,
+        shapes_match=shapes_match,
+        fp16_overflow=totals.fp16_overflow if totals else 0,
+        fp16_subnormal=totals.fp16_subnormal if totals else 0,
+    )
+
+
+def _by_equality(base: Array, target: Array) -> Comparison:
+    comparison = _apart(base, target, shapes_match=True)
+    found = equality.unequal(base, target)
+    if found is None:
+        return comparison
+    count, at = found
+    first = tuple(int(i) for i in np.unravel_index(at, base.shape)) if count else None
+    return dataclasses.replace(
+        comparison, mismatched=count, first_mismatch=first, identical=count == 0 and base.dtype == target.dtype
+    )
+
+
+def _check(tolerance: Tolerance) -> None:
+    for name in ("atol", "rtol"):
+        value = getattr(tolerance, name)
+        if not (math.isfinite(value) and value >= 0):
+            raise UsageError(f"{name} is {value}", hint="give a finite number that is not negative")
+    if tolerance.rule not in _RULES:
+        raise UsageError(f"no tolerance rule {tolerance.rule!r}", hint=f"use one of {', '.join(_RULES)}")
+    if tolerance.check_error_stat not in _STATISTICS:
+        raise UsageError(
+            f"no error statistic {tolerance.check_error_stat!r}", hint=f"use one of {', '.join(_STATISTICS)}"
+        )
+    if not 0 <= tolerance.quantile <= 1:
+        raise UsageError(f"quantile is {tolerance.quantile}", hint="give a number from 0 to 1")
