@@ -156,12 +156,16 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
             values["seconds"] = event["seconds"]
     if not ended and not failure:
         failure = "the run ended before its time, and nothing says why"
-    renames = {new: old for new, old in spec.renames.items() if _has(tensors["target"], new) and _has(tensors["baseline"], old)}
+    renames = {
+        new: old for new, old in spec.renames.items() if _has(tensors["target"], new) and _has(tensors["baseline"], old)
+    }
     alignment = align(tensors["baseline"], tensors["target"], renames)
     if selected is not None:
         left = sum(1 for meta in tensors["baseline"] if meta.name not in selected)
         if left:
-            notes.append(f"{left} of {len(tensors['baseline'])} baseline tensors were not marked and are not in the table.")
+            notes.append(
+                f"{left} of {len(tensors['baseline'])} baseline tensors were not marked and are not in the table."
+            )
     table = complete_table(rows, alignment, selected=selected, stats=stats, failure=failure)
     return Report(
         rows=table, spec=spec, baseline=sides["baseline"], target=sides["target"], notes=tuple(notes), failure=failure,

@@ -76,7 +76,7 @@ def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-def _decode(kind: Any, data: Any) -> Any:  # noqa: PLR0911
+def _decode(kind: Any, data: Any) -> Any:
     if isinstance(data, dict) and "$float" in data:
         return float(data["$float"])
     if kind is Any or data is None:

@@ -1,6 +1,6 @@
 """From a run's folder to the files that people asked for.
 
-A run works in a private folder beside its report: job.json, journal.jsonl, log.txt, inputs/ and what the backends
+A run works in a private folder beside its report: job.json, journal.jsonl, log.txt, inputs.npz and what the backends
 write. Delivering makes the report from the journal, puts the inputs beside it, and removes the folder.
 """
 
@@ -23,8 +23,8 @@ JOB, JOURNAL, LOG = "job.json", "journal.jsonl", "log.txt"
 
 
 def inputs_path(output: Path) -> Path:
-    """Where the inputs of a report are kept: output.xlsx -> output.inputs (.npz for one sample set, else a folder)."""
-    return output.with_name(output.stem + ".inputs")
+    """Where the inputs of a report are kept: output.xlsx -> output.inputs.npz."""
+    return output.with_name(output.stem + ".inputs.npz")
 
 
 def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "") -> Report:
@@ -35,7 +35,7 @@ def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "") -> Repo
     """
     report = report_of_events(read_events(folder / JOURNAL), failure=failure)
     if outputs:
-        stored = _keep_inputs(folder / "inputs", outputs[0])
+        stored = _keep_inputs(folder / "inputs.npz", outputs[0])
         report = dataclasses.replace(report, inputs_file=stored)
         for output in outputs:
             write(report, output)
@@ -50,19 +50,9 @@ def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "") -> Repo
 
 
 def _keep_inputs(made: Path, output: Path) -> str:
-    samples = sorted(made.glob("*.npz")) if made.is_dir() else []
-    if not samples:
+    if not made.exists():
         return ""
     output.parent.mkdir(parents=True, exist_ok=True)
-    base = inputs_path(output)
-    single = base.with_name(base.name + ".npz")
-    for old in (base, single):
-        if old.is_dir():
-            shutil.rmtree(old)
-        else:
-            old.unlink(missing_ok=True)
-    if len(samples) == 1:
-        os.replace(samples[0], single)
-        return single.name
-    os.replace(made, base)
-    return base.name
+    kept = inputs_path(output)
+    os.replace(made, kept)
+    return kept.name

@@ -44,7 +44,9 @@ def as_array(tensor: Any, *, name: str = "") -> np.ndarray[Any, Any]:
         if "bfloat16" in kind and hasattr(tensor, "detach"):
             array = _torch_bfloat16(tensor)
         elif hasattr(tensor, "__array__") or np.isscalar(tensor) or isinstance(tensor, (list, tuple)):
-            array = np.asarray(tensor.detach().cpu() if hasattr(tensor, "detach") and hasattr(tensor, "cpu") else tensor)
+            array = np.asarray(
+                tensor.detach().cpu() if hasattr(tensor, "detach") and hasattr(tensor, "cpu") else tensor
+            )
         else:
             array = np.from_dlpack(tensor)
     except Exception as error:

@@ -123,7 +123,9 @@ class _Side:
     def run(self, hook: Hook, names: Collection[str] | None) -> Mapping[str, Any]:
         self.journal.write("stage", text=f"running the {self.role}: {self.opening.label}")
         begun = time.monotonic()
-        outputs = _guarded(self.opening.label, lambda: self.session.run(self.given.feeds[0], hook, names))
+        outputs: Mapping[str, Any] = _guarded(
+            self.opening.label, lambda: self.session.run(self.given.feeds[0], hook, names)
+        )
         self.seconds = time.monotonic() - begun
         return outputs
 
@@ -157,7 +159,9 @@ def _guarded(label: str, call: Callable[[], Any]) -> Any:
     except MemoryError as error:
         raise BackendError("out of memory", where=label, hint="use a smaller batch or mark fewer tensors") from error
     except Exception as error:
-        raise BackendError(f"{type(error).__name__}: {error}", where=label, hint="--verbose shows the traceback") from error
+        raise BackendError(
+            f"{type(error).__name__}: {error}", where=label, hint="--verbose shows the traceback"
+        ) from error
 
 
 def _feeds(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
@@ -199,16 +203,15 @@ def _checked(metas: Sequence[InputMeta], given: FeedSet) -> FeedSet:
 
 
 def _store_inputs(given: FeedSet, journal: Journal, folder: Path) -> None:
-    kept = folder / "inputs"
-    kept.mkdir(exist_ok=True)
-    for number, sample in enumerate(given.feeds):
-        save_feeds(kept / f"{number:03d}.npz", sample)
+    save_feeds(folder / "inputs.npz", given.feeds)
     infos = [_info(name, as_array(value)) for name, value in given.feeds[0].items()]
     journal.write("inputs", inputs=infos, source=given.source, file="")
     for note in given.notes:
         journal.write("note", text=note)
     if len(given.feeds) > 1:
-        journal.write("note", text=f"{len(given.feeds)} sample sets were given; the first one is compared, all of them calibrate.")
+        journal.write(
+            "note", text=f"{len(given.feeds)} sample sets were given; the first one is compared, all of them calibrate."
+        )
 
 
 def _info(name: str, array: np.ndarray[Any, Any]) -> InputInfo:
@@ -240,7 +243,9 @@ def _both(*hooks: Hook) -> Hook:
     return call
 
 
-def _finish_recording(writer: recording.RecordingWriter, side: _Side, given: FeedSet, outputs: Mapping[str, Any]) -> None:
+def _finish_recording(
+    writer: recording.RecordingWriter, side: _Side, given: FeedSet, outputs: Mapping[str, Any]
+) -> None:
     session, spec = side.session, side.opening.spec
     writer.finish(
         mode=spec.mode,
@@ -252,4 +257,3 @@ def _finish_recording(writer: recording.RecordingWriter, side: _Side, given: Fee
         tensors=tuple(session.tensors),
         outputs=outputs,
     )
-

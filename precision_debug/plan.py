@@ -90,5 +90,7 @@ def _default_baseline(spec: RunSpec, target: Opening) -> str:
         if mode.baseline == mode.name:
             return mode.name
     raise UsageError(
-        "no default baseline for this model", where=(spec.baseline_model or spec.model).path, hint="name one with --baseline MODE"
+        "no default baseline for this model",
+        where=(spec.baseline_model or spec.model).path,
+        hint="name one with --baseline MODE",
     )

@@ -62,7 +62,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """"onnxruntime", "paddle", …"""
+        """ "onnxruntime", "paddle", …"""
 
     @property
     def run_modes(self) -> Sequence[RunMode]:

@@ -55,7 +55,9 @@ def suffix(model: ModelFiles) -> str:
     """The ending by which run modes choose: ".onnx", ".pdmodel", …; "" for a folder."""
     if not model.model_file:
         return ""
-    return Path(model.model_file.split(".py:")[0] + ".py" if ".py:" in model.model_file else model.model_file).suffix.lower()
+    return Path(
+        model.model_file.split(".py:")[0] + ".py" if ".py:" in model.model_file else model.model_file
+    ).suffix.lower()
 
 
 def modes_for(model: ModelFiles) -> tuple[tuple[Backend, RunMode], ...]:

@@ -53,4 +53,10 @@ def score(
 
 
 def _is_scores(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim == 2 and value.shape[0] > 0 and value.shape[1] > 1 and value.dtype.kind in "fV"
+    return (
+        isinstance(value, np.ndarray)
+        and value.ndim == 2
+        and value.shape[0] > 0
+        and value.shape[1] > 1
+        and value.dtype.kind in "fV"
+    )

@@ -46,7 +46,7 @@ def supervise(
     outputs: Sequence[Path],
     *,
     verbose: bool = False,
-    on_event: Callable[[Event], None] = lambda event: None,
+    on_event: Callable[[Event], None] | None = None,
 ) -> Outcome:
     """Run a command in a child process and deliver its report.
 
@@ -60,18 +60,20 @@ def supervise(
             home.mkdir(parents=True, exist_ok=True)
             folder = Path(tempfile.mkdtemp(prefix=".precision_debug-", dir=home))
         except OSError as error:
-            raise OutputError(f"cannot write there: {error.strerror}", where=str(home), hint="name another --output") from error
+            raise OutputError(
+                f"cannot write there: {error.strerror}", where=str(home), hint="name another --output"
+            ) from error
         job = {"spec": encode(spec), "outputs": [str(path) for path in outputs]}
         (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
-        status, interrupted = _run(folder, verbose, on_event)
-        error = _error(folder, status, interrupted)
-        if error is not None and not _has_rows(folder):
+        status, interrupted = _run(folder, verbose, on_event or _ignore)
+        failed = _error(folder, status, interrupted)
+        if failed is not None and not _has_rows(folder):
             log = folder / LOG
-            if isinstance(error, BackendError) and outputs and log.exists() and log.stat().st_size:
+            if isinstance(failed, BackendError) and outputs and log.exists() and log.stat().st_size:
                 os.replace(log, outputs[0].with_suffix(".log"))
             shutil.rmtree(folder, ignore_errors=True)
-            return Outcome(None, error)
-        return Outcome(deliver(folder, outputs, failure=str(error) if error else ""), error)
+            return Outcome(None, failed)
+        return Outcome(deliver(folder, outputs, failure=str(failed) if failed else ""), failed)
 
 
 def _run(folder: Path, verbose: bool, on_event: Callable[[Event], None]) -> tuple[int, bool]:
@@ -110,6 +112,10 @@ def _run(folder: Path, verbose: bool, on_event: Callable[[Event], None]) -> tupl
     return child.returncode, interrupted
 
 
+def _ignore(event: Event) -> None:
+    pass
+
+
 def _follow(tail: IO[str], on_event: Callable[[Event], None]) -> None:
     while True:
         place = tail.tell()
@@ -145,7 +151,9 @@ def _error(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError 
                 hint="use a smaller batch, mark fewer tensors, or set --memory_budget",
             )
         return BackendCrash(f"the process crashed ({name}){said}", where=stage, hint="--verbose shows all it printed")
-    return BackendCrash(f"the process ended with status {status}{said}", where=stage, hint="--verbose shows all it printed")
+    return BackendCrash(
+        f"the process ended with status {status}{said}", where=stage, hint="--verbose shows all it printed"
+    )
 
 
 def _last_words(log: Path) -> str:
@@ -177,7 +185,9 @@ def _locked(outputs: Sequence[Path]) -> Iterator[None]:
                 stack.callback(lock.unlink, missing_ok=True)
             except Timeout:
                 raise UsageError(
-                    "another run is writing this report", where=str(output), hint="wait for it, or name another --output"
+                    "another run is writing this report",
+                    where=str(output),
+                    hint="wait for it, or name another --output",
                 ) from None
             except OSError as error:
                 raise OutputError(

@@ -44,29 +44,64 @@ def build_parser() -> argparse.ArgumentParser:
 
     group = parser.add_argument_group("which model?")
     group.add_argument("--model_file", metavar="M", default="", help="the model: .onnx, .pdmodel, .json, .engine, …")
-    group.add_argument("--params_file", metavar="P", default="", help="its parameters, where they are a file of their own")
+    group.add_argument(
+        "--params_file", metavar="P", default="", help="its parameters, where they are a file of their own"
+    )
     group.add_argument("--model_dir", metavar="D", default="", help="a folder that holds the model")
-    group.add_argument("--baseline_model", metavar="M2", default="", help="the baseline's model, where it is another file")
+    group.add_argument(
+        "--baseline_model", metavar="M2", default="", help="the baseline's model, where it is another file"
+    )
     group.add_argument("--baseline_params", metavar="P2", default="", help="the parameters of --baseline_model")
 
     group = parser.add_argument_group("which two runs?")
-    group.add_argument("--run_mode", metavar="MODE", default="", help="the target: ort_int8, trt_fp16, … (see `doctor`)")
+    group.add_argument(
+        "--run_mode", metavar="MODE", default="", help="the target: ort_int8, trt_fp16, … (see `doctor`)"
+    )
     group.add_argument(
         "--baseline", metavar="MODE|DIR", default="",
         help="what it is compared with: a run mode or a recorded run (default: the unfused FP32 mode)",
     )  # fmt: skip
-    group.add_argument("--record", metavar="DIR", default="", help="keep the target's tensors, to be a --baseline elsewhere; without --baseline nothing is compared")  # noqa: E501
-    group.add_argument("--option", metavar="KEY=VALUE", action="append", default=[], help="a backend's own setting; may be repeated")  # noqa: E501
-    group.add_argument("--use_dynamic_shape", metavar="0|1", type=int, choices=(0, 1), default=None, help="build for a range of shapes")  # noqa: E501
+    group.add_argument(
+        "--record",
+        metavar="DIR",
+        default="",
+        help="keep the target's tensors, to be a --baseline elsewhere; without --baseline nothing is compared",
+    )
+    group.add_argument(
+        "--option", metavar="KEY=VALUE", action="append", default=[], help="a backend's own setting; may be repeated"
+    )
+    group.add_argument(
+        "--use_dynamic_shape", metavar="0|1", type=int, choices=(0, 1), default=None, help="build for a range of shapes"
+    )
     for which in ("min", "opt", "max"):
-        group.add_argument(f"--{which}_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=f"the {which} of that range")  # noqa: E501
+        group.add_argument(
+            f"--{which}_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=f"the {which} of that range"
+        )
 
     group = parser.add_argument_group("on which input?")
-    group.add_argument("--inputs", metavar="FILE|DIR|SCRIPT.py[:f]", default="", help=".npz, .npy, a folder of them, Polygraphy's JSON, or a script's function (default: seeded random)")  # noqa: E501
-    group.add_argument("--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help="e.g. x:[1,3,224,224], for dynamic dimensions")  # noqa: E501
-    group.add_argument("--val_range", metavar="[NAME:]LOW,HIGH", nargs="+", default=[], help="range of random values (default 0,1)")  # noqa: E501
+    group.add_argument(
+        "--inputs",
+        metavar="FILE|DIR|SCRIPT.py[:f]",
+        default="",
+        help=".npz, .npy, a folder of them, Polygraphy's JSON, or a script's function (default: seeded random)",
+    )
+    group.add_argument(
+        "--input_shapes",
+        metavar="NAME:SHAPE",
+        nargs="+",
+        default=[],
+        help="e.g. x:[1,3,224,224], for dynamic dimensions",
+    )
+    group.add_argument(
+        "--val_range", metavar="[NAME:]LOW,HIGH", nargs="+", default=[], help="range of random values (default 0,1)"
+    )
     group.add_argument("--seed", metavar="N", type=int, default=0, help="seed of random values (default 0)")
-    group.add_argument("--labels", metavar="FILE", default="", help="class index of each sample (.npy): the report then shows both runs' accuracy")  # noqa: E501
+    group.add_argument(
+        "--labels",
+        metavar="FILE",
+        default="",
+        help="class index of each sample (.npy): the report then shows both runs' accuracy",
+    )
 
     group = parser.add_argument_group("how close is close?")
     group.add_argument("--atol", metavar="X", type=float, default=1e-4, help="absolute tolerance (default 1e-4)")
@@ -79,20 +114,55 @@ def build_parser() -> argparse.ArgumentParser:
         "--check_error_stat", choices=("elemwise", "max", "mean", "median", "quantile"), default="elemwise",
         help="what must be within tolerance: every element, or a statistic of the error (default elemwise)",
     )  # fmt: skip
-    group.add_argument("--error_quantile", metavar="Q", type=float, default=0.99, help="for --check_error_stat quantile (default 0.99)")  # noqa: E501
+    group.add_argument(
+        "--error_quantile", metavar="Q", type=float, default=0.99, help="for --check_error_stat quantile (default 0.99)"
+    )
     group.add_argument("--equal_nan", action="store_true", help="NaN in the same place on both sides is equal")
 
     group = parser.add_argument_group("which tensors?")
-    group.add_argument("--mark", metavar="NAME", nargs="+", action="extend", default=[], help="only these: a name, a glob, or re:REGEX (default: all)")  # noqa: E501
+    group.add_argument(
+        "--mark",
+        metavar="NAME",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="only these: a name, a glob, or re:REGEX (default: all)",
+    )
     group.add_argument("--marks", metavar="FILE", default="", help="names from a file, one a line or a JSON list")
-    group.add_argument("--marks_between", metavar=("START", "END"), nargs=2, default=None, help="all between two names, in execution order")  # noqa: E501
-    group.add_argument("--marks_from_inspector", metavar="GLOB", default="", help="the fused layers' outputs in engine-inspector JSON files")  # noqa: E501
+    group.add_argument(
+        "--marks_between",
+        metavar=("START", "END"),
+        nargs=2,
+        default=None,
+        help="all between two names, in execution order",
+    )
+    group.add_argument(
+        "--marks_from_inspector",
+        metavar="GLOB",
+        default="",
+        help="the fused layers' outputs in engine-inspector JSON files",
+    )
     group.add_argument("--fused_only", action="store_true", help="only the outputs of the target's fused layers")
-    group.add_argument("--rename", metavar="TARGET=BASELINE", nargs="+", action="extend", default=[], help="pair tensors whose names differ")  # noqa: E501
+    group.add_argument(
+        "--rename",
+        metavar="TARGET=BASELINE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="pair tensors whose names differ",
+    )
 
     group = parser.add_argument_group("what comes out?")
-    group.add_argument("--output", metavar="FILE", action="append", default=[], help=f"report; format by suffix, may be repeated (default {DEFAULT_OUTPUT})")  # noqa: E501
-    group.add_argument("--memory_budget", metavar="SIZE", default="", help="e.g. 4G: baseline tensors beyond it wait on disk")
+    group.add_argument(
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help=f"report; format by suffix, may be repeated (default {DEFAULT_OUTPUT})",
+    )
+    group.add_argument(
+        "--memory_budget", metavar="SIZE", default="", help="e.g. 4G: baseline tensors beyond it wait on disk"
+    )
     group.add_argument("--verbose", action="store_true", help="show what the frameworks print, and tracebacks")
     group.add_argument("--quiet", action="store_true", help="no summary; the exit status and the report tell")
     return parser
@@ -126,7 +196,10 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
     from ..feeds.parse import parse_shapes, parse_val_range
 
     if not given.run_mode:
-        raise UsageError("--run_mode is missing", hint="name the target, e.g. --run_mode ort_int8; `precision_debug doctor` lists them")  # noqa: E501
+        raise UsageError(
+            "--run_mode is missing",
+            hint="name the target, e.g. --run_mode ort_int8; `precision_debug doctor` lists them",
+        )
     if not (given.model_file or given.model_dir):
         raise UsageError("no model was given", hint="name one with --model_file FILE or --model_dir DIR")
     tolerance = Tolerance(
@@ -174,7 +247,7 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
 
 
 def parse_size(text: str) -> int:
-    """"4G", "512M", "1.5GiB" or plain bytes to bytes (powers of 1024). Raises UsageError."""
+    """ "4G", "512M", "1.5GiB" or plain bytes to bytes (powers of 1024). Raises UsageError."""
     units = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
     body = text.strip().upper().removesuffix("B").removesuffix("I")
     unit = body[-1:] if body[-1:] in units and not body[-1:].isdigit() else ""
@@ -194,7 +267,9 @@ def _check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
 
     for output in outputs:
         if output.suffix.lower() not in SUFFIXES:
-            raise UsageError(f"no report format '{output.suffix}'", where=str(output), hint=f"known: {' '.join(SUFFIXES)}")
+            raise UsageError(
+                f"no report format '{output.suffix}'", where=str(output), hint=f"known: {' '.join(SUFFIXES)}"
+            )
         if output.is_dir():
             raise UsageError("is a folder", where=str(output), hint="name a file in it, e.g. output.xlsx")
     if len({output.resolve() for output in outputs}) < len(outputs):

@@ -32,7 +32,9 @@ def run(arguments: Sequence[str]) -> int:
     console = Console(highlight=False, soft_wrap=True)
     for key, value in machine().items():
         console.print(f"{key:16s} {value}")
-    console.print(f"{'packages':16s} " + ", ".join(f"{name} {version}" for name in _PACKAGES if (version := _version(name))))
+    console.print(
+        f"{'packages':16s} " + ", ".join(f"{name} {version}" for name in _PACKAGES if (version := _version(name)))
+    )
     console.print(f"{'comparison':16s} {metrics.kernel_status()}")
     runnable = 0
     for plugin in registry.plugins():
@@ -47,7 +49,9 @@ def run(arguments: Sequence[str]) -> int:
             available = plugin.backend.availability(mode.name)
             runnable += available.ok
             reads = " ".join(suffix or "folder" for suffix in mode.suffixes)
-            table.add_row(mode.name, reads, "yes" if available.ok else "no", mode.summary if available.ok else available.needs)
+            table.add_row(
+                mode.name, reads, "yes" if available.ok else "no", mode.summary if available.ok else available.needs
+            )
         console.print(table)
     return 0 if runnable else 1
 

@@ -28,11 +28,15 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--model_file", metavar="M", default="", help="the model")
     parser.add_argument("--params_file", metavar="P", default="")
     parser.add_argument("--model_dir", metavar="D", default="")
-    parser.add_argument("--run_mode", metavar="MODE", default="", help="the graph of this mode (default: the baseline's)")
+    parser.add_argument(
+        "--run_mode", metavar="MODE", default="", help="the graph of this mode (default: the baseline's)"
+    )
     parser.add_argument("--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[])
     parser.add_argument("--mark", metavar="NAME", nargs="+", action="extend", default=[], help="only what these match")
     parser.add_argument("--marks_between", metavar=("START", "END"), nargs=2, default=None)
-    parser.add_argument("--from_inspector", metavar="GLOB", default="", help="in place of a model: engine-inspector files")
+    parser.add_argument(
+        "--from_inspector", metavar="GLOB", default="", help="in place of a model: engine-inspector files"
+    )
     parser.add_argument("--names_only", action="store_true", help="without operator type and shape")
     parser.add_argument("--output", metavar="FILE", default="", help="write here in place of printing")
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
@@ -71,7 +75,10 @@ def _of_model(given: argparse.Namespace, between: tuple[str, str] | None) -> lis
     kept = [meta for meta in metas if chosen is None or meta.name in chosen]
     if given.names_only or given.output:
         return [meta.name for meta in kept]
-    return [f"{meta.name}\t# {meta.op_type} {meta.dtype} {list(meta.shape) if meta.shape is not None else ''}".rstrip() for meta in kept]
+    return [
+        f"{meta.name}\t# {meta.op_type} {meta.dtype} {list(meta.shape) if meta.shape is not None else ''}".rstrip()
+        for meta in kept
+    ]
 
 
 def _any_mode(model: ModelFiles) -> str:

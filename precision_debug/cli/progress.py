@@ -14,12 +14,18 @@ __all__ = ["bar"]
 def bar(*, quiet: bool = False) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Yields what to call with each event of the journal."""
     if quiet or not sys.stderr.isatty():
-        yield lambda event: None
+        yield lambda _event: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting", total=None)
 

@@ -23,7 +23,9 @@ def run(arguments: Sequence[str]) -> int:
     """Write the outputs, print the summary, and return the report's exit status."""
     parser: argparse.ArgumentParser = Parser(prog=program("report"), formatter_class=formatter, description=__doc__)
     parser.add_argument("source", metavar="SOURCE", help="output.json or journal.jsonl")
-    parser.add_argument("--output", metavar="FILE", action="append", default=[], help="may be repeated; format by suffix")
+    parser.add_argument(
+        "--output", metavar="FILE", action="append", default=[], help="may be repeated; format by suffix"
+    )
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     given = parse(parser, arguments)
     report = _load(Path(given.source))

@@ -13,7 +13,12 @@ from ..report.model import Report, Verdict
 
 __all__ = ["lines", "show"]
 
-_STYLE = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow", Verdict.PARTIAL: "bold yellow"}  # noqa: E501
+_STYLE = {
+    Verdict.PASS: "bold green",
+    Verdict.FAIL: "bold red",
+    Verdict.INCONCLUSIVE: "bold yellow",
+    Verdict.PARTIAL: "bold yellow",
+}
 
 
 def show(report: Report, outputs: Sequence[Path]) -> None:
@@ -30,7 +35,10 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, s
     """Style and text of each line: verdict, first mismatch, worst operators, outputs, scores, notes, files."""
     target, baseline = report.target, report.baseline
     simulated = " (a simulation)" if target.simulation else ""
-    yield _STYLE[report.verdict], f"{report.verdict.value.upper()}  {target.mode}{simulated} against {baseline.mode}, {target.model}"
+    yield (
+        _STYLE[report.verdict],
+        f"{report.verdict.value.upper()}  {target.mode}{simulated} against {baseline.mode}, {target.model}",
+    )
     if report.failure:
         yield "yellow", f"  ended early       {report.failure}"
     counts = report.counts
@@ -60,7 +68,7 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, s
     for output in outputs:
         yield "", f"  report            {output}"
     if outputs and report.inputs_file:
-        yield "", f"  inputs            {inputs_path(outputs[0]).with_name(report.inputs_file)} ({report.inputs_source})"
+        yield "", f"  inputs            {inputs_path(outputs[0])} ({report.inputs_source})"
 
 
 def describe(row: Row) -> str:
@@ -83,7 +91,10 @@ def describe(row: Row) -> str:
         parts.append(f"SQNR {comparison.sqnr_db:.1f} dB")
     if row.error_growth is not None and math.isfinite(row.error_growth) and row.error_growth != 1:
         parts.append(f"{row.error_growth:.3g} x its inputs' error")
-    for what, ours, theirs in (("NaN", comparison.target.nan, comparison.base.nan), ("Inf", comparison.target.inf, comparison.base.inf)):
+    for what, ours, theirs in (
+        ("NaN", comparison.target.nan, comparison.base.nan),
+        ("Inf", comparison.target.inf, comparison.base.inf),
+    ):
         if ours != theirs:
             parts.append(f"{ours} {what} (baseline {theirs})")
     return f"{text}: " + ", ".join(parts)

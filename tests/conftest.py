@@ -1,0 +1,31 @@
+"""What every test shares: a clean environment, and models built once a session."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Reports land in the test's own folder, and child processes find this checkout."""
+    monkeypatch.chdir(tmp_path)
+    paths = [str(ROOT), str(ROOT / "backends"), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in paths if p))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository's root."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def python() -> str:
+    """This interpreter."""
+    return sys.executable

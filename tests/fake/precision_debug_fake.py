@@ -1,0 +1,101 @@
+"""A backend for tests of the core: a chain of layers in numpy, with every way to go wrong.
+
+A model is a JSON file: {"layers": N, "width": W}. Layer i adds 1 to its input and is named t0, t1, ….
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from precision_debug.protocols import Feeds, Hook
+from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
+
+MODES = {
+    "fake_fp32": "the baseline",
+    "fake_off": "adds 0.5 from layer 3 on",
+    "fake_fused": "shows only every second tensor, under another name",
+    "fake_abort": "aborts its process in layer 5",
+    "fake_kill": "is killed in layer 5",
+    "fake_exit": "leaves with status 7 in layer 5",
+    "fake_raise": "raises in layer 5",
+    "fake_hang": "sleeps in layer 5",
+    "fake_abort_open": "aborts while it is opened",
+    "fake_absent": "cannot run here",
+}
+
+
+class FakeBackend:
+    name = "fake"
+    run_modes = tuple(RunMode(name=n, summary=s, suffixes=(".fake",), baseline="fake_fp32") for n, s in MODES.items())
+
+    def availability(self, mode: str) -> Availability:
+        return Availability(ok=False, needs="needs a unicorn") if mode == "fake_absent" else Availability(ok=True)
+
+    def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
+        return (InputMeta(name="x", dtype="float32", shape=(json.loads(open(spec.model.model_file).read())["width"],)),)
+
+    def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> FakeSession:
+        if spec.mode == "fake_abort_open":
+            print("terminate called: cannot open", file=sys.stderr, flush=True)
+            os.abort()
+        return FakeSession(spec.mode, json.loads(open(spec.model.model_file).read()))
+
+
+class FakeSession:
+    notes = ("a fake",)
+    versions: Mapping[str, str] = {"fake": "1"}
+
+    def __init__(self, mode: str, model: dict[str, int]) -> None:
+        self.mode, self.layers, self.pause = mode, model["layers"], model.get("pause", 0)
+        fused = mode == "fake_fused"
+        self.tensors = [
+            TensorMeta(
+                name=f"f{i}" if fused else f"t{i}",
+                op_type="Add",
+                node=f"layer{i}",
+                inputs=(f"t{i - 1}",) if i and not fused else (),
+                origin=f"t{i}" if fused else "",
+                is_output=i == self.layers - 1,
+            )
+            for i in range(self.layers)
+            if not fused or i % 2 == 1
+        ]
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        value = np.asarray(feeds["x"]).copy()
+        by_layer = {meta.node: meta for meta in self.tensors}
+        for layer in range(self.layers):
+            value += np.float32(1)
+            time.sleep(self.pause)
+            if self.mode == "fake_off" and layer == 3:
+                value += np.float32(0.5)
+            if layer == 5:
+                self._go_wrong()
+            meta = by_layer.get(f"layer{layer}")
+            if hook is not None and meta is not None and (names is None or meta.name in names):
+                hook(meta.op_type, meta.name, value)
+        return {f"t{self.layers - 1}": value}
+
+    def _go_wrong(self) -> None:
+        if self.mode == "fake_abort":
+            print("terminate called: out of unicorns", file=sys.stderr, flush=True)
+            os.abort()
+        if self.mode == "fake_kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.mode == "fake_exit":
+            os._exit(7)
+        if self.mode == "fake_raise":
+            raise ValueError("layer 5 has\nno unicorn")
+        if self.mode == "fake_hang":
+            time.sleep(60)
+
+    def close(self) -> None:
+        pass

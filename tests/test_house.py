@@ -1,0 +1,155 @@
+"""The house rules that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from precision_debug import registry
+
+# Each stage may import the ones before it. Report.to_* and the hooks' report() call a later stage when they are used:
+# those imports stand inside a function, and only there.
+STAGES = (
+    ("errors",),
+    ("records",),
+    ("codec", "nearest"),
+    ("protocols",),
+    ("machine",),
+    ("feeds", "marks", "inspector"),
+    ("metrics",),
+    ("judge",),
+    ("store", "align"),
+    ("recording", "registry", "journal", "scores"),
+    ("hooks",),
+    ("plan",),
+    ("pipeline",),
+    ("report",),
+    ("assemble",),
+    ("deliver",),
+    ("supervisor", "worker"),
+    ("api",),
+    ("cli",),
+    ("__main__",),
+)
+LATER_WHEN_CALLED = {("hooks", "assemble"), ("recording", "hooks")}
+FRAMEWORKS = {"onnx", "onnxruntime", "torch", "paddle", "tensorrt", "pandas", "onnxruntime_extensions"}
+
+
+def stage_of(module: str) -> int:
+    for number, names in enumerate(STAGES):
+        if module in names:
+            return number
+    raise AssertionError(f"precision_debug/{module} has no stage: add it to STAGES in tests/test_house.py")
+
+
+def imports_of(path: Path, package: Path) -> list[tuple[str, bool]]:
+    """First component of each relative import below the package's root, and whether it stands at module level."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in ast.walk(block)
+    }
+    inner = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(function)
+    }
+    depth = len(path.relative_to(package).parts)
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or id(node) in typing_only:
+            continue
+        if node.level == depth:
+            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+        elif node.level == 0 and (node.module or "").startswith("precision_debug."):
+            names = [(node.module or "").split(".")[1]]
+        else:
+            continue
+        found += [(name, id(node) not in inner) for name in names if not name.startswith("__")]
+    return found
+
+
+def test_a_module_imports_only_earlier_stages(root: Path) -> None:
+    package = root / "precision_debug"
+    wrong = []
+    for path in sorted(package.rglob("*.py")):
+        own = path.relative_to(package).parts[0].removesuffix(".py")
+        if own == "__init__":
+            continue
+        for name, at_module_level in imports_of(path, package):
+            if name == own or (not at_module_level and (own, name) in LATER_WHEN_CALLED):
+                continue
+            if stage_of(name) >= stage_of(own):
+                wrong.append(f"{path.relative_to(root)} imports {name}")
+    assert not wrong
+
+
+def test_no_framework_is_imported_by_the_core(root: Path) -> None:
+    for path in sorted((root / "precision_debug").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Import):
+                names = {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = {(node.module or "").split(".")[0]}
+            else:
+                continue
+            assert not names & FRAMEWORKS, path
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import precision_debug",
+        "import precision_debug.registry as r; [b.run_modes for b in r.backends()]",
+        "import sys; sys.argv[1:] = ['--help']; import runpy\n"
+        "try: runpy.run_module('precision_debug', run_name='__main__')\nexcept SystemExit: pass",
+    ],
+)
+def test_start_up_loads_no_framework(code: str) -> None:
+    code += "\nimport sys; print('LOADED', sorted(m for m in sys.modules if '.' not in m))"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = set(ast.literal_eval(printed.rpartition("LOADED ")[2]))
+    assert not loaded & (FRAMEWORKS | {"numpy", "rich", "xlsxwriter"})
+
+
+def test_files_hold_one_noun(root: Path) -> None:
+    long = {
+        str(path.relative_to(root)): count
+        for folder in ("precision_debug", "backends")
+        for path in (root / folder).rglob("*.py")
+        if (count := len(path.read_text(encoding="utf-8").splitlines())) > 500
+    }
+    assert not long
+    assert not list((root / "precision_debug").rglob("utils.py"))
+
+
+def test_built_in_backends_are_the_declared_entry_points_and_are_shipped(root: Path) -> None:
+    text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    section = re.search(r'\[project\.entry-points\."precision_debug\.backends"\]\n(.*?)\n\n', text, re.DOTALL)
+    assert section is not None
+    assert dict(re.findall(r'^(\w+) = "([^"]+)"', section[1], re.MULTILINE)) == registry.BUILT_IN
+    packages = re.search(r"^packages = \[(.*?)\]", text, re.MULTILINE | re.DOTALL)
+    assert packages is not None
+    shipped = set(re.findall(r'"([^"]+)"', packages[1]))
+    assert shipped == {"precision_debug"} | {f"backends/{target.partition(':')[0]}" for target in registry.BUILT_IN.values()}
+
+
+def test_backends_have_the_same_file_names(root: Path) -> None:
+    wanted = {"__init__", "backend", "modes", "model", "build", "session", "naming"}
+    for target in registry.BUILT_IN.values():
+        folder = root / "backends" / target.partition(":")[0]
+        assert wanted <= {path.stem for path in folder.iterdir()}, folder
+
+
+def test_every_module_lists_what_it_exports(root: Path) -> None:
+    for path in sorted((root / "precision_debug").rglob("*.py")):
+        if path.name != "__main__.py":
+            assert re.search(r"^__all__ = ", path.read_text(encoding="utf-8"), re.MULTILINE), path
