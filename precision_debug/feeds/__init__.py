@@ -60,8 +60,8 @@ def make_feeds(
     sets = load_sets(source, inputs)
     if not sets:
         raise InputError("it has no sample set", where=source, hint="give at least one dict of arrays")
-    notes = ("--val_range has no effect on values from --inputs",) if val_range else ()
-    return _checked([_with_shape(meta, shapes) for meta in inputs], sets, source, notes)
+    idle = ["--val_range has no effect on values from --inputs"] if val_range else []
+    return _checked([_with_shape(meta, shapes) for meta in inputs], sets, source, idle)
 
 
 def check_feeds(inputs: Sequence[InputMeta], given: FeedSet) -> FeedSet:

@@ -16,12 +16,14 @@ def exact_cast(array: Array, wanted: np.dtype[Any]) -> Array | None:
     have = array.dtype
     if "U" in (have.kind, wanted.kind) or not (have.kind in "biufc" or have.isbuiltin == 2):
         return None
+    if have.isbuiltin == 2:  # ml_dtypes casts among its own types only here and there
+        array = array.astype(np.float32 if is_float(have) else np.int64)
     if array.size == 0:
         return array.astype(wanted)
     with np.errstate(all="ignore"):
         if "c" in (have.kind, wanted.kind):
             return _complex(array, wanted)
-        if is_float(have):
+        if is_float(array.dtype):
             return _float_to_float(array, wanted) if is_float(wanted) else _float_to_whole(array, wanted)
         return _whole_to_float(array, wanted) if is_float(wanted) else _whole_to_whole(array, wanted)
 
@@ -53,7 +55,7 @@ def _whole_to_float(array: Array, wanted: np.dtype[Any]) -> Array | None:
     back = converted.astype(np.float64)
     if not np.isfinite(back).all():
         return None
-    low, high = _ends(array)
+    low, high = int(array.min()), int(array.max())
     if max(abs(low), abs(high)) <= 2**53:
         return converted if np.array_equal(back, array.astype(np.float64)) else None
     pairs = zip(array.ravel().tolist(), back.ravel().tolist(), strict=True)
@@ -62,13 +64,8 @@ def _whole_to_float(array: Array, wanted: np.dtype[Any]) -> Array | None:
 
 def _whole_to_whole(array: Array, wanted: np.dtype[Any]) -> Array | None:
     bottom, top = _limits(wanted)
-    low, high = _ends(array)
+    low, high = int(array.min()), int(array.max())
     return array.astype(wanted) if bottom <= low and high <= top else None
-
-
-def _ends(array: Array) -> tuple[int, int]:
-    plain = array.astype(np.int64) if array.dtype.isbuiltin == 2 else array
-    return int(plain.min()), int(plain.max())
 
 
 def _limits(wanted: np.dtype[Any]) -> tuple[int, int]:

@@ -112,7 +112,8 @@ def _unnamed(feeds: dict[str, Any], inputs: Sequence[InputMeta]) -> dict[str, An
 
 def _npy(path: Path) -> Array:
     try:
-        return np.asarray(np.load(path, allow_pickle=False))
+        with path.open("rb") as file:
+            return np.asarray(np.load(file, allow_pickle=False))
     except Exception as error:  # numpy raises many kinds on a damaged file
         raise InputError(unreadable(error), where=str(path), hint="write it with numpy.save") from error
 

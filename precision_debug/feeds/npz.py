@@ -57,7 +57,7 @@ def save_feeds(path: str | Path, feeds: Feeds | Sequence[Feeds]) -> Path:
 def load_npz(path: Path) -> list[dict[str, Any]]:
     """The sample sets of a .npz file: of ``save_feeds``, or of ``numpy.savez`` with input names as keys."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
     except Exception as error:  # numpy, zlib and zipfile raise many kinds on a damaged file
         raise InputError(

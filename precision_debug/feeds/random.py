@@ -130,7 +130,7 @@ def _values(
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, ...], low: float, high: float, *, wide: bool) -> Array:
-    kind: Any = np.float64 if wide or high - low > np.finfo(np.float32).max else np.float32
+    kind: Any = np.float64 if wide or high - low > float(np.finfo(np.float32).max) else np.float32
     values = np.asarray(rng.random(shape, dtype=kind))
     if (low, high) != (0.0, 1.0):
         values = np.asarray(values * kind(high - low) + kind(low))
