@@ -1,0 +1,62 @@
+"""The fenced code blocks of a Markdown file, with what the comment above each one says about running it.
+
+    <!-- not run: REASON -->      the block is left alone
+    <!-- exit: N -->              the block must end with this status (else 0)
+    <!-- file: PATH -->           the block is the content of this file, for the blocks below
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Block", "blocks_of", "without_environment"]
+
+_BLOCK = re.compile(
+    r"^(?:<!-- (?P<key>not run|exit|file): (?P<value>[^>]+) -->\n)?"
+    r"(?P<fence>```+)(?P<language>\w*)\n(?P<text>.*?)^(?P=fence)$",
+    re.MULTILINE | re.DOTALL,
+)
+_ENVIRONMENT = re.compile(r"python3 -m venv \.venv && \.venv/bin/pip install -q -e '\.\[(?P<extras>[\w,]+)\]' && ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One block. line: of its fence, from 1. extras: what the replaced environment would have installed."""
+
+    document: Path
+    line: int
+    language: str
+    text: str
+    not_run: str = ""
+    exit_status: int = 0
+    file: str = ""
+
+    @property
+    def runs(self) -> bool:
+        return self.language in {"bash", "python"} and not self.not_run and not self.file
+
+
+def blocks_of(document: Path) -> list[Block]:
+    text = document.read_text(encoding="utf-8")
+    found = []
+    for match in _BLOCK.finditer(text):
+        key, value = match["key"], (match["value"] or "").strip()
+        found.append(
+            Block(
+                document=document,
+                line=text.count("\n", 0, match.start("fence")) + 1,
+                language=match["language"],
+                text=match["text"],
+                not_run=value if key == "not run" else "",
+                exit_status=int(value) if key == "exit" else 0,
+                file=value if key == "file" else "",
+            )
+        )
+    return found
+
+
+def without_environment(command: str) -> str:
+    """The command with its environment's creation left out: `python` stands for the environment's."""
+    return _ENVIRONMENT.sub("", command).replace(".venv/bin/python", "python")

@@ -1,0 +1,208 @@
+"""Every block of every document runs, and what the documents list is what the program has."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from readme_blocks import Block, blocks_of, without_environment
+
+from precision_debug import registry
+from precision_debug.cli.compare import build_parser
+from precision_debug.report.layout import COLUMNS
+
+ROOT = Path(__file__).parent.parent
+ENGLISH, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
+DOCUMENTS = [ENGLISH, CHINESE, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "examples").glob("*/README.md"))]
+TIMEOUT_S = 300
+
+
+def rows_of_table(document: Path, header: str) -> list[list[str]]:
+    """Cells of the tables whose header line starts so."""
+    rows, inside = [], False
+    for line in document.read_text(encoding="utf-8").splitlines():
+        if line.startswith(header):
+            inside = True
+        elif not line.startswith("|"):
+            inside = False
+        elif inside and not line.startswith("|---"):
+            rows.append([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+    return rows
+
+
+@pytest.fixture(scope="module")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for PATH in which `python` is the interpreter of these tests."""
+    folder = tmp_path_factory.mktemp("bin")
+    for name in ("python", "python3"):
+        script = folder / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
+    """A working copy for each document; its blocks run in it from top to bottom."""
+    left_out = shutil.ignore_patterns(
+        ".git", ".venv*", ".ci", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info", "build", "dist"
+    )
+    made: dict[Path, Path] = {}
+
+    class Copies(dict[Path, Path]):
+        def __missing__(self, document: Path) -> Path:
+            folder = tmp_path_factory.mktemp(document.stem.replace(".", "_")) / "copy"
+            shutil.copytree(ROOT, folder, ignore=lambda d, names: left_out(d, names) | _reports(d, names))
+            for block in blocks_of(document):
+                if block.file:
+                    (folder / block.file).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / block.file).write_text(block.text, encoding="utf-8")
+                    if block.file.endswith("pyproject.toml"):
+                        _install(folder / block.file)
+            self[document] = folder
+            return folder
+
+    def _reports(folder: str, names: list[str]) -> set[str]:
+        return set(names) - {".gitignore"} if Path(folder) == ROOT / "output" else set()
+
+    return Copies(made)
+
+
+def _install(project: Path) -> None:
+    """Write beside a pyproject.toml the metadata that `pip install -e` would, so that its entry points are found."""
+    text = project.read_text(encoding="utf-8")
+    name, version = (re.findall(rf'^{key} = "(.+)"$', text, re.MULTILINE)[0] for key in ("name", "version"))
+    folder = project.parent / f"{name}-{version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+    lines = []
+    for group, entries in re.findall(r'^\[project\.entry-points\."(.+)"\]\n((?:.+\n)+)', text, re.MULTILINE):
+        lines += [f"[{group}]", entries.replace('"', "")]
+    assert lines, f"{project}: no entry points"
+    (folder / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _label(block: Block) -> str:
+    return f"{block.document.relative_to(ROOT)}:{block.line}"
+
+
+@pytest.mark.parametrize("block", [b for d in DOCUMENTS for b in blocks_of(d) if b.runs], ids=_label)
+def test_block_runs(block: Block, copies: dict[Path, Path], interpreter: Path) -> None:
+    folder = copies[block.document]
+    if block.language == "python":
+        script = folder / "readme_block.py"
+        script.write_text(block.text, encoding="utf-8")
+        command = [sys.executable, script.name]
+    else:
+        command = ["bash", "-euo", "pipefail", "-c", without_environment(block.text)]
+    installed = {str(path.parent) for path in folder.glob("*/*.dist-info")}
+    paths = [str(folder), str(folder / "backends"), *installed, os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={
+            **os.environ,
+            "PATH": f"{interpreter}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        },
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    said = f"$ {block.text}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == block.exit_status, said
+    assert "Traceback" not in done.stderr, said
+
+
+def test_every_document_has_blocks_that_run_and_reasons_for_those_that_do_not() -> None:
+    for document in DOCUMENTS:
+        blocks = blocks_of(document)
+        fences = len(re.findall(r"^```", document.read_text(encoding="utf-8"), re.MULTILINE))
+        assert fences == 2 * len(blocks), f"{document}: a fence that is not read"
+        assert any(block.runs for block in blocks), document
+        assert all(len(block.not_run) > 10 for block in blocks if block.not_run), document
+        assert all(block.language for block in blocks), f"{document}: a block without a language"
+
+
+def test_the_readme_opens_with_the_two_commands_and_ci_runs_the_second() -> None:
+    for document in (ENGLISH, CHINESE):
+        first, second = blocks_of(document)[:2]
+        assert first.text.count("\n") == second.text.count("\n") == 1
+        assert without_environment(first.text).startswith("python -m precision_debug --model_file examples/digits/")
+        assert without_environment(second.text) == "python -m pytest -q\n"
+        assert "-e '.[onnx]'" in first.text
+        assert "-e '.[test]'" in second.text
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    commands = re.findall(r'^"\$work/venv/bin/python" (-m .*)$', script, re.MULTILINE)
+    assert f"python {commands[-1]}\n" == without_environment(blocks_of(ENGLISH)[1].text)
+    assert "-e '.[test]'" in script
+
+
+def test_both_readmes_say_the_same() -> None:
+    one, other = blocks_of(ENGLISH), blocks_of(CHINESE)
+    assert [(b.language, b.text, b.exit_status) for b in one] == [(b.language, b.text, b.exit_status) for b in other]
+    texts = [document.read_text(encoding="utf-8") for document in (ENGLISH, CHINESE)]
+    for pattern in (r"^(#+) ", r"\]\(([^)#:]+)\)", r"(--\w+)", r"^\| `(\w+)`"):
+        found = [re.findall(pattern, text, re.MULTILINE) for text in texts]
+        if pattern.startswith("^(#"):
+            assert found[0] == found[1], "headings differ"
+        else:
+            assert set(found[0]) - {"README.zh-CN.md"} == set(found[1]) - {"README.md"}, pattern
+
+
+def test_links_lead_somewhere() -> None:
+    for document in [*DOCUMENTS, ROOT / "CHANGELOG.md"]:
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
+            if not target.startswith("http"):
+                assert (document.parent / target).exists(), f"{document}: {target}"
+
+
+@pytest.mark.parametrize("document", [ENGLISH, CHINESE], ids=["en", "zh"])
+def test_run_modes_are_those_that_exist(document: Path) -> None:
+    header = "| Mode |" if document == ENGLISH else "| 模式 |"
+    told = [name for row in rows_of_table(document, header) for name in re.findall(r"`(\w+)`", row[0])]
+    offered = [mode.name for name in registry.BUILT_IN for p in registry.plugins() if p.name == name
+               and p.backend is not None for mode in p.backend.run_modes]  # fmt: skip
+    assert sorted(told) == sorted(offered)
+
+
+@pytest.mark.parametrize("document", [ENGLISH, CHINESE], ids=["en", "zh"])
+def test_columns_are_those_of_the_table(document: Path) -> None:
+    one, many = ("| Column |", "| Columns |") if document == ENGLISH else ("| 列 |", "| 各列 |")
+    first = [row[0] for row in rows_of_table(document, one)]
+    further = [title for row in rows_of_table(document, many) for title in row[0].split(", ")]
+    assert first == [column.title for column in COLUMNS[:8]]
+    assert sorted(further) == sorted(column.title for column in COLUMNS[8:])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
+def test_options_exist(document: Path) -> None:
+    known = set(re.findall(r"--\w+", build_parser().format_help())) | {"--from_inspector", "--names_only"}
+    lines = document.read_text(encoding="utf-8").splitlines()
+    others = re.compile(r"pip|build\.py|pytest|ruff|pre-commit")
+    ours = "\n".join(line for line in lines if not others.search(line))
+    named = set(re.findall(r"(?<![\w-])--[a-z]\w+", ours))
+    if document.parent.name == "resnet":
+        named -= {"--depth", "--batch", "--image", "--seed"}
+    assert named <= known
+
+
+def test_the_changelog_is_in_keep_a_changelog_form() -> None:
+    import precision_debug
+
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert text.startswith("# Changelog\n")
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
+    versions = [heading for heading in headings[1:] if re.fullmatch(r"\[[\d.]+\] - \d{4}-\d\d-\d\d", heading)]
+    assert versions == headings[1:]
+    sections = re.findall(r"^### (.*)$", text, re.MULTILINE)
+    assert set(sections) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert precision_debug.__version__
