@@ -13,7 +13,7 @@ from ..records import InputMeta
 from .cast import exact_cast
 from .dtypes import Array, as_dtype, dtype_name, is_float, is_integer
 
-__all__ = ["check_one", "check_names", "check_shape"]
+__all__ = ["check_names", "check_one", "check_shape"]
 
 
 def check_one(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> tuple[dict[str, Any], list[str]]:
