@@ -1,0 +1,21 @@
+"""What TensorRT's engine inspector says of a built engine: its layers, their real precision, and what was fused."""
+
+from __future__ import annotations
+
+from .diff import EngineDiff, diff_engines
+from .layers import EngineLayer, EngineTensor, parse_inspector, read_inspector
+from .outputs import fused_outputs, producers, strip_subgraph_suffix
+from .precision import real_precision
+
+__all__ = [
+    "EngineDiff",
+    "EngineLayer",
+    "EngineTensor",
+    "diff_engines",
+    "fused_outputs",
+    "parse_inspector",
+    "producers",
+    "read_inspector",
+    "real_precision",
+    "strip_subgraph_suffix",
+]

@@ -1,0 +1,64 @@
+"""Which arithmetic a layer of an engine really uses.
+
+TensorRT does not say it in a field of its own. The name of the tactic (the kernel) does where it has one: in
+``..._f32f32_tf32f32_f32_...`` the groups are operands, multiplication and accumulator, and output. Read from kernel
+names of TensorRT 8.5 and 8.6 on an H200; the names of int8, bf16 and fp8 kernels follow the same pattern.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .layers import EngineLayer
+
+__all__ = ["real_precision"]
+
+_ATOM = r"(?:e4m3|e5m2|bf16|tf32|f16|f32|f64|i32|[iu]8|[iu]4)"
+_OPERANDS = re.compile(rf"(?<![a-z0-9])({_ATOM})(?:{_ATOM})+((?:_{_ATOM}+)*)(?![a-z0-9])")
+_OPERAND = {
+    "e4m3": "FP8",
+    "e5m2": "FP8",
+    "bf16": "BF16",
+    "tf32": "TF32",
+    "f16": "FP16",
+    "f32": "FP32",
+    "i8": "INT8",
+    "u8": "INT8",
+}
+_FAMILIES = (
+    ("TF32", re.compile(r"tf32")),
+    ("FP8", re.compile(r"fp8|e4m3|e5m2")),
+    ("BF16", re.compile(r"bf16")),
+    ("INT8", re.compile(r"int8|imma|(?<![a-z])i\d*(?:cudnn|gemm)")),
+    ("FP16", re.compile(r"fp16|hmma|(?<![a-z])h\d*(?:cudnn|gemm)")),
+    ("FP32", re.compile(r"fp32|ffma|(?<![a-z])s(?:cudnn|gemm)")),
+)
+_ARITHMETIC = ("FP32", "FP16", "BF16", "FP8", "INT8")
+_MULTIPLIES = re.compile(r"gemm|conv|matrix|matmul|mha|correlation", re.IGNORECASE)
+
+
+def real_precision(layer: EngineLayer) -> tuple[str, str]:
+    """("TF32" | "FP32" | "FP16" | "BF16" | "FP8" | "INT8", what it was read from), or ("", "") where nothing tells.
+
+    Asked in this order: tactic name, type of the weights, type of the inputs of a layer that multiplies 8-bit values,
+    type of the first output. FP32 that was not read from the tactic name may be TF32.
+    """
+    by_tactic = _of_tactic(layer.tactic_name)
+    if by_tactic:
+        return by_tactic, "tactic name"
+    if layer.weights_type in _ARITHMETIC:
+        return layer.weights_type, "weights type"
+    inputs = {tensor.dtype for tensor in layer.inputs if tensor.dtype}
+    if _MULTIPLIES.search(layer.layer_type) and len(inputs) == 1 and inputs <= {"INT8", "FP8"}:
+        return inputs.pop(), "input type"
+    output = next((tensor.dtype for tensor in layer.outputs if tensor.dtype in _ARITHMETIC), "")
+    return (output, "output type") if output else ("", "")
+
+
+def _of_tactic(name: str) -> str:
+    lower = name.lower()
+    found = _OPERANDS.search(lower)
+    if found:
+        operand = _OPERAND.get(found[1], "")
+        return "TF32" if operand == "FP32" and "tf32" in found[0] else operand
+    return next((precision for precision, pattern in _FAMILIES if pattern.search(lower)), "")
