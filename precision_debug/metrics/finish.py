@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -149,15 +150,16 @@ def _required_atol(pairs: Pairs, tolerance: Tolerance) -> float:
     """One step up where the subtraction may have rounded it down, so that a run with this value does pass."""
     if pairs.special:
         return math.inf
-    rounded = tolerance.rule == "isclose" and tolerance.rtol != 0 and pairs.required_atol > 0
-    return math.nextafter(pairs.required_atol, math.inf) if rounded else pairs.required_atol
+    rounded = tolerance.rule == "isclose" and tolerance.rtol != 0
+    return _steps_up(pairs.required_atol, 1 if rounded else 0)
 
 
 def _required_rtol(pairs: Pairs) -> float:
     """Four steps up, for the roundings of a subtraction, a division and the product that the next run will make."""
-    if pairs.special:
-        return math.inf
-    value = pairs.required_rtol
-    for _ in range(4 if value > 0 else 0):
-        value = math.nextafter(value, math.inf)
+    return math.inf if pairs.special else _steps_up(pairs.required_rtol, 4)
+
+
+def _steps_up(value: float, steps: int) -> float:
+    for _ in range(steps if 0 < value < sys.float_info.max else 0):
+        value = min(math.nextafter(value, math.inf), sys.float_info.max)
     return value

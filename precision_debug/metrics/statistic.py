@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -39,13 +39,17 @@ def error_statistic(task: Task, totals: Totals) -> tuple[float | None, float | N
     if count == 0:
         return None, None
     if kind == "mean":
-        return _mean(absolute(), count), _mean(relative(), count)
+        return _mean(absolute, count), _mean(relative, count)
     at = (0.5 if kind == "median" else task.tolerance.quantile,)
     return quantiles(absolute, count, at)[0], quantiles(relative, count, at)[0]
 
 
-def _mean(blocks: Iterator[Array], count: int) -> float:
-    return sum(float(block.sum()) for block in blocks) / count
+def _mean(walk: Callable[[], Iterator[Array]], count: int) -> float:
+    with np.errstate(over="ignore"):
+        total = sum(float(block.sum()) for block in walk())
+        if np.isinf(total):
+            return sum(float((block / count).sum()) for block in walk())
+    return total / count
 
 
 def errors(task: Task, relative: bool = False) -> Iterator[Array]:
