@@ -183,3 +183,16 @@ def test_compare_from_python(tmp_path: Path) -> None:
         "digits_ort_opt.xlsx",
         "digits_ort_int8.xlsx",
     }
+
+
+def test_marked_names_by_script(tmp_path: Path) -> None:
+    done = run_script(EXAMPLES / "custom_marks" / "choose_marks.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.split(":", 1) for line in done.stdout.splitlines())
+    assert lines["section"].split()[0] == "relu2_out"
+    assert lines["section"].split()[-1] == "logits"
+    assert lines["mine"].split() == ["relu2_out", "pool_out", "relu3_out", "gap_out", "flatten_out", "logits"]
+    assert lines["compared"].split() == lines["mine"].split()
+    assert lines["23 tensors survive fusion in the engine"].split() == [
+        "relu_0.tmp_0", "pool2d_0.tmp_0", "relu_1.tmp_0", "relu_2.tmp_0", "...",
+    ]  # fmt: skip
