@@ -85,7 +85,8 @@ def assign_mark_names(
     """
     starts, ends = _words(start), _words(end)
     names = _names_in(Path(baseline)) if isinstance(baseline, (str, Path)) else list(baseline)
-    unknown = [word for word in (*starts, *ends) if word not in set(names)]
+    known = set(names)
+    unknown = [word for word in (*starts, *ends) if word not in known]
     if unknown:
         raise _unknown(unknown, names)
     marked: list[str] = []
@@ -163,4 +164,4 @@ def _names_in(file: Path) -> list[str]:
         raise MarkError(
             f"the baseline's names cannot be read: {error}", where=str(file), hint="give the names as a list"
         ) from error
-    return [line.split(":")[-1].split()[-1] for line in lines if line.split(":")[-1].strip()]
+    return [line.split()[-1] for line in lines if line.strip()]

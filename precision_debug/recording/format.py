@@ -1,0 +1,93 @@
+"""The layout of a recorded run on disk.
+
+    manifest.json        written last; a folder without it is partial
+    tensors/000001.npy   one file a hook call, in execution order
+    inputs.npz           the feeds (see feeds.save_feeds)
+    outputs.npz          final outputs that no hook call showed; absent where there are none
+
+The manifest is one JSON object: format, version, mode, backend, model {path, sha256, bytes}, versions, notes, created,
+inputs and outputs (names, and where they lie), graph (TensorMeta of every tensor of the session, by codec), and
+tensors: for each hook call its name, op_type, dtype, shape, file, bytes and crc32 of the file, and node, inputs and
+is_output where the session knew them. Types that .npy does not hold (bfloat16, fp8, int4) are stored as unsigned
+integers of their bits; the manifest's dtype says what they are. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import RecordingError
+
+__all__ = [
+    "FORMAT",
+    "INPUTS",
+    "MANIFEST",
+    "OUTPUTS",
+    "TENSORS",
+    "VERSION",
+    "file_crc",
+    "is_recording",
+    "is_tensor_file",
+    "read_manifest",
+]
+
+FORMAT = "precision_debug recording"
+VERSION = 1
+MANIFEST = "manifest.json"
+TENSORS = "tensors"
+INPUTS = "inputs.npz"
+OUTPUTS = "outputs.npz"
+
+_AGAIN = "record the run again"
+
+
+def is_recording(path: str | Path) -> bool:
+    """Whether a folder holds a finished recording, damaged or not."""
+    try:
+        return (Path(path) / MANIFEST).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_tensor_file(name: object) -> bool:
+    """Whether a file name in a manifest is one that a recording can have; keeps readers inside the folder."""
+    return isinstance(name, str) and re.fullmatch(rf"{TENSORS}/\d{{6,}}\.npy", name) is not None
+
+
+def file_crc(path: Path) -> int:
+    """CRC-32 of a file's bytes, read in blocks."""
+    crc = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            crc = zlib.crc32(block, crc)
+    return crc
+
+
+def read_manifest(folder: Path) -> Mapping[str, Any]:
+    """The manifest of a finished recording in this version's format. Raises RecordingError."""
+    where = str(folder)
+    if not folder.is_dir():
+        raise RecordingError("there is no such folder", where=where, hint="record a run with --record DIR")
+    if not (folder / MANIFEST).is_file():
+        if (folder / TENSORS).is_dir():
+            count = sum(1 for _ in (folder / TENSORS).glob("*.npy"))
+            what = f"the recording is partial: it has {count} tensors and no {MANIFEST}, its run ended early"
+            raise RecordingError(what, where=where, hint=_AGAIN)
+        raise RecordingError(
+            f"is no recording: it has no {MANIFEST}", where=where, hint="record a run with --record DIR"
+        )
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError) as error:
+        raise RecordingError(f"its {MANIFEST} cannot be read: {error}", where=where, hint=_AGAIN) from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise RecordingError(f"its {MANIFEST} is not of a recording", where=where, hint="check the path")
+    if manifest.get("version") != VERSION:
+        what = f"it is in format {manifest.get('version')}, this version reads {VERSION}"
+        raise RecordingError(what, where=where, hint=f"use the version of precision_debug that wrote it, or {_AGAIN}")
+    return manifest

@@ -1,0 +1,197 @@
+"""A recorded run as a session: it replays what was seen, with no framework behind it."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import codec
+from ..errors import InputError, PrecisionDebugError, RecordingError
+from ..feeds.cast import exact_cast
+from ..feeds.dtypes import Array, from_plain
+from ..feeds.npz import load_npz
+from ..protocols import Feeds, Hook
+from ..records import TensorMeta
+from .format import file_crc, is_tensor_file, read_manifest
+
+__all__ = ["RecordedSession", "open_recording"]
+
+_DAMAGED = "copy it again from where it was made, or record the run again"
+
+
+def open_recording(folder: str | Path) -> RecordedSession:
+    """Open a recorded run.
+
+    At once: the manifest, the inputs with their checksum, and that every file is there in its full size. A tensor's
+    checksum is compared when the tensor is read. Raises RecordingError with what is missing or damaged.
+    """
+    place = Path(folder)
+    manifest = read_manifest(place)
+    try:
+        return RecordedSession(place, manifest)
+    except PrecisionDebugError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"its manifest.json is damaged: {type(error).__name__} {error}"
+        raise RecordingError(what, where=str(place), hint=_DAMAGED) from error
+
+
+class RecordedSession:
+    """What ``open_recording`` returns; a protocols.Session.
+
+    mode, backend, model (path), model_sha256, created: of the run that was recorded. feeds: its inputs, to be given
+    to the other side. A tensor that was not recorded is listed with the reason.
+    """
+
+    def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.mode = str(manifest["mode"])
+        self.backend = str(manifest["backend"])
+        self.model = str(manifest["model"]["path"])
+        self.model_sha256 = str(manifest["model"]["sha256"])
+        self.created = str(manifest["created"])
+        self._versions = {str(name): str(version) for name, version in manifest["versions"].items()}
+        self._notes = (*map(str, manifest["notes"]), f"replayed from {folder}, recorded {self.created}")
+        self._calls: list[dict[str, Any]] = [dict(call) for call in manifest["tensors"]]
+        self._outputs = manifest["outputs"]
+        _check_files(folder, self._calls, [manifest["inputs"], self._outputs["archive"]])
+        self._tensors = _tensors([codec.decode(TensorMeta, meta) for meta in manifest["graph"]], self._calls)
+        self.feeds: dict[str, Any] = _read_archive(folder, manifest["inputs"])
+
+    @property
+    def tensors(self) -> Sequence[TensorMeta]:
+        """Every tensor of the recorded session's graph, in its order."""
+        return self._tensors
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """The recorded session's, and where and when it was recorded."""
+        return self._notes
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The recorded session's."""
+        return self._versions
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """Call the hook with each recorded tensor, in order, and return the recorded outputs.
+
+        Values are read-only views of memory-mapped files. Raises InputError where the feeds are not the recorded
+        ones, RecordingError where a file is damaged.
+        """
+        self._check_feeds(feeds)
+        wanted = None if names is None else frozenset(names)
+        if hook is not None:
+            for call in self._calls:
+                if wanted is None or call["name"] in wanted:
+                    hook(call["op_type"], call["name"], self._read(call))
+        archive = self._outputs["archive"]
+        others = _read_archive(self.folder, archive) if archive else {}
+        shown = self._outputs["tensors"]
+        return {
+            name: self._read(self._calls[shown[name]]) if name in shown else others[name]
+            for name in self._outputs["order"]
+        }
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _read(self, call: Mapping[str, Any]) -> Array:
+        path = self.folder / call["file"]
+        try:
+            raw = np.memmap(path, dtype=np.uint8, mode="r")
+            if raw.size != call["bytes"] or zlib.crc32(raw.data) != call["crc32"]:
+                what = f"{call['file']} ('{call['name']}') is damaged: its checksum is not the recorded one"
+                raise RecordingError(what, where=str(self.folder), hint=_DAMAGED)
+            elements = int(np.prod(call["shape"], dtype=np.int64))
+            mapped = np.load(path, mmap_mode="r" if elements else None, allow_pickle=False)
+            array = from_plain(np.asarray(mapped), call["dtype"])
+        except (OSError, ValueError, EOFError) as error:
+            what = f"{call['file']} ('{call['name']}') cannot be read: {error}"
+            raise RecordingError(what, where=str(self.folder), hint=_DAMAGED) from error
+        if list(array.shape) != call["shape"]:
+            what = f"{call['file']} ('{call['name']}') has shape {list(array.shape)}, the manifest says {call['shape']}"
+            raise RecordingError(what, where=str(self.folder), hint=_DAMAGED)
+        return array
+
+    def _check_feeds(self, feeds: Feeds) -> None:
+        hint = "feed both sides with the recording's own inputs (leave --inputs out)"
+        if set(feeds) != set(self.feeds):
+            what = f"was recorded with the inputs {sorted(self.feeds)}, not {sorted(feeds)}"
+            raise InputError(what, where=str(self.folder), hint=hint)
+        for name, recorded in self.feeds.items():
+            if not _equal(recorded, feeds[name]):
+                raise InputError(f"input '{name}' is not the recorded one", where=str(self.folder), hint=hint)
+
+
+def _equal(recorded: Any, given: Any) -> bool:
+    """The same values bit for bit, or the same numbers in another type."""
+    if recorded is None or given is None:
+        return recorded is given
+    if isinstance(recorded, list):
+        given = list(given) if isinstance(given, (list, tuple)) else []
+        return len(recorded) == len(given) and all(map(_equal, recorded, given))
+    array = np.asarray(given)
+    if array.shape != recorded.shape:
+        return False
+    if recorded.dtype.kind == "U":
+        return bool(np.array_equal(recorded, array.astype(np.str_)))
+    same = recorded if array.dtype == recorded.dtype else exact_cast(recorded, array.dtype)
+    return same is not None and same.tobytes() == array.tobytes()
+
+
+def _tensors(graph: Sequence[TensorMeta], calls: Sequence[Mapping[str, Any]]) -> tuple[TensorMeta, ...]:
+    """The graph's tensors, those without a value marked so; then what only the hook knew."""
+    times = Counter(str(call["name"]) for call in calls)
+    kept = {name if time == 0 else f"{name}#{time + 1}" for name, count in times.items() for time in range(count)}
+    known = {meta.name for meta in graph}
+    listed = [
+        meta if meta.unseen or meta.name in kept else dataclasses.replace(meta, unseen="it was not recorded")
+        for meta in graph
+    ]
+    for call in calls:
+        if call["name"] not in known:
+            known.add(call["name"])
+            shape = tuple(call["shape"])
+            listed.append(TensorMeta(name=call["name"], op_type=call["op_type"], dtype=call["dtype"], shape=shape))
+    return tuple(listed)
+
+
+def _check_files(
+    folder: Path, calls: Sequence[Mapping[str, Any]], archives: Sequence[Mapping[str, Any] | None]
+) -> None:
+    for call in calls:
+        if not is_tensor_file(call["file"]):
+            raise RecordingError(f"its manifest.json names the file '{call['file']}'", where=str(folder), hint=_DAMAGED)
+    missing: list[str] = []
+    for entry in [*calls, *(archive for archive in archives if archive)]:
+        file = folder / entry["file"]
+        try:
+            size = file.stat().st_size
+        except OSError:
+            missing.append(entry["file"])
+            continue
+        if size != entry["bytes"]:
+            what = f"{entry['file']} has {size} bytes, {entry['bytes']} were recorded"
+            raise RecordingError(what, where=str(folder), hint=_DAMAGED)
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise RecordingError(f"{', '.join(missing[:3])}{more} is missing", where=str(folder), hint=_DAMAGED)
+
+
+def _read_archive(folder: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
+    path = folder / Path(entry["file"]).name
+    try:
+        if file_crc(path) != entry["crc32"]:
+            raise RecordingError(
+                f"{path.name} is damaged: its checksum is not the recorded one", where=str(folder), hint=_DAMAGED
+            )
+        return load_npz(path)[0]
+    except (OSError, InputError) as error:
+        raise RecordingError(f"{path.name} cannot be read: {error}", where=str(folder), hint=_DAMAGED) from error

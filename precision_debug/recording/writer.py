@@ -1,0 +1,210 @@
+"""Writes a run to disk while it runs."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import io
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import codec
+from ..arrays import as_array
+from ..errors import OutputError, RecordingError
+from ..feeds import save_feeds
+from ..feeds.dtypes import Array, dtype_name, from_plain, to_plain
+from ..protocols import Feeds
+from ..records import TensorMeta
+from .format import FORMAT, INPUTS, MANIFEST, OUTPUTS, TENSORS, VERSION, file_crc
+
+__all__ = ["RecordingWriter"]
+
+
+class RecordingWriter:
+    """A hook that keeps every tensor it is shown, and a context manager around it::
+
+        with RecordingWriter("run") as writer:
+            outputs = session.run(feeds, writer)
+            writer.finish(mode="ort_fp32", backend="onnxruntime", feeds=feeds, outputs=outputs)
+
+    Without ``finish`` the folder stays partial and ``open_recording`` refuses it. The folder must be new or empty;
+    overwrite=True replaces a recording, finished or partial, but never a folder of something else. A name that comes
+    again is kept again. Raises RecordingError.
+    """
+
+    def __init__(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        self.folder = Path(folder)
+        self._calls: list[dict[str, Any]] = []
+        self._last: dict[str, int] = {}
+        try:
+            _prepare(self.folder, overwrite)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def __enter__(self) -> RecordingWriter:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing is held open between calls."""
+
+    def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
+        array = _storable(as_array(tensor, name=tensor_name), tensor_name)
+        number = len(self._calls) + 1
+        file = f"{TENSORS}/{number:06d}.npy"
+        try:
+            size, crc = _write_npy(self.folder / file, to_plain(array))
+        except OSError as error:
+            raise self._failed(error) from error
+        self._last[tensor_name] = number - 1
+        self._calls.append(
+            {
+                "name": tensor_name,
+                "op_type": op_type,
+                "dtype": dtype_name(array.dtype),
+                "shape": list(array.shape),
+                "file": file,
+                "bytes": size,
+                "crc32": crc,
+            }
+        )
+
+    def finish(
+        self,
+        *,
+        mode: str = "",
+        backend: str = "",
+        model: str = "",
+        versions: Mapping[str, str] | None = None,
+        notes: Sequence[str] = (),
+        feeds: Feeds | None = None,
+        tensors: Sequence[TensorMeta] = (),
+        outputs: Mapping[str, Any] | None = None,
+    ) -> Path:
+        """Complete the recording and return its folder.
+
+        model: path of the model; a file's SHA-256 is kept with it. tensors: the session's list, for what the hook
+        was not told (node, inputs, origin, what could not be seen). outputs: what ``run`` returned.
+        """
+        graph = {meta.name: meta for meta in tensors}
+        for call in self._calls:
+            meta = graph.get(call["name"])
+            if meta is not None:
+                call.update(node=meta.node, inputs=list(meta.inputs), is_output=meta.is_output)
+        try:
+            manifest = {
+                "format": FORMAT,
+                "version": VERSION,
+                "mode": mode,
+                "backend": backend,
+                "model": _model(model),
+                "versions": dict(versions or {}),
+                "notes": list(notes),
+                "created": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+                "inputs": self._archive(INPUTS, dict(feeds or {})),
+                "outputs": self._outputs(outputs or {}),
+                "graph": [codec.encode(meta) for meta in tensors],
+                "tensors": self._calls,
+            }
+            draft = self.folder / f".{MANIFEST}.part"
+            draft.write_text(json.dumps(manifest, indent=1, allow_nan=False), encoding="utf-8")
+            os.replace(draft, self.folder / MANIFEST)
+        except OSError as error:
+            raise self._failed(error) from error
+        except OutputError as error:
+            raise RecordingError(error.what, where=error.where, hint=error.hint) from error
+        return self.folder
+
+    def _archive(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        path = save_feeds(self.folder / name, values)
+        return {"file": name, "names": list(values), "bytes": path.stat().st_size, "crc32": file_crc(path)}
+
+    def _outputs(self, outputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Outputs that equal the last value the hook was shown under their name are not stored again."""
+        shown = {name: self._last[name] for name, value in outputs.items() if self._was_shown(name, value)}
+        others = {name: value for name, value in outputs.items() if name not in shown}
+        archive = self._archive(OUTPUTS, others) if others else None
+        return {"order": list(outputs), "tensors": shown, "archive": archive}
+
+    def _was_shown(self, name: str, value: Any) -> bool:
+        if name not in self._last or value is None or isinstance(value, (list, tuple)):
+            return False
+        call = self._calls[self._last[name]]
+        array = _storable(as_array(value, name=name), name)
+        if call["dtype"] != dtype_name(array.dtype) or call["shape"] != list(array.shape):
+            return False
+        kept = from_plain(np.load(self.folder / call["file"], allow_pickle=False), call["dtype"])
+        return kept.tobytes() == array.tobytes()
+
+    def _failed(self, error: OSError) -> RecordingError:
+        return RecordingError(
+            f"the run cannot be recorded: {error.strerror or error}",
+            where=str(self.folder),
+            hint="free space there, record into another folder, or mark fewer tensors",
+        )
+
+
+def _prepare(folder: Path, overwrite: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise RecordingError("is a file", where=str(folder), hint="name a folder")
+    here = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    drafts = {name for name in here if name.startswith(".") and name.endswith(".part")}
+    ours = {MANIFEST, TENSORS, INPUTS, OUTPUTS, *drafts}
+    if here and not here & {MANIFEST, TENSORS}:
+        raise RecordingError("the folder is not empty", where=str(folder), hint="record into a new folder")
+    if here and not overwrite:
+        kind = "a recording" if MANIFEST in here else "a partial recording"
+        raise RecordingError(f"holds {kind} already", where=str(folder), hint="remove it, or record into a new folder")
+    if here - ours:
+        strange = sorted(here - ours)[0]
+        raise RecordingError(
+            f"holds '{strange}', which is no recording's", where=str(folder), hint="record into a new folder"
+        )
+    (folder / MANIFEST).unlink(missing_ok=True)  # first, so that what follows leaves no folder that looks whole
+    for name in here & ours - {TENSORS}:
+        (folder / name).unlink(missing_ok=True)
+    if TENSORS in here:
+        shutil.rmtree(folder / TENSORS)
+    (folder / TENSORS).mkdir(parents=True)
+
+
+def _storable(array: Array, name: str) -> Array:
+    """The array, text as fixed-width unicode. Raises RecordingError on Python objects."""
+    if array.dtype.kind not in "OST":
+        return array
+    items = [
+        item.decode("utf-8", "surrogateescape") if isinstance(item, bytes) else item for item in array.ravel().tolist()
+    ]
+    if not all(isinstance(item, str) for item in items):
+        raise RecordingError(f"tensor '{name}' holds Python objects", hint="mark the tensors that are arrays")
+    return np.asarray(np.array(items, dtype=np.str_).reshape(array.shape))
+
+
+def _write_npy(path: Path, array: Array) -> tuple[int, int]:
+    """Size and CRC-32 of the file. The array is written from its own memory where that is contiguous."""
+    plain = np.asarray(array, order="C")
+    header = io.BytesIO()
+    fields = {"descr": np.lib.format.dtype_to_descr(plain.dtype), "fortran_order": False, "shape": plain.shape}
+    np.lib.format.write_array_header_1_0(header, fields)
+    data = plain.reshape(-1).view(np.uint8).data if plain.nbytes else b""
+    with path.open("wb") as file:
+        file.write(header.getvalue())
+        file.write(data)
+    return header.tell() + len(data), zlib.crc32(data, zlib.crc32(header.getvalue()))
+
+
+def _model(path: str) -> dict[str, Any]:
+    file = Path(path) if path else None
+    if file is None or not file.is_file():
+        return {"path": path, "sha256": "", "bytes": 0}
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return {"path": path, "sha256": digest.hexdigest(), "bytes": file.stat().st_size}
