@@ -6,13 +6,14 @@ In this order, each baseline tensor at most once: the user's rename map; the sou
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .errors import MarkError
 from .records import TensorMeta
 
-__all__ = ["Alignment", "Pair", "align"]
+__all__ = ["Alignment", "Pair", "align", "stem"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,24 @@ class Alignment:
     target: tuple[TensorMeta, ...]
     pairs: Mapping[str, Pair]
     rivals: Mapping[str, str]
+
+    def partner(self, target_name: str) -> Pair | None:
+        """The pair of a name that the target's hook was called with, iterations ("name@3") included."""
+        pair = self.pairs.get(target_name)
+        if pair is not None:
+            return pair
+        name = stem(target_name)
+        pair = self.pairs.get(name)
+        if name == target_name or pair is None or not (pair.base.repeats and pair.target.repeats):
+            return None
+        base = dataclasses.replace(pair.base, name=pair.base.name + target_name[len(name) :])
+        return Pair(base=base, target=pair.target, how=pair.how)
+
+
+def stem(name: str) -> str:
+    """A tensor's name without its iteration: "x@3" to "x"; any other name as it is."""
+    before, at, iteration = name.rpartition("@")
+    return before if at and iteration.isdigit() else name
 
 
 def align(

@@ -34,6 +34,7 @@ def compare(
     renames: Mapping[str, str] | None = None,
     labels: str | Path = "",
     output: str | Path | Sequence[str | Path] = (),
+    lockstep: bool | None = None,
     isolated: bool = False,
     **options: Any,
 ) -> Report:
@@ -60,6 +61,7 @@ def compare(
         marks_between=marks_between,
         renames=dict(renames or {}),
         labels=str(labels),
+        lockstep=lockstep,
         options=options,
         command="precision_debug.compare",
     )

@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .align import Alignment, align
+from .align import Alignment, align, stem
 from .codec import decode
 from .machine import machine, now
 from .records import InputInfo, ModelFiles, Row, RunSpec, Side, Status, TensorMeta, TensorStats
@@ -44,6 +44,7 @@ def complete_table(
     order = {name: place for place, name in enumerate(base_meta)}
     partner = {pair.base.name: pair for pair in alignment.pairs.values()}
     done = {row.name: row for row in rows if row.status is not Status.UNMATCHED}
+    iterated = {stem(name) for name in done if stem(name) in base_meta and name not in base_meta}
     alone = {row.target_name: row for row in rows if row.status is Status.UNMATCHED}
 
     keyed: list[tuple[tuple[float, int], Row]] = []
@@ -51,6 +52,8 @@ def complete_table(
         if selected is not None and name not in selected:
             continue
         row = done.pop(name, None)
+        if row is None and name in iterated:
+            continue
         if row is None:
             status, reason = _why_not(meta, partner.get(name), failure)
             pair = partner.get(name)
@@ -60,8 +63,10 @@ def complete_table(
                 paired_by=pair.how if pair else "",
             )  # fmt: skip
         keyed.append(((order[name], 0), _dressed(row, meta, target_meta.get(row.target_name))))
-    for row in done.values():  # rows of tensors that the baseline did not announce (loop iterations)
-        keyed.append(((len(order), row.index), _dressed(row, None, target_meta.get(row.target_name))))
+    for row in done.values():  # iterations, which no session announces
+        name = stem(row.name)
+        announced, other = base_meta.get(name), target_meta.get(stem(row.target_name))
+        keyed.append(((order.get(name, len(order)), row.index), _dressed(row, announced, other)))
 
     place = -0.5
     for number, (name, meta) in enumerate(target_meta.items()):

@@ -20,52 +20,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import judge, metrics
-from .align import Alignment, align
-from .errors import BackendError
+from .align import Alignment
+from .arrays import as_array
 from .records import Row, Status, TensorMeta, TensorStats, Tolerance
-from .store import Store
+from .store import BaselineStore, Store
 
 if TYPE_CHECKING:
     from .report.model import Report
 
-__all__ = ["AssertClose", "SaveBaseline", "as_array"]
-
-
-def as_array(tensor: Any, *, name: str = "") -> np.ndarray[Any, Any]:
-    """A numpy array over the tensor's memory where that is possible, a copy where it is not.
-
-    Takes numpy arrays and whatever has ``__array__`` or ``__dlpack__``. Raw bfloat16 bits (uint16 from a tensor whose
-    own dtype says bfloat16, as Paddle gives them) come back as bfloat16. Raises BackendError on anything else.
-    """
-    if isinstance(tensor, np.ndarray):
-        return tensor
-    kind = str(getattr(tensor, "dtype", "")).lower()
-    try:
-        if "bfloat16" in kind and hasattr(tensor, "detach"):
-            array = _torch_bfloat16(tensor)
-        elif hasattr(tensor, "__array__") or np.isscalar(tensor) or isinstance(tensor, (list, tuple)):
-            array = np.asarray(
-                tensor.detach().cpu() if hasattr(tensor, "detach") and hasattr(tensor, "cpu") else tensor
-            )
-        else:
-            array = np.from_dlpack(tensor)
-    except Exception as error:
-        raise BackendError(
-            f"a hook got {type(tensor).__name__}, which cannot be read as an array ({error})", where=name
-        ) from error
-    if array.dtype == np.uint16 and ("bfloat16" in kind or "bf16" in kind):
-        import ml_dtypes
-
-        return array.view(ml_dtypes.bfloat16)
-    return array
-
-
-def _torch_bfloat16(tensor: Any) -> np.ndarray[Any, Any]:
-    import ml_dtypes
-    import torch
-
-    bits: np.ndarray[Any, Any] = tensor.detach().cpu().contiguous().view(torch.uint16).numpy()
-    return bits.view(ml_dtypes.bfloat16)
+__all__ = ["AssertClose", "SaveBaseline"]
 
 
 class _Names:
@@ -82,7 +45,7 @@ class _Names:
 class SaveBaseline:
     """Keeps what it is shown.
 
-    names: keep only these (None: all). store: where to keep it; one of its own by default, freed by ``close``.
+    names: keep only these (None: all). store: where to keep it; in memory by default, freed by ``close``.
     wanted: asked once for each tensor; where it says no, only the tensor's statistics are kept.
     on_saved: called with the key after each tensor.
     """
@@ -91,22 +54,27 @@ class SaveBaseline:
         self,
         names: Collection[str] | None = None,
         *,
-        store: Store | None = None,
+        store: BaselineStore | None = None,
         wanted: Callable[[str], bool] | None = None,
         on_saved: Callable[[str, TensorStats | None], None] | None = None,
     ) -> None:
-        self.store = store if store is not None else Store()
+        self.store: BaselineStore = store if store is not None else Store()
         self.stats: dict[str, TensorStats] = {}
         self._names = None if names is None else frozenset(names)
         self._wanted = wanted
         self._on_saved = on_saved
         self._keys = _Names()
         self._tensors: list[TensorMeta] = []
+        self._types: dict[str, str] = {}
 
     @property
     def tensors(self) -> tuple[TensorMeta, ...]:
         """What was seen, in order."""
         return tuple(self._tensors)
+
+    def op_type(self, key: str, otherwise: str = "") -> str:
+        """Type of the operator that produced a tensor."""
+        return self._types.get(key, otherwise)
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
         if self._names is not None and tensor_name not in self._names:
@@ -114,6 +82,7 @@ class SaveBaseline:
         array = as_array(tensor, name=tensor_name)
         key = self._keys.key(tensor_name)
         self._tensors.append(TensorMeta(name=key, op_type=op_type, dtype=array.dtype.name, shape=array.shape))
+        self._types[key] = op_type
         stats = None
         if self._wanted is None or self._wanted(key):
             self.store.put(key, array)
@@ -163,8 +132,6 @@ class AssertClose:
         self._keys = _Names()
         self._tensors: list[TensorMeta] = []
         self._rows: list[Row] = []
-        self._order = {meta.name: place for place, meta in enumerate(baseline.tensors)}
-        self._base_types = {meta.name: meta.op_type for meta in baseline.tensors}
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -192,10 +159,11 @@ class AssertClose:
         return report_of_hooks(self)
 
     def _row(self, op_type: str, key: str, array: np.ndarray[Any, Any]) -> Row:
-        pair = self._alignment.pairs.get(key) if self._alignment is not None else None
+        pair = self._alignment.partner(key) if self._alignment is not None else None
         base_name, how = (pair.base.name, pair.how) if pair is not None else (key, "exact")
         rival = self._alignment.rivals.get(key) if self._alignment is not None else None
-        base = self.baseline.store.get(base_name) if rival is None else None
+        known = self._alignment is None or pair is not None
+        base = self.baseline.store.get(base_name) if known and rival is None else None
         if base is None:
             if rival is not None:
                 reason = f"its baseline tensor is compared with {rival}"
@@ -204,7 +172,7 @@ class AssertClose:
             else:
                 reason = "the baseline has no tensor of this name"
             return Row(
-                index=len(self._order), op_type=op_type, name=key, status=Status.UNMATCHED, reason=reason,
+                index=len(self._rows), op_type=op_type, name=key, status=Status.UNMATCHED, reason=reason,
                 target_name=key, target_op_type=op_type, target=metrics.describe(array),
             )  # fmt: skip
         comparison = metrics.compare(base, array, self.tolerance)
@@ -212,8 +180,8 @@ class AssertClose:
         if self._consume:
             self.baseline.store.drop(base_name)
         return Row(
-            index=self._order.get(base_name, len(self._order)),
-            op_type=self._base_types.get(base_name, op_type),
+            index=len(self._rows),
+            op_type=pair.base.op_type if pair is not None else self.baseline.op_type(base_name, op_type),
             name=base_name,
             status=Status.PASS if passes else Status.FAIL,
             reason=reason,
@@ -223,8 +191,3 @@ class AssertClose:
             view=pair.target.view if pair is not None else "",
             comparison=comparison,
         )
-
-
-def alignment_of(check: AssertClose) -> Alignment:
-    """The pairing that a finished check used, rebuilt from what both hooks saw."""
-    return align(check.baseline.tensors, check.tensors)

@@ -38,9 +38,7 @@ def _by_statistic(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, s
     name = tolerance.check_error_stat
     if name == "quantile":
         name = f"quantile {tolerance.quantile:g}"
-    return False, (
-        f"{name} abs {absolute:.3g} > {tolerance.atol:g} and {name} rel {relative:.3g} > {tolerance.rtol:g}"
-    )
+    return False, (f"{name} abs {absolute:.3g} > {tolerance.atol:g} and {name} rel {relative:.3g} > {tolerance.rtol:g}")
 
 
 def _special(comparison: Comparison) -> str:

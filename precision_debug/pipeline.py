@@ -5,6 +5,7 @@ Everything is told to the journal as it is finished; ``assemble`` makes the repo
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from . import machine, marks, metrics, recording, scores
-from .align import align
-from .errors import BackendError, InputError, PrecisionDebugError
+from .align import align, stem
+from .arrays import as_array
+from .errors import BackendError, InputError, PrecisionDebugError, UsageError
 from .feeds import FeedSet, make_feeds, save_feeds
-from .hooks import AssertClose, SaveBaseline, as_array
+from .hooks import AssertClose, SaveBaseline
 from .journal import Journal
+from .meeting import Meeting, run_both
 from .plan import Opening, Plan, make_plan
 from .protocols import Feeds, Hook, Session
 from .records import InputInfo, InputMeta, RunSpec, Side, TensorMeta
@@ -52,38 +55,62 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
         alignment = align(base.tensors, target.tensors, spec.renames)
         paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
         known = {meta.name for meta in base.tensors}
-        wanted_of_target = None if names is None else {
-            name for name, pair in alignment.pairs.items() if pair.base.name in names
-        }  # fmt: skip
+        of_target = None if names is None else {n for n, pair in alignment.pairs.items() if pair.base.name in names}
         seen = [meta for meta in base.tensors if not meta.unseen and (names is None or meta.name in names)]
         journal.write("plan", baseline=len(seen), target=sum(meta.name in paired for meta in seen))
 
+        def may_have_a_partner(key: str) -> bool:
+            return key not in known or key in paired or stem(key) in paired
+
         with Store(folder=folder, memory_budget=spec.options.get("memory_budget")) as store:
+            meeting = Meeting(store) if _side_by_side(spec, first, second) else None
             save = SaveBaseline(
-                store=store,
-                wanted=lambda key: key in paired or key not in known,
+                store=meeting or store,
+                wanted=may_have_a_partner,
                 on_saved=lambda key, stats: journal.write("saved", name=key, stats=stats),
             )
-            base_outputs = base.run(save, names)
-            base.announce(save.tensors)
             check = AssertClose(
-                save, tolerance=spec.tolerance, alignment=alignment, consume=True,
+                save,
+                tolerance=spec.tolerance,
+                alignment=alignment,
+                consume=True,
                 on_row=lambda row: journal.write("row", row=row),
-            )  # fmt: skip
-            if spec.record:
-                with recording.RecordingWriter(spec.record) as writer:
-                    target_outputs = target.run(_both(check, writer), wanted_of_target)
+            )
+            with contextlib.ExitStack() as stack:
+                hook: Hook = check
+                if spec.record:
+                    writer = stack.enter_context(recording.RecordingWriter(spec.record))
+                    hook = _both(check, writer)
+                if meeting is not None:
+                    base_outputs, target_outputs = run_both(
+                        meeting, lambda: base.run(save, names), lambda: target.run(hook, of_target)
+                    )
+                else:
+                    base_outputs = base.run(save, names)
+                    target_outputs = target.run(hook, of_target)
+                if spec.record:
                     _finish_recording(writer, target, given, target_outputs)
-            else:
-                target_outputs = target.run(check, wanted_of_target)
+            base.announce(save.tensors)
             target.announce(check.tensors)
             for name in store:
                 array = store.get(name)
                 if array is not None:
                     journal.write("leftover", name=name, stats=metrics.describe(array))
+            if store.spilled_bytes:
+                text = f"{store.spilled_bytes / 1e6:.0f} MB of baseline tensors waited on disk, beyond --memory_budget."
+                journal.write("note", text=text)
         result = scores.score(base_outputs, target_outputs, labels)
         if result:
             journal.write("scores", scores=result)
+
+
+def _side_by_side(spec: RunSpec, first: Opening, second: Opening) -> bool:
+    """Whether both runs advance together; where the user leaves it open, as soon as both sides can."""
+    able = all(side.mode is None or side.mode.concurrent for side in (first, second))
+    if spec.lockstep and not able:
+        side = next(side for side in (first, second) if side.mode is not None and not side.mode.concurrent)
+        raise UsageError(f"run mode {side.label} cannot run beside another", where="--lockstep on", hint="leave it out")
+    return able if spec.lockstep is None else spec.lockstep
 
 
 def _record(spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal) -> None:

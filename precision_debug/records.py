@@ -49,6 +49,7 @@ class RunMode:
     suffixes: endings of the model files it reads ("" stands for a folder), with the dot, lower case.
     baseline: the mode of the same backend that is compared against when the user names none.
     simulation: the arithmetic is imitated, not the engine's own; the report says so.
+    concurrent: its sessions may run in a thread beside another session of this process, and a hook may block them.
     """
 
     name: str
@@ -56,6 +57,7 @@ class RunMode:
     suffixes: tuple[str, ...]
     baseline: str
     simulation: bool = False
+    concurrent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,7 @@ class TensorMeta:
     origin: the tensor of the *source model* that this one holds; "" means that its own name says it.
     view: how the hook's value was taken from the engine's: "" as it is, "dequantised", "unblocked", "cast", ...
     unseen: why the hook will not be called for it; "" where it will.
+    repeats: it is produced once an iteration; the hook is called with "name@0", "name@1", …
     extra: further columns of the report (fused layer, real precision, tactic), name to text.
     """
 
@@ -104,6 +107,7 @@ class TensorMeta:
     origin: str = ""
     view: str = ""
     unseen: str = ""
+    repeats: bool = False
     is_output: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
@@ -308,6 +312,7 @@ class RunSpec:
     input_shapes: input name to shape, for dynamic dimensions. val_range: input name ("" for all) to (low, high).
     marks: patterns of tensor names; empty means all. marks_between: (first, last) in execution order.
     renames: target name to baseline name, the user's own rename map.
+    lockstep: both runs advance together and meet at each tensor; None: where both sides can.
     """
 
     model: ModelFiles
@@ -326,6 +331,7 @@ class RunSpec:
     renames: Mapping[str, str] = field(default_factory=dict)
     labels: str = ""
     record: str = ""
+    lockstep: bool | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
 

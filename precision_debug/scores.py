@@ -37,7 +37,7 @@ def score(
     """
     for name, base in baseline.items():
         other = target.get(name)
-        if not (_is_scores(base) and _is_scores(other)) or np.shape(base) != np.shape(other):
+        if not (_is_scores(base) and _is_scores(other)) or base.shape != other.shape:  # type: ignore[union-attr]
             continue
         ours, theirs = np.argmax(np.asarray(base), axis=1), np.argmax(np.asarray(other), axis=1)
         scores = {"top-1 agreement": float(np.mean(ours == theirs))}

@@ -7,13 +7,32 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from .errors import OutputError
 
-__all__ = ["Store"]
+__all__ = ["BaselineStore", "Store"]
+
+
+class BaselineStore(Protocol):
+    """What the hooks need of a store: ``Store``, or a ``Meeting`` of two runs side by side."""
+
+    def put(self, key: str, array: np.ndarray[Any, Any]) -> None:
+        """Take a tensor; the caller may overwrite it afterwards."""
+
+    def get(self, key: str) -> np.ndarray[Any, Any] | None:
+        """The tensor of a key, None where there is none."""
+
+    def drop(self, key: str) -> None:
+        """The tensor of a key is no longer needed."""
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys that are kept."""
+
+    def close(self) -> None:
+        """Free everything."""
 
 
 class Store:

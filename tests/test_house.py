@@ -17,14 +17,15 @@ from precision_debug import registry
 STAGES = (
     ("errors",),
     ("records",),
-    ("codec", "nearest"),
+    ("codec", "nearest", "arrays"),
     ("protocols",),
     ("machine",),
-    ("feeds", "marks", "inspector"),
+    ("feeds", "inspector"),
+    ("marks",),
     ("metrics",),
     ("judge",),
     ("store", "align"),
-    ("recording", "registry", "journal", "scores"),
+    ("recording", "registry", "journal", "scores", "meeting"),
     ("hooks",),
     ("plan",),
     ("pipeline",),
@@ -36,7 +37,7 @@ STAGES = (
     ("cli",),
     ("__main__",),
 )
-LATER_WHEN_CALLED = {("hooks", "assemble"), ("recording", "hooks")}
+LATER_WHEN_CALLED = {("hooks", "assemble")}
 FRAMEWORKS = {"onnx", "onnxruntime", "torch", "paddle", "tensorrt", "pandas", "onnxruntime_extensions"}
 
 

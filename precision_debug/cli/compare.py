@@ -163,6 +163,12 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--memory_budget", metavar="SIZE", default="", help="e.g. 4G: baseline tensors beyond it wait on disk"
     )
+    group.add_argument(
+        "--lockstep",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="both runs advance together and meet at each tensor, so that none waits (default: where both can)",
+    )
     group.add_argument("--verbose", action="store_true", help="show what the frameworks print, and tracebacks")
     group.add_argument("--quiet", action="store_true", help="no summary; the exit status and the report tell")
     return parser
@@ -241,6 +247,7 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
         renames=dict(_rename(text) for text in given.rename),
         labels=given.labels,
         record=given.record,
+        lockstep={"auto": None, "on": True, "off": False}[given.lockstep],
         options=options,
         command=command,
     )

@@ -1,0 +1,161 @@
+"""Both runs side by side: each tensor of the baseline waits, inside its hook, for its partner.
+
+Nothing is copied as long as both sides produce their tensors in the same order. Where the orders differ, the side
+that waits tells the other one what it waits for, and what stands in the way is put into the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .store import Store
+
+__all__ = ["Meeting", "run_both"]
+
+B = TypeVar("B")
+T = TypeVar("T")
+Array = np.ndarray[Any, Any]
+
+
+class Ended(Exception):
+    """The other side failed; raised inside a hook to end this side's run too."""
+
+
+class Meeting:
+    """A store whose ``put`` blocks until the tensor was taken, and whose ``get`` blocks until it is there.
+
+    ``put`` is for the baseline's thread; ``get`` and ``drop`` are for the target's. A tensor that was got is held
+    until it is dropped. Of the two threads at most one is blocked at any time, so they cannot wait for each other.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._changed = threading.Condition()
+        self._offer: tuple[str, Array] | None = None
+        self._wanted: str | None = None
+        self._held = ""
+        self._baseline_done = False
+        self._target_done = False
+        self._failed = False
+
+    def put(self, key: str, array: Array) -> None:
+        """Offer a tensor; returns when it may be overwritten: it was compared, or copied into the store."""
+        with self._changed:
+            self._check()
+            self._offer = (key, array)
+            self._changed.notify_all()
+            while self._offer is not None and not self._in_the_way(key):
+                self._changed.wait()
+                self._check()
+            if self._offer is not None:
+                self._offer = None
+                self.store.put(key, array)
+                self._changed.notify_all()
+
+    def _in_the_way(self, key: str) -> bool:
+        waits_for_another = self._wanted is not None and self._wanted != key
+        return self._held != key and (waits_for_another or self._target_done)
+
+    def get(self, key: str) -> Array | None:
+        """The tensor of a key, waited for; None where the baseline ended without it."""
+        with self._changed:
+            while True:
+                self._check()
+                if self._offer is not None and self._offer[0] == key:
+                    self._wanted, self._held = None, key
+                    return self._offer[1]
+                stored = self.store.get(key)
+                if stored is not None or self._baseline_done:
+                    self._wanted = None
+                    return stored
+                self._wanted = key
+                self._changed.notify_all()
+                self._changed.wait()
+
+    def drop(self, key: str) -> None:
+        """The tensor of a key is no longer needed."""
+        with self._changed:
+            if self._held == key:
+                self._held = ""
+                self._offer = None
+                self._changed.notify_all()
+            else:
+                self.store.drop(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.store)
+
+    def close(self) -> None:
+        """Free what is stored."""
+        self.store.close()
+
+    def baseline_ends(self) -> None:
+        """No tensor will come any more."""
+        with self._changed:
+            self._baseline_done = True
+            self._changed.notify_all()
+
+    def target_ends(self) -> None:
+        """No tensor will be asked for any more."""
+        with self._changed:
+            self._target_done = True
+            self._changed.notify_all()
+
+    def fail(self) -> None:
+        """Wake both sides and end them."""
+        with self._changed:
+            self._failed = True
+            self._changed.notify_all()
+
+    def _check(self) -> None:
+        if self._failed:
+            raise Ended
+
+
+def run_both(meeting: Meeting, baseline: Callable[[], B], target: Callable[[], T]) -> tuple[B, T]:
+    """Run the baseline in a thread of its own and the target in this one; returns both results.
+
+    The first failure ends both sides and is raised as itself.
+    """
+    results: list[B] = []
+    failures: list[BaseException] = []
+
+    def run_baseline() -> None:
+        try:
+            results.append(baseline())
+        except BaseException as error:
+            if not _is_echo(error):
+                failures.append(error)
+            meeting.fail()
+        finally:
+            meeting.baseline_ends()
+
+    thread = threading.Thread(target=run_baseline, name="baseline", daemon=True)
+    thread.start()
+    try:
+        result = target()
+    except BaseException as error:
+        if not _is_echo(error):
+            failures.insert(0, error)
+        meeting.fail()
+    finally:
+        meeting.target_ends()
+        with contextlib.suppress(KeyboardInterrupt):
+            thread.join()
+    if failures:
+        raise failures[0]
+    return results[0], result
+
+
+def _is_echo(error: BaseException | None) -> bool:
+    """Whether an error only says that the other side failed."""
+    while error is not None:
+        if isinstance(error, Ended):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,0 +1,146 @@
+"""The hooks as anybody's script uses them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from precision_debug import AssertClose, SaveBaseline, Status
+from precision_debug.errors import BackendError
+from precision_debug.arrays import as_array
+from precision_debug.report.model import Verdict
+
+
+def test_rows_are_in_the_baselines_order_and_nothing_is_dropped() -> None:
+    base = SaveBaseline()
+    for place, name in enumerate("abcd"):
+        base("Op" + name, name, np.full(4, place, np.float32))
+    check = AssertClose(base, atol=1e-3, rtol=0)
+    check("Q", "c", np.full(4, 2.5, np.float16))
+    check("Q", "a", np.zeros(4, np.float16))
+    check("Q", "new", np.zeros(2))
+    report = check.report()
+    assert [(row.name, row.status) for row in report.rows] == [
+        ("a", Status.PASS),
+        ("new", Status.UNMATCHED),
+        ("b", Status.FUSED_AWAY),
+        ("c", Status.FAIL),
+        ("d", Status.FUSED_AWAY),
+    ]
+    assert [row.index for row in report.rows] == list(range(5))
+    assert report.first_mismatch is not None
+    assert report.first_mismatch.op_type == "Opc"
+    assert report.first_mismatch.comparison is not None
+    assert report.first_mismatch.comparison.max_abs == 0.5
+    assert report.rows[2].base is not None
+    assert report.rows[2].base.max == 1
+    assert report.verdict is Verdict.FAIL
+
+
+def test_the_hook_copies_because_the_buffer_is_used_again() -> None:
+    base = SaveBaseline()
+    buffer = np.ones(3, np.float32)
+    base("Op", "a", buffer)
+    buffer[...] = 7
+    check = AssertClose(base)
+    check("Op", "a", np.ones(3, np.float32))
+    assert check.rows[0].status is Status.PASS
+
+
+def test_a_name_that_comes_again_is_numbered_on_both_sides() -> None:
+    base = SaveBaseline()
+    check = AssertClose(base)
+    for value in (1, 2):
+        base("Op", "a", np.full(2, value, np.float32))
+    for value in (1, 3):
+        check("Op", "a", np.full(2, value, np.float32))
+    assert [(row.name, row.status) for row in check.report().rows] == [("a", Status.PASS), ("a#2", Status.FAIL)]
+
+
+def test_one_baseline_serves_several_targets() -> None:
+    base = SaveBaseline()
+    base("Op", "a", np.ones(2, np.float32))
+    for value, status in ((1, Status.PASS), (2, Status.FAIL), (1, Status.PASS)):
+        check = AssertClose(base)
+        check("Op", "a", np.full(2, value, np.float32))
+        assert check.rows[0].status is status
+
+
+def test_only_the_wanted_names_are_kept() -> None:
+    base = SaveBaseline(["b"])
+    base("Op", "a", np.ones(2))
+    base("Op", "b", np.ones(2))
+    assert [meta.name for meta in base.tensors] == ["b"]
+
+
+def test_error_growth_names_the_operator_that_lost_the_precision(tmp_path: Path) -> None:
+    from precision_debug.align import align
+    from precision_debug.assemble import complete_table
+    from precision_debug.records import TensorMeta
+
+    base = SaveBaseline()
+    check = AssertClose(base)
+    values = {"a": 0.0, "gone": None, "b": 0.01, "c": 0.1}
+    for name in values:
+        base("Op", name, np.ones(8, np.float32))
+    for name, error in values.items():
+        if error is not None:
+            check("Op", name, np.full(8, 1 + error, np.float32))
+    metas = [
+        TensorMeta(name="a", op_type="Op", inputs=()),
+        TensorMeta(name="gone", op_type="Op", inputs=("a",)),
+        TensorMeta(name="b", op_type="Op", inputs=("gone",)),
+        TensorMeta(name="c", op_type="Op", inputs=("b", "gone")),
+    ]
+    table = complete_table(check.rows, align(metas, check.tensors))
+    growth = {row.name: row.error_growth for row in table}
+    assert growth["a"] == 1.0
+    assert growth["b"] == np.inf
+    assert growth["c"] == pytest.approx(10, rel=1e-5)
+
+
+@pytest.mark.parametrize("tensor", [np.arange(3.0), [1.0, 2.0], 3.0])
+def test_what_numpy_takes_is_taken(tensor: object) -> None:
+    assert as_array(tensor).tolist() == np.asarray(tensor).tolist()
+
+
+def test_raw_bfloat16_bits_of_a_tensor_that_says_so_are_decoded() -> None:
+    class Paddle:
+        dtype = "PaddleDType.BFLOAT16"
+
+        def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:  # type: ignore[type-arg]
+            return np.array([0x3F80, 0x4000], np.uint16)
+
+    array = as_array(Paddle())
+    assert array.dtype == ml_dtypes.bfloat16
+    assert array.astype(np.float32).tolist() == [1.0, 2.0]
+
+
+def test_dlpack_is_taken() -> None:
+    class Capsule:
+        def __init__(self, array: np.ndarray) -> None:  # type: ignore[type-arg]
+            self.array = array
+
+        def __dlpack__(self, **kwargs: object) -> object:
+            return self.array.__dlpack__(**kwargs)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.array.__dlpack_device__()
+
+    assert as_array(Capsule(np.arange(4.0))).tolist() == [0, 1, 2, 3]
+
+
+def test_what_cannot_be_read_is_one_clear_error() -> None:
+    with pytest.raises(BackendError, match="a hook got object"):
+        SaveBaseline()("Op", "a", object())
+
+
+def test_the_report_reaches_excel(tmp_path: Path) -> None:
+    base = SaveBaseline()
+    base("Op", "a", np.ones(2, np.float32))
+    check = AssertClose(base)
+    check("Op", "a", np.ones(2, np.float32))
+    assert check.report().to_excel(tmp_path / "o.xlsx").exists()

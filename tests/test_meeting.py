@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from precision_debug.meeting import Meeting, run_both
+from precision_debug.store import Store
+
+
+class Counting(Store):
+    def __init__(self) -> None:
+        super().__init__()
+        self.puts = 0
+
+    def put(self, key: str, array: np.ndarray) -> None:  # type: ignore[type-arg]
+        self.puts += 1
+        super().put(key, array)
+
+
+def drive(produced: list[str], asked: list[str], store: Store) -> dict[str, int | None]:
+    meeting = Meeting(store)
+    buffer = np.zeros(3, np.int64)
+
+    def baseline() -> str:
+        for number, key in enumerate(produced):
+            buffer[...] = hash(key) % 1000 + number * 0
+            meeting.put(key, buffer)
+        return "b"
+
+    def target() -> dict[str, int | None]:
+        seen: dict[str, int | None] = {}
+        for key in asked:
+            got = meeting.get(key)
+            seen[key] = None if got is None else int(got[0])
+            meeting.drop(key)
+        return seen
+
+    one, seen = run_both(meeting, baseline, target)
+    assert one == "b"
+    return seen
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.permutations(list("abcdefgh")), st.lists(st.sampled_from("abcdefghxyz"), unique=True))
+def test_any_two_orders_meet_and_nothing_is_overwritten_early(produced: list[str], asked: list[str]) -> None:
+    store = Store()
+    seen = drive(produced, asked, store)
+    assert seen == {key: (hash(key) % 1000 if key in produced else None) for key in asked}
+    assert set(store) == set(produced) - set(asked)
+
+
+def test_equal_orders_copy_nothing() -> None:
+    store = Counting()
+    drive(list("abcdef"), list("abcdef"), store)
+    assert store.puts == 0
+
+
+@pytest.mark.parametrize("side", ["baseline", "target"])
+def test_a_failure_of_one_side_ends_the_other_and_is_raised_as_itself(side: str) -> None:
+    meeting = Meeting(Store())
+
+    def baseline() -> None:
+        meeting.put("a", np.zeros(1))
+        if side == "baseline":
+            raise ValueError("boom")
+        meeting.put("b", np.zeros(1))
+
+    def target() -> None:
+        meeting.get("a")
+        meeting.drop("a")
+        if side == "target":
+            raise ValueError("boom")
+        meeting.get("b")
+
+    with pytest.raises(ValueError, match="boom"):
+        run_both(meeting, baseline, target)
+    assert threading.active_count() == 1
