@@ -49,7 +49,7 @@ def save_feeds(path: str | Path, feeds: Feeds | Sequence[Feeds]) -> Path:
         except BaseException:
             Path(draft).unlink(missing_ok=True)
             raise
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise OutputError(f"the feeds could not be written: {error}", where=str(target)) from error
     return target
 

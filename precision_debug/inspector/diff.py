@@ -51,10 +51,10 @@ class EngineDiff:
 
 def diff_engines(first: Sequence[EngineLayer], second: Sequence[EngineLayer]) -> EngineDiff:
     """Compare two engines. A name that comes more than once is paired in order."""
-    waiting: dict[str, list[EngineLayer]] = defaultdict(list)
-    for layer in second:
+    waiting: dict[str, list[int]] = defaultdict(list)
+    for place, layer in enumerate(second):
         if not layer.is_reformat:
-            waiting[layer.name].append(layer)
+            waiting[layer.name].append(place)
     kept: list[str] = []
     lost: list[str] = []
     tactics: list[tuple[str, str, str]] = []
@@ -64,7 +64,7 @@ def diff_engines(first: Sequence[EngineLayer], second: Sequence[EngineLayer]) ->
         if not waiting[layer.name]:
             lost.append(layer.name)
             continue
-        partner = waiting[layer.name].pop(0)
+        partner = second[waiting[layer.name].pop(0)]
         kept.append(layer.name)
         if partner.tactic_name != layer.tactic_name:
             tactics.append((layer.name, layer.tactic_name, partner.tactic_name))
@@ -73,11 +73,6 @@ def diff_engines(first: Sequence[EngineLayer], second: Sequence[EngineLayer]) ->
         reformats=(sum(layer.is_reformat for layer in first), sum(layer.is_reformat for layer in second)),
         kept=tuple(kept),
         lost=tuple(lost),
-        added=tuple(_left(second, waiting)),
+        added=tuple(second[place].name for place in sorted(place for left in waiting.values() for place in left)),
         tactics_changed=tuple(tactics),
     )
-
-
-def _left(second: Sequence[EngineLayer], waiting: dict[str, list[EngineLayer]]) -> list[str]:
-    left = {id(layer) for layers in waiting.values() for layer in layers}
-    return [layer.name for layer in second if id(layer) in left]

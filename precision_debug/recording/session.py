@@ -182,7 +182,8 @@ def _check_files(
             raise RecordingError(what, where=str(folder), hint=_DAMAGED)
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise RecordingError(f"{', '.join(missing[:3])}{more} is missing", where=str(folder), hint=_DAMAGED)
+        verb = "are" if len(missing) > 1 else "is"
+        raise RecordingError(f"{', '.join(missing[:3])}{more} {verb} missing", where=str(folder), hint=_DAMAGED)
 
 
 def _read_archive(folder: Path, entry: Mapping[str, Any]) -> dict[str, Any]:
