@@ -1,47 +1,19 @@
-"""The columns of the table, shared by every writer.
-
-The first eight are those of Paddle-Inference-Demo's tensorrt_precision_debug, in its order and with its meaning:
-"Min Val(base)" and "Max Val(base)" hold the target's value and, in brackets, the baseline's. Numeric columns follow.
-"""
+"""Which columns a report has, in order: the same for every writer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any
+from collections.abc import Iterable
 
-from ..records import Row, TensorStats
+from ..records import Row
+from .catalogue import COLUMNS
+from .column import Column, column
 from .model import Report
+from .values import extra, metric
 
-__all__ = ["COLUMNS", "BAND", "Column", "columns"]
+__all__ = ["BAND", "COLUMNS", "Column", "columns"]
 
 BAND = 10
 """How many columns, from the left, carry the colour of a row's status."""
-
-Get = Callable[[Row], Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """One column of the table.
-
-    key: stable name for programs. title, help: what people read; the ``_zh`` ones in Chinese.
-    kind: what ``get`` yields, or None where there is nothing: "text" str, "int" int, "float" float (may be nan or
-    inf), "share" float from 0 to 1, "index" tuple of ints, "flag" bool.
-    style: how a float reads best: "error" scientific, "value" as it is, "ratio" and "db" with few digits.
-    width: in characters.
-    """
-
-    key: str
-    title: str
-    title_zh: str
-    help: str
-    help_zh: str
-    kind: str
-    width: int
-    get: Get
-    style: str = ""
 
 
 def columns(report: Report) -> tuple[Column, ...]:
@@ -50,358 +22,26 @@ def columns(report: Report) -> tuple[Column, ...]:
     return (*COLUMNS, *(() if stat == "elemwise" else _stat_columns(stat)), *_extra_columns(report.rows))
 
 
-def _base(row: Row) -> TensorStats | None:
-    return row.comparison.base if row.comparison is not None else row.base
-
-
-def _target(row: Row) -> TensorStats | None:
-    return row.comparison.target if row.comparison is not None else row.target
-
-
-def _metric(name: str) -> Get:
-    field = attrgetter(name)
-
-    def get(row: Row) -> Any:
-        return None if row.comparison is None else field(row.comparison)
-
-    return get
-
-
-def _side(side: Callable[[Row], TensorStats | None], name: str) -> Get:
-    field = attrgetter(name)
-
-    def get(row: Row) -> Any:
-        stats = side(row)
-        return None if stats is None else field(stats)
-
-    return get
-
-
-def _both(name: str) -> Get:
-    """Paddle's "target(base)", each side where it is known."""
-    field = attrgetter(name)
-
-    def get(row: Row) -> str:
-        base, target = _base(row), _target(row)
-        b = None if base is None else field(base)
-        t = None if target is None else field(target)
-        left = "" if t is None else f"{t:.6g}"
-        return left if b is None else f"{left} ({b:.6g})".lstrip()
-
-    return get
-
-
-def _mismatched_elements(row: Row) -> str:
-    comparison = row.comparison
-    if comparison is None or comparison.mismatched is None:
-        return ""
-    count, total = comparison.mismatched, comparison.base.elements
-    if not count:
-        return f"0 / {total}"
-    share = 100 * count / total
-    return f"{count} / {total} ({'<0.01' if share < 0.01 else f'{share:.3g}'}%)"
-
-
-def _mismatched_share(row: Row) -> float | None:
-    comparison = row.comparison
-    if comparison is None or comparison.mismatched is None:
-        return None
-    return comparison.mismatched / comparison.base.elements if comparison.base.elements else 0.0
-
-
-def _total(row: Row) -> int | None:
-    side = _base(row) or _target(row)
-    return None if side is None else side.elements
-
-
-def _column(key: str, title: str, title_zh: str, kind: str, width: int, get: Get, help: str, help_zh: str) -> Column:
-    kind, _, style = kind.partition(":")
-    return Column(
-        key=key, title=title, title_zh=title_zh, help=help, help_zh=help_zh, kind=kind, width=width, get=get, style=style
-    )
-
-
 def _stat_columns(stat: str) -> tuple[Column, ...]:
     return (
-        _column(
-            "stat_abs", f"Judged Abs ({stat})", f"判定用绝对误差 ({stat})", "float:error", 14, _metric("stat_abs"),
-            f"The {stat} of the absolute error, which --check_error_stat judges by.",
-            f"绝对误差的 {stat} 统计量，由 --check_error_stat 用于判定。",
+        column(
+            ("stat_abs", f"Judged Abs ({stat})", f"判定用绝对误差 ({stat})"), "float:error", 14, metric("stat_abs"),
+            (
+                f"The {stat} of the absolute error, which --check_error_stat judges by.",
+                f"绝对误差的 {stat} 统计量，由 --check_error_stat 用于判定。",
+            ),
         ),
-        _column(
-            "stat_rel", f"Judged Rel ({stat})", f"判定用相对误差 ({stat})", "float:error", 14, _metric("stat_rel"),
-            f"The {stat} of the relative error, which --check_error_stat judges by.",
-            f"相对误差的 {stat} 统计量，由 --check_error_stat 用于判定。",
+        column(
+            ("stat_rel", f"Judged Rel ({stat})", f"判定用相对误差 ({stat})"), "float:error", 14, metric("stat_rel"),
+            (
+                f"The {stat} of the relative error, which --check_error_stat judges by.",
+                f"相对误差的 {stat} 统计量，由 --check_error_stat 用于判定。",
+            ),
         ),
     )  # fmt: skip
 
 
 def _extra_columns(rows: Iterable[Row]) -> tuple[Column, ...]:
-    keys: dict[str, int] = {}
-    for row in rows:
-        for key, value in row.extra.items():
-            keys[key] = max(keys.get(key, 0), len(value))
-    return tuple(
-        _column(
-            f"extra.{key}", key, key, "text", min(max(longest, len(key)) + 3, 48), _extra(key),
-            "Given by the backend.", "由后端提供。",
-        )
-        for key, longest in keys.items()
-    )  # fmt: skip
-
-
-def _extra(key: str) -> Get:
-    return lambda row: row.extra.get(key, "")
-
-
-COLUMNS: tuple[Column, ...] = (
-    _column(
-        "op_type", "Operator Type", "算子类型", "text", 18, attrgetter("op_type"),
-        "Type of the operator that produces the tensor, in the baseline's words.",
-        "产生该张量的算子类型（以基线为准）。",
-    ),
-    _column(
-        "name", "Tensor Name", "张量名", "text", 36, attrgetter("name"),
-        "The baseline's name; the target's own where the baseline has no such tensor. Rows are in the baseline's"
-        " execution order.",
-        "基线中的张量名；若基线没有该张量，则为目标中的名字。各行按基线的执行顺序排列。",
-    ),
-    _column(
-        "shape", "Shape", "形状", "text", 26, attrgetter("shape_text"),
-        '"match, [..]", or "expect [baseline], but got [target]".',
-        "“match, [..]”表示一致；“expect [基线], but got [目标]”表示不一致。",
-    ),
-    _column(
-        "mismatched_elements", "Mismatched Elements", "不一致元素", "text", 24, _mismatched_elements,
-        "Elements outside the tolerance / all elements (percent). The same as numbers: Mismatched, Total,"
-        " Mismatched Share.",
-        "超出容差的元素数 / 元素总数（百分比）。可排序的数值列见 Mismatched、Total、Mismatched Share。",
-    ),
-    _column(
-        "max_abs", "Max Atol", "最大绝对误差", "float:error", 11, _metric("max_abs"),
-        "Largest |target - base|. inf: one side is infinite and the other is not.",
-        "|目标 - 基线| 的最大值。inf 表示只有一侧为无穷大。",
-    ),
-    _column(
-        "max_rel", "Max Rtol", "最大相对误差", "float:error", 11, _metric("max_rel"),
-        "Largest |target - base| / (|base| + 1e-7). Large for values near zero: read it together with Max Atol.",
-        "|目标 - 基线| / (|基线| + 1e-7) 的最大值。接近零的值会使它很大，请与 Max Atol 一起看。",
-    ),
-    _column(
-        "min", "Min Val(base)", "最小值(基线)", "text", 25, _both("min"),
-        "Smallest finite value of the target, in brackets that of the baseline.",
-        "目标的最小有限值，括号内为基线的最小值。",
-    ),
-    _column(
-        "max", "Max Val(base)", "最大值(基线)", "text", 25, _both("max"),
-        "Largest finite value of the target, in brackets that of the baseline.",
-        "目标的最大有限值，括号内为基线的最大值。",
-    ),
-    _column(
-        "status", "Status", "状态", "text", 13, lambda row: row.status.value,
-        "pass, fail (out of tolerance), fused away (the target's graph no longer has it), unmatched (no partner in the"
-        " baseline), not compared (see Reason).",
-        "pass：在容差内；fail：超出容差；fused away：已被目标图融合；unmatched：基线中没有对应张量；not compared：未比较，见 Reason。",
-    ),
-    _column(
-        "reason", "Reason", "原因", "text", 34, attrgetter("reason"),
-        "Why the row has this status.",
-        "该状态的原因。",
-    ),
-    _column(
-        "index", "Order", "执行顺序", "int", 8, attrgetter("index"),
-        "Place in the baseline's execution order, from 0. Sort by it to get back to the original order.",
-        "在基线执行顺序中的位置，从 0 开始。按此列排序可恢复原始顺序。",
-    ),
-    _column(
-        "paired_by", "Paired By", "配对方式", "text", 14, attrgetter("paired_by"),
-        "How the two tensors were found to be the same: exact name, rename map, graph metadata or value fingerprint.",
-        "两侧张量的配对依据：名称完全一致、重命名表、图元数据或数值指纹。",
-    ),
-    _column(
-        "target_name", "Target Name", "目标张量名", "text", 36, attrgetter("target_name"),
-        "The tensor's name in the target.",
-        "该张量在目标中的名字。",
-    ),
-    _column(
-        "view", "View", "取值方式", "text", 13, attrgetter("view"),
-        "How the target's value was taken from the engine's: empty is as it is; dequantised, unblocked, cast, ...",
-        "目标值的取得方式：空表示原样；dequantised 反量化，unblocked 还原布局，cast 类型转换等。",
-    ),
-    _column(
-        "base_min", "Base Min", "基线最小值", "float:value", 12, _side(_base, "min"),
-        "Smallest finite value of the baseline.", "基线的最小有限值。",
-    ),
-    _column(
-        "base_max", "Base Max", "基线最大值", "float:value", 12, _side(_base, "max"),
-        "Largest finite value of the baseline.", "基线的最大有限值。",
-    ),
-    _column(
-        "target_min", "Target Min", "目标最小值", "float:value", 12, _side(_target, "min"),
-        "Smallest finite value of the target.", "目标的最小有限值。",
-    ),
-    _column(
-        "target_max", "Target Max", "目标最大值", "float:value", 12, _side(_target, "max"),
-        "Largest finite value of the target.", "目标的最大有限值。",
-    ),
-    _column(
-        "mismatched", "Mismatched", "不一致数", "int", 12, _metric("mismatched"),
-        "Elements outside the tolerance.", "超出容差的元素数。",
-    ),
-    _column(
-        "total", "Total", "元素总数", "int", 12, _total,
-        "Elements of the tensor.", "张量的元素总数。",
-    ),
-    _column(
-        "mismatched_share", "Mismatched Share", "不一致比例", "share", 12, _mismatched_share,
-        "Mismatched / Total.", "不一致数 / 元素总数。",
-    ),
-    _column(
-        "mean_abs", "Mean Abs", "平均绝对误差", "float:error", 11, _metric("mean_abs"),
-        "Mean of |target - base|.", "|目标 - 基线| 的平均值。",
-    ),
-    _column(
-        "mean_rel", "Mean Rel", "平均相对误差", "float:error", 11, _metric("mean_rel"),
-        "Mean of |target - base| / (|base| + 1e-7).", "|目标 - 基线| / (|基线| + 1e-7) 的平均值。",
-    ),
-    _column(
-        "share_rel_over_1pct", "Share > 1% Rel", "相对误差>1% 比例", "share", 12, _metric("share_rel_over_1pct"),
-        "Share of elements with |target - base| > 1 % of |base|.", "相对误差超过 1 % 的元素比例。",
-    ),
-    _column(
-        "rmse", "RMSE", "均方根误差", "float:error", 11, _metric("rmse"),
-        "sqrt(mean((target - base)^2)).", "误差平方均值的平方根。",
-    ),
-    _column(
-        "relative_l2", "Rel L2", "相对 L2 误差", "float:error", 11, attrgetter("relative_l2"),
-        "|target - base| over |base|, both as L2 norms. The single number that says most: FP16 about 1e-3, BF16 about"
-        " 1e-2, INT8 about 1e-2 to 1e-1 are usual.",
-        "误差的 L2 范数除以基线的 L2 范数。最有代表性的单一指标：FP16 约 1e-3，BF16 约 1e-2，INT8 约 1e-2 到 1e-1 属常见。",
-    ),
-    _column(
-        "cosine_distance", "Cosine Distance", "余弦距离", "float:error", 11, _metric("cosine_distance"),
-        "1 - cos(base, target). 0: same direction.", "1 - cos(基线, 目标)。0 表示方向相同。",
-    ),
-    _column(
-        "sqnr_db", "SQNR (dB)", "信噪比 (dB)", "float:db", 11, _metric("sqnr_db"),
-        "10 log10(sum base^2 / sum error^2); higher is better, inf: no error.",
-        "10 log10(基线能量 / 误差能量)；越大越好，inf 表示无误差。",
-    ),
-    _column(
-        "error_growth", "Error Growth", "误差放大倍数", "float:ratio", 11, attrgetter("error_growth"),
-        "Rel L2 of this tensor over the largest Rel L2 among its operator's inputs. Well above 1: the operator lost the"
-        " precision itself; about 1: it passes on what it was given; inf: its inputs had no error.",
-        "本张量的相对 L2 误差与其算子各输入中最大者之比。明显大于 1：该算子自身损失精度；约为 1：只是传递误差；inf：输入没有误差。",
-    ),
-    _column(
-        "abs_p50", "Abs p50", "绝对误差 p50", "float:error", 11, _metric("abs_p50"),
-        "Median of |target - base|.", "绝对误差的中位数。",
-    ),
-    _column(
-        "abs_p90", "Abs p90", "绝对误差 p90", "float:error", 11, _metric("abs_p90"),
-        "90 % of the elements have at most this absolute error.", "90 % 的元素绝对误差不超过此值。",
-    ),
-    _column(
-        "abs_p99", "Abs p99", "绝对误差 p99", "float:error", 11, _metric("abs_p99"),
-        "99 % of the elements have at most this absolute error.", "99 % 的元素绝对误差不超过此值。",
-    ),
-    _column(
-        "abs_p999", "Abs p99.9", "绝对误差 p99.9", "float:error", 11, _metric("abs_p999"),
-        "99.9 % of the elements have at most this absolute error.", "99.9 % 的元素绝对误差不超过此值。",
-    ),
-    _column(
-        "quantiles_exact", "Quantiles Exact", "分位数精确", "flag", 10, _metric("quantiles_exact"),
-        "no: the p columns were read from a histogram, within 12.5 %.", "no 表示 p 列由直方图估计，误差在 12.5 % 以内。",
-    ),
-    _column(
-        "required_atol", "Required Atol", "通过所需 atol", "float:error", 11, _metric("required_atol"),
-        "Smallest --atol with which every element would pass, --rtol as it is; inf: none would.",
-        "保持 --rtol 不变，使所有元素通过的最小 --atol；inf 表示不存在。",
-    ),
-    _column(
-        "required_rtol", "Required Rtol", "通过所需 rtol", "float:error", 11, _metric("required_rtol"),
-        "Smallest --rtol with which every element would pass, --atol as it is; inf: none would.",
-        "保持 --atol 不变，使所有元素通过的最小 --rtol；inf 表示不存在。",
-    ),
-    _column(
-        "base_nan", "Base NaN", "基线 NaN 数", "int", 9, _side(_base, "nan"),
-        "NaN elements of the baseline.", "基线中 NaN 的个数。",
-    ),
-    _column(
-        "base_inf", "Base Inf", "基线 Inf 数", "int", 9, _side(_base, "inf"),
-        "Infinite elements of the baseline.", "基线中 Inf 的个数。",
-    ),
-    _column(
-        "target_nan", "Target NaN", "目标 NaN 数", "int", 9, _side(_target, "nan"),
-        "NaN elements of the target.", "目标中 NaN 的个数。",
-    ),
-    _column(
-        "target_inf", "Target Inf", "目标 Inf 数", "int", 9, _side(_target, "inf"),
-        "Infinite elements of the target.", "目标中 Inf 的个数。",
-    ),
-    _column(
-        "fp16_overflow", "FP16 Overflow", "超出 FP16 范围", "int", 11, _metric("fp16_overflow"),
-        "Baseline elements with |x| > 65504: FP16 cannot hold them.", "基线中 |x| > 65504 的元素数，FP16 无法表示。",
-    ),
-    _column(
-        "fp16_subnormal", "FP16 Subnormal", "FP16 次正规数", "int", 11, _metric("fp16_subnormal"),
-        "Baseline elements with 0 < |x| < 2^-14: FP16 holds them with fewer bits, or as 0.",
-        "基线中 0 < |x| < 2^-14 的元素数，FP16 只能以更低精度表示或变为 0。",
-    ),
-    _column(
-        "max_abs_index", "Max Atol At", "最大绝对误差位置", "index", 16, _metric("max_abs_index"),
-        "Index of the largest absolute error.", "最大绝对误差的元素下标。",
-    ),
-    _column(
-        "max_rel_index", "Max Rtol At", "最大相对误差位置", "index", 16, _metric("max_rel_index"),
-        "Index of the largest relative error.", "最大相对误差的元素下标。",
-    ),
-    _column(
-        "first_mismatch", "First Mismatch At", "首个不一致位置", "index", 16, _metric("first_mismatch"),
-        "Index of the first element out of tolerance, in C order.", "按 C 顺序第一个超出容差的元素下标。",
-    ),
-    _column(
-        "base_dtype", "Base Dtype", "基线数据类型", "text", 11, _side(_base, "dtype"),
-        "Data type of the baseline's tensor.", "基线张量的数据类型。",
-    ),
-    _column(
-        "target_dtype", "Target Dtype", "目标数据类型", "text", 11, _side(_target, "dtype"),
-        "Data type of the target's tensor.", "目标张量的数据类型。",
-    ),
-    _column(
-        "base_mean", "Base Mean", "基线均值", "float:value", 12, _side(_base, "mean"),
-        "Mean of the baseline's finite elements.", "基线有限元素的均值。",
-    ),
-    _column(
-        "target_mean", "Target Mean", "目标均值", "float:value", 12, _side(_target, "mean"),
-        "Mean of the target's finite elements.", "目标有限元素的均值。",
-    ),
-    _column(
-        "base_rms", "Base RMS", "基线均方根", "float:value", 12, _side(_base, "rms"),
-        "Root mean square of the baseline's finite elements.", "基线有限元素的均方根。",
-    ),
-    _column(
-        "target_rms", "Target RMS", "目标均方根", "float:value", 12, _side(_target, "rms"),
-        "Root mean square of the target's finite elements.", "目标有限元素的均方根。",
-    ),
-    _column(
-        "node", "Node", "节点", "text", 28, attrgetter("node"),
-        "Name of the operator or layer that produces the tensor.", "产生该张量的算子或层的名字。",
-    ),
-    _column(
-        "target_op_type", "Target Operator", "目标算子", "text", 18, attrgetter("target_op_type"),
-        "Type of the operator that produces it in the target.", "目标中产生该张量的算子类型。",
-    ),
-    _column(
-        "is_output", "Model Output", "模型输出", "flag", 9, attrgetter("is_output"),
-        "yes: a final output of the model.", "yes 表示模型的最终输出。",
-    ),
-    _column(
-        "identical", "Identical", "逐位相同", "flag", 9, _metric("identical"),
-        "yes: both sides are equal bit for bit.", "yes 表示两侧逐位相同。",
-    ),
-    _column(
-        "inputs", "Inputs", "输入张量", "text", 30, lambda row: ", ".join(row.inputs),
-        "Tensors that the operator reads.", "该算子读取的张量。",
-    ),
-)  # fmt: skip
+    keys = dict.fromkeys(key for row in rows for key in row.extra)
+    given = ("Given by the backend.", "由后端提供。")
+    return tuple(column((f"extra.{key}", key, key), "text", 44, extra(key), given) for key in keys)

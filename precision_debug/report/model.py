@@ -128,6 +128,7 @@ class Report:
 def _loss(row: Row) -> tuple[bool, float, float]:
     comparison = row.comparison
     broken = comparison is not None and (
-        not comparison.shapes_match or comparison.target.nan + comparison.target.inf > comparison.base.nan + comparison.base.inf
+        not comparison.shapes_match
+        or comparison.target.nan + comparison.target.inf > comparison.base.nan + comparison.base.inf
     )
     return broken, row.error_growth or 0.0, row.relative_l2 or 0.0

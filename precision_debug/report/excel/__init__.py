@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
+from typing import Any
 
 from ..layout import columns
-from ..model import Report
+from ..model import Report, Verdict
+from ..summary import summary
+from .chart import write_chart
 from .formats import Formats
-from .table import write_tables
+from .page import write_summary
+from .table import ROW_LIMIT, write_table
 
 __all__ = ["write"]
 
 
 def write(report: Report, path: Path) -> None:
-    """Rows stream to disk: memory does not grow with their number."""
-    import xlsxwriter
+    """Rows stream to disk: memory does not grow with their number. Raises OSError.
 
-    book = xlsxwriter.Workbook(str(path), {"constant_memory": True})
+    A report that is not whole opens on its summary, any other on its table.
+    """
+    import xlsxwriter
+    from xlsxwriter.exceptions import FileCreateError
+
+    with tempfile.TemporaryDirectory(prefix="precision_debug_") as scratch:
+        options = {"constant_memory": True, "tmpdir": scratch, "use_zip64": len(report.rows) > ROW_LIMIT // 2}
+        book = xlsxwriter.Workbook(str(path), options)
+        try:
+            _fill(book, report)
+            book.close()
+        except FileCreateError as error:
+            cause = error.args[0] if error.args else error
+            raise cause if isinstance(cause, OSError) else OSError(str(error)) from error
+        finally:
+            for sheet in book.worksheets():
+                sheet._opt_close()
+            book.fileclosed = True
+
+
+def _fill(book: Any, report: Report) -> None:
+    book.set_properties({"title": f"precision_debug: {report.spec.model.path}", "comments": str(report.verdict)})
     formats = Formats(book)
-    write_tables(book, formats, columns(report), report)
-    book.close()
+    sheets = write_table(book, formats, columns(report), report.rows)
+    shown = write_summary(book, formats, report, summary(report), sheets)
+    write_chart(book, formats, report)
+    if report.verdict in (Verdict.PARTIAL, Verdict.INCONCLUSIVE):
+        shown.activate()

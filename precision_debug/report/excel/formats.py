@@ -4,32 +4,71 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["FILLS", "Formats"]
+from ...records import Status
 
-FILLS = {"fail": "#FBE3E1", "fused away": "#ECECEC", "unmatched": "#FFF1CC", "not compared": "#FFF1CC"}
+__all__ = ["ALARM", "INK", "QUIET", "TONES", "Formats", "band", "chip"]
 
-_FONT = {"font_name": "Calibri", "font_size": 10}
-_NUMBERS = {
-    "error": "[=0]0;0.00E+00", "small": "0.00E+00", "value": "0.0000", "share": "0.00%", "int": "#,##0", "db": "0.0",
-    "ratio": "0.00",
+INK = "#1F2937"
+ALARM = "#B42318"
+QUIET = "#B4BBC5"
+_LINE = "#D9DCE1"
+_FONT = {"font_name": "Calibri", "font_size": 10, "font_color": INK, "valign": "vcenter"}
+
+TONES = {
+    "good": {"bg_color": "#D9F2E3", "font_color": "#0B6B3A"},
+    "bad": {"bg_color": "#F6C9C4", "font_color": "#8C1D13"},
+    "warn": {"bg_color": "#FCE7B2", "font_color": "#7A4D00"},
+    "muted": {"bg_color": "#E1E4E8", "font_color": "#4B5563"},
+    "code": {"font_name": "Consolas", "font_size": 9},
+}
+"""Format properties of the tones of a summary's cells."""
+
+_BANDS = {
+    Status.FAIL: "#FCE9E7",
+    Status.FUSED_AWAY: "#F0F1F3",
+    Status.UNMATCHED: "#FEF5DC",
+    Status.NOT_COMPARED: "#FEF5DC",
+}
+
+_CHIPS = {
+    Status.PASS: "good", Status.FAIL: "bad", Status.FUSED_AWAY: "muted", Status.UNMATCHED: "warn",
+    Status.NOT_COMPARED: "warn",
 }  # fmt: skip
+
+_NUMBERS = {
+    "error": "[=0]0;0.00E+00",
+    "value": "0.0000",
+    "extreme": "0.00E+00",
+    "share": '[=0]0%;[<0.0001]"<0.01%";0.00%',
+    "int": "#,##0",
+    "db": "0.0",
+    "ratio": "[>=1000]0.0E+00;0.00",
+    "text": "@",
+}
 
 
 class Formats:
-    """Formats of one workbook. ``get`` caches: Excel allows 65,490 of them, and making one is slow."""
+    """Formats of one workbook, each made once: making one is slow, and Excel allows 65,490."""
 
     def __init__(self, book: Any) -> None:
         self._book = book
         self._made: dict[Any, Any] = {}
 
-    def get(self, number: str = "", fill: str = "", **more: Any) -> Any:
-        """number: a key of the number formats or ""; fill: a colour or ""; more: xlsxwriter's format properties."""
-        key = (number, fill, tuple(sorted(more.items())))
+    def get(self, number: str = "", **properties: Any) -> Any:
+        """number: how a number reads ("error", "value", "share", ...) or "". properties: xlsxwriter's own."""
+        key = (number, tuple(sorted(properties.items())))
         if key not in self._made:
-            properties = {**_FONT, "valign": "vcenter", **more}
-            if number:
-                properties["num_format"] = _NUMBERS[number]
-            if fill:
-                properties |= {"bg_color": fill, "border": 1, "border_color": "#D9D9D9"}
-            self._made[key] = self._book.add_format(properties)
+            shown = {"num_format": _NUMBERS[number]} if number else {}
+            self._made[key] = self._book.add_format({**_FONT, **shown, **properties})
         return self._made[key]
+
+
+def band(status: Status) -> dict[str, Any]:
+    """The light fill of a row's first columns; empty where it passed."""
+    fill = _BANDS.get(status)
+    return {} if fill is None else {"bg_color": fill, "border": 1, "border_color": _LINE}
+
+
+def chip(status: Status) -> dict[str, Any]:
+    """The strong fill of the Status cell."""
+    return {**TONES[_CHIPS[status]], "bold": True, "border": 1, "border_color": _LINE}

@@ -2,37 +2,87 @@
 
 from __future__ import annotations
 
-import math
+import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
-from ..layout import BAND, Column
-from ..model import Report
-from .formats import FILLS, Formats
+from ...records import Row
+from ..column import Column
+from ..layout import BAND
+from .formats import Formats
+from .stream import letters, stream_rows
+from .text import fit
 
-__all__ = ["write_tables"]
+__all__ = ["ROW_LIMIT", "TITLE", "locate", "text_width", "write_table"]
+
+TITLE = "Precision"
+ROW_LIMIT = 1_048_575
+"""Rows of one sheet, below its header."""
+
+_PADDLE = 8
+_SAMPLE = 2000
+_LEFT = ("text", "index", "flag")
 
 
-def write_tables(book: Any, formats: Formats, layout: tuple[Column, ...], report: Report) -> None:
-    sheet = book.add_worksheet("Precision")
+def write_table(book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequence[Row]) -> int:
+    """Write all rows and return how many sheets they took."""
+    starts = range(0, max(1, len(rows)), ROW_LIMIT)
+    for number, start in enumerate(starts):
+        _sheet(book, formats, layout, rows[start : start + ROW_LIMIT], _title(number))
+    return len(starts)
+
+
+def locate(place: int) -> tuple[str, int]:
+    """Sheet title and line (from 1) of the row at a place (from 0)."""
+    return _title(place // ROW_LIMIT), place % ROW_LIMIT + 2
+
+
+def _title(number: int) -> str:
+    return f"{TITLE} {number + 1}" if number else TITLE
+
+
+def _sheet(book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequence[Row], title: str) -> None:
+    sheet = book.add_worksheet(title)
+    sheet.set_row(0, 33)
     for number, column in enumerate(layout):
-        sheet.set_column(number, number, column.width)
-        sheet.write_string(0, number, column.title, formats.get(bold=True))
-        sheet.write_comment(0, number, f"{column.help}\n{column.title_zh}：{column.help_zh}")
+        colour = "#1D3557" if number < _PADDLE else "#3D5A80" if not column.key.startswith("extra.") else "#4F6D57"
+        header = formats.get(
+            bold=True, font_color="#FFFFFF", bg_color=colour, text_wrap=True, border=1, border_color="#FFFFFF",
+            **({"align": "left", "indent": 1} if column.kind in _LEFT else {"align": "center"}),
+        )  # fmt: skip
+        sheet.write_string(0, number, fit(column.title), header)
+        sheet.write_comment(0, number, *_note(column))
+        sheet.set_column(number, number, _width(column, rows))
+    last = stream_rows(sheet, formats, layout, BAND, rows)
     sheet.freeze_panes(1, 2)
-    sheet.autofilter(0, 0, len(report.rows), len(layout) - 1)
-    for line, row in enumerate(report.rows, 1):
-        fill = FILLS.get(row.status.value, "")
-        for number, column in enumerate(layout):
-            value = column.get(row)
-            style = formats.get(column.style or {"share": "share", "int": "int"}.get(column.kind, ""), fill if number < BAND else "")
-            if value is None or value == "":
-                if fill and number < BAND:
-                    sheet.write_blank(line, number, None, style)
-            elif column.kind == "flag":
-                sheet.write_string(line, number, "yes" if value else "no", style)
-            elif column.kind == "index":
-                sheet.write_string(line, number, str(list(value)), style)
-            elif column.kind == "text" or not math.isfinite(value):
-                sheet.write_string(line, number, str(value), style)
-            else:
-                sheet.write_number(line, number, value, style)
+    sheet.autofilter(0, 0, last - 1, len(layout) - 1)
+    sheet.ignore_errors({"number_stored_as_text": f"A1:{letters(len(layout) - 1)}{last}"})
+    sheet.set_landscape()
+    sheet.set_paper(9)
+    sheet.repeat_rows(0)
+    sheet.print_area(0, 0, last - 1, BAND - 1)
+    sheet.fit_to_pages(1, 0)
+    sheet.set_footer("&L&F&C&A&R&P / &N")
+
+
+def _note(column: Column) -> tuple[str, dict[str, Any]]:
+    text = f"{column.help}\n\n{column.title_zh}：{column.help_zh}"
+    lines = sum(-(-text_width(part) // 46) for part in text.split("\n") if part) + 2
+    return text, {"width": 300, "height": 15 * lines + 8, "font_size": 9, "color": "#FFFFF0", "author": "precision_debug"}
+
+
+def _width(column: Column, rows: Sequence[Row]) -> float:
+    """Of text: what a sample of the rows needs, between the title's longest word and the column's own width."""
+    least = max(map(len, column.title.split())) + 4
+    if column.kind not in ("text", "index"):
+        return max(least, column.width)
+    sample = rows[:: max(1, len(rows) // _SAMPLE)]
+    longest = max((text_width(str(value)) for row in sample if (value := column.get(row))), default=0)
+    return max(least, min(column.width, longest + 3))
+
+
+def text_width(text: str) -> int:
+    """Places that a text takes: Chinese characters take two."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)

@@ -1,0 +1,151 @@
+"""What to look at, from the numbers of one row: the plain rules that an experienced reader would apply."""
+
+from __future__ import annotations
+
+import math
+
+from ..records import Comparison, Row
+from .figures import count, figure, percent, sufficient
+from .words import Text
+
+__all__ = ["advice"]
+
+_PASSED_ON = 2.0
+"""Below this error growth an operator passes on what it was given: its own rounding adds little."""
+
+
+def advice(row: Row, target_mode: str) -> tuple[Text, ...]:
+    """Sentences for a row that was compared, the most telling first; none for one that was not."""
+    comparison = row.comparison
+    if comparison is None:
+        return ()
+    if not comparison.shapes_match:
+        return (
+            Text(
+                "The shapes differ, so no numbers were compared: look at dynamic dimensions, layouts and how the model was"
+                " exported before the precision.",
+                "形状不一致，未做数值比较：请先检查动态维度、数据布局和模型导出方式，再看精度。",
+            ),
+        )
+    broken = _not_finite(comparison, target_mode)
+    half = "fp16" in target_mode
+    return (
+        *broken,
+        *(() if broken else _growth(row, target_mode)),
+        *(_subnormal(comparison) if half else ()),
+        *_few(row, comparison),
+        *_tolerance(comparison),
+    )
+
+
+def _not_finite(comparison: Comparison, target_mode: str) -> tuple[Text, ...]:
+    base = comparison.base.nan + comparison.base.inf
+    target = comparison.target.nan + comparison.target.inf
+    if base:
+        return (
+            Text(
+                f"The baseline itself has {count(base)} NaN or Inf elements: check the input, the weights and the model"
+                " before the precision.",
+                f"基线自身就有 {count(base)} 个 NaN 或 Inf：请先检查输入、权重和模型，再看精度。",
+            ),
+        )
+    if not target:
+        return ()
+    beyond = comparison.fp16_overflow
+    if beyond and "fp16" in target_mode:
+        return (
+            Text(
+                f"FP16 overflow: {count(beyond)} baseline elements exceed 65504, and the target has {count(target)} NaN or"
+                " Inf. Keep this operator in FP32 or BF16, or scale its input down.",
+                f"FP16 溢出：基线有 {count(beyond)} 个元素超过 65504，目标出现 {count(target)} 个 NaN 或 Inf。请让该算子"
+                "保持 FP32 或 BF16，或缩小其输入。",
+            ),
+        )
+    return (
+        Text(
+            f"{count(target)} NaN or Inf elements that the baseline does not have: look for overflow in this operator's"
+            " sums, and at division, square root, logarithm and exponential.",
+            f"目标出现基线没有的 {count(target)} 个 NaN 或 Inf：请检查该算子累加溢出，以及除法、开方、对数和指数运算。",
+        ),
+    )
+
+
+def _growth(row: Row, target_mode: str) -> tuple[Text, ...]:
+    growth = row.error_growth
+    if growth is None or math.isnan(growth):
+        return ()
+    if growth < _PASSED_ON:
+        return (
+            Text(
+                f"Error growth {figure(growth)}: it mostly passes on the error of its inputs. The loss begins earlier, or"
+                " little by little: compare the worst operators below.",
+                f"误差放大 {figure(growth)} 倍：主要是传递输入的误差。损失始于更早的算子或逐步累积，请对照下面的“损失最大的算子”。",
+            ),
+        )
+    remedy = (
+        Text(
+            "Try it in higher precision first; if it is quantised, look at its calibration range and at per-channel scales.",
+            "请先提高它的精度；若已量化，请检查校准范围和逐通道缩放。",
+        )
+        if "int8" in target_mode or "fp8" in target_mode
+        else Text("Try it in FP32 first.", "请先让它以 FP32 运行。")
+    )
+    if math.isinf(growth):
+        return (
+            Text(
+                f"Its inputs had no error: the loss begins in this operator. {remedy.en}",
+                f"它的输入没有误差：损失从该算子开始。{remedy.zh}",
+            ),
+        )
+    return (
+        Text(
+            f"Error growth {figure(growth)}: this operator lost the precision itself. {remedy.en}",
+            f"误差放大 {figure(growth)} 倍：精度由该算子自身损失。{remedy.zh}",
+        ),
+    )
+
+
+def _subnormal(comparison: Comparison) -> tuple[Text, ...]:
+    elements = comparison.base.elements
+    small = comparison.fp16_subnormal / elements if elements else 0.0
+    if small < 0.01:
+        return ()
+    return (
+        Text(
+            f"{percent(small)} of the baseline's elements are below 2^-14, where FP16 keeps fewer bits or none.",
+            f"基线 {percent(small)} 的元素小于 2^-14，FP16 只能以更低精度表示或变为 0。",
+        ),
+    )
+
+
+def _few(row: Row, comparison: Comparison) -> tuple[Text, ...]:
+    """A handful of elements far out while the tensor as a whole agrees."""
+    error, elements = row.relative_l2, comparison.base.elements
+    if error is None or comparison.mismatched is None or not elements or error > 0.01:
+        return ()
+    part = comparison.mismatched / elements
+    if part > 0.01:
+        return ()
+    return (
+        Text(
+            f"Only {percent(part)} of the elements are out, and the tensor as a whole agrees (relative L2 error"
+            f" {figure(error)}): single outliers, or values near zero.",
+            f"仅 {percent(part)} 的元素超差，而张量整体一致（相对 L2 误差 {figure(error)}）：属个别离群值或接近零的值。",
+        ),
+    )
+
+
+def _tolerance(comparison: Comparison) -> tuple[Text, ...]:
+    parts = [
+        f"--{name} {sufficient(value)}"
+        for name, value in (("atol", comparison.required_atol), ("rtol", comparison.required_rtol))
+        if value is not None and math.isfinite(value) and value > 0
+    ]
+    if not parts:
+        return ()
+    return (
+        Text(
+            f"Every element of it would pass with {' or with '.join(parts)}.",
+            f"若用 {' 或 '.join(parts)}，它的所有元素都会通过。",
+        ),
+    )

@@ -1,0 +1,87 @@
+"""The error along execution order, ready to be drawn on a logarithmic axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..records import Row, Status
+from .model import Report
+
+__all__ = ["Curve", "Point", "curve"]
+
+_SMALLEST = 1e-12
+"""The lower edge lies no lower: errors below it mean nothing, and would flatten everything else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One row. relative_l2 and max_abs lie within the curve's low and high, or are None where there is no finite number.
+
+    failed: out of tolerance. broken: an error that is not finite, or shapes that differ; drawn on the upper edge.
+    """
+
+    index: int
+    name: str
+    op_type: str
+    relative_l2: float | None
+    max_abs: float | None
+    failed: bool
+    broken: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """points: in execution order. low, high: powers of ten that enclose them. thinned: how many rows one stands for."""
+
+    points: tuple[Point, ...]
+    low: float
+    high: float
+    thinned: int = 1
+
+
+def curve(report: Report, limit: int = 5000) -> Curve:
+    """The compared rows as points, at most about ``limit``.
+
+    More rows are thinned in equal stretches, of which the rows stay that hold a maximum (of the relative L2 error, of
+    the max absolute error, of either among those out of tolerance) or that are broken first.
+    """
+    rows = [row for row in report.rows if row.comparison is not None]
+    values = [error for row in rows for error in _errors(row) if error is not None and 0 < error < math.inf]
+    low = 10.0 ** math.floor(math.log10(max(_SMALLEST, min(values, default=1e-6))))
+    high = max(100 * low, 10.0 ** min(300, math.ceil(math.log10(max(values, default=1.0)))))
+    points = [_point(row, low) for row in rows]
+    stretch = max(1, math.ceil(4 * len(points) / limit)) if len(points) > limit else 1
+    if stretch > 1:
+        points = [kept for at in range(0, len(points), stretch) for kept in _tops(points[at : at + stretch])]
+    return Curve(points=tuple(points), low=low, high=high, thinned=stretch)
+
+
+def _errors(row: Row) -> tuple[float | None, float | None]:
+    return row.relative_l2, None if row.comparison is None else row.comparison.max_abs
+
+
+def _point(row: Row, low: float) -> Point:
+    errors = _errors(row)
+    failed = row.status is Status.FAIL
+    wild = any(error is not None and not math.isfinite(error) for error in errors)
+    silent = failed and not any(errors)
+    differs = row.comparison is not None and not row.comparison.shapes_match
+    drawn = [max(error, low) if error is not None and math.isfinite(error) else None for error in errors]
+    return Point(
+        index=row.index, name=row.name, op_type=row.op_type, relative_l2=drawn[0], max_abs=drawn[1],
+        failed=failed, broken=wild or silent or differs,
+    )  # fmt: skip
+
+
+def _tops(points: Sequence[Point]) -> list[Point]:
+    failed = [point for point in points if point.failed] or points
+    tops = (
+        max(points, key=lambda point: point.relative_l2 or 0.0),
+        max(points, key=lambda point: point.max_abs or 0.0),
+        max(failed, key=lambda point: point.relative_l2 or 0.0),
+        next((point for point in points if point.broken), points[0]),
+    )
+    kept = {point.index for point in tops}
+    return [point for point in points if point.index in kept]

@@ -1,0 +1,110 @@
+"""The error along execution order as a native chart, on a logarithmic axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..curve import Curve, curve
+from ..model import Report
+from .formats import Formats
+from .text import fit
+
+__all__ = ["write_chart"]
+
+_DATA = "ChartData"
+_HEAD = ("Order", "Tensor Name", "Rel L2", "Max Atol", "Out of tolerance", "Broken")
+_BLUE, _GREY, _RED = "#2563A8", "#9AA5B1", "#D92D20"
+
+
+def write_chart(book: Any, formats: Formats, report: Report) -> None:
+    """Sheet "Chart", and the hidden sheet that holds its points. Nothing to draw leaves a sheet that says so."""
+    drawn = curve(report)
+    sheet = book.add_worksheet("Chart")
+    sheet.hide_gridlines(2)
+    sheet.set_column(0, 0, 2)
+    title = formats.get(bold=True, font_size=14, font_color="#1D3557")
+    small = formats.get(font_color="#5B6470")
+    sheet.set_row(0, 24)
+    sheet.write_string(0, 1, "Error along execution order / 误差随执行顺序的变化", title)
+    if not drawn.points:
+        sheet.write_string(1, 1, "No tensor was compared. / 没有张量被比较。", small)
+        return
+    for line, text in enumerate(_captions(drawn), 1):
+        sheet.write_string(line, 1, text, small)
+    sheet.insert_chart(5, 1, _chart(book, drawn))
+    sheet.set_landscape()
+    sheet.set_paper(9)
+    sheet.fit_to_pages(1, 1)
+    _data(book, drawn)
+
+
+def _captions(drawn: Curve) -> list[str]:
+    captions = [
+        "Red: out of tolerance. Cross on the upper edge: NaN, Inf or another shape. An error of 0 lies on the lower edge.",
+        "红点：超出容差。上边缘的叉：NaN、Inf 或形状不一致。误差为 0 的点位于下边缘。",
+    ]
+    if drawn.thinned > 1:
+        captions.append(
+            f"Thinned: of every {drawn.thinned} rows those with the largest errors are drawn."
+            f" / 已抽稀：每 {drawn.thinned} 行只画误差最大的几行。"
+        )
+    return captions
+
+
+def _chart(book: Any, drawn: Curve) -> Any:
+    points = drawn.points
+    chart = book.add_chart({"type": "scatter", "subtype": "straight"})
+    failed = [_failed(point, drawn) for point in points]
+    broken = [drawn.high if point.broken else None for point in points]
+    orders = [point.index for point in points]
+
+    def series(name: str, column: int, values: list[float | None], **style: Any) -> None:
+        chart.add_series({
+            "name": name, "categories": [_DATA, 1, 0, len(points), 0], "values": [_DATA, 1, column, len(points), column],
+            "categories_data": orders, "values_data": values, **style,
+        })  # fmt: skip
+
+    series("Max abs / 最大绝对误差", 3, [p.max_abs for p in points], line={"color": _GREY, "width": 1})
+    series("Relative L2 / 相对 L2 误差", 2, [p.relative_l2 for p in points], line={"color": _BLUE, "width": 1.75})
+    dots = sum(value is not None for value in failed)
+    if dots:
+        series("Out of tolerance / 超出容差", 4, failed, line={"none": True},
+               marker={"type": "circle", "size": 6 if dots < 200 else 3, "fill": {"color": _RED}, "border": {"none": True}})  # fmt: skip
+    if any(value is not None for value in broken):
+        series("NaN, Inf or shape / NaN、Inf 或形状", 5, broken, line={"none": True},
+               marker={"type": "x", "size": 8, "border": {"color": _RED, "width": 2}})  # fmt: skip
+    grid = {"visible": True, "line": {"color": "#E3E6EA", "width": 0.75}}
+    chart.set_x_axis({
+        "name": "Order / 执行顺序", "min": points[0].index, "max": max(points[-1].index, points[0].index + 1),
+        "major_gridlines": {"visible": False}, "line": {"color": _GREY}, "label_position": "low",
+    })  # fmt: skip
+    chart.set_y_axis({
+        "name": "Error / 误差", "log_base": 10, "min": drawn.low, "max": drawn.high, "crossing": drawn.low,
+        "num_format": "0E+00", "major_gridlines": grid, "line": {"color": _GREY},
+    })  # fmt: skip
+    chart.set_legend({"position": "top"})
+    chart.show_blanks_as("gap")
+    chart.show_hidden_data()
+    chart.set_size({"width": 1180, "height": 520})
+    return chart
+
+
+def _failed(point: Any, drawn: Curve) -> float | None:
+    if not point.failed or point.broken:
+        return None
+    value: float | None = point.relative_l2 if point.relative_l2 is not None else point.max_abs
+    return value
+
+
+def _data(book: Any, drawn: Curve) -> None:
+    sheet = book.add_worksheet(_DATA)
+    sheet.hide()
+    for column, name in enumerate(_HEAD):
+        sheet.write_string(0, column, name)
+    for line, point in enumerate(drawn.points, 1):
+        sheet.write_number(line, 0, point.index)
+        sheet.write_string(line, 1, fit(point.name))
+        values = (point.relative_l2, point.max_abs, _failed(point, drawn), drawn.high if point.broken else None)
+        for column, value in enumerate(values, 2):
+            if value is not None:
+                sheet.write_number(line, column, value)

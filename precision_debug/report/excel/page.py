@@ -1,0 +1,141 @@
+"""The summary as a sheet: the verdict large, then one block a section, labels in English and Chinese."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..model import Report
+from ..section import Cell, Section
+from ..summary import Summary
+from ..words import Text
+from .formats import INK, TONES, Formats
+from .table import ROW_LIMIT, locate, text_width
+from .text import fit
+
+__all__ = ["write_summary"]
+
+_WIDTHS = (2, 42, 24, 18, 17, 18, 15, 16, 16, 2)
+_FIRST, _LAST = 1, 8
+_BANNERS = {"good": "#12805C", "bad": "#B42318", "warn": "#B7791F"}
+_LINE_HEIGHT = 14.0
+_RULE = {"bottom": 1, "bottom_color": "#E3E6EA"}
+_LINK = "#1F5FA8"
+
+
+def write_summary(book: Any, formats: Formats, report: Report, content: Summary, sheets: int) -> Any:
+    """Write the sheet and return it. sheets: how many the table takes."""
+    sheet = book.add_worksheet("Summary")
+    sheet.hide_gridlines(2)
+    for number, width in enumerate(_WIDTHS):
+        sheet.set_column(number, number, width)
+    page = _Page(sheet, formats, {row.index: place for place, row in enumerate(report.rows)})
+    page.verdict(report, content)
+    if sheets > 1:
+        page.remark(
+            Text(
+                f"{len(report.rows):,} rows are more than one sheet holds ({ROW_LIMIT:,}): the table goes on over {sheets} sheets.",
+                f"共 {len(report.rows):,} 行，超过单个工作表的上限（{ROW_LIMIT:,}），表格分为 {sheets} 个工作表。",
+            )
+        )
+    for section in content.sections:
+        page.section(section)
+    sheet.set_landscape()
+    sheet.set_paper(9)
+    sheet.fit_to_pages(1, 0)
+    sheet.set_footer("&L&F&C&A&R&P / &N")
+    return sheet
+
+
+class _Page:
+    """Writes downwards, as constant_memory asks."""
+
+    def __init__(self, sheet: Any, formats: Formats, places: dict[int, int]) -> None:
+        self._sheet = sheet
+        self._formats = formats
+        self._places = places
+        self._line = 1
+
+    def verdict(self, report: Report, content: Summary) -> None:
+        banner = {"bg_color": _BANNERS[content.tone], "font_color": "#FFFFFF", "indent": 1}
+        self._sheet.set_row(self._line, 42)
+        headline = f"{content.headline.en.upper()}    {content.headline.zh}"
+        self._across(headline, font_size=22, bold=True, **banner)
+        self._sheet.set_row(self._line, 22)
+        target, baseline = report.target, report.baseline
+        names = f"{report.spec.model.path or target.model}    {target.mode} vs. {baseline.mode}"
+        self._across(names.strip(), font_size=11, **banner)
+        for text in content.details:
+            self._paragraph(text, font_size=11, indent=1, bg_color="#F6F7F9")
+        self._line += 1
+
+    def remark(self, text: Text) -> None:
+        self._paragraph(text, indent=1, bg_color="#FCE7B2")
+        self._line += 1
+
+    def section(self, section: Section) -> None:
+        self._sheet.set_row(self._line, 20)
+        self._across(str(section.title), bold=True, font_size=12, indent=1, font_color="#1D3557", bottom=2, bottom_color="#1D3557")
+        for number, title in enumerate(section.head):
+            right = any(len(line) > number and line[number].right for line in section.lines)
+            style = {"bold": True, "font_color": "#5B6470", "bg_color": "#F6F7F9", "align": "right" if right else "left", "indent": 1}
+            self._put(number, len(section.head), f"{title.en}\n{title.zh}" if title.en != title.zh else title.en,
+                      {**style, "text_wrap": True, **_RULE})  # fmt: skip
+        if section.head:
+            self._sheet.set_row(self._line, 2 * _LINE_HEIGHT + 2)
+            self._line += 1
+        for line in section.lines:
+            self._cells(line, headed=bool(section.head))
+        self._line += 1
+
+    def _cells(self, line: tuple[Cell, ...], *, headed: bool) -> None:
+        height = 1
+        styled: list[tuple[str, dict[str, Any], int | None]] = []
+        for number, cell in enumerate(line):
+            label = not headed and number == 0
+            text = str(cell.text) if label or headed else _stacked(cell.text)
+            height = max(height, self._height(number, len(line), text))
+            style: dict[str, Any] = {"text_wrap": True, "align": "right" if cell.right else "left", "indent": 1, **_RULE}
+            style |= TONES.get(cell.tone, {})
+            if label:
+                style |= {"font_color": "#5B6470"}
+            if cell.row is not None:
+                style |= {"font_color": _LINK, "underline": 1}
+            styled.append((text, style, cell.row))
+        top = {"valign": "top"} if height > 1 else {}
+        for number, (text, style, row) in enumerate(styled):
+            self._put(number, len(line), text, {**style, **top}, row)
+        self._sheet.set_row(self._line, _LINE_HEIGHT * height + 2)
+        self._line += 1
+
+    def _put(self, number: int, count: int, text: str, style: dict[str, Any], row: int | None = None) -> None:
+        """One cell of a line; the last one reaches to the right edge."""
+        column = _FIRST + number
+        made = self._formats.get(**style)
+        text = fit(text)
+        if number == count - 1 and column < _LAST:
+            self._sheet.merge_range(self._line, column, self._line, _LAST, "", made)
+        if row is not None and row in self._places:
+            title, line = locate(self._places[row])
+            self._sheet.write_url(self._line, column, f"internal:'{title}'!B{line}", made, text)
+        else:
+            self._sheet.write_string(self._line, column, text, made)
+
+    def _height(self, number: int, count: int, text: str) -> int:
+        """Lines that a text takes in its cell."""
+        column = _FIRST + number
+        width = sum(_WIDTHS[column : _LAST + 1]) if number == count - 1 else _WIDTHS[column]
+        return sum(max(1, -(-text_width(part) // max(1, int(width * 1.1) - 1))) for part in text.split("\n"))
+
+    def _paragraph(self, text: Text, **style: Any) -> None:
+        stacked = _stacked(text)
+        self._sheet.set_row(self._line, (_LINE_HEIGHT + 1) * self._height(0, 1, stacked) + 6)
+        self._across(stacked, text_wrap=True, **style)
+
+    def _across(self, text: str, **style: Any) -> None:
+        made = self._formats.get(**{"font_color": INK, **style})
+        self._sheet.merge_range(self._line, _FIRST, self._line, _LAST, fit(text), made)
+        self._line += 1
+
+
+def _stacked(text: Text) -> str:
+    return text.en if text.en == text.zh else f"{text.en}\n{text.zh}"

@@ -1,0 +1,124 @@
+"""Rows of cells as worksheet XML, written straight to the sheet's stream.
+
+xlsxwriter's own calls cost 4 microseconds a cell, which is 10 s for 50,000 rows; this costs a tenth. It leans on four
+of its internals (``fh``, ``dim_rowmax``, ``previous_row``, ``_write_single_row``) and on nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...records import Row, Status
+from ..column import Column
+from .formats import ALARM, QUIET, Formats, band, chip
+from .text import fit, xml
+
+__all__ = ["letters", "stream_rows"]
+
+_Cell = Callable[[Row, int], str]
+_EXACT = 2**53
+"""Whole numbers beyond it do not fit a double, which is all that Excel has; they are written as text."""
+
+
+def stream_rows(sheet: Any, formats: Formats, layout: tuple[Column, ...], coloured: int, rows: Iterable[Row]) -> int:
+    """Write the rows below line 1 and return the number of the last line. The first ``coloured`` columns show status.
+
+    The sheet must be of a constant_memory workbook, hold at most its first line, and be the last one added.
+    """
+    cells = {status: _cells(formats, layout, coloured, status) for status in Status}
+    sheet._write_single_row(1)
+    write = sheet.fh.write
+    line = 1
+    for line, row in enumerate(rows, 2):
+        write(f'<row r="{line}">{"".join([cell(row, line) for cell in cells[row.status]])}</row>')
+    sheet.dim_rowmax = max(sheet.dim_rowmax, line - 1)
+    sheet.previous_row = line
+    return line
+
+
+def letters(column: int) -> str:
+    """Excel's name of a column, counted from 0."""
+    name = ""
+    column += 1
+    while column:
+        column, rest = divmod(column - 1, 26)
+        name = chr(65 + rest) + name
+    return name
+
+
+def _cells(formats: Formats, layout: tuple[Column, ...], coloured: int, status: Status) -> list[_Cell]:
+    return [_cell(formats, column, number, status, number < coloured) for number, column in enumerate(layout)]
+
+
+def _cell(formats: Formats, column: Column, number: int, status: Status, coloured: bool) -> _Cell:
+    fill = (chip(status) if column.key == "status" else band(status)) if coloured else {}
+    start = f'<c r="{letters(number)}'
+
+    def opening(style: str, **more: Any) -> str:
+        align = {"indent": 1} if style == "text" and "align" not in more else {}
+        return f'" s="{formats.get(style, **{**align, **fill, **more})._get_xf_index()}"'
+
+    blank = f"{opening('')}/>" if fill else ""
+    if column.kind in _TEXTS:
+        return _text(column.get, start, opening("text"), blank, _TEXTS[column.kind])
+    broken = opening("text", align="right", bold=True, font_color=ALARM)
+    if column.kind == "int":
+        usual, zero = opening("int"), opening("int")
+        if column.style == "alarm":
+            usual, zero = opening("int", bold=True, font_color=ALARM), opening("int", font_color=QUIET)
+        return _integer(column.get, start, (zero, usual, broken), blank)
+    style = column.style or column.kind
+    usual, extreme = opening(style), opening("extreme") if style == "value" else ""
+    return _number(column.get, start, (usual, extreme, broken), blank)
+
+
+def _text(get: Callable[[Row], Any], start: str, opening: str, blank: str, convert: Callable[[Any], str] | None) -> _Cell:
+    def cell(row: Row, line: int) -> str:
+        value = get(row)
+        if value is None or value == "":
+            return f"{start}{line}{blank}" if blank else ""
+        text = xml(fit(value if convert is None else convert(value)))
+        space = ' xml:space="preserve"' if text[0].isspace() or text[-1].isspace() or "\n" in text else ""
+        return f'{start}{line}{opening} t="inlineStr"><is><t{space}>{text}</t></is></c>'
+
+    return cell
+
+
+def _integer(get: Callable[[Row], Any], start: str, openings: tuple[str, str, str], blank: str) -> _Cell:
+    zero, other, text = openings
+
+    def cell(row: Row, line: int) -> str:
+        value = get(row)
+        if value is None:
+            return f"{start}{line}{blank}" if blank else ""
+        value = int(value)
+        if -_EXACT <= value <= _EXACT:
+            return f"{start}{line}{other if value else zero}><v>{value}</v></c>"
+        return f'{start}{line}{text} t="inlineStr"><is><t>{value}</t></is></c>'
+
+    return cell
+
+
+def _number(get: Callable[[Row], Any], start: str, openings: tuple[str, str, str], blank: str) -> _Cell:
+    usual, extreme, text = openings
+
+    def cell(row: Row, line: int) -> str:
+        value = get(row)
+        if value is None:
+            return f"{start}{line}{blank}" if blank else ""
+        value = float(value)
+        if not math.isfinite(value):
+            return f'{start}{line}{text} t="inlineStr"><is><t>{value}</t></is></c>'
+        opening = extreme if extreme and value and not 1e-3 <= abs(value) < 1e6 else usual
+        return f"{start}{line}{opening}><v>{value!r}</v></c>"
+
+    return cell
+
+
+_TEXTS: dict[str, Callable[[Any], str] | None] = {
+    "text": None,
+    "index": lambda value: str(list(value)),
+    "flag": lambda value: "yes" if value else "no",
+}

@@ -1,0 +1,39 @@
+"""Text that Excel takes: no longer than a cell holds, and no character that XML 1.0 cannot."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["CELL_LIMIT", "fit", "xml"]
+
+CELL_LIMIT = 32767
+"""UTF-16 units that one cell holds."""
+
+_CUT = " … (cut: {} characters; .json and .csv have them all)"
+_SPECIAL = re.compile("[&<>\x00-\x08\x0b-\x1f\ufffe\uffff]|_x[0-9A-Fa-f]{4}_")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+
+
+def fit(text: str) -> str:
+    """The text as it is, or shortened with a remark where it is longer than a cell; lone surrogates as \\udXXX."""
+    if not text.isascii():
+        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    if len(text) <= CELL_LIMIT // 2:
+        return text
+    units = text.encode("utf-16-le")
+    if len(units) // 2 <= CELL_LIMIT:
+        return text
+    remark = _CUT.format(len(text))
+    return units[: 2 * (CELL_LIMIT - len(remark))].decode("utf-16-le", "ignore") + remark
+
+
+def xml(text: str) -> str:
+    """The text as content of an element: entities, and _xHHHH_ for what XML cannot hold (ECMA-376 part 1, 22.9.2.19)."""
+    return _SPECIAL.sub(_escaped, text) if _SPECIAL.search(text) else text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    found = match[0]
+    if len(found) > 1:
+        return f"_x005F{found}"
+    return _ENTITIES.get(found) or f"_x{ord(found):04X}_"

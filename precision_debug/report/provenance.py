@@ -1,0 +1,99 @@
+"""How the report came about: command, sides, tolerance, inputs, versions, machine."""
+
+from __future__ import annotations
+
+from ..records import ModelFiles, Side
+from .figures import count, duration, figure, shape
+from .model import Report
+from .section import Cell, Section, pair, plain
+from .words import Text, same
+
+__all__ = ["SIMULATION", "provenance"]
+
+SIMULATION = Text(
+    "A simulation: its arithmetic is imitated, not an engine's own.", "模拟：模仿其运算，并非引擎真实执行。"
+)
+
+
+def provenance(report: Report, tolerance: tuple[Text, ...]) -> tuple[Section, ...]:
+    """Sections "run", "tolerance", "inputs" and "environment"; tolerance: the rule in words."""
+    rule = [plain(Text("Rule", "规则")), *[plain(same(""))] * (len(tolerance) - 1)]
+    return (
+        _run(report),
+        Section(
+            key="tolerance",
+            title=Text("Tolerance", "容差"),
+            lines=tuple((label, plain(sentence)) for label, sentence in zip(rule, tolerance, strict=True)),
+        ),
+        _inputs(report),
+        _environment(report),
+    )
+
+
+def _run(report: Report) -> Section:
+    spec = report.spec
+    lines = [pair(Text("Command", "命令"), spec.command, "code")] if spec.command else []
+    lines.append(pair(Text("Model", "模型"), _files(spec.model)))
+    if spec.baseline_model is not None:
+        lines.append(pair(Text("Baseline model", "基线模型"), _files(spec.baseline_model)))
+    lines += _side(Text("Baseline", "基线"), report.baseline)
+    lines += _side(Text("Target", "目标"), report.target)
+    tensors = f"{count(report.baseline.tensors)}, {count(report.target.tensors)}"
+    lines.append(pair(Text("Tensors, baseline and target", "张量数（基线，目标）"), tensors))
+    if report.inputs_source:
+        lines.append(pair(Text("Inputs", "输入"), report.inputs_source))
+    label = Text("Notes", "说明")
+    for note in report.notes:
+        lines.append((plain(label), plain(same(note))))
+        label = same("")
+    return Section(key="run", title=Text("Run", "运行"), lines=tuple(lines))
+
+
+def _files(model: ModelFiles) -> str:
+    return "  ".join(path for path in (model.path, model.params_file) if path)
+
+
+def _side(title: Text, side: Side) -> list[tuple[Cell, Cell]]:
+    parts = [part for part in (side.backend, duration(side.seconds)) if part]
+    lines = [pair(title, f"{side.mode} ({', '.join(parts)})" if parts else side.mode)]
+    if side.simulation:
+        lines.append((plain(same("")), Cell(text=SIMULATION, tone="warn")))
+    lines += [(plain(same("")), plain(same(note))) for note in side.notes]
+    return lines
+
+
+def _inputs(report: Report) -> Section:
+    lines = [
+        (
+            plain(same(each.name)),
+            plain(same(each.dtype)),
+            plain(same(shape(each.shape))),
+            plain(same(f"{figure(each.min)} … {figure(each.max)}" if each.min is not None else "")),
+            plain(same(report.inputs_file)),
+            Cell(text=same(each.sha256[:32]), tone="code"),
+        )
+        for each in report.inputs
+    ]
+    return Section(
+        key="inputs",
+        title=Text("Inputs, the same for both sides", "输入（两侧相同）"),
+        head=(
+            Text("Name", "名称"), Text("Dtype", "类型"), Text("Shape", "形状"), Text("Range", "范围"),
+            Text("Stored in", "保存于"), Text("SHA-256, first half", "SHA-256（前半）"),
+        ),
+        lines=tuple(lines),
+    )  # fmt: skip
+
+
+def _environment(report: Report) -> Section:
+    lines = []
+    for title, side in ((Text("Baseline", "基线"), report.baseline), (Text("Target", "目标"), report.target)):
+        if side.versions:
+            text = ", ".join(f"{name} {version}" for name, version in side.versions.items())
+            lines.append(pair(Text(f"{title.en} versions", f"{title.zh}版本"), text))
+    lines += [pair(same(name), text) for name, text in report.machine.items()]
+    if report.started:
+        lines.append(pair(Text("Started", "开始时间"), report.started))
+    if report.seconds:
+        lines.append(pair(Text("Duration", "耗时"), duration(report.seconds)))
+    return Section(key="environment", title=Text("Environment", "环境"), lines=tuple(lines))

@@ -1,0 +1,45 @@
+"""The building blocks of a summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..records import Row
+from .words import Text, same
+
+__all__ = ["Cell", "Section", "linked", "pair", "plain"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """tone: "" "good" "bad" "warn" "muted" or "code". right: a number. row: the table row that it leads to."""
+
+    text: Text
+    tone: str = ""
+    right: bool = False
+    row: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A titled block: a table with a head, or (no head) lines of label and value."""
+
+    key: str
+    title: Text
+    head: tuple[Text, ...] = ()
+    lines: tuple[tuple[Cell, ...], ...] = ()
+
+
+def plain(text: Text) -> Cell:
+    """Ordinary text."""
+    return Cell(text=text)
+
+
+def pair(label: Text, value: str, tone: str = "") -> tuple[Cell, Cell]:
+    """A line of label and value."""
+    return Cell(text=label), Cell(text=same(value), tone=tone)
+
+
+def linked(row: Row, tone: str = "") -> Cell:
+    """The name of a row, leading to it."""
+    return Cell(text=same(row.name), tone=tone, row=row.index)

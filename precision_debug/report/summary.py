@@ -1,0 +1,231 @@
+"""What the reader of a report must know beside the table, in order of importance; the writers only lay it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..records import Row, Status
+from .advice import advice
+from .figures import count, figure, percent
+from .model import Report, Verdict
+from .provenance import provenance
+from .section import Cell, Section, linked, pair, plain
+from .tolerance import tolerance_text
+from .words import Text, same
+
+__all__ = ["STATUS_TEXT", "STATUS_TONE", "Summary", "summary"]
+
+_NAMES_SHOWN = 3
+
+STATUS_TEXT = {
+    Status.PASS: Text("within tolerance", "在容差内"),
+    Status.FAIL: Text("out of tolerance", "超出容差"),
+    Status.FUSED_AWAY: Text("the target's graph no longer has it", "已被目标图融合，不再存在"),
+    Status.UNMATCHED: Text("only the target has it", "仅目标有，基线中无对应张量"),
+    Status.NOT_COMPARED: Text("could not be seen or compared", "无法取得或无法比较"),
+}
+
+STATUS_TONE = {
+    Status.PASS: "good", Status.FAIL: "bad", Status.FUSED_AWAY: "muted", Status.UNMATCHED: "warn",
+    Status.NOT_COMPARED: "warn",
+}  # fmt: skip
+
+_HEADLINES = {
+    Verdict.PASS: (Text("Within tolerance", "在容差内"), "good"),
+    Verdict.FAIL: (Text("Out of tolerance", "超出容差"), "bad"),
+    Verdict.INCONCLUSIVE: (Text("Inconclusive", "无法下结论"), "warn"),
+    Verdict.PARTIAL: (Text("Partial: the run ended early", "不完整：运行提前结束"), "warn"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """headline: the verdict in two or three words. details: sentences under it. tone: as in ``Cell``."""
+
+    headline: Text
+    details: tuple[Text, ...]
+    tone: str
+    sections: tuple[Section, ...]
+
+
+def summary(report: Report) -> Summary:
+    """The summary of a report; sections that have nothing to say are left out."""
+    headline, tone = _HEADLINES[report.verdict]
+    made = (
+        _first(report),
+        _worst(report),
+        _outputs(report),
+        _scores(report),
+        _counts(report),
+        _uncompared(report),
+        *provenance(report, tolerance_text(report.spec.tolerance)),
+    )
+    return Summary(
+        headline=headline, details=tuple(_details(report)), tone=tone,
+        sections=tuple(section for section in made if section.lines),
+    )  # fmt: skip
+
+
+def _details(report: Report) -> list[Text]:
+    details = []
+    if report.failure:
+        details.append(Text(f"{report.failure}.".replace("..", "."), f"原因：{report.failure}"))
+    compared, failed = len(report.compared), report.counts[Status.FAIL]
+    rest = len(report.rows) - compared
+    if not report.rows:
+        details.append(Text("No tensor was seen.", "没有得到任何张量。"))
+    elif not compared:
+        details.append(Text("No tensor could be compared; the reasons are below.", "没有张量可以比较，原因见下。"))
+    elif failed:
+        details.append(
+            Text(
+                f"{count(failed)} of {count(compared)} compared tensors are out of tolerance; {count(rest)} were not compared.",
+                f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超出容差；另有 {count(rest)} 个未比较。",
+            )
+        )
+    else:
+        details.append(
+            Text(
+                f"{'All' if compared > 1 else 'The'} {count(compared)} compared tensor{'s are' if compared > 1 else ' is'}"
+                f" within tolerance; {count(rest)} were not compared.",
+                f"比较的 {count(compared)} 个张量全部在容差内；另有 {count(rest)} 个未比较。",
+            )
+        )
+    missing = [row.name for row in report.outputs if row.comparison is None]
+    if missing:
+        names = _some(missing)
+        details.append(Text(f"Final outputs not compared: {names}.", f"未比较的最终输出：{names}。"))
+    for side, en, zh in ((report.baseline, "The baseline", "基线"), (report.target, "The target", "目标")):
+        if side.simulation:
+            details.append(
+                Text(
+                    f"{en} ({side.mode}) is a simulation: its arithmetic is imitated, not an engine's own.",
+                    f"{zh}（{side.mode}）为模拟：模仿其运算，并非引擎真实执行。",
+                )
+            )
+    return details
+
+
+def _first(report: Report) -> Section:
+    row = report.first_mismatch
+    title = Text("First mismatch, in execution order", "首个超差张量（按执行顺序）")
+    if row is None or row.comparison is None:
+        return Section(key="first", title=title)
+    numbers = row.comparison
+    lines = [
+        (plain(Text("Tensor", "张量")), linked(row, "bad")),
+        pair(Text("Operator", "算子"), f"{row.op_type}  {row.node}".strip()),
+        pair(Text("Shape", "形状"), row.shape_text),
+    ]
+    if numbers.mismatched is not None and numbers.base.elements:
+        share = percent(numbers.mismatched / numbers.base.elements)
+        text = f"{count(numbers.mismatched)} / {count(numbers.base.elements)} ({share})"
+        lines.append(pair(Text("Mismatched elements", "不一致元素"), text))
+    for label, value in (
+        (Text("Max absolute error", "最大绝对误差"), numbers.max_abs),
+        (Text("Max relative error", "最大相对误差"), numbers.max_rel),
+        (Text("Relative L2 error", "相对 L2 误差"), row.relative_l2),
+        (Text("Error growth", "误差放大倍数"), row.error_growth),
+    ):
+        if value is not None:
+            lines.append(pair(label, figure(value)))
+    label = Text("What to look at", "建议检查")
+    for sentence in advice(row, report.target.mode):
+        lines.append((plain(label), plain(sentence)))
+        label = same("")
+    return Section(key="first", title=title, lines=tuple(lines))
+
+
+def _worst(report: Report) -> Section:
+    return Section(
+        key="worst",
+        title=Text("Operators that lost the most themselves", "损失最大的算子"),
+        head=_ROW_HEAD,
+        lines=tuple(_row_line(row) for row in report.worst()),
+    )
+
+
+def _outputs(report: Report) -> Section:
+    return Section(
+        key="outputs",
+        title=Text("Final outputs", "最终输出"),
+        head=_ROW_HEAD,
+        lines=tuple(_row_line(row) for row in report.outputs),
+    )
+
+
+_ROW_HEAD = (
+    Text("Tensor", "张量"),
+    Text("Operator", "算子"),
+    Text("Status", "状态"),
+    Text("Mismatched", "不一致比例"),
+    Text("Max abs error", "最大绝对误差"),
+    Text("Rel L2", "相对 L2"),
+    Text("Cosine distance", "余弦距离"),
+    Text("Error growth", "误差放大"),
+)
+
+
+def _row_line(row: Row) -> tuple[Cell, ...]:
+    numbers = row.comparison
+    status = Cell(text=same(row.status.value), tone=STATUS_TONE[row.status])
+    if numbers is None:
+        return (linked(row), plain(same(row.op_type)), status, *[plain(same(""))] * 5)
+    share = "" if numbers.mismatched is None else percent(numbers.mismatched / max(1, numbers.base.elements))
+    cells = (share, figure(numbers.max_abs), figure(row.relative_l2), figure(numbers.cosine_distance))
+    growth = figure(row.error_growth)
+    return (linked(row), plain(same(row.op_type)), status, *(Cell(text=same(cell), right=True) for cell in (*cells, growth)))
+
+
+def _scores(report: Report) -> Section:
+    return Section(
+        key="scores",
+        title=Text("Effect on the answer", "对最终结果的影响"),
+        lines=tuple(pair(same(name), f"{100 * value:.2f}%") for name, value in report.scores.items()),
+    )
+
+
+def _counts(report: Report) -> Section:
+    total = len(report.rows)
+    lines = [
+        (
+            Cell(text=same(status.value), tone=STATUS_TONE[status]),
+            Cell(text=same(count(number)), right=True),
+            Cell(text=same(percent(number / total) if total else ""), right=True),
+            plain(STATUS_TEXT[status]),
+        )
+        for status, number in report.counts.items()
+    ]
+    lines.append((plain(Text("all", "合计")), Cell(text=same(count(total)), right=True), plain(same("")), plain(same(""))))
+    return Section(
+        key="counts",
+        title=Text("Tensors by status", "各状态张量数"),
+        head=(Text("Status", "状态"), Text("Tensors", "张量数"), Text("Share", "占比"), Text("Meaning", "含义")),
+        lines=tuple(lines),
+    )
+
+
+def _uncompared(report: Report) -> Section:
+    groups: dict[tuple[Status, str], list[str]] = {}
+    for row in report.rows:
+        if row.comparison is None:
+            groups.setdefault((row.status, row.reason), []).append(row.name)
+    return Section(
+        key="uncompared",
+        title=Text("What was not compared, and why", "未比较的张量及原因"),
+        head=(Text("Reason", "原因"), Text("Status", "状态"), Text("Tensors", "张量数"), Text("For example", "例如")),
+        lines=tuple(
+            (
+                plain(same(reason) if reason else STATUS_TEXT[status]),
+                Cell(text=same(status.value), tone=STATUS_TONE[status]),
+                Cell(text=same(count(len(names))), right=True),
+                plain(same(_some(names))),
+            )
+            for (status, reason), names in sorted(groups.items(), key=lambda group: -len(group[1]))
+        ),
+    )
+
+
+def _some(names: list[str]) -> str:
+    more = f", … (+{count(len(names) - _NAMES_SHOWN)})" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more

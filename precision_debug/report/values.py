@@ -1,0 +1,110 @@
+"""What stands in a cell: functions from a row to a value, for the columns of ``layout``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+from ..records import Row, TensorStats
+
+__all__ = [
+    "Get",
+    "base_side",
+    "both",
+    "extra",
+    "metric",
+    "mismatched_elements",
+    "mismatched_share",
+    "of_base",
+    "of_target",
+    "target_side",
+    "total",
+]
+
+Get = Callable[[Row], Any]
+
+
+def base_side(row: Row) -> TensorStats | None:
+    """The baseline's tensor, whether it was compared or not."""
+    return row.comparison.base if row.comparison is not None else row.base
+
+
+def target_side(row: Row) -> TensorStats | None:
+    """The target's tensor, whether it was compared or not."""
+    return row.comparison.target if row.comparison is not None else row.target
+
+
+def metric(name: str) -> Get:
+    """A field of the comparison."""
+    field = attrgetter(name)
+
+    def get(row: Row) -> Any:
+        return None if row.comparison is None else field(row.comparison)
+
+    return get
+
+
+def of_base(name: str) -> Get:
+    """A field of the baseline's statistics."""
+    field = attrgetter(name)
+
+    def get(row: Row) -> Any:
+        side = base_side(row)
+        return None if side is None else field(side)
+
+    return get
+
+
+def of_target(name: str) -> Get:
+    """A field of the target's statistics."""
+    field = attrgetter(name)
+
+    def get(row: Row) -> Any:
+        side = target_side(row)
+        return None if side is None else field(side)
+
+    return get
+
+
+def both(name: str) -> Get:
+    """Paddle's "target (base)", each side where it is known."""
+    of_b, of_t = of_base(name), of_target(name)
+
+    def get(row: Row) -> str:
+        base, target = of_b(row), of_t(row)
+        left = "" if target is None else f"{target:.6g}"
+        return left if base is None else f"{left} ({base:.6g})".lstrip()
+
+    return get
+
+
+def extra(key: str) -> Get:
+    """A backend's own column."""
+    return lambda row: row.extra.get(key, "")
+
+
+def mismatched_elements(row: Row) -> str:
+    """ "12 / 640 (1.88%)"."""
+    comparison = row.comparison
+    if comparison is None or comparison.mismatched is None:
+        return ""
+    count, total_ = comparison.mismatched, comparison.base.elements
+    if not count:
+        return f"0 / {total_}"
+    percent = 100 * count / total_
+    return f"{count} / {total_} ({'<0.01' if percent < 0.01 else f'{percent:.3g}'}%)"
+
+
+def mismatched_share(row: Row) -> float | None:
+    """From 0 to 1; 0 for an empty tensor."""
+    comparison = row.comparison
+    if comparison is None or comparison.mismatched is None:
+        return None
+    return comparison.mismatched / comparison.base.elements if comparison.base.elements else 0.0
+
+
+def total(row: Row) -> int | None:
+    """Elements of the tensor, by the baseline where it has it."""
+    side = base_side(row) or target_side(row)
+    return None if side is None else side.elements
