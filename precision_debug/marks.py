@@ -149,8 +149,16 @@ def _unknown(words: Sequence[str], names: Sequence[str]) -> MarkError:
     return MarkError(
         f"no tensor is called '{word}'{more}" if _matcher(word) is None else f"no tensor matches '{word}'{more}",
         where=f"{len(names)} tensors",
-        hint=did_you_mean(word.removeprefix("re:"), names) or _LIST_THEM,
+        hint=_way_on(word, names),
     )
+
+
+def _way_on(word: str, names: Sequence[str]) -> str:
+    near = did_you_mean(word.removeprefix("re:"), names)
+    inside = 0 if _matcher(word) else sum(word in name for name in names)
+    if inside:
+        near += f"{' ' if near else ''}'*{word}*' matches {inside}"
+    return near or (f"it has {', '.join(map(repr, names))}" if len(names) <= 8 else _LIST_THEM)
 
 
 def _words(given: str | Iterable[str]) -> list[str]:

@@ -92,8 +92,12 @@ def test_an_unknown_name_shows_the_nearest():
         select(["conv1_ot"], None, NAMES)
     with fails("no tensor matches 'conv9*', nor 'q', 'w'", "did you mean"):
         select(["conv9*", "q", "w"], None, NAMES)
-    with fails("no tensor is called 'zzz'", "precision_debug marks"):
+    with fails("no tensor is called 'zzz'", "it has 'x', 'conv1_out'"):
         select(["zzz"], None, NAMES)
+    with fails("no tensor is called 'zzz'", "precision_debug marks"):
+        select(["zzz"], None, (*NAMES, "one more"))
+    with fails("no tensor is called 'conv'", "'*conv*' matches 2"):
+        select(["conv"], None, NAMES)
     with fails("no regular expression", "re:("):
         select(["re:("], None, NAMES)
 
