@@ -1,0 +1,90 @@
+"""The graph that ONNX Runtime really runs, read back from ONNX Runtime, with the types of all its values."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from precision_debug.errors import PrecisionDebugError
+
+from ..graph import all_graphs, copy_but
+from ..model import Model, name_nodes
+from ..runtime import Runtime
+from ..types import Types, read_types
+
+__all__ = ["dump", "infer_types", "unoptimised"]
+
+_LARGE = 1024
+_numbers = itertools.count()
+
+
+def dump(model: Model, runtime: Runtime, folder: Path, optimise: str, *, inline: bool = False) -> Model:
+    """Let ONNX Runtime load the model, and read the graph back that it would run.
+
+    Weights go to a file in ``folder``, or stay in the graph where ``inline`` is set.
+    """
+    import onnx
+
+    path = folder / f"graph{next(_numbers)}.onnx"
+    runtime.open(model, optimise=optimise, dump=path, inline=inline)
+    proto = onnx.load(str(path), load_external_data=False)
+    for graph in all_graphs(proto.graph):
+        name_nodes(graph)
+    return Model(proto=proto, folder=folder, path=model.path)
+
+
+def unoptimised(model: Model, runtime: Runtime, folder: Path) -> Model:
+    """The graph that runs with every optimisation off; weights stay where they are.
+
+    ONNX Runtime still inlines functions and inserts casts then, which does not depend on the weights: they are left
+    out while it does, except where a kernel insists on having them.
+    """
+    light, weights = _light(model)
+    try:
+        graph = dump(light, runtime, folder, "none", inline=True)
+    except PrecisionDebugError:
+        return dump(model, runtime, folder, "none")
+    _restore(graph.proto, weights, model)
+    return Model(proto=graph.proto, folder=model.folder, path=model.path)
+
+
+def infer_types(model: Model, runtime: Runtime, folder: Path) -> Types:
+    """Type and shape of every value, subgraphs included, by loading the model without its large weights."""
+    path = folder / f"types{next(_numbers)}.ort"
+    try:
+        runtime.open(_light(model)[0], dump=path)
+    except PrecisionDebugError:
+        runtime.open(model, dump=path)
+    types = read_types(path.read_bytes())
+    path.unlink()
+    return types
+
+
+def _light(model: Model) -> tuple[Model, list[Any]]:
+    import onnx
+
+    graph = model.proto.graph
+    heavy = [item for item in graph.initializer if _large(item)]
+    names = {item.name for item in heavy}
+    proto = copy_but(model.proto, graph="initializer")
+    given = {item.name for item in graph.input}
+    for item in graph.initializer:
+        if item.name not in names:
+            proto.graph.initializer.append(item)
+        elif item.name not in given:
+            proto.graph.input.append(onnx.helper.make_tensor_value_info(item.name, item.data_type, list(item.dims)))
+    return Model(proto=proto, folder=model.folder, path=model.path), heavy
+
+
+def _large(tensor: Any) -> bool:
+    return bool(tensor.external_data) or len(tensor.raw_data) > _LARGE or tensor.ByteSize() > 2 * _LARGE
+
+
+def _restore(proto: Any, weights: list[Any], model: Model) -> None:
+    given = {item.name for item in model.proto.graph.input}
+    names = {item.name for item in weights}
+    inputs = [item for item in proto.graph.input if item.name not in names or item.name in given]
+    del proto.graph.input[:]
+    proto.graph.input.extend(inputs)
+    proto.graph.initializer.extend(weights)

@@ -1,0 +1,188 @@
+"""Which values of a graph are one tensor in several forms: quantised, cast, transposed, blocked.
+
+ONNX Runtime and the converters put *carriers* on an edge: QuantizeLinear, DequantizeLinear, and casts, transposes and
+reorders that the source model does not have. What they join is one edge; its root is what an operator computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .graph import Scope, attribute
+from .quantised import Scale, scales
+from .types import Types
+
+__all__ = ["NCHWC", "Edge", "Form", "find_edges"]
+
+NCHWC = "com.microsoft.nchwc"
+_QUANTISE = {"QuantizeLinear", "DequantizeLinear"}
+_REORDER = {"ReorderInput", "ReorderOutput"}
+# operators that work element by element, so that every layout is as good as another
+_ANY_LAYOUT = frozenset(
+    "Add Sub Mul Div Sum Max Min Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Softplus Softsign "
+    "Abs Neg Exp Sqrt Gelu QuickGelu FastGelu BiasGelu QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu "
+    "Identity Cast QuantizeLinear DequantizeLinear".split()
+)
+_CHANNELS_LAST = frozenset({"NhwcConv", "NhwcFusedConv", "NhwcMaxPool"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """How a value holds its edge's tensor.
+
+    bits: the fewest bits a number had on the way from the root to here; what was rounded away does not come back.
+    scale: how to dequantise it. perm: the value is the tensor transposed by it; () as it is; None: not known.
+    blocked: it has ONNX Runtime's NCHWc layout.
+    """
+
+    bits: int
+    scale: Scale | None = None
+    rounded_by: Scale | None = None
+    perm: tuple[int, ...] | None = ()
+    blocked: bool = False
+
+    @property
+    def code(self) -> str:
+        """The scale that the numbers are multiples of, by name; "" where they are not quantised."""
+        found = self.rounded_by or self.scale
+        return "" if found is None else found.scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edge:
+    """root: the value that an operator computed; node: that operator, None for an input or a constant.
+
+    forms: every value of the edge, the root first, each after the one it was made from.
+    """
+
+    root: str
+    node: Any
+    index: int
+    constant: bool
+    forms: Mapping[str, Form]
+
+
+def find_edges(scope: Scope, types: Types, source_nodes: Collection[str], canonical: Collection[str]) -> list[Edge]:
+    """The edges of one graph, in execution order.
+
+    source_nodes: names of the source model's nodes; a cast or transpose with another name is a carrier.
+    canonical: names of values that are known to have the source model's own layout.
+    """
+    return _Finder(scope, types, source_nodes, canonical).edges()
+
+
+class _Finder:
+    def __init__(self, scope: Scope, types: Types, source_nodes: Collection[str], canonical: Collection[str]) -> None:
+        self.scope, self.types, self.source_nodes, self.canonical = scope, types, source_nodes, canonical
+        self.scales = scales(scope.graph)
+        self.root: dict[str, str] = {}
+        self.forms: dict[str, dict[str, Form]] = {}
+        self.made: dict[str, tuple[Any, int]] = {}
+
+    def edges(self) -> list[Edge]:
+        graph = self.scope.graph
+        constants = [item.name for item in graph.initializer]
+        for name in (*(item.name for item in graph.input), *constants):
+            self._start(name, Form(bits=self._bits(name), scale=self.scales.get(name)), None, 0)
+        for node in graph.node:
+            carrier = self._is_carrier(node) and node.input[0] in self.root
+            for index, name in enumerate(node.output):
+                if name and carrier:
+                    self._carry(node, node.input[0], name)
+                elif name:
+                    self._start(name, self._computed(node, name), node, index)
+        fixed = set(constants)
+        return [
+            Edge(
+                root=root, node=self.made[root][0], index=self.made[root][1], constant=root in fixed,
+                forms=self._settled(root),
+            )
+            for root in self.forms
+        ]  # fmt: skip
+
+    def _start(self, name: str, form: Form, node: Any, index: int) -> None:
+        self.root[name] = name
+        self.forms[name] = {name: form}
+        self.made[name] = (node, index)
+
+    def _is_carrier(self, node: Any) -> bool:
+        if node.op_type in _QUANTISE or (node.domain == NCHWC and node.op_type in _REORDER):
+            return True
+        return node.op_type in {"Cast", "Transpose"} and node.name not in self.source_nodes
+
+    def _bits(self, name: str) -> int:
+        """Bits of the mantissa's carrier: 8 for int8 and so on; a plain integer or string counts as exact."""
+        scale = self.scales.get(name)
+        dtype = self.types.of(self.scope.key, name).dtype
+        digits = "".join(c for c in dtype.split("_")[0] if c.isdigit())
+        if scale is not None or "float" in dtype:
+            return int(digits) if digits else 64
+        return 64
+
+    def _form(self, name: str) -> Form | None:
+        root = self.root.get(name)
+        return None if root is None else self.forms[root][name]
+
+    def _carry(self, node: Any, source: str, name: str) -> None:
+        root = self.root[source]
+        before = self.forms[root][source]
+        bits = self._bits(name)
+        form = dataclasses.replace(before, bits=min(before.bits, bits), scale=self.scales.get(name))
+        if node.op_type == "QuantizeLinear":
+            form = dataclasses.replace(form, rounded_by=self.scales.get(name))
+        elif node.op_type == "DequantizeLinear":
+            form = dataclasses.replace(form, scale=None, bits=before.bits, rounded_by=before.rounded_by or before.scale)
+        elif node.op_type == "Transpose":
+            form = dataclasses.replace(form, perm=_after(before.perm, attribute(node, "perm")))
+        elif node.op_type in _REORDER:
+            form = dataclasses.replace(form, blocked=node.op_type == "ReorderInput")
+        self.root[name] = root
+        self.forms[root][name] = form
+
+    def _computed(self, node: Any, name: str) -> Form:
+        form = Form(bits=self._bits(name), scale=self.scales.get(name))
+        if name in self.canonical:
+            return form
+        if node.domain == NCHWC:
+            return dataclasses.replace(form, blocked=True)
+        rank = len(self.types.of(self.scope.key, name).shape or ())
+        if node.op_type in _CHANNELS_LAST or attribute(node, "channels_last", 0):
+            return dataclasses.replace(form, perm=(0, *range(2, rank), 1) if rank else None)
+        read = [found for found in map(self._form, node.input) if found is not None]
+        if any(item.blocked for item in read):
+            return dataclasses.replace(form, blocked=True)
+        perms = {item.perm for item in read if item.perm != ()}
+        if not perms:
+            return form
+        keep = node.op_type in _ANY_LAYOUT and len(perms) == 1
+        return dataclasses.replace(form, perm=next(iter(perms)) if keep else None)
+
+    def _settled(self, root: str) -> dict[str, Form]:
+        """The forms with layouts relative to the source model's, which a value with a known layout tells."""
+        forms = self.forms[root]
+        anchor = next((name for name in forms if name in self.canonical), None)
+        if anchor is None or forms[anchor].perm in {(), None}:
+            return forms
+        shift = _inverse(forms[anchor].perm or ())
+        return {
+            name: dataclasses.replace(form, perm=_after(shift, form.perm) if form.perm is not None else None)
+            for name, form in forms.items()
+        }
+
+
+def _after(first: tuple[int, ...] | None, then: Any) -> tuple[int, ...] | None:
+    """Transposing by ``first`` and then by ``then``; () stands for no transposition, None for unknown."""
+    if first is None or then is None:
+        return None
+    step = tuple(int(i) for i in then)
+    if not step:
+        return first
+    result = step if not first else tuple(first[i] for i in step)
+    return () if result == tuple(range(len(result))) else result
+
+
+def _inverse(perm: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(perm.index(i) for i in range(len(perm)))

@@ -1,0 +1,201 @@
+"""Plain facts about an ONNX graph: its scopes, values, producers and consumers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "External",
+    "Scope",
+    "Value",
+    "all_graphs",
+    "attribute",
+    "copy_but",
+    "external_data",
+    "initializers_of",
+    "labels",
+    "outer_reads",
+    "scopes",
+    "subgraphs",
+    "values",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class External:
+    """A tensor's place in a file beside the model; length 0: to the end of the file."""
+
+    location: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scope:
+    """A graph and where it hangs. key: output of the owning node and attribute, from the outermost inwards."""
+
+    graph: Any
+    key: tuple[tuple[str, str], ...] = ()
+    owner: Any = None
+    parent: Scope | None = None
+
+    @property
+    def loops(self) -> bool:
+        """Whether the graph is the body of a Loop or Scan."""
+        return self.owner is not None and self.owner.op_type in {"Loop", "Scan"}
+
+    @property
+    def looped(self) -> bool:
+        """Whether the graph runs inside a Loop or Scan, directly or not."""
+        return self.loops or (self.parent is not None and self.parent.looped)
+
+    @property
+    def path(self) -> str:
+        """Names of the owning nodes, outermost first."""
+        if self.parent is None:
+            return ""
+        return "/".join(part for part in (self.parent.path, f"{self.owner.name}.{self.key[-1][1]}") if part)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Value:
+    """One output of one node, or an input of the main graph (``node`` is None)."""
+
+    name: str
+    scope: Scope
+    node: Any = None
+    index: int = 0
+
+    @property
+    def key(self) -> tuple[tuple[tuple[str, str], ...], str]:
+        return self.scope.key, self.name
+
+
+def subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
+    """The graphs in a node's attributes, by attribute name."""
+    for item in node.attribute:
+        if item.HasField("g"):
+            yield item.name, item.g
+        for place, graph in enumerate(item.graphs):
+            yield f"{item.name}[{place}]", graph
+
+
+def all_graphs(graph: Any) -> Iterator[Any]:
+    """The graph and every graph inside it."""
+    yield graph
+    for node in graph.node:
+        for _, inner in subgraphs(node):
+            yield from all_graphs(inner)
+
+
+def scopes(graph: Any) -> Iterator[Scope]:
+    """The main graph, then those inside it, in node order."""
+    yield from _scopes(Scope(graph=graph))
+
+
+def _scopes(scope: Scope) -> Iterator[Scope]:
+    yield scope
+    for node in scope.graph.node:
+        for name, inner in subgraphs(node):
+            step = (next((out for out in node.output if out), node.name), name)
+            yield from _scopes(Scope(graph=inner, key=(*scope.key, step), owner=node, parent=scope))
+
+
+def values(graph: Any) -> Iterator[Value]:
+    """Inputs of the main graph, then every node output, in execution order: a subgraph's before its owner's."""
+    main = Scope(graph=graph)
+    defaults = initializers_of(graph)
+    for item in graph.input:
+        if item.name not in defaults:
+            yield Value(name=item.name, scope=main)
+    yield from _values(main)
+
+
+def _values(scope: Scope) -> Iterator[Value]:
+    for node in scope.graph.node:
+        for name, inner in subgraphs(node):
+            step = (next((out for out in node.output if out), node.name), name)
+            yield from _values(Scope(graph=inner, key=(*scope.key, step), owner=node, parent=scope))
+        for index, output in enumerate(node.output):
+            if output:
+                yield Value(name=output, scope=scope, node=node, index=index)
+
+
+def labels(found: list[Value]) -> dict[tuple[tuple[tuple[str, str], ...], str], str]:
+    """A name of its own for each value: the ONNX name, with the path of its graph where that name occurs twice."""
+    count = Counter(value.name for value in found)
+    return {
+        value.key: value.name if count[value.name] == 1 else f"{value.scope.path}/{value.name}".lstrip("/")
+        for value in found
+    }
+
+
+def outer_reads(node: Any) -> list[str]:
+    """Names that the node's subgraphs read from the graph around them, in order, each once."""
+    found: dict[str, None] = {}
+    for _, inner in subgraphs(node):
+        own = initializers_of(inner) | {item.name for item in inner.input}
+        for inside in inner.node:
+            for name in (*inside.input, *outer_reads(inside)):
+                if name and name not in own:
+                    found.setdefault(name)
+            own.update(inside.output)
+        for item in inner.output:
+            if item.name not in own:
+                found.setdefault(item.name)
+    return list(found)
+
+
+def initializers_of(graph: Any) -> set[str]:
+    """Names of a graph's constants, sparse ones included."""
+    return {item.name for item in graph.initializer} | {item.values.name for item in graph.sparse_initializer}
+
+
+def external_data(tensor: Any) -> External:
+    """Where a tensor's bytes lie, relative to the model's folder."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    return External(
+        location=entries.get("location", ""),
+        offset=int(entries.get("offset", 0)),
+        length=int(entries.get("length", 0)),
+    )
+
+
+def attribute(node: Any, name: str, default: Any = None) -> Any:
+    """The value of a node's attribute, decoded; ``default`` where it has none."""
+    from onnx import helper
+
+    for item in node.attribute:
+        if item.name == name:
+            value = helper.get_attribute_value(item)
+            return value.decode() if isinstance(value, bytes) else value
+    return default
+
+
+def copy_but(proto: Any, *, graph: str) -> Any:
+    """A copy of a model without one field of its graph (the weights, say, which may be large)."""
+    copy = type(proto)()
+    for field, value in proto.ListFields():
+        if field.name != "graph":
+            _copy_field(copy, field, value)
+    for field, value in proto.graph.ListFields():
+        if field.name != graph:
+            _copy_field(copy.graph, field, value)
+    return copy
+
+
+def _copy_field(message: Any, field: Any, value: Any) -> None:
+    if field.message_type is None and not _repeated(field):
+        setattr(message, field.name, value)
+    elif _repeated(field):
+        getattr(message, field.name).extend(value)
+    else:
+        getattr(message, field.name).CopyFrom(value)
+
+
+def _repeated(field: Any) -> bool:
+    """Protobuf 7 has no ``label`` any more, older ones have no ``is_repeated``."""
+    return bool(field.is_repeated) if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED

@@ -1,0 +1,128 @@
+"""Reads a model file: its inputs, its tensors by node, and where its external weights lie. Weights stay on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from precision_debug.errors import ModelError
+from precision_debug.records import InputMeta
+
+from .graph import all_graphs, external_data, initializers_of
+from .types import dtype_name
+
+__all__ = ["Model", "name_nodes", "read_inputs", "read_model"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model that ONNX Runtime can load.
+
+    proto: onnx.ModelProto whose every node has a name of its own; external weights are references.
+    folder: where the external weights lie. path: the file that messages name.
+    """
+
+    proto: Any
+    folder: Path
+    path: str
+
+
+def read_model(path: str) -> Model:
+    """Read an ``.onnx`` file without its external weights. Raises ModelError."""
+    proto = _parse(Path(path))
+    _check_external(proto, Path(path))
+    for graph in all_graphs(proto.graph):
+        name_nodes(graph)
+    return Model(proto=proto, folder=Path(path).resolve().parent, path=path)
+
+
+def read_inputs(model: Model) -> tuple[InputMeta, ...]:
+    """The inputs that a caller feeds, in the model's order; those with a default value are optional."""
+    defaults = initializers_of(model.proto.graph)
+    return tuple(_input(value, value.name in defaults) for value in model.proto.graph.input)
+
+
+def _parse(path: Path) -> Any:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    if path.is_dir():
+        raise ModelError("is a folder, not an .onnx file", where=str(path), hint="name the .onnx file inside it")
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ModelError("no such file", where=str(path), hint="check --model_file") from error
+    except OSError as error:
+        raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    hint = "export or copy the model again"
+    if not data:
+        raise ModelError("the file is empty", where=str(path), hint=hint)
+    if data.startswith(b"version https://git-lfs"):
+        raise ModelError("is a Git LFS pointer, not the model", where=str(path), hint="run git lfs pull")
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise ModelError("is not an ONNX model, or is cut off", where=str(path), hint=hint) from error
+    if not proto.ir_version or not proto.opset_import or not proto.graph.output:
+        raise ModelError("is not an ONNX model: no IR version, opset or output in it", where=str(path), hint=hint)
+    return proto
+
+
+def _check_external(proto: Any, path: Path) -> None:
+    for tensor in _external_tensors(proto):
+        place = external_data(tensor)
+        file = path.resolve().parent / place.location
+        hint = "copy the weights next to the .onnx file"
+        if not file.is_file():
+            raise ModelError(f"its external weights {place.location} are missing", where=str(path), hint=hint)
+        if file.stat().st_size < place.offset + place.length:
+            raise ModelError(f"its external weights {place.location} are cut off", where=str(path), hint=hint)
+
+
+def _external_tensors(proto: Any) -> Iterator[Any]:
+    import onnx
+
+    for graph in all_graphs(proto.graph):
+        for tensor in graph.initializer:
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                yield tensor
+
+
+def name_nodes(graph: Any) -> None:
+    """Give every node a name that no other node of the graph has; it depends on the node's output, not its place."""
+    taken: set[str] = set()
+    for node in graph.node:
+        if not node.name:
+            output = next((name for name in node.output if name), "")
+            node.name = f"{node.op_type}:{output}"
+        name, count = node.name, 1
+        while node.name in taken:
+            count += 1
+            node.name = f"{name}#{count}"
+        taken.add(node.name)
+
+
+def _input(value: Any, optional: bool) -> InputMeta:
+    kind = value.type.WhichOneof("value")
+    if kind == "optional_type":
+        inner = value.type.optional_type.elem_type
+        kind = inner.WhichOneof("value")
+        tensor = inner.tensor_type if kind == "tensor_type" else None
+        optional = True
+    else:
+        tensor = value.type.tensor_type if kind == "tensor_type" else None
+    if tensor is None:
+        return InputMeta(name=value.name, dtype=str(kind or "unknown").removesuffix("_type"), shape=None)
+    return InputMeta(name=value.name, dtype=dtype_name(tensor.elem_type), shape=_shape(tensor), optional=optional)
+
+
+def _shape(tensor: Any) -> tuple[int | str, ...] | None:
+    if not tensor.HasField("shape"):
+        return None
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"dim{place}"
+        for place, dim in enumerate(tensor.shape.dim)
+    )

@@ -1,0 +1,97 @@
+"""The run modes of this backend, and whether each can run on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from precision_debug.records import Availability, RunMode
+
+__all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
+
+_CPU = ("CPUExecutionProvider",)
+_CUDA = ("CUDAExecutionProvider", *_CPU)
+_TENSORRT = ("TensorrtExecutionProvider", *_CUDA)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a mode comes about.
+
+    change: what is done to the model before ONNX Runtime sees it: "", "float16", "int8", "int8_dynamic",
+    "float16_sim" or "bfloat16_sim". optimise: all of ONNX Runtime's fusions, otherwise none.
+    providers: ONNX Runtime's execution providers in order of preference; empty: onnx.reference runs it.
+    """
+
+    mode: RunMode
+    change: str = ""
+    optimise: bool = False
+    providers: tuple[str, ...] = _CPU
+
+    @property
+    def provider_options(self) -> tuple[dict[str, str], ...]:
+        """What each provider is told beyond its defaults."""
+        known = {"TensorrtExecutionProvider": {"trt_fp16_enable": "1"} if self.change == "" else {}}
+        return tuple(dict(known.get(name, {})) for name in self.providers)
+
+
+def _mode(name: str, summary: str, simulation: bool = False) -> RunMode:
+    return RunMode(name=name, summary=summary, suffixes=(".onnx",), baseline="ort_fp32", simulation=simulation)
+
+
+_RECIPES = {
+    recipe.mode.name: recipe
+    for recipe in (
+        Recipe(mode=_mode("ort_fp32", "ONNX Runtime on the CPU, no fusion: the usual baseline")),
+        Recipe(mode=_mode("ort_opt", "the graph ONNX Runtime ships: every fusion"), optimise=True),
+        Recipe(mode=_mode("ort_fp16", "converted to float16, every fusion"), change="float16", optimise=True),
+        Recipe(mode=_mode("ort_int8", "static int8 (QDQ), calibrated on the inputs"), change="int8", optimise=True),
+        Recipe(mode=_mode("ort_int8_dynamic", "dynamic int8, every fusion"), change="int8_dynamic", optimise=True),
+        Recipe(
+            mode=_mode("ort_fp16_sim", "simulated float16: every float tensor rounded to it and back", True),
+            change="float16_sim",
+        ),
+        Recipe(
+            mode=_mode("ort_bf16_sim", "simulated bfloat16: every float tensor rounded to it and back", True),
+            change="bfloat16_sim",
+        ),
+        Recipe(mode=_mode("ort_cuda_fp32", "ONNX Runtime on CUDA, every fusion"), optimise=True, providers=_CUDA),
+        Recipe(
+            mode=_mode("ort_cuda_fp16", "converted to float16, on CUDA, every fusion"),
+            change="float16", optimise=True, providers=_CUDA,
+        ),  # fmt: skip
+        Recipe(
+            mode=_mode("ort_tensorrt_fp16", "ONNX Runtime's TensorRT provider with fp16 on"), providers=_TENSORRT
+        ),
+        Recipe(mode=_mode("onnx_ref", "onnx.reference in float64 where the operators allow it"), providers=()),
+    )
+}  # fmt: skip
+
+RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
+_NEEDS = "pip install 'precision_debug[onnx]'"
+
+
+def recipe(mode: str) -> Recipe:
+    """The recipe of a mode; KeyError where this backend has no such mode."""
+    return _RECIPES[mode]
+
+
+def availability(mode: str) -> Availability:
+    """Whether ``mode`` can run here; ``needs`` names the package or device that is missing. Never raises."""
+    if mode not in _RECIPES:
+        return Availability(ok=False, needs=f"the onnxruntime backend has no run mode {mode}")
+    providers = _RECIPES[mode].providers
+    try:
+        import onnx  # noqa: F401
+
+        if not providers:
+            return Availability(ok=True)
+        import onnxruntime
+        import onnxruntime_extensions  # noqa: F401
+    except Exception as error:
+        return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
+    if not hasattr(onnxruntime, "ExecutionOrder"):
+        return Availability(ok=False, needs=f"a newer onnxruntime than {onnxruntime.__version__} (1.20 or later)")
+    if providers[0] not in onnxruntime.get_available_providers():
+        extra = " with TensorRT's libraries installed" if providers[0].startswith("Tensorrt") else ""
+        return Availability(ok=False, needs=f"needs onnxruntime-gpu{extra} and an NVIDIA GPU")
+    return Availability(ok=True)

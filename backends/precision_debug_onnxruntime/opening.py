@@ -1,0 +1,63 @@
+"""From a model file and a recipe to a session: build the graph that runs, list its tensors, say what is special."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from precision_debug.protocols import Feeds, Session
+from precision_debug.records import SessionSpec
+
+from .build import build
+from .listing import Sizes, list_tensors
+from .model import read_model
+from .modes import Recipe
+from .naming import Known, hold
+from .runtime import Runtime
+from .session import OrtSession
+
+__all__ = ["open_session"]
+
+
+def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Session:
+    """Open a model by a recipe; feeds calibrate it where it is quantised. Temporary files go to ``spec.work_dir``."""
+    import onnxruntime as ort
+
+    runtime = Runtime(
+        providers=recipe.providers, provider_options=recipe.provider_options, settings=dict(spec.options)
+    )
+    folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
+    source = read_model(spec.model.model_file)
+    built = build(source, recipe, runtime, feeds, folder)
+    outputs = frozenset(item.name for item in built.running.proto.graph.output)
+    known = Known.of(source.proto.graph, built.given.proto.graph)
+    holdings = hold(built.running.proto.graph, built.types, known, outputs)
+    entries = list_tensors(built.running.proto.graph, built.types, holdings, {}, _sizes(source, runtime, folder))
+    return OrtSession(
+        model=built.running,
+        entries=entries,
+        runtime=runtime,
+        notes=built.notes,
+        versions={"onnxruntime": ort.__version__, "device": platform.processor() or platform.machine()},
+    )
+
+
+def _sizes(source: object, runtime: Runtime, folder: Path) -> Sizes:
+    """Shapes of the source model's tensors, inferred once when the first one is asked for."""
+    from .build.dump import infer_types
+    from .graph import values
+    from .model import Model
+
+    assert isinstance(source, Model)
+    known: dict[str, tuple[int | str, ...] | None] = {}
+
+    def size(name: str) -> tuple[int | str, ...] | None:
+        if not known:
+            types = infer_types(source, runtime, folder)
+            for value in values(source.proto.graph):
+                known.setdefault(value.name, types.of(value.scope.key, value.name).shape)
+        return known.get(name)
+
+    return size

@@ -1,0 +1,97 @@
+"""Scale and zero point of every quantised value in a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .graph import attribute
+
+__all__ = ["Scale", "scales"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """value = (quantised - zero_point) * scale; both are names of values of the graph, zero_point "" means 0.
+
+    domain, axis, block: of the DequantizeLinear that undoes it; axis None: one scale for the whole tensor.
+    """
+
+    scale: str
+    zero_point: str = ""
+    domain: str = "com.microsoft"
+    axis: int | None = None
+    block: int = 0
+
+
+# operator: (position of the quantised value, of its scale, of its zero point); the output stands last, at -1
+_LAYOUT = {
+    "QLinearConv": ((0, 1, 2), (-1, 6, 7)),
+    "QLinearConvTranspose": ((0, 1, 2), (-1, 6, 7)),
+    "QLinearMatMul": ((0, 1, 2), (3, 4, 5), (-1, 6, 7)),
+    "QLinearAdd": ((0, 1, 2), (3, 4, 5), (-1, 6, 7)),
+    "QLinearMul": ((0, 1, 2), (3, 4, 5), (-1, 6, 7)),
+    "QLinearSigmoid": ((0, 1, 2), (-1, 3, 4)),
+    "QLinearLeakyRelu": ((0, 1, 2), (-1, 3, 4)),
+    "QLinearGlobalAveragePool": ((0, 1, 2), (-1, 3, 4)),
+    "QLinearAveragePool": ((0, 1, 2), (-1, 3, 4)),
+    "QLinearReduceMean": ((0, 1, 2), (-1, 3, 4)),
+    "QLinearSoftmax": ((0, 1, 2), (-1, 3, 4)),
+    "QLinearWhere": ((1, 2, 3), (4, 5, 6), (-1, 7, 8)),
+    "QGemm": ((0, 1, 2), (-1, 7, 8)),
+    "MatMulIntegerToFloat": ((0, 2, 4),),
+}
+# operators that only move numbers about, so that the output's scale is the input's
+_MOVERS = frozenset(
+    "MaxPool NhwcMaxPool Flatten Reshape Transpose Squeeze Unsqueeze Gather Slice Expand Tile Split Identity Resize "
+    "DepthToSpace SpaceToDepth GatherElements GatherND Pad Concat".split()
+)
+
+
+def scales(graph: Any) -> dict[str, Scale]:
+    """Scale of each quantised value of one graph, by its name; values that are not quantised are not in it."""
+    found: dict[str, Scale] = {}
+    for node in graph.node:
+        _from_node(node, found)
+    for node in graph.node:
+        if node.op_type in _MOVERS and node.input and node.input[0] in found:
+            for output in node.output:
+                if output:
+                    found.setdefault(output, found[node.input[0]])
+    for node in reversed(graph.node):
+        if node.op_type in _MOVERS and node.input and node.output[0] in found:
+            found.setdefault(node.input[0], found[node.output[0]])
+    return found
+
+
+def _from_node(node: Any, found: dict[str, Scale]) -> None:
+    if node.op_type == "QuantizeLinear":
+        found[node.output[0]] = _linear(node)
+    elif node.op_type == "DequantizeLinear":
+        found.setdefault(node.input[0], _linear(node))
+    elif node.op_type == "DynamicQuantizeLinear":
+        found[node.output[0]] = Scale(scale=node.output[1], zero_point=node.output[2])
+    elif node.op_type == "QLinearConcat":
+        found[node.output[0]] = Scale(scale=node.input[0], zero_point=node.input[1])
+        for place in range(2, len(node.input) - 2, 3):
+            found.setdefault(node.input[place], Scale(scale=node.input[place + 1], zero_point=node.input[place + 2]))
+    else:
+        for value, scale, zero in _LAYOUT.get(node.op_type, ()):
+            if scale >= len(node.input) or not node.input[scale]:
+                continue
+            name = node.output[0] if value == -1 else node.input[value]
+            what = Scale(scale=node.input[scale], zero_point=node.input[zero] if zero < len(node.input) else "")
+            if value == -1:
+                found[name] = what
+            elif name:
+                found.setdefault(name, what)
+
+
+def _linear(node: Any) -> Scale:
+    return Scale(
+        scale=node.input[1],
+        zero_point=node.input[2] if len(node.input) > 2 else "",
+        domain=node.domain,
+        axis=attribute(node, "axis"),
+        block=attribute(node, "block_size", 0),
+    )

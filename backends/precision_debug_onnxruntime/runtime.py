@@ -1,0 +1,133 @@
+"""Opens ONNX Runtime sessions, and turns its errors into one line of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
+
+from .model import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Runtime", "our_errors"]
+
+_INLINE_BYTES = "1024"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """How sessions of one run are opened.
+
+    settings: the user's options ("intra_op_num_threads", "custom_ops_library", "verbose").
+    """
+
+    providers: tuple[str, ...] = ("CPUExecutionProvider",)
+    provider_options: tuple[dict[str, str], ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def open(
+        self, model: Model, *, optimise: str = "none", taps: bool = False, dump: Path | None = None,
+        inline: bool = False,
+    ) -> Any:  # fmt: skip
+        """An InferenceSession.
+
+        optimise: "none", "basic" or "all". dump: where to write the graph that it runs, ``.onnx`` or ``.ort``, with
+        its weights inside (inline) or in a file beside it.
+        """
+        import onnxruntime as ort
+
+        levels = ort.GraphOptimizationLevel
+        options = ort.SessionOptions()
+        options.graph_optimization_level = {
+            "none": levels.ORT_DISABLE_ALL, "basic": levels.ORT_ENABLE_BASIC, "all": levels.ORT_ENABLE_ALL,
+        }[optimise]  # fmt: skip
+        options.log_severity_level = 2 if self.settings.get("verbose") else 4
+        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED if taps else ort.ExecutionOrder.DEFAULT
+        if self.settings.get("intra_op_num_threads"):
+            options.intra_op_num_threads = int(self.settings["intra_op_num_threads"])
+        entry = options.add_session_config_entry
+        entry("session.model_external_initializers_file_folder_path", str(model.folder))
+        if optimise == "none":
+            # even then each reader of a DequantizeLinear would get a copy of it, taps too, which run out of order
+            entry("session.disable_quant_qdq", "1")
+        if dump is not None:
+            options.optimized_model_filepath = str(dump)
+            if dump.suffix == ".onnx" and not inline:
+                entry("session.optimized_model_external_initializers_file_name", f"{dump.name}.bin")
+                entry("session.optimized_model_external_initializers_min_size_in_bytes", _INLINE_BYTES)
+        with our_errors(model.path):
+            for library in self._libraries(taps):
+                options.register_custom_ops_library(library)
+            providers: list[Any] = list(self.providers)
+            if self.provider_options:
+                providers = list(zip(self.providers, self.provider_options, strict=True))
+            return ort.InferenceSession(_bytes(model), options, providers=providers)
+
+    def _libraries(self, taps: bool) -> list[str]:
+        given = self.settings.get("custom_ops_library")
+        libraries = [str(path) for path in ([given] if isinstance(given, str) else given or ())]
+        if taps:
+            from onnxruntime_extensions import get_library_path
+
+            libraries.append(get_library_path())
+        return libraries
+
+
+def _bytes(model: Model) -> bytes:
+    try:
+        return bytes(model.proto.SerializeToString())
+    except ValueError as error:
+        raise ModelError(
+            "is over protobuf's 2 GB", where=model.path, hint="save it with external data (onnx.save_model)"
+        ) from error
+
+
+@contextmanager
+def our_errors(where: str, hint: str = "") -> Iterator[None]:
+    """Turn whatever ONNX Runtime or onnx raises inside into one of our errors."""
+    try:
+        yield
+    except PrecisionDebugError:
+        raise
+    except MemoryError as error:
+        raise BackendError("out of memory", where=where, hint="use a smaller batch or mark fewer tensors") from error
+    except Exception as error:
+        raise _translated(str(error) or type(error).__name__, where, hint) from error
+
+
+def _translated(text: str, where: str, hint: str) -> PrecisionDebugError:
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text.strip())
+    text = re.sub(r"\s*(/\S+/)?\S+\.(cc|h):\d+ .*?(?=\S+ was false|Status Message:|$)", " ", text, count=1).strip() or text
+    custom = re.search(r"(?:Fatal error: )?(\S+?):(\w+)\((-?\d+)\) is not a registered function/op", text)
+    if custom:
+        domain, op = custom.group(1), custom.group(2)
+        return ModelError(
+            f"operator {op} of domain {domain} is unknown to ONNX Runtime", where=where,
+            hint="give the library that has it as the option custom_ops_library",
+        )  # fmt: skip
+    if re.search(r"No Op registered for (\w+) with domain_version", text) or "ONNX Runtime only *guarantees*" in text:
+        return ModelError(_first(text), where=where, hint="export it with an opset that this onnxruntime knows")
+    if re.search(r"Unsupported model IR version", text):
+        return ModelError(_first(text), where=where, hint="save it with an older ir_version, or update onnxruntime")
+    kernel = re.search(r"Could not find an implementation for (\w+)\((\d+)\) node with name '([^']*)'", text)
+    if kernel:
+        op, version, node = kernel.groups()
+        return BackendError(
+            f"ONNX Runtime has no kernel here for {op} of opset {version} with its types (node {node})", where=where,
+            hint=hint,
+        )  # fmt: skip
+    if re.search(r"invalid model|INVALID_GRAPH|Type Error|ShapeInferenceError|Load model from", text, re.IGNORECASE):
+        return ModelError(f"ONNX Runtime refuses the model: {_first(text)}", where=where, hint=hint)
+    return BackendError(_first(text), where=where, hint=hint)
+
+
+def _first(text: str, limit: int = 300) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[:limit]}…"

@@ -1,0 +1,112 @@
+"""Puts the taps into a copy of the running graph, and tells a session which tap saw what, in which iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .graph import copy_but, subgraphs
+from .listing import Entry
+from .model import Model
+from .taps import DOMAIN
+
+__all__ = ["Tap", "TappedGraph", "insert_taps"]
+
+_PREFIX = "precision_debug.tap"
+_MARKER = "precision_debug.marker"
+_DOMAINS = ("com.microsoft", "com.microsoft.nchwc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tap:
+    """What one tap means: a tensor (entry), or that a loop begins ("enter") or that its body does ("iterate").
+
+    loop: the key of the loop's body.
+    """
+
+    entry: Entry | None = None
+    event: str = ""
+    loop: Any = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TappedGraph:
+    """The graph to run, and its taps; a tap's place in the tuple is the one it reports."""
+
+    model: Model
+    taps: tuple[Tap, ...]
+
+
+class _Builder:
+    def __init__(self, entries: Collection[Entry], session: int) -> None:
+        self.by_key: dict[Any, list[Entry]] = {}
+        for entry in entries:
+            self.by_key.setdefault(entry.value.key, []).append(entry)
+        self.scopes = {key[:depth] for entry in entries for key in [entry.value.scope.key] for depth in range(len(key) + 1)}
+        self.taps: list[Tap] = []
+        self.session = session
+
+    def graph(self, graph: Any, key: Any, loops: bool) -> None:
+        """Rewrite one graph's nodes in place."""
+        nodes: list[Any] = []
+        if loops:
+            nodes.append(self._tap(_MARKER, Tap(event="iterate", loop=key)))
+        made_by_nodes = {name for node in graph.node for name in node.output}
+        for entry in [e for (scope, name), found in self.by_key.items() if scope == key for e in found]:
+            if entry.value.node is None and entry.value.name not in made_by_nodes:
+                nodes += self._seen(entry)
+        for node in graph.node:
+            for name, inner in subgraphs(node):
+                step = (next((out for out in node.output if out), node.name), name)
+                inside = (*key, step)
+                if inside in self.scopes:
+                    if node.op_type in {"Loop", "Scan"}:
+                        nodes.append(self._tap(_MARKER, Tap(event="enter", loop=inside)))
+                    self.graph(inner, inside, node.op_type in {"Loop", "Scan"})
+            nodes.append(node)
+            for output in node.output:
+                for entry in self.by_key.get((key, output), ()):
+                    nodes += self._seen(entry)
+        kept = [_copy_of(node) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(kept)
+
+    def _seen(self, entry: Entry) -> Iterator[Any]:
+        made, end = entry.view.nodes(entry.value.name, f"{_PREFIX}{len(self.taps)}")
+        yield from made
+        yield self._tap(end, Tap(entry=entry))
+
+    def _tap(self, name: str, tap: Tap) -> Any:
+        from onnx import helper
+
+        number = len(self.taps)
+        self.taps.append(tap)
+        return helper.make_node(
+            "Tap", [name], [], name=f"{_PREFIX}{number}", domain=DOMAIN, session=self.session, place=number
+        )
+
+
+def insert_taps(model: Model, entries: Collection[Entry], session: int) -> TappedGraph:
+    """A copy of the running graph with a tap for each entry, for the session number that ``taps.connect`` gave."""
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    proto = copy_but(model.proto, graph="initializer")
+    builder = _Builder(entries, session)
+    builder.graph(proto.graph, (), False)
+    if any(tap.event for tap in builder.taps):
+        proto.graph.initializer.append(numpy_helper.from_array(np.zeros((), np.bool_), _MARKER))
+    proto.graph.initializer.extend(model.proto.graph.initializer)
+    proto.ir_version = max(proto.ir_version, 4)
+    known = {item.domain for item in proto.opset_import}
+    for domain in (DOMAIN, *_DOMAINS):
+        if domain not in known:
+            proto.opset_import.append(helper.make_opsetid(domain, 1))
+    return TappedGraph(model=Model(proto=proto, folder=model.folder, path=model.path), taps=tuple(builder.taps))
+
+
+def _copy_of(node: Any) -> Any:
+    copy = type(node)()
+    copy.CopyFrom(node)
+    return copy

@@ -1,0 +1,335 @@
+"""The suite that every backend passes, third-party ones included.
+
+In a test module of your own::
+
+    from backend_contract import *  # the tests
+    from backend_contract import Subject
+
+    @pytest.fixture
+    def subject(tmp_path): return Subject(backend=..., mode=..., model=..., feeds=..., work_dir=str(tmp_path))
+
+Parametrise the fixture over modes and models. A mode that cannot run on the machine is skipped with what it needs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from precision_debug.errors import BackendError, BackendUnavailable, InputError, ModelError
+from precision_debug.protocols import Backend, Session
+from precision_debug.records import ModelFiles, SessionSpec
+
+FRAMEWORKS = ("onnx", "onnxruntime", "onnxruntime_extensions", "torch", "paddle", "tensorrt", "pandas")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A backend in one mode with a model and inputs that fit. import_name: the package that a subprocess imports."""
+
+    backend: Backend
+    mode: str
+    model: ModelFiles
+    feeds: Sequence[Mapping[str, Any]]
+    work_dir: str
+    import_name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def spec(self, mode: str = "", model: ModelFiles | None = None) -> SessionSpec:
+        return SessionSpec(
+            model=model or self.model, mode=mode or self.mode, options=self.options, work_dir=self.work_dir
+        )
+
+    def open(self, mode: str = "") -> Session:
+        found = self.backend.availability(mode or self.mode)
+        if not found.ok:
+            pytest.skip(f"{mode or self.mode}: {found.needs}")
+        return self.backend.open(self.spec(mode), self.feeds)
+
+    @property
+    def run_mode(self) -> Any:
+        return next(mode for mode in self.backend.run_modes if mode.name == self.mode)
+
+
+class Recorder:
+    """A hook that keeps a copy of everything."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def __call__(self, op_type: str, name: str, tensor: Any, /) -> None:
+        assert name not in self.arrays, f"{name} was shown twice"
+        self.calls.append((op_type, name))
+        self.arrays[name] = np.array(tensor)
+
+    @property
+    def names(self) -> list[str]:
+        return [name for _, name in self.calls]
+
+
+def same_bits(first: Any, second: Any) -> bool:
+    """Equal type, shape and bits; lists element by element, strings by value."""
+    if first is None or second is None:
+        return first is second
+    if isinstance(first, list):
+        return isinstance(second, list) and len(first) == len(second) and all(map(same_bits, first, second))
+    if isinstance(first, dict):
+        return first == second
+    one, two = np.asarray(first), np.asarray(second)
+    if one.dtype != two.dtype or one.shape != two.shape:
+        return False
+    return one.tolist() == two.tolist() if one.dtype.kind in "OUS" else one.tobytes() == two.tobytes()
+
+
+def test_the_backend_is_one_and_its_modes_are_told_apart(subject: Subject) -> None:
+    backend = subject.backend
+    assert isinstance(backend, Backend)
+    names = [mode.name for mode in backend.run_modes]
+    assert backend.name
+    assert len(set(names)) == len(names)
+    assert subject.mode in names
+    for mode in backend.run_modes:
+        assert mode.baseline in names
+        assert mode.summary
+        assert all(suffix == "" or (suffix.startswith(".") and suffix == suffix.lower()) for suffix in mode.suffixes)
+
+
+def test_constructing_it_imports_no_framework(subject: Subject) -> None:
+    code = (
+        f"import sys, {subject.import_name} as m\n"
+        f"b = getattr(m, {type(subject.backend).__name__!r})()\n"
+        "[(mode.name, mode.suffixes) for mode in b.run_modes], b.name\n"
+        f"print(*[name for name in {FRAMEWORKS!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+    assert done.stdout.strip() == ""
+
+
+def test_availability_never_raises(subject: Subject) -> None:
+    for name in [mode.name for mode in subject.backend.run_modes] + ["no_such_mode"]:
+        found = subject.backend.availability(name)
+        assert found.ok == (found.needs == "")
+    assert not subject.backend.availability("no_such_mode").ok
+
+
+def test_a_mode_that_cannot_run_says_what_it_needs(subject: Subject) -> None:
+    for mode in subject.backend.run_modes:
+        found = subject.backend.availability(mode.name)
+        if not found.ok:
+            with pytest.raises(BackendUnavailable) as caught:
+                subject.backend.open(subject.spec(mode.name), subject.feeds)
+            assert found.needs in str(caught.value)
+
+
+def test_inputs_are_those_that_are_fed(subject: Subject) -> None:
+    metas = {meta.name: meta for meta in subject.backend.inputs(subject.spec())}
+    for name, array in subject.feeds[0].items():
+        meta = metas[name]
+        kind = np.asarray(array).dtype
+        assert meta.dtype == ("str" if kind.kind in "OUS" else kind.name)
+        if meta.shape is not None:
+            assert len(meta.shape) == np.ndim(array)
+            fixed = zip(meta.shape, np.shape(array), strict=True)
+            assert all(mine == fed for mine, fed in fixed if isinstance(mine, int))
+    assert all(meta.optional or meta.name in subject.feeds[0] for meta in metas.values())
+
+
+def test_tensors_are_listed_before_the_run(subject: Subject) -> None:
+    session = subject.open()
+    names = [meta.name for meta in session.tensors]
+    assert names
+    assert len(set(names)) == len(names)
+    for meta in session.tensors:
+        assert meta.op_type
+        assert all(name in names for name in meta.inputs), f"{meta.name} reads {meta.inputs}"
+    session.close()
+
+
+def test_the_hook_sees_every_tensor_once_in_order_and_the_rest_say_why_not(subject: Subject) -> None:
+    session, hook = subject.open(), Recorder()
+    outputs = session.run(subject.feeds[0], hook)
+    seen = [meta.name for meta in session.tensors if not meta.unseen]
+    assert sorted(hook.names) == sorted(seen)
+    at_end = [name for name in hook.names if np.asarray(hook.arrays[name]).dtype.kind in "OUS"]
+    assert [name for name in hook.names if name not in at_end] == [name for name in seen if name not in at_end]
+    by_name = {meta.name: meta for meta in session.tensors}
+    for op_type, name in hook.calls:
+        assert by_name[name].op_type == op_type
+        shape = by_name[name].shape
+        if shape is not None and by_name[name].view == "":
+            assert len(shape) == hook.arrays[name].ndim
+            pairs = zip(shape, hook.arrays[name].shape, strict=True)
+            assert all(listed == real for listed, real in pairs if isinstance(listed, int)), name
+    assert {meta.name for meta in session.tensors if meta.is_output} >= set(outputs)
+    session.close()
+
+
+def test_an_output_is_shown_as_it_is_returned(subject: Subject) -> None:
+    session, hook = subject.open(), Recorder()
+    outputs = session.run(subject.feeds[0], hook)
+    for meta in session.tensors:
+        if meta.is_output and not meta.unseen and meta.view == "":
+            assert same_bits(hook.arrays[meta.name], outputs[meta.name]), meta.name
+    session.close()
+
+
+def test_the_hook_does_not_change_the_outputs(subject: Subject) -> None:
+    session = subject.open()
+    bare = session.run(subject.feeds[0])
+    hooked = session.run(subject.feeds[0], Recorder())
+    assert list(bare) == list(hooked)
+    assert all(same_bits(bare[name], hooked[name]) for name in bare)
+    session.close()
+
+
+def test_a_second_run_shows_the_same(subject: Subject) -> None:
+    session, first, second = subject.open(), Recorder(), Recorder()
+    session.run(subject.feeds[0], first)
+    listed = [meta.name for meta in session.tensors]
+    session.run(subject.feeds[0], second)
+    assert first.calls == second.calls
+    assert all(same_bits(first.arrays[name], second.arrays[name]) for name in first.arrays)
+    assert [meta.name for meta in session.tensors] == listed
+    session.close()
+
+
+def test_only_the_named_tensors_are_shown(subject: Subject) -> None:
+    session, everything = subject.open(), Recorder()
+    session.run(subject.feeds[0], everything)
+    chosen = set(everything.names[::2])
+    some = Recorder()
+    outputs = session.run(subject.feeds[0], some, chosen)
+    assert some.names == [name for name in everything.names if name in chosen]
+    assert all(same_bits(some.arrays[name], everything.arrays[name]) for name in chosen)
+    none = Recorder()
+    assert list(session.run(subject.feeds[0], none, ())) == list(outputs)
+    assert none.calls == []
+    session.close()
+
+
+class _Stop(Exception):
+    pass
+
+
+def test_what_a_hook_raises_reaches_the_caller_as_itself(subject: Subject) -> None:
+    session, calls = subject.open(), []
+    error = _Stop("enough")
+
+    def hook(op_type: str, name: str, tensor: Any, /) -> None:
+        calls.append(name)
+        if len(calls) == 2:
+            raise error
+
+    with pytest.raises(_Stop) as caught:
+        session.run(subject.feeds[0], hook)
+    assert caught.value is error
+    assert len(calls) == 2, "the hook was called after it had raised"
+    again = Recorder()
+    session.run(subject.feeds[0], again)
+    assert len(again.calls) >= 2
+    session.close()
+
+
+def test_closing_twice_is_harmless_and_a_closed_session_says_so(subject: Subject) -> None:
+    session = subject.open()
+    session.close()
+    session.close()
+    with pytest.raises(BackendError):
+        session.run(subject.feeds[0])
+
+
+def test_feeds_that_do_not_fit_are_refused(subject: Subject) -> None:
+    session = subject.open()
+    with pytest.raises(InputError) as caught:
+        session.run({**subject.feeds[0], "no such input": np.zeros(1, np.float32)})
+    assert "no such input" in str(caught.value)
+    required = [meta.name for meta in subject.backend.inputs(subject.spec()) if not meta.optional]
+    if required:
+        with pytest.raises(InputError) as caught:
+            session.run({name: array for name, array in subject.feeds[0].items() if name != required[0]})
+        assert required[0] in str(caught.value)
+    session.close()
+
+
+def test_a_model_that_cannot_be_read_is_refused(subject: Subject, tmp_path: Any) -> None:
+    suffix = subject.run_mode.suffixes[0] or ".bin"
+    missing = ModelFiles(model_file=str(tmp_path / f"missing{suffix}"))
+    garbage = ModelFiles(model_file=str(tmp_path / f"garbage{suffix}"))
+    (tmp_path / f"garbage{suffix}").write_bytes(b"\x00\xffthis is no model" * 10)
+    for model in (missing, garbage):
+        spec = subject.spec(model=model)
+        for ask in (lambda spec=spec: subject.backend.inputs(spec), lambda spec=spec: subject.backend.open(spec, [])):
+            with pytest.raises((ModelError, BackendUnavailable)) as caught:
+                ask()
+            assert "\n" not in str(caught.value)
+            if isinstance(caught.value, ModelError):
+                assert model.path in str(caught.value)
+
+
+def test_each_baseline_tensor_is_claimed_once_at_most(subject: Subject) -> None:
+    baseline, target = subject.open(subject.run_mode.baseline), subject.open()
+    known = {meta.name for meta in baseline.tensors}
+    origins = [meta.origin for meta in target.tensors if meta.origin and not meta.unseen]
+    assert all(origin in known for origin in origins), [origin for origin in origins if origin not in known]
+    assert len(set(origins)) == len(origins)
+    baseline.close()
+    target.close()
+
+
+def test_outputs_of_baseline_and_target_are_called_the_same(subject: Subject) -> None:
+    baseline, target = subject.open(subject.run_mode.baseline), subject.open()
+    assert list(baseline.run(subject.feeds[0])) == list(target.run(subject.feeds[0]))
+    baseline.close()
+    target.close()
+
+
+def test_notes_and_versions_are_text(subject: Subject) -> None:
+    session = subject.open()
+    session.run(subject.feeds[0])
+    assert session.versions
+    assert all(isinstance(text, str) and text for pair in session.versions.items() for text in pair)
+    assert all(isinstance(note, str) and note and "\n" not in note for note in session.notes)
+    if subject.run_mode.simulation:
+        assert any("simulat" in note for note in session.notes)
+    session.close()
+
+
+def test_two_sessions_in_two_threads_that_wait_for_each_other(subject: Subject) -> None:
+    """Lockstep: each hook blocks until the other side has come as far."""
+    sessions = [subject.open(), subject.open()]
+    barrier = threading.Barrier(2, timeout=60)
+    recorders = [Recorder(), Recorder()]
+    errors: list[BaseException] = []
+
+    def work(side: int) -> None:
+        def hook(op_type: str, name: str, tensor: Any, /) -> None:
+            barrier.wait()
+            recorders[side](op_type, name, tensor)
+
+        try:
+            sessions[side].run(subject.feeds[0], hook)
+        except BaseException as error:
+            errors.append(error)
+            barrier.abort()
+
+    threads = [threading.Thread(target=work, args=(side,)) for side in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert recorders[0].calls == recorders[1].calls
+    for name, array in recorders[0].arrays.items():
+        assert same_bits(array, recorders[1].arrays[name]), name
+    for session in sessions:
+        session.close()
