@@ -50,15 +50,11 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
     """A working copy for each document; its blocks run in it from top to bottom."""
-    left_out = shutil.ignore_patterns(
-        ".git", ".venv*", ".ci", "__pycache__", ".*_cache", ".hypothesis", "*.egg-info", "build", "dist"
-    )
-    made: dict[Path, Path] = {}
 
     class Copies(dict[Path, Path]):
         def __missing__(self, document: Path) -> Path:
             folder = tmp_path_factory.mktemp(document.stem.replace(".", "_")) / "copy"
-            shutil.copytree(ROOT, folder, ignore=lambda d, names: left_out(d, names) | _reports(d, names))
+            shutil.copytree(ROOT, folder, ignore=_left_out)
             for block in blocks_of(document):
                 if block.file:
                     (folder / block.file).parent.mkdir(parents=True, exist_ok=True)
@@ -68,10 +64,17 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
             self[document] = folder
             return folder
 
-    def _reports(folder: str, names: list[str]) -> set[str]:
-        return set(names) - {".gitignore"} if Path(folder) == ROOT / "output" else set()
+    return Copies()
 
-    return Copies(made)
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """Caches everywhere; at the root also environments, build results and earlier reports."""
+    found = {name for name in names if name == "__pycache__"}
+    if Path(folder) == ROOT:
+        found |= {name for name in names if re.match(r"\.(?!gitignore)|build$|dist$", name)}
+    if Path(folder) == ROOT / "output":
+        found = set(names) - {".gitignore"}
+    return found
 
 
 def _install(project: Path) -> None:

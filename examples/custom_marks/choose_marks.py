@@ -1,4 +1,4 @@
-"""Lists of marked names made by a script: a section of the model, a rule of one's own, and a TensorRT engine's layers."""
+"""Lists of marked names made by a script: a section of the model, a rule of one's own, an engine's fused layers."""
 
 from __future__ import annotations
 
