@@ -1,0 +1,45 @@
+"""The plugin: names its run modes and opens sessions."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from precision_debug.errors import BackendUnavailable
+from precision_debug.protocols import Feeds, Session
+from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
+
+from . import modes
+from .build import check_options
+from .model import read_model
+
+__all__ = ["PaddleBackend"]
+
+
+class PaddleBackend:
+    """Paddle Inference, 2.6 and 3: legacy and PIR programs."""
+
+    name = "paddle"
+    run_modes: Sequence[RunMode] = modes.RUN_MODES
+
+    def availability(self, mode: str) -> Availability:
+        return modes.availability(mode)
+
+    def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
+        return read_model(spec.model).program.inputs
+
+    def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        check_options(spec.options)
+        model = read_model(spec.model)
+        available = modes.availability(spec.mode)
+        if not available.ok:
+            raise BackendUnavailable(
+                f"run mode {spec.mode} cannot run here: it needs {available.needs}", where=model.path,
+                hint="`precision_debug doctor` lists what can",
+            )  # fmt: skip
+        from .opening import open_session
+
+        folder: Any = spec.work_dir or tempfile.mkdtemp(prefix="precision_debug-")
+        return open_session(spec, model, modes.recipe(spec.mode), feeds, Path(folder))

@@ -1,0 +1,125 @@
+"""What the installed Paddle can do on this machine: oneDNN, GPU code for this card, TensorRT.
+
+A GPU wheel holds machine code for some compute capabilities only, and often no PTX. On any other card every kernel of
+Paddle's own does nothing and raises nothing, so it is asked here before anything is compared.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from .framework import paddle_module
+
+__all__ = ["Gpu", "gpu", "gpu_works", "missing", "tensorrt_version", "versions"]
+
+
+class Gpu:
+    """name, capability ("9.0") and whether Paddle's own kernels give right results on the card."""
+
+    def __init__(self, name: str, capability: str, works: bool) -> None:
+        self.name, self.capability, self.works = name, capability, works
+
+    @property
+    def problem(self) -> str:
+        """One clause; "" where its kernels work."""
+        if self.works:
+            return ""
+        return (
+            f"paddlepaddle-gpu {paddle_module().__version__} has no code for this card ({self.name}, compute capability "
+            f"{self.capability}): its kernels do nothing and say nothing"
+        )
+
+
+@functools.cache
+def gpu() -> Gpu | None:
+    """The first GPU; None where this Paddle has no CUDA or the machine no card. Runs a kernel once."""
+    paddle = paddle_module()
+    if not paddle.is_compiled_with_cuda() or paddle.device.cuda.device_count() == 0:
+        return None
+    major, minor = paddle.device.cuda.get_device_capability(0)
+    name = paddle.device.cuda.get_device_name(0)
+    return Gpu(name, f"{major}.{minor}", _kernels_work(paddle))
+
+
+def _kernels_work(paddle: Any) -> bool:
+    """Whether a sum that the GPU computed is the right one."""
+    import numpy as np
+
+    before = paddle.get_device()
+    try:
+        paddle.set_device("gpu:0")
+        values = np.linspace(-3, 5, 64, dtype=np.float32)
+        result = paddle.nn.functional.relu(paddle.to_tensor(values) * 3.0 + 1.0).numpy()
+        return bool(np.allclose(result, np.maximum(values * 3 + 1, 0), rtol=1e-5, atol=1e-5))
+    except Exception:
+        return False
+    finally:
+        paddle.set_device(before)
+
+
+def gpu_works() -> bool:
+    """Whether there is a GPU on which Paddle's own kernels work."""
+    card = gpu()
+    return card is not None and card.works
+
+
+def tensorrt_version() -> tuple[int, ...]:
+    """Of the TensorRT that the legacy executor was built with; () where it was built without."""
+    version = tuple(paddle_module().inference.get_trt_compile_version())
+    return version if any(version) else ()
+
+
+def missing(*, gpu: bool, own_kernels: bool, onednn: bool, tensorrt: bool, precision: str) -> str:
+    """What a run mode needs that is not here, and how to get it; "" where it can run. May raise ImportError."""
+    paddle = paddle_module()
+    core = paddle.base.core
+    if onednn and not (core.is_compiled_with_onednn() if hasattr(core, "is_compiled_with_onednn") else _mkldnn(core)):
+        return "a paddlepaddle that was built with oneDNN (the official x86 CPU wheel is)"
+    if onednn and precision == "bfloat16" and not core.supports_bfloat16():
+        return "a CPU with AVX-512 (better: avx512_bf16 or amx_bf16), which bfloat16 in oneDNN asks for"
+    if onednn and precision == "int8" and not core.supports_int8():
+        return "a CPU with AVX2, which int8 in oneDNN asks for"
+    if not gpu:
+        return ""
+    if not paddle.is_compiled_with_cuda():
+        what = "with TensorRT " if tensorrt else ""
+        return f"a paddlepaddle-gpu wheel {what}(this is the CPU wheel), see https://www.paddlepaddle.org.cn/install"
+    card = _card()
+    if card is None:
+        return "an NVIDIA GPU that CUDA can see (check nvidia-smi and CUDA_VISIBLE_DEVICES)"
+    if own_kernels and not card.works:
+        return f"another GPU or wheel: {card.problem}"
+    if tensorrt and not tensorrt_version() and not _has_pir_tensorrt():
+        return "a paddlepaddle-gpu wheel with TensorRT (this one was built without), and TensorRT's libraries"
+    return ""
+
+
+def _card() -> Gpu | None:
+    return gpu()
+
+
+def _mkldnn(core: Any) -> bool:
+    return bool(core.is_compiled_with_mkldnn())
+
+
+def _has_pir_tensorrt() -> bool:
+    try:
+        converter = importlib.import_module("paddle.tensorrt")
+        importlib.import_module("tensorrt")
+    except Exception:
+        return False
+    return hasattr(converter, "convert")
+
+
+def versions(*, gpu: bool, tensorrt: bool) -> dict[str, str]:
+    """Framework and device, name to version."""
+    paddle = paddle_module()
+    found = {"paddle": paddle.__version__}
+    card = _card() if gpu else None
+    if card is not None:
+        found |= {"device": f"{card.name} (compute capability {card.capability})", "CUDA": str(paddle.version.cuda())}
+    if tensorrt and tensorrt_version():
+        found["TensorRT"] = ".".join(map(str, tensorrt_version()))
+    return found

@@ -1,0 +1,68 @@
+"""Turns what Paddle raises into one line of ours. What it aborts on is foreseen in ``build`` and ``tensorrt``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError
+
+__all__ = ["our_errors"]
+
+_OPERATOR = re.compile(r"\[operator < (\S+) > error\]")
+_FRAME = re.compile(r"\(at \S+?:\d+\)|\[Hint: [^\]]*\]")
+
+
+@contextmanager
+def our_errors(where: str, *, mode: str = "") -> Iterator[None]:
+    """where: the model's file. mode: the run mode, for what to do next."""
+    try:
+        yield
+    except PrecisionDebugError:
+        raise
+    except MemoryError as error:
+        raise BackendError("out of memory", where=where, hint="use a smaller batch or mark fewer tensors") from error
+    except Exception as error:
+        raise _translated(str(error) or type(error).__name__, where, mode) from error
+
+
+def _translated(text: str, where: str, mode: str) -> PrecisionDebugError:
+    found = _OPERATOR.search(text)
+    operator = found[1] if found else ""
+    if "bfloat16" in text and mode == "onednn_bf16":
+        return BackendError(
+            f"oneDNN in bfloat16 cannot run operator {operator or '(not named)'} of this model: it got bfloat16 where "
+            "it wants float32 (a fault of Paddle's)",
+            where=where,
+            hint="name the operators that may run in bfloat16, e.g. --option \"bfloat16_ops=['conv2d','matmul_v2']\", "
+            "or export the model with Paddle 3 (.json)",
+        )
+    if "not compiled with" in text.lower() or "compile with tensorrt" in text.lower():
+        return BackendUnavailable(
+            f"this Paddle was built without what mode {mode} needs: {_first(text)}",
+            where=where,
+            hint="install a paddlepaddle-gpu wheel with TensorRT, or use a CPU mode",
+        )
+    if "Failed to parse program_desc" in text:
+        return ModelError(
+            "Paddle takes only a legacy program (.pdmodel) there, and this is PIR", where=where,
+            hint="use gpu_fp16 or gpu_bf16, which convert in the predictor",
+        )  # fmt: skip
+    if re.search(r"out of memory|ResourceExhausted", text, re.IGNORECASE):
+        return BackendError(
+            f"out of memory: {_first(text)}", where=where, hint="use a smaller batch or mark fewer tensors"
+        )
+    if re.search(r"version.*(newer|greater|not supported)|pir_version|Unknown op|not registered", text, re.IGNORECASE):
+        return ModelError(_first(text), where=where, hint="export the model with the Paddle that is installed here")
+    at = f" (operator {operator})" if operator and operator not in _first(text) else ""
+    return BackendError(f"{_first(text)}{at}", where=where, hint="--verbose shows all that Paddle printed")
+
+
+def _first(text: str, limit: int = 300) -> str:
+    """The sentence that says what went wrong, without Paddle's C++ trace."""
+    summary = re.search(r"\b(?:\w+Error|ExternalError|\w+): \((\w+)\) (.+?)(?:\n|\[Hint|\(at )", text, re.DOTALL)
+    plain = re.search(r"^\((\w+)\) (.+)", text, re.DOTALL)
+    line = summary[2] if summary else plain[2] if plain else text
+    line = " ".join(_FRAME.sub("", line.partition("  [operator")[0]).split()).rstrip(". ")
+    return line if len(line) <= limit else f"{line[:limit]}…"

@@ -1,0 +1,221 @@
+"""A session whose tensors are fetched: each one that is shown is an output of an edited program.
+
+A fetched value comes back in the model's own layout and, where it was quantised or in bfloat16, as FP32, under a name
+that is the same in every run. That is what PIR programs need in every mode, and legacy ones under oneDNN.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from precision_debug.protocols import Feeds, Hook
+from precision_debug.records import TensorMeta
+
+from . import naming
+from .marks import Found, Print, Trace, groups_by_value, search
+from .model import Model
+from .program import Value
+from .runtime import Runner
+from .session import meta_of
+
+__all__ = ["FetchSession", "Start"]
+
+Start = Callable[[Path, str], Runner]
+"""Makes a runner for a program file; the text says for what: "" the mode, "float32" the mode's graph in FP32, "unfused"."""
+
+_REFUSED = "it cannot be fetched without changing the fusion around it"
+_UNTRIED = "the search for marks ended before it (raise --option mark_builds)"
+_NESTED = "it lies inside a control-flow block, where it cannot be fetched"
+
+
+class FetchSession:
+    """start: makes predictors. unfused: every value can be fetched. view: how the mode's values are taken.
+
+    folder: where the edited programs are written. builds: how many predictors the search may make. limit: bytes of
+    fetched tensors that one predictor holds.
+    """
+
+    def __init__(
+        self, model: Model, start: Start, *, unfused: bool, view: str, folder: Path, versions: Mapping[str, str],
+        notes: Sequence[str] = (), builds: int = 60, limit: int = 1 << 30, check: Callable[[Trace], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.versions = versions
+        self._model, self._start, self._unfused, self._view = model, start, unfused, view
+        self._folder, self._builds, self._limit, self._check = folder, builds, limit, check
+        self._values = {value.name: value for value in model.program.values}
+        self._notes = list(notes)
+        self._runners: list[tuple[tuple[str, ...], Runner | None]] = []
+        self._planned = False
+        self._edits = 0
+        self.tensors: Sequence[TensorMeta] = tuple(meta_of(v, unseen=_unseen(v)) for v in self._values.values())
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return tuple(self._notes)
+
+    def plan(self, feeds: Feeds) -> None:
+        """Find out which values can be fetched; ``tensors`` lists them from then on."""
+        self._planned = True
+        if self._unfused:
+            names = [name for name, value in self._values.items() if not value.nested]
+            self._runners = [(batch, None) for batch in self._batches(names, feeds)]
+            return
+        plain = self._trace(self._start(self._model.file, ""), feeds)
+        if self._check is not None:
+            self._check(plain)
+        groups = self._groups(feeds)
+        kept: dict[tuple[str, ...], Runner] = {}
+
+        def harmless(names: Sequence[str]) -> bool:
+            runner = self._start(self._edited(names), "")
+            if not self._trace(runner, feeds).same_as(plain):
+                runner.close()
+                return False
+            for other in kept.values():
+                other.close()
+            kept.clear()
+            kept[tuple(names)] = runner
+            return True
+
+        outputs = [value.name for value in self._values.values() if value.output]
+        found = search([names for _, names in groups], harmless, list(self._values), self._builds)
+        names = [name for name in self._values if name in {*found.kept, *outputs}]
+        batches = self._batches(names, feeds)
+        self._runners = [(batch, None) for batch in batches]
+        if len(batches) == 1 and tuple(found.kept) in kept:
+            self._runners = [(batches[0], kept[tuple(found.kept)])]
+        elif kept:
+            for runner in kept.values():
+                runner.close()
+        self._list(groups, found, outputs)
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        if not self._planned:
+            self.plan(feeds)
+        types = {meta.name: meta.op_type for meta in self.tensors}
+        outputs: dict[str, Any] = {}
+        for number, (batch, runner) in enumerate(self._runners):
+            first = number == 0
+            wanted = [name for name in batch if names is None or name in names]
+            if not first and (hook is None or not wanted):
+                continue
+            active = runner or self._start(self._edited(batch), "")
+            values = self._by_value(active.run(feeds))
+            if first:
+                outputs = {name: array for name, array in values.items() if self._values[name].output}
+            if hook is not None:
+                for name in wanted:
+                    hook(types[name], name, values[name])
+            if len(self._runners) > 1:
+                active.close()
+                self._runners[number] = (batch, None)
+            else:
+                self._runners[number] = (batch, active)
+        return outputs
+
+    def close(self) -> None:
+        for _, runner in self._runners:
+            if runner is not None:
+                runner.close()
+        self._runners = []
+
+    def _groups(self, feeds: Feeds) -> list[tuple[str, list[str]]]:
+        """What the fused program computes in FP32, each with the values that it may be."""
+        runner = self._start(self._model.file, "float32")
+        if not self._model.program.pir:
+            named: dict[str, str] = {}
+            runner.run(feeds, lambda op_type, name, _: named.setdefault(name, op_type) and None)
+            runner.close()
+            fetchable = {name for name, value in self._values.items() if not value.nested}
+            return [(op_type, [name]) for name, op_type in named.items() if name in fetchable]
+        seen: list[tuple[str, tuple[int, ...], Print]] = []
+
+        def look(op_type: str, _: str, array: Any) -> None:
+            if array.size and not naming.carries(op_type):
+                seen.append((op_type, array.shape, Print.of(array)))
+
+        runner.run(feeds, look)
+        runner.close()
+        base: dict[str, tuple[tuple[int, ...], Print]] = {}
+        names = [name for name, value in self._values.items() if not value.nested]
+        for batch in self._batches(names, feeds):
+            unfused = self._start(self._edited(batch), "unfused")
+            values = self._by_value(unfused.run(feeds))
+            base.update((name, (values[name].shape, Print.of(values[name]))) for name in batch if values[name].size)
+            unfused.close()
+        return groups_by_value(seen, base)
+
+    def _list(self, groups: Sequence[tuple[str, list[str]]], found: Found, outputs: Sequence[str]) -> None:
+        """Announce what is seen, and what the fused program has but cannot show."""
+        shown = {*found.kept, *outputs}
+        types: dict[str, str] = {}
+        unseen: dict[str, str] = {}
+        for op_type, names in groups:
+            taken = [name for name in names if name in shown]
+            for name in taken:
+                types.setdefault(name, op_type)
+            if not taken:
+                reason = _UNTRIED if names[0] in found.untried else _REFUSED
+                unseen.setdefault(names[0], reason)
+                types.setdefault(names[0], op_type)
+        metas = []
+        for name, value in self._values.items():
+            kind = naming.plain_type(types[name]) if name in types else value.op_type
+            if name in shown:
+                metas.append(meta_of(value, op_type=kind, view=self._view))
+            elif name in unseen:
+                metas.append(meta_of(value, op_type=kind, unseen=unseen[name]))
+            elif value.nested:
+                metas.append(meta_of(value, unseen=_NESTED))
+        self.tensors = tuple(metas)
+        self._notes.append(
+            f"{len(shown)} of {len(self._values)} tensors can be fetched without changing the fused program "
+            f"({len(unseen)} more cannot, {found.builds} predictors were built to find out)."
+        )
+
+    def _trace(self, runner: Runner, feeds: Feeds) -> Trace:
+        trace = Trace()
+        outputs = runner.run(feeds, lambda op_type, _, array: trace.saw(op_type, array))
+        known = {value.output for value in self._values.values() if value.output}
+        return dataclasses.replace(trace, outputs={name: array for name, array in outputs.items() if name in known})
+
+    def _edited(self, names: Sequence[str]) -> Path:
+        self._edits += 1
+        path = self._folder / f"marked_{self._edits}{self._model.file.suffix or '.pdmodel'}"
+        return self._model.program.with_fetches(names, path)
+
+    def _by_value(self, outputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Predictor outputs by our names."""
+        found = {}
+        for name, value in self._values.items():
+            for key in (value.output, naming.fetch_name(name) if self._model.program.pir else name):
+                if key and key in outputs:
+                    found[name] = outputs[key]
+                    break
+        return found
+
+    def _batches(self, names: Sequence[str], feeds: Feeds) -> list[tuple[str, ...]]:
+        """Split so that one predictor holds at most ``limit`` bytes; dynamic dimensions count as the largest of the
+        feeds' first ones.
+        """
+        batch = max((np.shape(value)[0] for value in feeds.values() if np.ndim(value)), default=1)
+        batches: list[list[str]] = [[]]
+        held = 0
+        for name in names:
+            size = 4 * math.prod(dim if isinstance(dim, int) else batch for dim in self._values[name].shape or ())
+            if batches[-1] and held + size > self._limit:
+                batches.append([])
+                held = 0
+            batches[-1].append(name)
+            held += size
+        return [tuple(item) for item in batches]
+
+
+def _unseen(value: Value) -> str:
+    return _NESTED if value.nested else ""

@@ -1,0 +1,191 @@
+"""A legacy program (.pdmodel): Paddle's ProgramDesc, read and edited without Paddle.
+
+Field numbers are those of paddle/fluid/framework/framework.proto, which no release has changed since 1.0.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from precision_debug.errors import ModelError
+from precision_debug.records import InputMeta
+
+from . import wire
+from .program import Value, dims
+from .wire import Field, first
+
+__all__ = ["LegacyProgram", "read_legacy"]
+
+_BLOCKS = 1
+_BLOCK_VARS, _BLOCK_OPS = 3, 4
+_OP_INPUTS, _OP_OUTPUTS, _OP_TYPE, _OP_ATTRS = 1, 2, 3, 4
+_LOD_TENSOR = 7
+_DTYPES = {
+    0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 19: "uint64",
+    20: "uint8", 21: "int8", 22: "bfloat16", 23: "complex64", 24: "complex128",
+}  # fmt: skip
+# outputs that are no activations: running statistics, and what only training reads
+_STATISTICS = frozenset({"MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace", "XShape"})
+_OF_NORM = frozenset({"Mean", "Variance"})
+_SKIPPED = frozenset({"feed", "fetch"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Var:
+    dtype: str = ""
+    shape: tuple[int | str, ...] | None = None
+    persistable: bool = False
+    dense: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Op:
+    type: str
+    inputs: tuple[tuple[str, tuple[str, ...]], ...]
+    outputs: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(name for _, names in self.inputs for name in names)
+
+
+class LegacyProgram:
+    """See ``Program``. Values keep Paddle's names; only those of the main block can be fetched."""
+
+    pir = False
+
+    def __init__(self, fields: Sequence[Field], path: str) -> None:
+        self._fields = list(fields)
+        self._path = path
+        self._blocks = [wire.parse(field.data) for field in fields if field.tag == _BLOCKS]
+        self._vars = {name: var for block in self._blocks for name, var in _vars(block)}
+        self._ops = [[_op(field.data) for field in block if field.tag == _BLOCK_OPS] for block in self._blocks]
+        self.statistics = 0
+        self.values = tuple(self._values())
+
+    @functools.cached_property
+    def inputs(self) -> tuple[InputMeta, ...]:
+        names = [name for op in self._ops[0] if op.type == "feed" for _, outs in op.outputs for name in outs]
+        return tuple(
+            InputMeta(name=name, dtype=self._vars[name].dtype, shape=self._vars[name].shape) for name in names
+        )
+
+    def parameters(self) -> frozenset[str]:
+        return frozenset(name for name, var in self._vars.items() if var.persistable)
+
+    def with_fetches(self, names: Sequence[str], path: Path) -> Path:
+        fetched = [name for op in self._ops[0] if op.type == "fetch" for name in op.reads]
+        extra = [
+            wire.text(_BLOCK_OPS, _fetch(name, len(fetched) + place))
+            for place, name in enumerate(name for name in names if name not in fetched)
+        ]
+        block = wire.message([*self._blocks[0], *extra])
+        done = False
+        fields = []
+        for field in self._fields:
+            if field.tag == _BLOCKS and not done:
+                field, done = wire.text(_BLOCKS, block), True  # noqa: PLW2901
+            fields.append(field)
+        path.write_bytes(wire.message(fields))
+        return path
+
+    def _values(self) -> Iterator[Value]:
+        fetched = {name for op in self._ops[0] if op.type == "fetch" for name in op.reads}
+        constant = {name for name, var in self._vars.items() if var.persistable}
+        seen: set[str] = set()
+        for number, ops in enumerate(self._ops):
+            for op in ops:
+                if op.type in _SKIPPED:
+                    continue
+                reads = op.reads
+                fixed = not number and bool(reads) and all(name in constant for name in reads)
+                for parameter, names in op.outputs:
+                    for name in names:
+                        var = self._vars.get(name, _Var())
+                        if parameter in _STATISTICS or (parameter in _OF_NORM and "norm" in op.type):
+                            self.statistics += 1
+                        elif fixed and not var.persistable and name not in fetched:
+                            constant.add(name)
+                        elif not var.persistable and var.dense and name not in seen:
+                            seen.add(name)
+                            yield Value(
+                                name=name,
+                                op_type=op.type,
+                                dtype=var.dtype,
+                                shape=var.shape,
+                                inputs=tuple(dict.fromkeys(item for item in reads if item not in constant)),
+                                output=name if name in fetched else "",
+                                nested=number > 0,
+                            )
+
+
+def read_legacy(path: Path) -> LegacyProgram:
+    """Raises ModelError where the file is no legacy program."""
+    try:
+        program = LegacyProgram(wire.parse(path.read_bytes()), str(path))
+        program.inputs  # noqa: B018
+    except (ValueError, KeyError, IndexError, AttributeError, TypeError, RecursionError) as error:
+        raise ModelError(
+            f"is not a Paddle program, or is cut off ({error})", where=str(path), hint="export or copy the model again"
+        ) from error
+    if not program.values:
+        raise ModelError("the program has no operators", where=str(path), hint="export the model again")
+    return program
+
+
+def _vars(block: Sequence[Field]) -> Iterator[tuple[str, _Var]]:
+    for field in block:
+        if field.tag != _BLOCK_VARS:
+            continue
+        var = wire.parse(field.data)
+        name, kind, persistable = first(var, 1), first(var, 2), first(var, 3)
+        if name is None or kind is None:
+            raise ValueError("a variable without a name or type")
+        about = wire.parse(kind.data)
+        tensor, which = first(about, 3), first(about, 1)
+        dense = which is not None and which.integer == _LOD_TENSOR
+        dtype, shape = "", None
+        if tensor is not None and (described := first(wire.parse(tensor.data), 1)) is not None:
+            fields = wire.parse(described.data)
+            code = first(fields, 1)
+            dtype = _DTYPES.get(code.integer if code else -1, "")
+            shape = dims([item.integer for item in fields if item.tag == 2])
+        fixed = bool(persistable.integer) if persistable else False
+        yield name.data.decode(), _Var(dtype=dtype, shape=shape, persistable=fixed, dense=dense)
+
+
+def _op(data: bytes) -> _Op:
+    fields = wire.parse(data)
+    kind = first(fields, _OP_TYPE)
+    if kind is None:
+        raise ValueError("an operator without a type")
+    return _Op(type=kind.data.decode(), inputs=_slots(fields, _OP_INPUTS), outputs=_slots(fields, _OP_OUTPUTS))
+
+
+def _slots(fields: Sequence[Field], tag: int) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    found = []
+    for field in fields:
+        if field.tag == tag:
+            slot = wire.parse(field.data)
+            name = first(slot, 1)
+            arguments = tuple(item.data.decode() for item in slot if item.tag == 2)
+            found.append((name.data.decode() if name else "", arguments))
+    return tuple(found)
+
+
+def _fetch(name: str, column: int) -> bytes:
+    def slot(parameter: str, argument: str) -> bytes:
+        return wire.message([wire.text(1, parameter), wire.text(2, argument)])
+
+    attribute = wire.message([wire.text(1, "col"), wire.number(2, 0), wire.number(3, column)])
+    return wire.message(
+        [
+            wire.text(_OP_INPUTS, slot("X", name)),
+            wire.text(_OP_OUTPUTS, slot("Out", "fetch")),
+            wire.text(_OP_TYPE, "fetch"),
+            wire.text(_OP_ATTRS, attribute),
+        ]
+    )

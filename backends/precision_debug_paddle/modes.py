@@ -1,0 +1,88 @@
+"""The run modes of this backend, and whether each can run on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from precision_debug.records import Availability, RunMode
+
+from . import capability
+
+__all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
+
+_BASELINE = "paddle_fp32"
+_SUFFIXES = (".pdmodel", ".json", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a mode comes about.
+
+    device: "cpu", "gpu", or "best": the GPU where this Paddle has code for it, else the CPU.
+    optimise: Paddle's passes run. precision: "float32", "float16", "bfloat16" or "int8".
+    """
+
+    mode: RunMode
+    device: str = "cpu"
+    optimise: bool = True
+    onednn: bool = False
+    tensorrt: bool = False
+    precision: str = "float32"
+
+
+def _mode(name: str, summary: str) -> RunMode:
+    baseline = name if name in {"cpu_fp32", "gpu_fp32"} else _BASELINE
+    return RunMode(name=name, summary=summary, suffixes=_SUFFIXES, baseline=baseline)
+
+
+_PIR_TENSORRT = "; PIR models through paddle.tensorrt, a path that was not run on hardware"
+_RECIPES = {
+    recipe.mode.name: recipe
+    for recipe in (
+        Recipe(
+            mode=_mode(_BASELINE, "unfused FP32 on the GPU where Paddle has code for it, else on the CPU: the baseline"),
+            device="best",
+            optimise=False,
+        ),
+        Recipe(mode=_mode("cpu_fp32", "Paddle on the CPU, no pass, no oneDNN"), optimise=False),
+        Recipe(mode=_mode("cpu_opt", "Paddle's own CPU kernels after every pass, no oneDNN")),
+        Recipe(mode=_mode("onednn_fp32", "oneDNN with every fusion"), onednn=True),
+        Recipe(mode=_mode("onednn_bf16", "oneDNN in bfloat16"), onednn=True, precision="bfloat16"),
+        Recipe(mode=_mode("onednn_int8", "oneDNN in int8, for a quantised model"), onednn=True, precision="int8"),
+        Recipe(mode=_mode("gpu_fp32", "Paddle on the GPU, no pass"), device="gpu", optimise=False),
+        Recipe(mode=_mode("gpu_opt", "Paddle on the GPU in FP32 after every pass"), device="gpu"),
+        Recipe(mode=_mode("gpu_fp16", "mixed precision float16 on the GPU"), device="gpu", precision="float16"),
+        Recipe(mode=_mode("gpu_bf16", "mixed precision bfloat16 on the GPU"), device="gpu", precision="bfloat16"),
+        *(
+            Recipe(
+                mode=_mode(f"trt_{short}", f"Paddle-TRT, precision {short}{_PIR_TENSORRT}"),
+                device="gpu", tensorrt=True, precision=precision,
+            )
+            for short, precision in (
+                ("fp32", "float32"), ("fp16", "float16"), ("bf16", "bfloat16"), ("int8", "int8"),
+            )
+        ),
+    )
+}  # fmt: skip
+
+RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
+
+
+def recipe(mode: str) -> Recipe:
+    """The recipe of a mode; KeyError where this backend has no such mode."""
+    return _RECIPES[mode]
+
+
+def availability(mode: str) -> Availability:
+    """Whether ``mode`` can run here; ``needs`` names what is missing. Never raises."""
+    if mode not in _RECIPES:
+        return Availability(ok=False, needs=f"the paddle backend has no run mode {mode}")
+    wanted = _RECIPES[mode]
+    try:
+        needs = capability.missing(
+            gpu=wanted.device == "gpu", own_kernels=not wanted.tensorrt, onednn=wanted.onednn,
+            tensorrt=wanted.tensorrt, precision=wanted.precision,
+        )  # fmt: skip
+    except Exception as error:
+        needs = f"pip install paddlepaddle ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+    return Availability(ok=not needs, needs=needs)

@@ -1,0 +1,56 @@
+"""Names: stable ones for PIR values, and what the names in Paddle's hooks mean.
+
+A PIR value has no name of its own; a predictor makes one up that differs from process to process. Ours is
+``operator_index@layer/path``: the index counts the operators of that type in program order, ".1" marks a second output.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+
+__all__ = ["FETCH", "Namer", "carries", "fetch_name", "kernel", "plain_type"]
+
+FETCH = "precision_debug/"
+"""What the names of our own fetches in a PIR program begin with."""
+
+_DIALECT = re.compile(r"^(?:\w+_op|\d+|builtin|cf)\.")
+_CARRIERS = frozenset(
+    "onednn_to_paddle_layout transfer_layout quantize dequantize memcpy_d2h memcpy_h2d memcpy shadow_feed "
+    "shadow_output feed fetch data full full_int_array combine share_data".split()
+)
+
+
+class Namer:
+    """Gives each operator of a PIR program the next name of its type."""
+
+    def __init__(self) -> None:
+        self._count: collections.Counter[str] = collections.Counter()
+
+    def name(self, op_type: str, layer: str) -> str:
+        """op_type: plain. layer: the layer path of the operator, "" where it has none."""
+        number = self._count[op_type]
+        self._count[op_type] += 1
+        return f"{op_type}_{number}" + (f"@{layer}" if layer else "")
+
+
+def fetch_name(name: str) -> str:
+    """The name under which a PIR predictor hands out a value that was fetched for us."""
+    return FETCH + name
+
+
+def plain_type(op_type: str) -> str:
+    """ "pd_op.relu_:5" is "relu": without dialect, instruction number and the mark of an in-place operator."""
+    text = _DIALECT.sub("", op_type.rpartition(":")[0] if re.search(r":\d+$", op_type) else op_type)
+    return text.rstrip("_") or text
+
+
+def kernel(op_type: str) -> str:
+    """What is compared to see whether marks changed the graph: the type without number and in-place mark."""
+    text = op_type.rpartition(":")[0] if re.search(r":\d+$", op_type) else op_type
+    return text.rstrip("_")
+
+
+def carries(op_type: str) -> bool:
+    """Whether an operator only moves a tensor into another place, layout or type."""
+    return plain_type(op_type) in _CARRIERS

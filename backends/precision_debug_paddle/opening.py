@@ -1,0 +1,89 @@
+"""From a run mode and a model to the session that shows its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from precision_debug.errors import ModelError
+from precision_debug.protocols import Feeds, Session
+from precision_debug.records import SessionSpec
+
+from . import capability, modes
+from .build import make_config
+from .fetched import FetchSession
+from .marks import Trace
+from .model import Model
+from .modes import Recipe
+from .runtime import Runner
+from .session import HookSession
+
+__all__ = ["open_session"]
+
+_BUILDS = 60
+_FETCH_BYTES = 1 << 30
+
+
+def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path) -> Session:
+    """folder: an existing one for what is written. Raises our errors."""
+    device, notes = _device(recipe)
+    versions = capability.versions(gpu=device == "gpu", tensorrt=recipe.tensorrt)
+    if recipe.tensorrt:
+        from .tensorrt import open_tensorrt
+
+        return open_tensorrt(spec, model, recipe, feeds, folder, versions)
+    if not model.program.pir and not recipe.onednn:
+        config = make_config(recipe, model.file, model.params, spec.options, device=device)
+        runner = Runner(config, where=model.path, mode=spec.mode)
+        unfused = not (recipe.optimise and spec.options.get("ir_optim", True))
+        session = HookSession(model, runner, unfused=unfused, versions=versions, notes=notes)
+        if feeds and not unfused:
+            session.probe(feeds[0])
+        return session
+
+    def start(program: Path, what: str) -> Runner:
+        chosen = recipe
+        if what == "unfused":
+            chosen = modes.recipe("gpu_fp32" if device == "gpu" else "cpu_fp32")
+        elif what == "float32" and recipe.precision != "float32":
+            chosen = modes.recipe("onednn_fp32" if recipe.onednn else "gpu_opt")
+        config = make_config(chosen, program, model.params, spec.options, device=device)
+        return Runner(config, where=model.path, mode=spec.mode)
+
+    fetched = FetchSession(
+        model, start, unfused=not recipe.optimise, view=_view(recipe), folder=folder, versions=versions, notes=notes,
+        builds=int(spec.options.get("mark_builds", _BUILDS)),
+        limit=int(spec.options.get("fetch_bytes", _FETCH_BYTES)),
+        check=_quantised(model) if recipe.precision == "int8" else None,
+    )  # fmt: skip
+    if feeds:
+        fetched.plan(feeds[0])
+    return fetched
+
+
+def _device(recipe: Recipe) -> tuple[str, tuple[str, ...]]:
+    if recipe.device != "best":
+        return recipe.device, ()
+    card = capability.gpu()
+    if card is not None and card.works:
+        return "gpu", (f"The baseline ran on the GPU ({card.name}), unfused, in FP32.",)
+    why = f": {card.problem}" if card is not None else ", as there is no GPU that this Paddle can use"
+    return "cpu", (f"The baseline ran on the CPU, unfused, in FP32{why}.",)
+
+
+def _view(recipe: Recipe) -> str:
+    """How a fetched value is made of the engine's own."""
+    if not recipe.onednn:
+        return "cast" if recipe.precision != "float32" else ""
+    return "unblocked" if recipe.precision == "float32" else "dequantised, unblocked"
+
+
+def _quantised(model: Model):  # type: ignore[no-untyped-def]
+    def check(trace: Trace) -> None:
+        if not any("int8" in dtype for _, dtype in trace.kernels):
+            raise ModelError(
+                "no operator ran in int8, as the model brings no quantisation scales", where=model.path,
+                hint="quantise it first (PaddleSlim's PTQ or QAT), or compare onednn_bf16",
+            )  # fmt: skip
+
+    return check

@@ -1,0 +1,89 @@
+"""Runs a predictor and shows what its hooks show, decoded and named as the operators are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import InputError
+from precision_debug.protocols import Feeds
+
+from .failures import our_errors
+from .framework import inference_module
+
+__all__ = ["Runner", "decoded"]
+
+Array = np.ndarray[Any, Any]
+Receiver = Callable[[str, str, Any], None]
+
+
+def decoded(array: Array, dtype: str) -> Array:
+    """bfloat16 that arrives as raw bits becomes bfloat16. dtype: what Paddle calls it."""
+    if array.dtype == np.uint16 and ("bfloat16" in dtype.lower() or "bf16" in dtype.lower()):
+        import ml_dtypes
+
+        return array.view(ml_dtypes.bfloat16)
+    return array
+
+
+class Runner:
+    """One predictor. where and mode: for messages."""
+
+    def __init__(self, config: Any, *, where: str, mode: str) -> None:
+        self._where, self._mode = where, mode
+        with our_errors(where, mode=mode):
+            self._predictor = inference_module().create_predictor(config)
+        self._receiver: Receiver | None = None
+        self._failure: BaseException | None = None
+        self._hooked = False
+
+    @property
+    def output_names(self) -> list[str]:
+        return list(self._predictor.get_output_names())
+
+    def run(self, feeds: Feeds, receiver: Receiver | None = None) -> Mapping[str, Array]:
+        """Run once. receiver(op_type, name, array): called for each tensor while it lives, with memory that Paddle
+        will reuse. Returns the outputs by Paddle's name. Raises BackendError; what the receiver raises, as it is.
+        """
+        self._feed(feeds)
+        self._receiver, self._failure = receiver, None
+        if receiver is not None and not self._hooked:
+            self._predictor.register_output_hook(self._called)
+            self._hooked = True
+        try:
+            with our_errors(self._where, mode=self._mode):
+                self._predictor.run()
+        finally:
+            self._receiver = None
+        if self._failure is not None:
+            raise self._failure
+        with our_errors(self._where, mode=self._mode):
+            return {name: self._output(name) for name in self.output_names}
+
+    def close(self) -> None:
+        self._predictor = None
+
+    def _feed(self, feeds: Feeds) -> None:
+        for name in self._predictor.get_input_names():
+            if name not in feeds:
+                raise InputError(f"no value for input {name}", where=self._where, hint="give it with --inputs")
+            array = np.ascontiguousarray(feeds[name])
+            handle = self._predictor.get_input_handle(name)
+            with our_errors(self._where, mode=self._mode):
+                handle.reshape(list(array.shape))
+                handle.copy_from_cpu(array)
+
+    def _output(self, name: str) -> Array:
+        handle = self._predictor.get_output_handle(name)
+        return decoded(np.array(handle.copy_to_cpu()), str(handle.type()))
+
+    def _called(self, op_type: str, name: str, tensor: Any) -> None:
+        """An exception that left a hook would end the process; it is kept and raised after the run."""
+        if self._receiver is None or self._failure is not None:
+            return
+        try:
+            self._receiver(op_type, name, decoded(np.asarray(tensor), str(tensor.dtype)))
+        except BaseException as error:
+            self._failure = error

@@ -1,0 +1,204 @@
+"""Small Paddle models with seeded weights, for tests and for the scripts in tests/gpu.
+
+``export`` writes a model with whatever Paddle is installed: the legacy format (.pdmodel) with 2.x, PIR (.json) with
+3.x. The .pdmodel files in tests/data/paddle hold programs without weights; ``write_params`` makes weights for them.
+They were made with paddlepaddle 2.6.2, numpy 1.26 and protobuf 3.20 by::
+
+    python tests/paddle_models.py tests/data/paddle
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["MODELS", "export", "feeds", "legacy", "params_of", "write_params"]
+
+DATA = Path(__file__).parent / "data" / "paddle"
+
+
+def _cnn() -> Any:
+    """Conv, batch norm, relu twice with a residual, pooling, a linear layer and a softmax."""
+    from paddle import nn
+
+    class Cnn(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.bn1 = nn.Conv2D(3, 8, 3, padding=1), nn.BatchNorm2D(8)
+            self.conv2, self.bn2 = nn.Conv2D(8, 8, 3, padding=1), nn.BatchNorm2D(8)
+            self.relu1, self.relu2 = nn.ReLU(), nn.ReLU()
+            self.pool, self.flatten = nn.AdaptiveAvgPool2D(1), nn.Flatten()
+            self.fc, self.softmax = nn.Linear(8, 10), nn.Softmax()
+
+        def forward(self, x: Any) -> Any:
+            first = self.relu1(self.bn1(self.conv1(x)))
+            second = self.relu2(self.bn2(self.conv2(first)) + first)
+            return self.softmax(self.fc(self.flatten(self.pool(second))))
+
+    return Cnn()
+
+
+def _mlp() -> Any:
+    """Three linear layers; the middle one is where tests plant a fault."""
+    from paddle import nn
+
+    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
+
+
+def _encoder() -> Any:
+    """Two layers of a transformer encoder, 64 wide, 4 heads."""
+    from paddle import nn
+
+    layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, activation="gelu")
+    return nn.TransformerEncoder(layer, 2)
+
+
+def _resnet18() -> Any:
+    from paddle.vision.models import resnet18
+
+    return resnet18(pretrained=False)
+
+
+def _mobilenet_v3() -> Any:
+    from paddle.vision.models import mobilenet_v3_small
+
+    return mobilenet_v3_small(pretrained=False)
+
+
+MODELS: Mapping[str, tuple[Any, tuple[int, ...]]] = {
+    "cnn": (_cnn, (3, 16, 16)),
+    "mlp": (_mlp, (16,)),
+    "encoder": (_encoder, (12, 64)),
+    "resnet18": (_resnet18, (3, 64, 64)),
+    "mobilenet_v3": (_mobilenet_v3, (3, 64, 64)),
+}
+
+
+def feeds(name: str, batch: int = 2, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+    """Normal random values for the one input "x" of a model."""
+    shape = (batch, *MODELS[name][1])
+    return {"x": np.random.default_rng(seed).standard_normal(shape).astype(np.float32)}
+
+
+def export(name: str, folder: Path, seed: int = 0) -> Path:
+    """Write a model into ``folder``; returns the program's path. Batch norm's statistics are not the trivial 0 and 1."""
+    import paddle
+
+    paddle.seed(seed)
+    build, shape = MODELS[name]
+    net = build()
+    rng = np.random.default_rng(seed)
+    for key, value in net.state_dict().items():
+        value.set_value(_weight(key, tuple(value.shape), rng))
+    net.eval()
+    spec = paddle.static.InputSpec([None, *shape], "float32", name="x")
+    net = paddle.jit.to_static(net, input_spec=[spec], full_graph=True)
+    paddle.jit.save(net, str(folder / name))
+    found = [path for path in (folder / f"{name}.json", folder / f"{name}.pdmodel") if path.exists()]
+    return found[0]
+
+
+def legacy(name: str, folder: Path, seed: int = 0, change: Any = None) -> Path:
+    """A committed legacy program in ``folder`` with seeded weights; ``change(weights)`` may edit them first."""
+    program = zlib.decompress((DATA / f"{name}.pdmodel.z").read_bytes())
+    path = folder / f"{name}.pdmodel"
+    path.write_bytes(program)
+    rng = np.random.default_rng(seed)
+    weights = {key: _weight(key, shape, rng) for key, shape in params_of(program).items()}
+    if change is not None:
+        change(weights)
+    write_params(path.with_suffix(".pdiparams"), weights)
+    return path
+
+
+def _weight(name: str, shape: tuple[int, ...], rng: Any) -> np.ndarray[Any, Any]:
+    """He's initialisation for matrices and kernels, values around 1 or 0 for the rest."""
+    if len(shape) > 1:
+        fan_in = shape[0] if len(shape) == 2 else math.prod(shape[1:])
+        values = rng.standard_normal(shape) * math.sqrt(2 / fan_in)
+    elif name.endswith((".w_2", "_variance", ".w_0", ".weight")):
+        values = rng.uniform(0.5, 1.5, shape)
+    else:
+        values = rng.standard_normal(shape) * 0.1
+    return np.asarray(values, np.float32)
+
+
+def write_params(path: Path, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Paddle's save_combine format: float32 tensors one after the other, ordered by name.
+
+    A tensor is: uint32 version 0, uint64 LoD levels 0, uint32 version 0, int32 length of the description, the
+    description (protobuf: field 1 data type 5, field 2 one varint a dimension), the values.
+    """
+    with path.open("wb") as file:
+        for name in sorted(weights):
+            array = np.ascontiguousarray(weights[name], np.float32)
+            about = b"\x08\x05" + b"".join(b"\x10" + _varint(dim) for dim in array.shape)
+            file.write(struct.pack("<IQIi", 0, 0, 0, len(about)) + about + array.tobytes())
+
+
+def params_of(program: bytes) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of a legacy program's parameters, in the program's order."""
+    found = {}
+    block = next(value for number, value in _fields(program) if number == 1)
+    for number, value in _fields(block):
+        if number != 3:
+            continue
+        var = dict(_fields(value))
+        if not var.get(3) or b"feed" == var[1] or b"fetch" == var[1]:
+            continue
+        tensor = dict(_fields(dict(_fields(var[2]))[3]))[1]
+        found[var[1].decode()] = tuple(dim for key, dim in _fields(tensor) if key == 2)
+    return found
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    place = 0
+
+    def varint() -> int:
+        nonlocal place
+        result = shift = 0
+        while True:
+            byte = data[place]
+            place += 1
+            result |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return result
+
+    while place < len(data):
+        tag = varint()
+        if tag & 7 == 0:
+            yield tag >> 3, varint()
+        elif tag & 7 == 2:
+            size = varint()
+            yield tag >> 3, data[place : place + size]
+            place += size
+        else:
+            place += 8 if tag & 7 == 1 else 4
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    target = Path(sys.argv[1])
+    target.mkdir(parents=True, exist_ok=True)
+    for model in sys.argv[2:] or MODELS:
+        with tempfile.TemporaryDirectory() as scratch:
+            exported = export(model, Path(scratch)).read_bytes()
+            (target / f"{model}.pdmodel.z").write_bytes(zlib.compress(exported, 9))
+            print(model, len(exported))
