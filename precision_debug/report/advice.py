@@ -22,17 +22,17 @@ def advice(row: Row, target_mode: str) -> tuple[Text, ...]:
     if not comparison.shapes_match:
         return (
             Text(
-                "The shapes differ, so no numbers were compared: look at dynamic dimensions, layouts and how the model was"
-                " exported before the precision.",
+                "The shapes differ, so no numbers were compared: look at dynamic dimensions, layouts and how the"
+                " model was exported before the precision.",
                 "形状不一致，未做数值比较：请先检查动态维度、数据布局和模型导出方式，再看精度。",
             ),
         )
     broken = _not_finite(comparison, target_mode)
-    half = "fp16" in target_mode
+    if broken:
+        return broken
     return (
-        *broken,
-        *(() if broken else _growth(row, target_mode)),
-        *(_subnormal(comparison) if half else ()),
+        *_growth(row, target_mode),
+        *(_subnormal(comparison) if "fp16" in target_mode else ()),
         *_few(row, comparison),
         *_tolerance(comparison),
     )
@@ -55,10 +55,10 @@ def _not_finite(comparison: Comparison, target_mode: str) -> tuple[Text, ...]:
     if beyond and "fp16" in target_mode:
         return (
             Text(
-                f"FP16 overflow: {count(beyond)} baseline elements exceed 65504, and the target has {count(target)} NaN or"
-                " Inf. Keep this operator in FP32 or BF16, or scale its input down.",
-                f"FP16 溢出：基线有 {count(beyond)} 个元素超过 65504，目标出现 {count(target)} 个 NaN 或 Inf。请让该算子"
-                "保持 FP32 或 BF16，或缩小其输入。",
+                f"FP16 overflow: {count(beyond)} baseline elements exceed 65504, and the target has {count(target)}"
+                " NaN or Inf. Keep this operator in FP32 or BF16, or scale its input down.",
+                f"FP16 溢出：基线有 {count(beyond)} 个元素超过 65504，目标出现 {count(target)} 个 NaN 或 Inf。"
+                "请让该算子保持 FP32 或 BF16，或缩小其输入。",
             ),
         )
     return (
@@ -77,14 +77,16 @@ def _growth(row: Row, target_mode: str) -> tuple[Text, ...]:
     if growth < _PASSED_ON:
         return (
             Text(
-                f"Error growth {figure(growth)}: it mostly passes on the error of its inputs. The loss begins earlier, or"
-                " little by little: compare the worst operators below.",
-                f"误差放大 {figure(growth)} 倍：主要是传递输入的误差。损失始于更早的算子或逐步累积，请对照下面的“损失最大的算子”。",
+                f"Error growth {figure(growth)}: it mostly passes on the error of its inputs. The loss begins"
+                " earlier, or little by little: compare the operators below that lost the most.",
+                f"误差放大 {figure(growth)} 倍：主要是传递输入的误差。损失始于更早的算子或逐步累积，"
+                "请对照下面“损失最大的算子”。",
             ),
         )
     remedy = (
         Text(
-            "Try it in higher precision first; if it is quantised, look at its calibration range and at per-channel scales.",
+            "Try it in higher precision first; if it is quantised, look at its calibration range and at per-channel"
+            " scales.",
             "请先提高它的精度；若已量化，请检查校准范围和逐通道缩放。",
         )
         if "int8" in target_mode or "fp8" in target_mode
@@ -130,7 +132,7 @@ def _few(row: Row, comparison: Comparison) -> tuple[Text, ...]:
         Text(
             f"Only {percent(part)} of the elements are out, and the tensor as a whole agrees (relative L2 error"
             f" {figure(error)}): single outliers, or values near zero.",
-            f"仅 {percent(part)} 的元素超差，而张量整体一致（相对 L2 误差 {figure(error)}）：属个别离群值或接近零的值。",
+            f"仅 {percent(part)} 的元素超差，张量整体一致（相对 L2 误差 {figure(error)}）：个别离群值或接近零的值。",
         ),
     )
 

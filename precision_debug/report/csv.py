@@ -23,7 +23,9 @@ def write(report: Report, path: Path) -> None:
         lines.writerow([column.title for column in layout])
         kinds = [(column.get, _TEXT.get(column.kind)) for column in layout]
         for row in report.rows:
-            lines.writerow([value if (value := get(row)) is None or text is None else text(value) for get, text in kinds])
+            lines.writerow(
+                [value if (value := get(row)) is None or text is None else text(value) for get, text in kinds]
+            )
         if report.failure:
             lines.writerow([_last(column, report.failure) for column in layout])
 

@@ -17,7 +17,7 @@ _SMALLEST = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One row. relative_l2 and max_abs lie within the curve's low and high, or are None where there is no finite number.
+    """One row. relative_l2 and max_abs lie within the curve's low and high; None where there is no finite number.
 
     failed: out of tolerance. broken: an error that is not finite, or shapes that differ; drawn on the upper edge.
     """

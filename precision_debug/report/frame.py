@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["to_pandas"]
 
-_DTYPES = {"int": "Int64", "float": "float64", "share": "float64", "flag": "boolean", "text": "object", "index": "object"}
+_DTYPES = {
+    "int": "Int64",
+    "float": "float64",
+    "share": "float64",
+    "flag": "boolean",
+    "text": "object",
+    "index": "object",
+}
 
 
 def to_pandas(report: Report) -> pandas.DataFrame:
@@ -31,7 +38,7 @@ def to_pandas(report: Report) -> pandas.DataFrame:
     series: dict[str, Any] = {
         column.key: pd.Series([column.get(row) for row in report.rows], dtype=_DTYPES[column.kind]) for column in layout
     }
-    frame = pd.DataFrame(series, columns=[column.key for column in layout])
+    frame: pandas.DataFrame = pd.DataFrame(series, columns=[column.key for column in layout])
     frame.attrs = {
         "titles": {column.key: column.title for column in layout},
         "verdict": str(report.verdict),

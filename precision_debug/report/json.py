@@ -109,4 +109,6 @@ def _rows(report: Report) -> Iterator[dict[str, Any]]:
         try:
             yield encode(row)
         except TypeError as error:
-            raise OutputError(f"the row has no JSON form ({error})", where=row.name, hint="report this as a bug") from error
+            raise OutputError(
+                f"the row has no JSON form ({error})", where=row.name, hint="report this as a bug"
+            ) from error

@@ -79,15 +79,15 @@ def _details(report: Report) -> list[Text]:
     elif failed:
         details.append(
             Text(
-                f"{count(failed)} of {count(compared)} compared tensors are out of tolerance; {count(rest)} were not compared.",
+                f"{count(failed)} of {count(compared)} compared tensors are out of tolerance; {count(rest)} were not"
+                " compared.",
                 f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超出容差；另有 {count(rest)} 个未比较。",
             )
         )
     else:
         details.append(
             Text(
-                f"{'All' if compared > 1 else 'The'} {count(compared)} compared tensor{'s are' if compared > 1 else ' is'}"
-                f" within tolerance; {count(rest)} were not compared.",
+                f"All {count(compared)} compared tensors are within tolerance; {count(rest)} were not compared.",
                 f"比较的 {count(compared)} 个张量全部在容差内；另有 {count(rest)} 个未比较。",
             )
         )
@@ -174,7 +174,12 @@ def _row_line(row: Row) -> tuple[Cell, ...]:
     share = "" if numbers.mismatched is None else percent(numbers.mismatched / max(1, numbers.base.elements))
     cells = (share, figure(numbers.max_abs), figure(row.relative_l2), figure(numbers.cosine_distance))
     growth = figure(row.error_growth)
-    return (linked(row), plain(same(row.op_type)), status, *(Cell(text=same(cell), right=True) for cell in (*cells, growth)))
+    return (
+        linked(row),
+        plain(same(row.op_type)),
+        status,
+        *(Cell(text=same(cell), right=True) for cell in (*cells, growth)),
+    )
 
 
 def _scores(report: Report) -> Section:
@@ -196,7 +201,9 @@ def _counts(report: Report) -> Section:
         )
         for status, number in report.counts.items()
     ]
-    lines.append((plain(Text("all", "合计")), Cell(text=same(count(total)), right=True), plain(same("")), plain(same(""))))
+    lines.append(
+        (plain(Text("all", "合计")), Cell(text=same(count(total)), right=True), plain(same("")), plain(same("")))
+    )
     return Section(
         key="counts",
         title=Text("Tensors by status", "各状态张量数"),

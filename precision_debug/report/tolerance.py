@@ -31,8 +31,8 @@ def tolerance_text(tolerance: Tolerance) -> tuple[Text, ...]:
     else:
         stat = statistic(tolerance)
         tensor = Text(
-            f"A tensor passes when the {stat.en} of its absolute error is at most {atol}, or the {stat.en} of its relative"
-            f" error at most {rtol}.",
+            f"A tensor passes when the {stat.en} of its absolute error is at most {atol}, or the {stat.en} of its"
+            f" relative error at most {rtol}.",
             f"当绝对误差的{stat.zh}不超过 {atol}，或相对误差的{stat.zh}不超过 {rtol} 时，张量通过。",
         )
     nan = (

@@ -76,7 +76,8 @@ def main() -> None:
     if options.child:
         measure(int(options.child[0]), options.child[1])
         return
-    print(f"{'rows':>8} {'format':>7} {'seconds':>8} {'CPU s':>8} {'peak MB':>8} {'file MB':>8}   medians of {options.repeat}")
+    heads = "".join(f"{head:>9}" for head in ("rows", "format", "seconds", "CPU s", "peak MB", "file MB"))
+    print(f"{heads}   medians of {options.repeat}")
     for rows in options.rows:
         for what in options.formats:
             runs: list[list[float]] = []
@@ -84,7 +85,7 @@ def main() -> None:
                 child = [sys.executable, __file__, "--child", str(rows), what]
                 runs.append(list(map(float, subprocess.run(child, check=True, capture_output=True).stdout.split())))
             seconds, cpu, peak, size = (statistics.median(column) for column in zip(*runs, strict=True))
-            print(f"{rows:>8} {what:>7} {seconds:>8.2f} {cpu:>8.2f} {peak:>8.0f} {size:>8.1f}", flush=True)
+            print(f"{rows:>9}{what:>9}{seconds:>9.2f}{cpu:>9.2f}{peak:>9.0f}{size:>9.1f}", flush=True)
 
 
 if __name__ == "__main__":

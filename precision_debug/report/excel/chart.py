@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..curve import Curve, curve
+from ..curve import Curve, Point, curve
 from ..model import Report
 from .formats import Formats
 from .text import fit
@@ -40,7 +40,7 @@ def write_chart(book: Any, formats: Formats, report: Report) -> None:
 
 def _captions(drawn: Curve) -> list[str]:
     captions = [
-        "Red: out of tolerance. Cross on the upper edge: NaN, Inf or another shape. An error of 0 lies on the lower edge.",
+        "Red: out of tolerance. Cross on the upper edge: NaN, Inf or another shape. Errors of 0 lie on the lower edge.",
         "红点：超出容差。上边缘的叉：NaN、Inf 或形状不一致。误差为 0 的点位于下边缘。",
     ]
     if drawn.thinned > 1:
@@ -54,25 +54,26 @@ def _captions(drawn: Curve) -> list[str]:
 def _chart(book: Any, drawn: Curve) -> Any:
     points = drawn.points
     chart = book.add_chart({"type": "scatter", "subtype": "straight"})
-    failed = [_failed(point, drawn) for point in points]
+    failed = [_failed(point) for point in points]
     broken = [drawn.high if point.broken else None for point in points]
     orders = [point.index for point in points]
 
     def series(name: str, column: int, values: list[float | None], **style: Any) -> None:
         chart.add_series({
-            "name": name, "categories": [_DATA, 1, 0, len(points), 0], "values": [_DATA, 1, column, len(points), column],
-            "categories_data": orders, "values_data": values, **style,
+            "name": name, **style,
+            "categories": [_DATA, 1, 0, len(points), 0], "values": [_DATA, 1, column, len(points), column],
+            "categories_data": orders, "values_data": values,
         })  # fmt: skip
 
     series("Max abs / 最大绝对误差", 3, [p.max_abs for p in points], line={"color": _GREY, "width": 1})
     series("Relative L2 / 相对 L2 误差", 2, [p.relative_l2 for p in points], line={"color": _BLUE, "width": 1.75})
     dots = sum(value is not None for value in failed)
     if dots:
-        series("Out of tolerance / 超出容差", 4, failed, line={"none": True},
-               marker={"type": "circle", "size": 6 if dots < 200 else 3, "fill": {"color": _RED}, "border": {"none": True}})  # fmt: skip
+        dot = {"type": "circle", "size": 6 if dots < 200 else 3, "fill": {"color": _RED}, "border": {"none": True}}
+        series("Out of tolerance / 超出容差", 4, failed, line={"none": True}, marker=dot)
     if any(value is not None for value in broken):
-        series("NaN, Inf or shape / NaN、Inf 或形状", 5, broken, line={"none": True},
-               marker={"type": "x", "size": 8, "border": {"color": _RED, "width": 2}})  # fmt: skip
+        cross = {"type": "x", "size": 8, "border": {"color": _RED, "width": 2}}
+        series("NaN, Inf or shape / NaN、Inf 或形状", 5, broken, line={"none": True}, marker=cross)
     grid = {"visible": True, "line": {"color": "#E3E6EA", "width": 0.75}}
     chart.set_x_axis({
         "name": "Order / 执行顺序", "min": points[0].index, "max": max(points[-1].index, points[0].index + 1),
@@ -89,11 +90,10 @@ def _chart(book: Any, drawn: Curve) -> Any:
     return chart
 
 
-def _failed(point: Any, drawn: Curve) -> float | None:
+def _failed(point: Point) -> float | None:
     if not point.failed or point.broken:
         return None
-    value: float | None = point.relative_l2 if point.relative_l2 is not None else point.max_abs
-    return value
+    return point.relative_l2 if point.relative_l2 is not None else point.max_abs
 
 
 def _data(book: Any, drawn: Curve) -> None:
@@ -104,7 +104,7 @@ def _data(book: Any, drawn: Curve) -> None:
     for line, point in enumerate(drawn.points, 1):
         sheet.write_number(line, 0, point.index)
         sheet.write_string(line, 1, fit(point.name))
-        values = (point.relative_l2, point.max_abs, _failed(point, drawn), drawn.high if point.broken else None)
+        values = (point.relative_l2, point.max_abs, _failed(point), drawn.high if point.broken else None)
         for column, value in enumerate(values, 2):
             if value is not None:
                 sheet.write_number(line, column, value)

@@ -14,7 +14,7 @@ QUIET = "#B4BBC5"
 _LINE = "#D9DCE1"
 _FONT = {"font_name": "Calibri", "font_size": 10, "font_color": INK, "valign": "vcenter"}
 
-TONES = {
+TONES: dict[str, dict[str, Any]] = {
     "good": {"bg_color": "#D9F2E3", "font_color": "#0B6B3A"},
     "bad": {"bg_color": "#F6C9C4", "font_color": "#8C1D13"},
     "warn": {"bg_color": "#FCE7B2", "font_color": "#7A4D00"},

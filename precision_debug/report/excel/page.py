@@ -7,9 +7,10 @@ from typing import Any
 from ..model import Report
 from ..section import Cell, Section
 from ..summary import Summary
+from ..widths import text_width
 from ..words import Text
 from .formats import INK, TONES, Formats
-from .table import ROW_LIMIT, locate, text_width
+from .table import ROW_LIMIT, locate
 from .text import fit
 
 __all__ = ["write_summary"]
@@ -33,7 +34,8 @@ def write_summary(book: Any, formats: Formats, report: Report, content: Summary,
     if sheets > 1:
         page.remark(
             Text(
-                f"{len(report.rows):,} rows are more than one sheet holds ({ROW_LIMIT:,}): the table goes on over {sheets} sheets.",
+                f"{len(report.rows):,} rows are more than one sheet holds ({ROW_LIMIT:,}): the table goes on over"
+                f" {sheets} sheets.",
                 f"共 {len(report.rows):,} 行，超过单个工作表的上限（{ROW_LIMIT:,}），表格分为 {sheets} 个工作表。",
             )
         )
@@ -74,10 +76,24 @@ class _Page:
 
     def section(self, section: Section) -> None:
         self._sheet.set_row(self._line, 20)
-        self._across(str(section.title), bold=True, font_size=12, indent=1, font_color="#1D3557", bottom=2, bottom_color="#1D3557")
+        self._across(
+            str(section.title),
+            bold=True,
+            font_size=12,
+            indent=1,
+            font_color="#1D3557",
+            bottom=2,
+            bottom_color="#1D3557",
+        )
         for number, title in enumerate(section.head):
             right = any(len(line) > number and line[number].right for line in section.lines)
-            style = {"bold": True, "font_color": "#5B6470", "bg_color": "#F6F7F9", "align": "right" if right else "left", "indent": 1}
+            style = {
+                "bold": True,
+                "font_color": "#5B6470",
+                "bg_color": "#F6F7F9",
+                "align": "right" if right else "left",
+                "indent": 1,
+            }
             self._put(number, len(section.head), f"{title.en}\n{title.zh}" if title.en != title.zh else title.en,
                       {**style, "text_wrap": True, **_RULE})  # fmt: skip
         if section.head:
@@ -94,7 +110,12 @@ class _Page:
             label = not headed and number == 0
             text = str(cell.text) if label or headed else _stacked(cell.text)
             height = max(height, self._height(number, len(line), text))
-            style: dict[str, Any] = {"text_wrap": True, "align": "right" if cell.right else "left", "indent": 1, **_RULE}
+            style: dict[str, Any] = {
+                "text_wrap": True,
+                "align": "right" if cell.right else "left",
+                "indent": 1,
+                **_RULE,
+            }
             style |= TONES.get(cell.tone, {})
             if label:
                 style |= {"font_color": "#5B6470"}

@@ -74,7 +74,9 @@ def _cell(formats: Formats, column: Column, number: int, status: Status, coloure
     return _number(column.get, start, (usual, extreme, broken), blank)
 
 
-def _text(get: Callable[[Row], Any], start: str, opening: str, blank: str, convert: Callable[[Any], str] | None) -> _Cell:
+def _text(
+    get: Callable[[Row], Any], start: str, opening: str, blank: str, convert: Callable[[Any], str] | None
+) -> _Cell:
     def cell(row: Row, line: int) -> str:
         value = get(row)
         if value is None or value == "":

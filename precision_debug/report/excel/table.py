@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
 from ...records import Row
 from ..column import Column
 from ..layout import BAND
+from ..widths import fitted_width, text_width
 from .formats import Formats
 from .stream import letters, stream_rows
 from .text import fit
 
-__all__ = ["ROW_LIMIT", "TITLE", "locate", "text_width", "write_table"]
+__all__ = ["ROW_LIMIT", "TITLE", "locate", "write_table"]
 
 TITLE = "Precision"
 ROW_LIMIT = 1_048_575
 """Rows of one sheet, below its header."""
 
 _PADDLE = 8
-_SAMPLE = 2000
 _LEFT = ("text", "index", "flag")
 
 
@@ -52,7 +51,8 @@ def _sheet(book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequen
         )  # fmt: skip
         sheet.write_string(0, number, fit(column.title), header)
         sheet.write_comment(0, number, *_note(column))
-        sheet.set_column(number, number, _width(column, rows))
+        least = max(map(len, column.title.split())) + 4
+        sheet.set_column(number, number, fitted_width(column, rows, least))
     last = stream_rows(sheet, formats, layout, BAND, rows)
     sheet.freeze_panes(1, 2)
     sheet.autofilter(0, 0, last - 1, len(layout) - 1)
@@ -68,21 +68,10 @@ def _sheet(book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequen
 def _note(column: Column) -> tuple[str, dict[str, Any]]:
     text = f"{column.help}\n\n{column.title_zh}：{column.help_zh}"
     lines = sum(-(-text_width(part) // 46) for part in text.split("\n") if part) + 2
-    return text, {"width": 300, "height": 15 * lines + 8, "font_size": 9, "color": "#FFFFF0", "author": "precision_debug"}
-
-
-def _width(column: Column, rows: Sequence[Row]) -> float:
-    """Of text: what a sample of the rows needs, between the title's longest word and the column's own width."""
-    least = max(map(len, column.title.split())) + 4
-    if column.kind not in ("text", "index"):
-        return max(least, column.width)
-    sample = rows[:: max(1, len(rows) // _SAMPLE)]
-    longest = max((text_width(str(value)) for row in sample if (value := column.get(row))), default=0)
-    return max(least, min(column.width, longest + 3))
-
-
-def text_width(text: str) -> int:
-    """Places that a text takes: Chinese characters take two."""
-    if text.isascii():
-        return len(text)
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+    return text, {
+        "width": 300,
+        "height": 15 * lines + 8,
+        "font_size": 9,
+        "color": "#FFFFF0",
+        "author": "precision_debug",
+    }

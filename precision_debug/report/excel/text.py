@@ -28,7 +28,10 @@ def fit(text: str) -> str:
 
 
 def xml(text: str) -> str:
-    """The text as content of an element: entities, and _xHHHH_ for what XML cannot hold (ECMA-376 part 1, 22.9.2.19)."""
+    """The text as content of an element: entities, and _xHHHH_ for what XML cannot hold.
+
+    Source: ECMA-376 part 1, 22.9.2.19 (ST_Xstring).
+    """
     return _SPECIAL.sub(_escaped, text) if _SPECIAL.search(text) else text
 
 

@@ -1,0 +1,125 @@
+"""The summary and the rows out of tolerance as GitHub-flavoured Markdown, short enough to paste into an issue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from ..records import Row, Status
+from .figures import count, figure
+from .model import Report
+from .section import Cell, Section
+from .summary import summary
+from .words import Text
+
+__all__ = ["ROWS_SHOWN", "write"]
+
+ROWS_SHOWN = 100
+"""Rows out of tolerance that are listed; how many more there are is said."""
+
+_MARKS = {"good": "✅", "bad": "❌", "warn": "⚠️"}
+_FAILED_HEAD = (
+    "Order",
+    "Operator Type",
+    "Tensor Name",
+    "Shape",
+    "Mismatched",
+    "Max Atol",
+    "Max Rtol",
+    "Rel L2",
+    "Growth",
+)
+
+
+def write(report: Report, path: Path) -> None:
+    """Headings and sentences in both languages; of the table only what is out of tolerance."""
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        for line in _lines(report):
+            file.write(line + "\n")
+
+
+def _lines(report: Report) -> Iterator[str]:
+    content = summary(report)
+    target, baseline = report.target, report.baseline
+    yield f"# {_MARKS[content.tone]} {content.headline}"
+    yield ""
+    yield f"{_code(report.spec.model.path or target.model or '?')}: {_code(target.mode)} vs. {_code(baseline.mode)}"
+    yield ""
+    for sentence in content.details:
+        yield f"- {_sentence(sentence)}"
+    for section in content.sections:
+        yield ""
+        yield f"## {section.title}"
+        yield ""
+        yield from _table(section) if section.head else _pairs(section)
+    yield from _failed(report)
+
+
+def _pairs(section: Section) -> Iterator[str]:
+    label = ""
+    for first, *rest in section.lines:
+        label = first.text.en or label
+        indent = "" if first.text.en else "  "
+        head = f"**{_plain(label)}**: " if first.text.en else ""
+        yield f"{indent}- {head}{' '.join(map(_cell, rest))}"
+
+
+def _table(section: Section) -> Iterator[str]:
+    rights = [any(line[n].right for line in section.lines) for n in range(len(section.head))]
+    yield from _rows([title.en for title in section.head], rights, [[_cell(c) for c in line] for line in section.lines])
+
+
+def _failed(report: Report) -> Iterator[str]:
+    failed = [row for row in report.rows if row.status is Status.FAIL]
+    if not failed:
+        return
+    yield ""
+    yield f"## {Text(f'Out of tolerance: {count(len(failed))} tensors', f'超出容差的张量：{count(len(failed))} 个')}"
+    yield ""
+    rights = [True, False, False, False, True, True, True, True, True]
+    yield from _rows(_FAILED_HEAD, rights, (_numbers(row) for row in failed[:ROWS_SHOWN]))
+    if len(failed) > ROWS_SHOWN:
+        yield ""
+        yield f"… and {count(len(failed) - ROWS_SHOWN)} more: they are in the other formats (.xlsx .csv .json .html)."
+
+
+def _numbers(row: Row) -> list[str]:
+    numbers = row.comparison
+    errors = (None, None, None) if numbers is None else (numbers.mismatched, numbers.max_abs, numbers.max_rel)
+    return [
+        str(row.index), _plain(row.op_type), _code(row.name), _plain(row.shape_text),
+        "" if errors[0] is None else count(errors[0]), figure(errors[1]), figure(errors[2]), figure(row.relative_l2),
+        figure(row.error_growth),
+    ]  # fmt: skip
+
+
+def _rows(head: Sequence[str], rights: Sequence[bool], lines: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'|'.join('---:' if right else '---' for right in rights)}|"
+    for line in lines:
+        yield f"| {' | '.join(line)} |"
+
+
+def _cell(cell: Cell) -> str:
+    if cell.text.en and (cell.tone == "code" or cell.row is not None):
+        return _code(cell.text.en)
+    return _sentence(cell.text)
+
+
+def _sentence(text: Text) -> str:
+    return _plain(text.en) if text.en == text.zh else f"{_plain(text.en)} {_plain(text.zh)}"
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is, on one line and inside a table."""
+    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    """Inline code that survives backticks, bars and line ends."""
+    text = " ".join(text.split()).replace("|", "\\|")
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{text}{space}{fence}"
