@@ -15,7 +15,9 @@ from precision_debug_onnxruntime import OnnxRuntimeBackend
 
 from precision_debug.records import ModelFiles
 
-MODES = ["ort_fp32", "ort_opt", "ort_int8", "ort_int8_dynamic"]
+MODES = [
+    "ort_fp32", "ort_opt", "ort_fp16", "ort_int8", "ort_int8_dynamic", "ort_fp16_sim", "ort_bf16_sim", "onnx_ref",
+]  # fmt: skip
 
 
 def _feeds(name: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .graph import Scope, attribute
+from .graph import Scope, attribute, ordered
 from .quantised import Scale, scales
 from .types import Types
 
@@ -34,11 +34,13 @@ class Form:
     """How a value holds its edge's tensor.
 
     bits: the fewest bits a number had on the way from the root to here; what was rounded away does not come back.
+    width: the bits of the value's own type.
     scale: how to dequantise it. perm: the value is the tensor transposed by it; () as it is; None: not known.
     blocked: it has ONNX Runtime's NCHWc layout.
     """
 
     bits: int
+    width: int = 64
     scale: Scale | None = None
     rounded_by: Scale | None = None
     perm: tuple[int, ...] | None = ()
@@ -86,8 +88,8 @@ class _Finder:
         graph = self.scope.graph
         constants = [item.name for item in graph.initializer]
         for name in (*(item.name for item in graph.input), *constants):
-            self._start(name, Form(bits=self._bits(name), scale=self.scales.get(name)), None, 0)
-        for node in graph.node:
+            self._start(name, Form(bits=self._bits(name), width=self._bits(name), scale=self.scales.get(name)), None, 0)
+        for node in ordered(graph):
             carrier = self._is_carrier(node) and node.input[0] in self.root
             for index, name in enumerate(node.output):
                 if name and carrier:
@@ -130,7 +132,7 @@ class _Finder:
         root = self.root[source]
         before = self.forms[root][source]
         bits = self._bits(name)
-        form = dataclasses.replace(before, bits=min(before.bits, bits), scale=self.scales.get(name))
+        form = dataclasses.replace(before, bits=min(before.bits, bits), width=bits, scale=self.scales.get(name))
         if node.op_type == "QuantizeLinear":
             form = dataclasses.replace(form, rounded_by=self.scales.get(name))
         elif node.op_type == "DequantizeLinear":
@@ -143,7 +145,7 @@ class _Finder:
         self.forms[root][name] = form
 
     def _computed(self, node: Any, name: str) -> Form:
-        form = Form(bits=self._bits(name), scale=self.scales.get(name))
+        form = Form(bits=self._bits(name), width=self._bits(name), scale=self.scales.get(name))
         if name in self.canonical:
             return form
         if node.domain == NCHWC:

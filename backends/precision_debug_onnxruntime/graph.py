@@ -17,6 +17,7 @@ __all__ = [
     "external_data",
     "initializers_of",
     "labels",
+    "ordered",
     "outer_reads",
     "scopes",
     "subgraphs",
@@ -147,6 +148,32 @@ def outer_reads(node: Any) -> list[str]:
             if item.name not in own:
                 found.setdefault(item.name)
     return list(found)
+
+
+def ordered(graph: Any) -> list[Any]:
+    """The nodes, each after those whose outputs it reads, otherwise in the order of the file."""
+    maker = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
+    state: dict[int, bool] = {}
+    result: list[Any] = []
+    for start in range(len(graph.node)):
+        stack = [start]
+        while stack:
+            place = stack[-1]
+            if state.get(place):
+                stack.pop()
+                continue
+            node = graph.node[place]
+            first = place not in state
+            state[place] = False
+            needs = [maker[name] for name in (*node.input, *outer_reads(node)) if name in maker]
+            left = [need for need in needs if need not in state] if first else []
+            if left:
+                stack.extend(reversed(left))
+            else:
+                state[place] = True
+                result.append(node)
+                stack.pop()
+    return result
 
 
 def initializers_of(graph: Any) -> set[str]:

@@ -13,7 +13,7 @@ from precision_debug.records import InputMeta
 from .graph import all_graphs, external_data, initializers_of
 from .types import dtype_name
 
-__all__ = ["Model", "name_nodes", "read_inputs", "read_model"]
+__all__ = ["Model", "name_nodes", "read_inputs", "read_model", "tensor_shape"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,8 @@ def read_model(path: str) -> Model:
     """Read an ``.onnx`` file without its external weights. Raises ModelError."""
     proto = _parse(Path(path))
     _check_external(proto, Path(path))
+    if proto.functions:
+        proto = _inlined(proto, path)
     for graph in all_graphs(proto.graph):
         name_nodes(graph)
     return Model(proto=proto, folder=Path(path).resolve().parent, path=path)
@@ -69,6 +71,16 @@ def _parse(path: Path) -> Any:
     if not proto.ir_version or not proto.opset_import or not proto.graph.output:
         raise ModelError("is not an ONNX model: no IR version, opset or output in it", where=str(path), hint=hint)
     return proto
+
+
+def _inlined(proto: Any, path: str) -> Any:
+    """The model with its functions written out, so that every mode calls what is inside them the same."""
+    from onnx import inliner
+
+    try:
+        return inliner.inline_local_functions(proto)
+    except Exception as error:
+        raise ModelError(f"its functions cannot be inlined: {error}", where=path) from error
 
 
 def _check_external(proto: Any, path: Path) -> None:
@@ -116,10 +128,11 @@ def _input(value: Any, optional: bool) -> InputMeta:
         tensor = value.type.tensor_type if kind == "tensor_type" else None
     if tensor is None:
         return InputMeta(name=value.name, dtype=str(kind or "unknown").removesuffix("_type"), shape=None)
-    return InputMeta(name=value.name, dtype=dtype_name(tensor.elem_type), shape=_shape(tensor), optional=optional)
+    return InputMeta(name=value.name, dtype=dtype_name(tensor.elem_type), shape=tensor_shape(tensor), optional=optional)
 
 
-def _shape(tensor: Any) -> tuple[int | str, ...] | None:
+def tensor_shape(tensor: Any) -> tuple[int | str, ...] | None:
+    """Shape of a TypeProto.Tensor, as InputMeta has it."""
     if not tensor.HasField("shape"):
         return None
     return tuple(

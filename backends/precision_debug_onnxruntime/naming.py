@@ -197,7 +197,7 @@ def _assign(
     source = members[0]
     places = {name: place for place, (name, _, _) in enumerate(everything)}
 
-    def rank(item: tuple[str, Form, Edge]) -> tuple[bool, int, bool, bool, bool, int]:
+    def rank(item: tuple[str, Form, Edge]) -> tuple[bool, int, bool, bool, bool, int, int]:
         return _preference(item[0], item[1], source, outputs, places[item[0]])
 
     chosen = min(everything, key=rank)
@@ -230,7 +230,7 @@ def _own_output(edge: Edge, known: Known) -> str:
 
 def _preference(
     name: str, form: Form, source: str, outputs: frozenset[str], place: int
-) -> tuple[bool, int, bool, bool, bool, int]:
+) -> tuple[bool, int, bool, bool, bool, int, int]:
     """Smallest first: the model's output itself, else the most rounded form, plain before quantised or blocked."""
     return (
         not (name == source and name in outputs),
@@ -238,6 +238,7 @@ def _preference(
         form.blocked,
         form.scale is not None,
         name != source,
+        -form.width,
         place,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import platform
 import tempfile
 from collections.abc import Sequence
@@ -11,8 +12,11 @@ from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
 from .build import build
-from .listing import Sizes, list_tensors
-from .model import read_model
+from .build.dump import infer_types
+from .build.simulate import internal
+from .graph import values
+from .listing import Entry, Sizes, list_tensors
+from .model import Model, read_model
 from .modes import Recipe
 from .naming import Known, hold
 from .runtime import Runtime
@@ -35,6 +39,8 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     known = Known.of(source.proto.graph, built.given.proto.graph)
     holdings = hold(built.running.proto.graph, built.types, known, outputs)
     entries = list_tensors(built.running.proto.graph, built.types, holdings, {}, _sizes(source, runtime, folder))
+    if recipe.mode.simulation:
+        entries = [_as_rounded(entry, recipe) for entry in entries if not internal(entry.value.name)]
     return OrtSession(
         model=built.running,
         entries=entries,
@@ -44,13 +50,16 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     )
 
 
-def _sizes(source: object, runtime: Runtime, folder: Path) -> Sizes:
-    """Shapes of the source model's tensors, inferred once when the first one is asked for."""
-    from .build.dump import infer_types
-    from .graph import values
-    from .model import Model
+def _as_rounded(entry: Entry, recipe: Recipe) -> Entry:
+    """Say of a float32 tensor that its numbers are those of the simulated type."""
+    if entry.meta.dtype != "float32" or entry.meta.view or entry.meta.op_type == "Input":
+        return entry
+    view = f"rounded to {recipe.change.removesuffix('_sim')}"
+    return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=view))
 
-    assert isinstance(source, Model)
+
+def _sizes(source: Model, runtime: Runtime, folder: Path) -> Sizes:
+    """Shapes of the source model's tensors, inferred once when the first one is asked for."""
     known: dict[str, tuple[int | str, ...] | None] = {}
 
     def size(name: str) -> tuple[int | str, ...] | None:

@@ -35,13 +35,30 @@ class Built:
 
 def build(source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds], folder: Path) -> Built:
     """Build the graph of a run mode; what has to be written goes to folder. Raises ModelError or BackendError."""
-    notes: tuple[str, ...] = ()
-    given = source
-    if recipe.change in {"int8", "int8_dynamic"}:
+    given, notes = _changed(source, recipe.change, runtime, feeds, folder)
+    running = dump(given, runtime, folder, "all") if recipe.optimise else unoptimised(given, runtime, folder)
+    types = infer_types(running, runtime, folder)
+    if recipe.change.endswith("_sim"):
+        from .simulate import simulate
+
+        running, notes = simulate(running, types, recipe.change.removesuffix("_sim"), folder)
+        types = infer_types(running, runtime, folder)
+    if recipe.change == "float16":
+        from .float16 import float16_notes
+
+        notes = (*float16_notes(running, types, recipe.providers[0].startswith("CPU")), *notes)
+    return Built(given=given, running=running, types=types, notes=notes)
+
+
+def _changed(
+    source: Model, change: str, runtime: Runtime, feeds: Sequence[Feeds], folder: Path
+) -> tuple[Model, tuple[str, ...]]:
+    if change.startswith("int8"):
         from .quantise import quantise
 
-        given, notes = quantise(source, recipe.change, runtime, feeds, folder)
-    running = (
-        dump(given, runtime, folder, "all") if recipe.optimise else unoptimised(given, runtime, folder)
-    )
-    return Built(given=given, running=running, types=infer_types(running, runtime, folder), notes=notes)
+        return quantise(source, change, runtime, feeds, folder)
+    if change == "float16":
+        from .float16 import convert
+
+        return convert(source, runtime, folder)
+    return source, ()

@@ -15,6 +15,7 @@ from precision_debug.protocols import Feeds
 
 from ..graph import all_graphs
 from ..model import Model, name_nodes
+from ..options import flag, one_of, texts
 from ..runtime import Runtime, our_errors
 from .dump import dump
 
@@ -50,13 +51,13 @@ class _Settings:
     """The user's options, checked."""
 
     def __init__(self, options: Mapping[str, Any], source: Model) -> None:
-        self.method = _one_of("calibration", options.get("calibration", "minmax"), _METHODS)
-        self.activation = _one_of("activation_type", options.get("activation_type", "int8"), _TYPES)
-        self.weight = _one_of("weight_type", options.get("weight_type", "int8"), _TYPES)
+        self.method = one_of("calibration", options.get("calibration", "minmax"), _METHODS)
+        self.activation = one_of("activation_type", options.get("activation_type", "int8"), _TYPES)
+        self.weight = one_of("weight_type", options.get("weight_type", "int8"), _TYPES)
         self.per_channel = options.get("per_channel")
-        self.reduce_range = bool(options.get("reduce_range", False))
-        self.exclude = _texts(options.get("nodes_to_exclude"))
-        self.op_types = _texts(options.get("op_types"))
+        self.reduce_range = flag("reduce_range", options.get("reduce_range", False))
+        self.exclude = texts(options.get("nodes_to_exclude"))
+        self.op_types = texts(options.get("op_types"))
         nodes = {node.name for graph in all_graphs(source.proto.graph) for node in graph.node}
         for name in self.exclude:
             if name not in nodes:
@@ -73,7 +74,7 @@ class _Settings:
         )
 
     def _channels(self, change: str) -> bool:
-        return change == "int8" if self.per_channel is None else bool(self.per_channel)
+        return change == "int8" if self.per_channel is None else flag("per_channel", self.per_channel)
 
     def common(self, change: str) -> dict[str, Any]:
         import onnxruntime.quantization as quantization
@@ -86,18 +87,6 @@ class _Settings:
             "nodes_to_exclude": list(self.exclude),
             "use_external_data_format": True,
         }
-
-
-def _one_of(option: str, value: Any, known: Mapping[str, str]) -> str:
-    if str(value).lower() not in known:
-        raise UsageError(f"{value!r} is not one of {', '.join(known)}", where=option)
-    return str(value).lower()
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not value:
-        return ()
-    return tuple(value.split(",")) if isinstance(value, str) else tuple(map(str, value))
 
 
 def _static(path: Path, result: Path, settings: _Settings, feeds: Sequence[Feeds]) -> None:

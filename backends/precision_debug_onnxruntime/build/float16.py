@@ -1,0 +1,125 @@
+"""Conversion to float16 with onnxruntime.transformers.float16, and what it does to the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import ModelError
+
+from ..graph import all_graphs, scopes
+from ..model import Model, name_nodes
+from ..options import texts
+from ..runtime import Runtime, our_errors
+from ..types import TypeInfo, Types
+from .dump import infer_types
+
+__all__ = ["convert", "float16_notes"]
+
+_FLOAT, _FLOAT16 = 1, 10
+_MAX, _NORMAL, _SMALLEST = 65504.0, 2.0**-14, 5.96e-08
+_SHOWN = 3
+
+
+def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple[str, ...]]:
+    """The model in float16 with float32 inputs and outputs, and notes on weights that float16 cannot hold.
+
+    Options: "op_block_list" and "node_block_list", what stays in float32. Raises ModelError.
+    """
+    import onnx
+    from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
+
+    proto = onnx.ModelProto()
+    proto.CopyFrom(source.proto)
+    hint = "keep what it stumbles over in float32: options op_block_list, node_block_list"
+    with our_errors(source.path, hint):
+        onnx.load_external_data_for_model(proto, str(source.folder))
+        _tell_types(proto, infer_types(source, runtime, folder))
+        before = {tensor.name: _trouble(tensor) for tensor in _weights(proto)}
+        blocked = [*DEFAULT_OP_BLOCK_LIST, *texts(runtime.settings.get("op_block_list"))]
+        proto = convert_float_to_float16(
+            proto, keep_io_types=True, disable_shape_infer=True, op_block_list=blocked,
+            node_block_list=list(texts(runtime.settings.get("node_block_list"))),
+        )  # fmt: skip
+        converted = {tensor.name for tensor in _weights(proto, _FLOAT16)}
+        if not converted and not any(node.op_type == "Cast" for node in proto.graph.node):
+            raise ModelError("has no float32 tensor to convert", where=source.path, hint="choose another run mode")
+        for graph in all_graphs(proto.graph):
+            name_nodes(graph)
+        path = folder / "float16.onnx"
+        onnx.save_model(proto, str(path), save_as_external_data=True, location="float16.bin", size_threshold=1024)
+    light = onnx.load(str(path), load_external_data=False)
+    model = Model(proto=light, folder=folder, path=source.path)
+    return model, _weight_notes({name: found for name, found in before.items() if name in converted})
+
+
+def _tell_types(proto: Any, types: Types) -> None:
+    """Write every value's type into the model, ONNX Runtime's own inference: the converter goes by it."""
+    from onnx import helper
+
+    for scope in scopes(proto.graph):
+        graph = scope.graph
+        del graph.value_info[:]
+        told = {item.name for item in (*graph.input, *graph.output)}
+        for node in graph.node:
+            for name in node.output:
+                info = types.of(scope.key, name)
+                if name and name not in told and info.kind == "tensor":
+                    graph.value_info.append(helper.make_tensor_value_info(name, info.elem, info.shape))
+
+
+def _weights(proto: Any, elem: int = _FLOAT) -> Iterator[Any]:
+    for graph in all_graphs(proto.graph):
+        yield from (tensor for tensor in graph.initializer if tensor.data_type == elem)
+
+
+def _trouble(tensor: Any) -> tuple[int, int, int]:
+    """How many of a weight's numbers are beyond float16, below its smallest number, and in its subnormals."""
+    from onnx import numpy_helper
+
+    size = np.abs(numpy_helper.to_array(tensor))
+    beyond = int(np.count_nonzero((size > _MAX) & np.isfinite(size)))
+    below = int(np.count_nonzero((size > 0) & (size < _SMALLEST)))
+    return beyond, below, int(np.count_nonzero((size >= _SMALLEST) & (size < _NORMAL)))
+
+
+def _weight_notes(found: dict[str, tuple[int, int, int]]) -> tuple[str, ...]:
+    texts_of = (
+        "beyond float16's 65504, which the converter clamps to it",
+        "below float16's smallest number, which the converter raises to 5.96e-08",
+        "in float16's subnormal range, which lose digits",
+    )
+    notes = []
+    for place, text in enumerate(texts_of):
+        counts = {name: trouble[place] for name, trouble in found.items() if trouble[place]}
+        if counts:
+            worst = sorted(counts, key=lambda name: -counts[name])
+            names = ", ".join(f"{name} ({counts[name]})" for name in worst[:_SHOWN])
+            more = f" and {len(worst) - _SHOWN} more" if len(worst) > _SHOWN else ""
+            notes.append(f"{sum(counts.values())} weights {text}: {names}{more}")
+    return tuple(notes)
+
+
+def float16_notes(running: Model, types: Types, on_cpu: bool) -> tuple[str, ...]:
+    """Which nodes of the running graph really compute in float16."""
+    half = single = casts = 0
+    for scope in scopes(running.proto.graph):
+        for node in scope.graph.node:
+            infos = [types.of(scope.key, name) for name in (*node.input, *node.output) if name]
+            elems = {info.elem for info in infos if isinstance(info, TypeInfo) and info.kind == "tensor"}
+            if node.op_type == "Cast":
+                casts += bool(elems & {_FLOAT16})
+            elif _FLOAT16 in elems:
+                half += 1
+            elif _FLOAT in elems:
+                single += 1
+    text = f"{half} of {half + single} floating-point nodes compute in float16, {single} in float32 ({casts} Casts)"
+    if not on_cpu:
+        return (text,)
+    return (
+        f"float16 on the CPU is not float16: {text}; weights are rounded, most activations are not, and an activation "
+        "that overflows float16 on a GPU does not show; ort_fp16_sim shows it",
+    )
