@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from .measure import compare, describe
+from .native import kernel_status
 
-__all__ = ["compare", "describe"]
+__all__ = ["compare", "describe", "kernel_status"]

@@ -19,9 +19,9 @@ FlatReader = Callable[[int, int], Array]
 
 
 def flat_reader(array: Array) -> FlatReader:
-    """Readers copy only what is asked of them, and only where strides or byte order make a copy necessary."""
+    """Readers copy only what is asked of them, and only where strides, byte order or alignment make it necessary."""
     dtype = array.dtype.newbyteorder("=") if array.dtype.kind in "iufc" else array.dtype
-    if array.flags.c_contiguous and dtype == array.dtype:
+    if array.flags.c_contiguous and array.flags.aligned and dtype == array.dtype:
         flat = array.reshape(-1)
         return lambda start, stop: flat[start:stop]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..records import Comparison, TensorStats, Tolerance
-from . import equality, finish, numpy_pass, select, statistic
+from . import equality, finish, native, numpy_pass, select, statistic
 from .blocks import flat_reader
 from .kinds import Array, is_numeric, may_overflow
 from .totals import Pairs, Task, Totals
@@ -50,9 +50,13 @@ def compare(base: Any, target: Any, tolerance: Tolerance | None = None) -> Compa
         target=flat_reader(target),
         size=base.size,
         tolerance=tolerance,
-        exact=base.size < EXACT_BELOW,
+        keep="errors" if base.size < EXACT_BELOW else "histogram",
     )
-    totals = numpy_pass.measure(task)
+    kernel = native.load()
+    if kernel is not None and kernel.supports(base.dtype, target.dtype):
+        totals = kernel.measure(task, base.dtype, target.dtype)
+    else:
+        totals = numpy_pass.measure(task)
     scales = finish.rescaled(totals)
     if scales != task.scales and (may_overflow(base.dtype) or may_overflow(target.dtype)):
         totals = numpy_pass.measure(dataclasses.replace(task, scales=scales))
@@ -75,8 +79,11 @@ def describe(array: Any) -> TensorStats:
 def _describe(array: Array) -> tuple[TensorStats, Totals | None]:
     if not is_numeric(array.dtype):
         return finish.bare_stats(array), None
-    read = flat_reader(array)
-    totals = numpy_pass.measure_side(read, array.size)
+    read, kernel = flat_reader(array), native.load()
+    if kernel is not None and kernel.supports(array.dtype):
+        totals = kernel.measure_side(read, array.size, array.dtype)
+    else:
+        totals = numpy_pass.measure_side(read, array.size)
     scale = finish.rescaled(totals).base
     if scale and may_overflow(array.dtype):
         totals = numpy_pass.measure_side(read, array.size, scale)
@@ -86,7 +93,7 @@ def _describe(array: Array) -> tuple[TensorStats, Totals | None]:
 def _exact_quantiles(task: Task, pairs: Pairs) -> list[float] | None:
     if pairs.finite == 0:
         return None
-    if task.exact:
+    if task.keep == "errors":
         return select.quantiles(lambda: iter(pairs.diffs), pairs.finite, finish.QUANTILES)
     if pairs.histogram is not None and int(pairs.histogram.sum()) < _ENOUGH:
         return select.quantiles(lambda: statistic.errors(task), pairs.finite, finish.QUANTILES)

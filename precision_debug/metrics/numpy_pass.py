@@ -107,9 +107,9 @@ def _pairs(pair: Pair, first: int, task: Task) -> Pairs:
         _required(pairs, diff, magnitude, tolerance)
     if pairs.finite < finite.size:
         _infinite_error(pairs, pair, finite, first)
-    if task.exact:
+    if task.keep == "errors":
         pairs.diffs = [diff.copy()]
-    else:
+    elif task.keep == "histogram":
         sample = histogram.sample_positions(first, first + finite.size) - first
         pairs.histogram = histogram.bucket_counts(pair.diff[sample][finite[sample]])
     return pairs
@@ -168,5 +168,6 @@ def _infinite_error(pairs: Pairs, pair: Pair, finite: Array, first: int) -> None
     infinite = ~finite & np.isinf(pair.diff)
     if infinite.any():
         at = first + int(np.argmax(infinite))
+        pairs.max_abs_at = min(at, pairs.max_abs_at) if np.isinf(pairs.max_abs) else at
+        pairs.max_rel_at = min(at, pairs.max_rel_at) if np.isinf(pairs.max_rel) else at
         pairs.max_abs = pairs.max_rel = np.inf
-        pairs.max_abs_at = pairs.max_rel_at = at

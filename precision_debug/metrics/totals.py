@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -29,15 +30,20 @@ class Scales:
 class Task:
     """One pair of tensors of equal shape and numeric types, and what is wanted of it.
 
-    exact: keep every finite error instead of a histogram.
+    keep: every finite error, a histogram of a sample of them, or nothing.
     """
 
     base: FlatReader
     target: FlatReader
     size: int
     tolerance: Tolerance
-    exact: bool
-    scales: Scales = field(default_factory=Scales)
+    keep: Literal["errors", "histogram", "nothing"]
+    scales: Scales = Scales()
+
+    @classmethod
+    def of_one(cls, read: FlatReader, size: int) -> Task:
+        """One tensor by itself, as both sides."""
+        return cls(base=read, target=read, size=size, tolerance=Tolerance(), keep="nothing")
 
 
 @dataclass(kw_only=True)

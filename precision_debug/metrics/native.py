@@ -1,0 +1,272 @@
+"""The compiled pass: kernel.c through ctypes, on all cores where a tensor is large.
+
+Every count, extreme and index equals that of ``numpy_pass``; sums differ by their order of addition alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import UsageError
+from .blocks import FlatReader
+from .kernel_sources import fingerprint
+from .kinds import Array
+from .totals import BUCKETS, Pairs, Side, Task, Totals
+
+__all__ = ["Kernel", "kernel_status", "load"]
+
+VARIABLE = "PRECISION_DEBUG_KERNEL"
+LIBRARY = Path(__file__).with_name("_kernel.so")
+
+_THREADED_FROM = 1 << 20
+_SHARE = 1 << 18
+"""Elements that a thread takes at once: a multiple of 8, large beside the cost of a call, small beside a cache miss."""
+
+_CODES = {
+    name: code
+    for code, name in enumerate(
+        ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32"]
+    )
+}
+_TABLE = len(_CODES)
+
+
+class _Tolerance(ctypes.Structure):
+    _fields_ = (
+        ("atol", ctypes.c_double),
+        ("rtol", ctypes.c_double),
+        ("either", ctypes.c_int32),
+        ("equal_nan", ctypes.c_int32),
+    )
+
+
+_COUNTS = (
+    "base_nan base_inf target_nan target_inf fp16_overflow fp16_subnormal "
+    "finite mismatched special over_1pct identical kept first_mismatch max_abs_at max_rel_at"
+)
+_NUMBERS = (
+    "base_min base_max base_sum base_squares target_min target_max target_sum target_squares "
+    "max_abs max_rel sum_abs sum_rel squares pair_base_squares pair_target_squares dot required_atol required_rtol"
+)
+
+
+class _Totals(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in _COUNTS.split()),
+        *((name, ctypes.c_double) for name in _NUMBERS.split()),
+    )
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A loaded library. ``instructions``: what it uses on this processor."""
+
+    library: Any
+    instructions: str
+
+    @staticmethod
+    def supports(*dtypes: np.dtype[Any]) -> bool:
+        """All but 64-bit integers, complex numbers and long doubles."""
+        return all(_code(dtype) is not None for dtype in dtypes)
+
+    def measure(self, task: Task, base_dtype: np.dtype[Any], target_dtype: np.dtype[Any]) -> Totals:
+        """The same as ``numpy_pass.measure``, of types that ``supports`` names and without scales."""
+        call = _Call(self.library, task, base_dtype, target_dtype)
+        spans = [(first, min(first + _SHARE, task.size)) for first in range(0, task.size, _SHARE)] or [(0, 0)]
+        helpers = min(_cores(), len(spans)) - 1 if task.size >= _THREADED_FROM else 0
+        parts = call.share(spans, helpers)
+        totals = parts[0]
+        for part in parts[1:]:
+            totals.add(part)
+        call.collect(totals.pairs)
+        return totals
+
+    def measure_side(self, read: FlatReader, size: int, dtype: np.dtype[Any]) -> Totals:
+        """The same as ``numpy_pass.measure_side``."""
+        return self.measure(Task.of_one(read, size), dtype, dtype)
+
+
+class _Call:
+    """One pass: what all of its threads share."""
+
+    def __init__(self, library: Any, task: Task, base_dtype: np.dtype[Any], target_dtype: np.dtype[Any]) -> None:
+        self.library, self.task = library, task
+        self.types = _code(base_dtype), _code(target_dtype)
+        self.tables = _table(base_dtype), _table(target_dtype)
+        tolerance = task.tolerance
+        self.tolerance = _Tolerance(
+            tolerance.atol, tolerance.rtol, tolerance.rule == "either", tolerance.equal_nan
+        )
+        self.histograms: list[Array] = []
+        self.diffs = np.empty(task.size if task.keep == "errors" else 0)
+        self.failure: BaseException | None = None
+
+    def share(self, spans: list[tuple[int, int]], helpers: int) -> list[Totals]:
+        """Totals of each span; this thread and its helpers take the next one in turn."""
+        results: list[Totals] = [Totals()] * len(spans)
+        waiting = iter(range(len(spans)))
+        turn = threading.Lock()
+
+        def work() -> None:
+            try:
+                histogram = np.zeros(2 * BUCKETS, dtype=np.uint32) if self.task.keep == "histogram" else None
+                while self.failure is None:
+                    with turn:
+                        index = next(waiting, None)
+                    if index is None:
+                        break
+                    results[index] = self.span(*spans[index], histogram)
+                if histogram is not None:
+                    self.histograms.append(histogram)
+            except BaseException as error:
+                self.failure = error
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(helpers)]
+        for thread in threads:
+            thread.start()
+        work()
+        for thread in threads:
+            thread.join()
+        if self.failure is not None:
+            raise self.failure
+        return results
+
+    def span(self, first: int, last: int, histogram: Array | None) -> Totals:
+        base = self.task.base(first, last)
+        target = base if self.task.target is self.task.base else self.task.target(first, last)
+        found = _Totals()
+        self.library.pd_compare(
+            base.ctypes.data,
+            target.ctypes.data,
+            *self.types,
+            *(None if table is None else table.ctypes.data for table in self.tables),
+            last - first,
+            first,
+            self.tolerance,
+            None if histogram is None else histogram.ctypes.data,
+            self.diffs.ctypes.data if self.task.keep == "errors" else None,
+            found,
+        )
+        return _decoded(found)
+
+    def collect(self, pairs: Pairs) -> None:
+        if self.task.keep == "errors":
+            pairs.diffs = [self.diffs[: pairs.finite]]
+        if self.histograms:
+            counts = sum(histogram.astype(np.int64) for histogram in self.histograms)
+            pairs.histogram = np.asarray(counts).reshape(2, BUCKETS).sum(axis=0)
+
+
+def _decoded(found: _Totals) -> Totals:
+    return Totals(
+        base=Side(
+            nan=found.base_nan,
+            inf=found.base_inf,
+            min=found.base_min,
+            max=found.base_max,
+            sum=found.base_sum,
+            squares=found.base_squares,
+        ),
+        target=Side(
+            nan=found.target_nan,
+            inf=found.target_inf,
+            min=found.target_min,
+            max=found.target_max,
+            sum=found.target_sum,
+            squares=found.target_squares,
+        ),
+        pairs=Pairs(
+            finite=found.finite,
+            mismatched=found.mismatched,
+            special=found.special,
+            first_mismatch=found.first_mismatch,
+            max_abs=found.max_abs,
+            max_abs_at=found.max_abs_at,
+            max_rel=found.max_rel,
+            max_rel_at=found.max_rel_at,
+            sum_abs=found.sum_abs,
+            sum_rel=found.sum_rel,
+            squares=found.squares,
+            base_squares=found.pair_base_squares,
+            target_squares=found.pair_target_squares,
+            dot=found.dot,
+            over_1pct=found.over_1pct,
+            required_atol=found.required_atol,
+            required_rtol=found.required_rtol,
+        ),
+        fp16_overflow=found.fp16_overflow,
+        fp16_subnormal=found.fp16_subnormal,
+        identical=bool(found.identical),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _code(dtype: np.dtype[Any]) -> int | None:
+    code = _CODES.get(dtype.name)
+    return _TABLE if code is None and dtype.itemsize == 1 else code
+
+
+@functools.lru_cache(maxsize=64)
+def _table(dtype: np.dtype[Any]) -> Array | None:
+    """The value of each byte, for types of one byte that C does not know."""
+    if _code(dtype) != _TABLE:
+        return None
+    every = np.arange(256, dtype=np.uint8)
+    with np.errstate(all="ignore"):
+        return (every != 0).astype(np.float32) if dtype == np.bool_ else every.view(dtype).astype(np.float32)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def kernel_status() -> str:
+    """One line: which pass runs here, and why."""
+    kernel, reason = _open()
+    if kernel is None:
+        return f"numpy blocks: {reason}"
+    cores = _cores()
+    return f"C kernel, {kernel.instructions}, {cores} thread{'s' if cores > 1 else ''}"
+
+
+def load() -> Kernel | None:
+    """The kernel, or None where numpy has to do; ``kernel_status`` says why.
+
+    Raises UsageError where PRECISION_DEBUG_KERNEL is set to something else than "numpy".
+    """
+    return _open()[0]
+
+
+@functools.lru_cache(maxsize=1)
+def _open() -> tuple[Kernel | None, str]:
+    wanted = os.environ.get(VARIABLE, "")
+    if wanted not in ("", "numpy"):
+        raise UsageError(f"{VARIABLE} is {wanted!r}", hint='set it to "numpy" or not at all')
+    if wanted:
+        return None, f"{VARIABLE}={wanted}"
+    if not LIBRARY.exists():
+        return None, "no compiled kernel; reinstall where a C compiler is on PATH"
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        library.pd_source.restype = library.pd_instructions.restype = ctypes.c_char_p
+        built_from = library.pd_source().decode()
+        instructions = library.pd_instructions().decode()
+    except (OSError, AttributeError) as error:
+        return None, f"the compiled kernel does not load ({error}); reinstall to rebuild it"
+    if built_from != fingerprint(LIBRARY.parent):
+        return None, "the compiled kernel belongs to other sources; reinstall to rebuild it"
+    pointer, integer = ctypes.c_void_p, ctypes.c_int64
+    library.pd_compare.restype = None
+    library.pd_compare.argtypes = [
+        *(pointer, pointer, ctypes.c_int32, ctypes.c_int32, pointer, pointer, integer, integer),
+        *(ctypes.POINTER(_Tolerance), pointer, pointer, ctypes.POINTER(_Totals)),
+    ]
+    return Kernel(library, instructions), ""
