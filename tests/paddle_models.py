@@ -9,9 +9,14 @@ They were made with paddlepaddle 2.6.2, numpy 1.26 and protobuf 3.20 by::
 
 from __future__ import annotations
 
+import atexit
+import functools
 import math
+import shutil
 import struct
 import sys
+import tempfile
+import warnings
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["MODELS", "export", "feeds", "legacy", "params_of", "write_params"]
+__all__ = ["MODELS", "export", "feeds", "legacy", "params_of", "pir", "write_params"]
 
 DATA = Path(__file__).parent / "data" / "paddle"
 
@@ -103,6 +108,16 @@ def export(name: str, folder: Path, seed: int = 0) -> Path:
     paddle.jit.save(net, str(folder / name))
     found = [path for path in (folder / f"{name}.json", folder / f"{name}.pdmodel") if path.exists()]
     return found[0]
+
+
+@functools.cache
+def pir(name: str) -> Path:
+    """A model exported by the Paddle 3 that is installed; kept until the process ends."""
+    folder = tempfile.mkdtemp(prefix="paddle_models-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return export(name, Path(folder))
 
 
 def legacy(name: str, folder: Path, seed: int = 0, change: Any = None) -> Path:
@@ -193,8 +208,6 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 if __name__ == "__main__":
-    import tempfile
-
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
     for model in sys.argv[2:] or MODELS:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from precision_debug.errors import BackendError
 from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import TensorMeta
 
@@ -22,7 +24,7 @@ from .marks import Found, Print, Trace, groups_by_value, search
 from .model import Model
 from .program import Value
 from .runtime import Runner
-from .session import meta_of
+from .session import meta_of, metas_of
 
 __all__ = ["FetchSession", "Start"]
 
@@ -51,9 +53,9 @@ class FetchSession:
         self._values = {value.name: value for value in model.program.values}
         self._notes = list(notes)
         self._runners: list[tuple[tuple[str, ...], Runner | None]] = []
-        self._planned = False
+        self._planned = self._closed = False
         self._edits = 0
-        self.tensors: Sequence[TensorMeta] = tuple(meta_of(v, unseen=_unseen(v)) for v in self._values.values())
+        self.tensors: Sequence[TensorMeta] = metas_of(meta_of(v, unseen=_unseen(v)) for v in self._values.values())
 
     @property
     def notes(self) -> Sequence[str]:
@@ -72,19 +74,18 @@ class FetchSession:
         groups = self._groups(feeds)
         kept: dict[tuple[str, ...], Runner] = {}
 
-        def harmless(names: Sequence[str]) -> bool:
+        def changes(names: Sequence[str]) -> Counter[str]:
             runner = self._start(self._edited(names), "")
-            if not self._trace(runner, feeds).same_as(plain):
-                runner.close()
-                return False
-            for other in kept.values():
+            changed = plain.changed(self._trace(runner, feeds))
+            for other in (runner,) if changed else tuple(kept.values()):
                 other.close()
-            kept.clear()
-            kept[tuple(names)] = runner
-            return True
+            if not changed:
+                kept.clear()
+                kept[tuple(names)] = runner
+            return changed
 
         outputs = [value.name for value in self._values.values() if value.output]
-        found = search([names for _, names in groups], harmless, list(self._values), self._builds)
+        found = search(groups, changes, list(self._values), self._builds)
         names = [name for name in self._values if name in {*found.kept, *outputs}]
         batches = self._batches(names, feeds)
         self._runners = [(batch, None) for batch in batches]
@@ -98,25 +99,26 @@ class FetchSession:
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if not self._planned:
             self.plan(feeds)
+        if self._closed:
+            raise BackendError("the session is closed", where=self._model.path, hint="open it again")
         types = {meta.name: meta.op_type for meta in self.tensors}
         outputs: dict[str, Any] = {}
         for number, (batch, runner) in enumerate(self._runners):
-            first = number == 0
             wanted = [name for name in batch if names is None or name in names]
-            if not first and (hook is None or not wanted):
+            if number and (hook is None or not wanted):
                 continue
             active = runner or self._start(self._edited(batch), "")
-            values = self._by_value(active.run(feeds))
-            if first:
-                outputs = {name: array for name, array in values.items() if self._values[name].output}
+            active.execute(feeds)
+            keys = self._keys(active.output_names)
+            if not number:
+                outputs = {name: active.output(key) for key, name in keys.items() if self._values[name].output}
+            by_name = {name: key for key, name in keys.items()}
+            self._runners[number] = (batch, active if len(self._runners) == 1 else None)
             if hook is not None:
                 for name in wanted:
-                    hook(types[name], name, values[name])
+                    hook(types[name], name, active.output(by_name[name]))
             if len(self._runners) > 1:
                 active.close()
-                self._runners[number] = (batch, None)
-            else:
-                self._runners[number] = (batch, active)
         return outputs
 
     def close(self) -> None:
@@ -124,6 +126,7 @@ class FetchSession:
             if runner is not None:
                 runner.close()
         self._runners = []
+        self._closed = True
 
     def _groups(self, feeds: Feeds) -> list[tuple[str, list[str]]]:
         """What the fused program computes in FP32, each with the values that it may be."""
@@ -146,10 +149,13 @@ class FetchSession:
         names = [name for name, value in self._values.items() if not value.nested]
         for batch in self._batches(names, feeds):
             unfused = self._start(self._edited(batch), "unfused")
-            values = self._by_value(unfused.run(feeds))
-            base.update((name, (values[name].shape, Print.of(values[name]))) for name in batch if values[name].size)
+            unfused.execute(feeds)
+            for key, name in self._keys(unfused.output_names).items():
+                array = unfused.output(key)
+                if array.size:
+                    base[name] = (array.shape, Print.of(array))
             unfused.close()
-        return groups_by_value(seen, base)
+        return groups_by_value(seen, {name: base[name] for name in names if name in base})
 
     def _list(self, groups: Sequence[tuple[str, list[str]]], found: Found, outputs: Sequence[str]) -> None:
         """Announce what is seen, and what the fused program has but cannot show."""
@@ -173,7 +179,7 @@ class FetchSession:
                 metas.append(meta_of(value, op_type=kind, unseen=unseen[name]))
             elif value.nested:
                 metas.append(meta_of(value, unseen=_NESTED))
-        self.tensors = tuple(metas)
+        self.tensors = metas_of(metas)
         self._notes.append(
             f"{len(shown)} of {len(self._values)} tensors can be fetched without changing the fused program "
             f"({len(unseen)} more cannot, {found.builds} predictors were built to find out)."
@@ -190,15 +196,12 @@ class FetchSession:
         path = self._folder / f"marked_{self._edits}{self._model.file.suffix or '.pdmodel'}"
         return self._model.program.with_fetches(names, path)
 
-    def _by_value(self, outputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Predictor outputs by our names."""
-        found = {}
-        for name, value in self._values.items():
-            for key in (value.output, naming.fetch_name(name) if self._model.program.pir else name):
-                if key and key in outputs:
-                    found[name] = outputs[key]
-                    break
-        return found
+    def _keys(self, outputs: Sequence[str]) -> dict[str, str]:
+        """The predictor's names of its outputs to ours, in the predictor's order."""
+        pir = self._model.program.pir
+        known = {naming.fetch_name(name) if pir else name: name for name in self._values}
+        known.update((value.output, name) for name, value in self._values.items() if value.output)
+        return {key: known[key] for key in outputs if key in known}
 
     def _batches(self, names: Sequence[str], feeds: Feeds) -> list[tuple[str, ...]]:
         """Split so that one predictor holds at most ``limit`` bytes; dynamic dimensions count as the largest of the

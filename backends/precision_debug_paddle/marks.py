@@ -55,13 +55,20 @@ class Trace:
         if not naming.carries(op_type):
             self.kernels[naming.kernel(op_type), array.dtype.name] += 1
 
-    def same_as(self, other: Trace) -> bool:
-        """Whether both ran the same kernels to the same bits, on the outputs that both have."""
-        return self.kernels == other.kernels and all(
-            array.tobytes() == other.outputs[name].tobytes()
-            for name, array in self.outputs.items()
-            if name in other.outputs
-        )
+    def changed(self, other: Trace) -> collections.Counter[str]:
+        """How many kernels of each type differ, in type or number; "" stands for an output whose bits differ.
+
+        Only outputs that both have are compared. Empty: both did the same.
+        """
+        found: collections.Counter[str] = collections.Counter()
+        gone, new = self.kernels - other.kernels, other.kernels - self.kernels
+        for name in {name for name, _ in (*gone, *new)}:
+            count = [sum(n for (key, _), n in side.items() if key == name) for side in (gone, new)]
+            found[name] = max(count)
+        if not found:
+            common = self.outputs.keys() & other.outputs.keys()
+            found[""] = sum(self.outputs[name].tobytes() != other.outputs[name].tobytes() for name in common)
+        return +found
 
 
 @dataclass(kw_only=True)
@@ -97,40 +104,49 @@ def groups_by_value(
 
 
 def search(
-    groups: Sequence[Sequence[str]], harmless: Callable[[Sequence[str]], bool], order: Sequence[str], budget: int
+    groups: Sequence[tuple[str, Sequence[str]]],
+    changes: Callable[[Sequence[str]], collections.Counter[str]],
+    order: Sequence[str],
+    budget: int,
 ) -> Found:
     """The marks to keep: at most one value a group, found in as few builds as bisecting takes.
 
-    groups: likeliest value first. harmless: builds the program with these marks, in program order, and says whether
-    nothing changed. order: all names in program order. budget: how often ``harmless`` may be asked.
+    groups: operator type of the fused program, and the values that its output may be, likeliest first.
+    changes: builds the program with these marks, in program order, and says what changed (``Trace.changed``).
+    order: all names in program order. budget: how often ``changes`` may be asked.
     """
     place = {name: number for number, name in enumerate(order)}
+    made_by = {name: naming.kernel(op_type) for op_type, names in groups for name in names}
     found = Found()
 
-    def bisect(names: list[str]) -> None:
-        names = [name for name in names if name not in found.kept]
+    def bisect(names: list[str], changed: collections.Counter[str] | None = None) -> None:
+        """changed: what these marks are known to change, together with those that are kept."""
+        names = [name for name in names if name not in found.kept and name not in found.refused]
         if not names:
             return
-        if found.builds >= budget:
+        if changed is None and found.builds >= budget:
             found.untried.update(names)
             return
-        found.builds += 1
-        if harmless(sorted([*found.kept, *names], key=place.__getitem__)):
+        if changed is None:
+            found.builds += 1
+            changed = changes(sorted([*found.kept, *names], key=place.__getitem__))
+        if not changed:
             found.kept.extend(names)
-        elif len(names) == 1:
-            found.refused.add(names[0])
-        else:
-            half = len(names) // 2
-            bisect(names[:half])
-            bisect(names[half:])
+            return
+        suspects = [name for name in names if made_by[name] in changed]
+        first = [name for name in names if made_by[name] not in changed]
+        scarce = found.builds > budget // 2
+        if len(names) == 1 or (scarce and not first and max(changed.values()) >= len(names)):
+            found.refused.update(names)  # as many operators of a type changed as were marked: likely each mark did it
+            return
+        if not first or not suspects:
+            first, suspects = names[: len(names) // 2], names[len(names) // 2 :]
+        bisect(first)
+        # where all of the first part was kept, what the whole changed is what the second part changes
+        bisect(suspects, changed if all(name in found.kept for name in first) else None)
 
-    for turn in range(max(map(len, groups), default=0)):
-        bisect(
-            list(
-                dict.fromkeys(
-                    group[turn] for group in groups if len(group) > turn and not any(n in found.kept for n in group)
-                )
-            )
-        )
+    for turn in range(max((len(names) for _, names in groups), default=0)):
+        open_groups = [names for _, names in groups if len(names) > turn and not any(n in found.kept for n in names)]
+        bisect(list(dict.fromkeys(names[turn] for names in open_groups)))
     found.kept.sort(key=place.__getitem__)
     return found

@@ -38,15 +38,15 @@ def read_model(files: ModelFiles) -> Model:
         file = _in_folder(file)
     if not file.is_file():
         raise ModelError("no such file", where=str(file), hint="check --model_file")
-    params = Path(files.params_file) if files.params_file else _params(file)
-    if not params.is_file():
-        raise ModelError("no such file", where=str(params), hint="check --params_file")
     try:
         if file.stat().st_size == 0:
             raise ModelError("the file is empty", where=str(file), hint="export or copy the model again")
         program: Program = read_pir(file) if file.suffix.lower() == ".json" else read_legacy(file)
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", where=str(file)) from error
+    params = Path(files.params_file) if files.params_file else _params(file)
+    if not params.is_file():
+        raise ModelError("no such file", where=str(params), hint="check --params_file")
     return Model(program=program, file=file, params=params)
 
 

@@ -35,9 +35,8 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
     if not model.program.pir and not recipe.onednn:
         config = make_config(recipe, model.file, model.params, spec.options, device=device)
         runner = Runner(config, where=model.path, mode=spec.mode)
-        unfused = not (recipe.optimise and spec.options.get("ir_optim", True))
-        session = HookSession(model, runner, unfused=unfused, versions=versions, notes=notes)
-        if feeds and not unfused:
+        session = HookSession(model, runner, versions=versions, notes=notes)
+        if feeds:
             session.probe(feeds[0])
         return session
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from precision_debug.errors import InputError
+from precision_debug.errors import BackendError, InputError
 from precision_debug.protocols import Feeds
 
 from .failures import our_errors
@@ -41,43 +41,62 @@ class Runner:
 
     @property
     def output_names(self) -> list[str]:
-        return list(self._predictor.get_output_names())
+        return list(self._open().get_output_names())
 
-    def run(self, feeds: Feeds, receiver: Receiver | None = None) -> Mapping[str, Array]:
+    def run(self, feeds: Feeds, receiver: Receiver | None = None) -> dict[str, Array]:
         """Run once. receiver(op_type, name, array): called for each tensor while it lives, with memory that Paddle
-        will reuse. Returns the outputs by Paddle's name. Raises BackendError; what the receiver raises, as it is.
+        will reuse. Returns the outputs by Paddle's name. Raises BackendError or InputError; what the receiver raises,
+        as it is.
         """
+        self.execute(feeds, receiver)
+        return {name: self.output(name) for name in self.output_names}
+
+    def execute(self, feeds: Feeds, receiver: Receiver | None = None) -> None:
+        """Run once and leave the outputs where they are; ``output`` reads one."""
+        predictor = self._open()
         self._feed(feeds)
         self._receiver, self._failure = receiver, None
         if receiver is not None and not self._hooked:
-            self._predictor.register_output_hook(self._called)
+            predictor.register_output_hook(self._called)
             self._hooked = True
         try:
             with our_errors(self._where, mode=self._mode):
-                self._predictor.run()
+                predictor.run()
         finally:
             self._receiver = None
         if self._failure is not None:
-            raise self._failure
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def output(self, name: str) -> Array:
+        """A copy of one output of the last run."""
         with our_errors(self._where, mode=self._mode):
-            return {name: self._output(name) for name in self.output_names}
+            handle = self._open().get_output_handle(name)
+            return decoded(np.array(handle.copy_to_cpu()), str(handle.type()))
 
     def close(self) -> None:
         self._predictor = None
 
+    def _open(self) -> Any:
+        if self._predictor is None:
+            raise BackendError("the session is closed", where=self._where, hint="open it again")
+        return self._predictor
+
     def _feed(self, feeds: Feeds) -> None:
-        for name in self._predictor.get_input_names():
+        names = list(self._open().get_input_names())
+        unknown = sorted(set(feeds) - set(names))
+        if unknown:
+            raise InputError(
+                f"the model has no input {unknown[0]}", where=self._where, hint=f"its inputs: {' '.join(names)}"
+            )
+        for name in names:
             if name not in feeds:
                 raise InputError(f"no value for input {name}", where=self._where, hint="give it with --inputs")
             array = np.ascontiguousarray(feeds[name])
-            handle = self._predictor.get_input_handle(name)
+            handle = self._open().get_input_handle(name)
             with our_errors(self._where, mode=self._mode):
                 handle.reshape(list(array.shape))
                 handle.copy_from_cpu(array)
-
-    def _output(self, name: str) -> Array:
-        handle = self._predictor.get_output_handle(name)
-        return decoded(np.array(handle.copy_to_cpu()), str(handle.type()))
 
     def _called(self, op_type: str, name: str, tensor: Any) -> None:
         """An exception that left a hook would end the process; it is kept and raised after the run."""

@@ -5,7 +5,8 @@ That is right for legacy programs whose tensors keep the model's layout: on the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from precision_debug.protocols import Feeds, Hook
@@ -16,23 +17,29 @@ from .model import Model
 from .program import Value
 from .runtime import Runner
 
-__all__ = ["HookSession", "meta_of"]
+__all__ = ["HookSession", "meta_of", "metas_of"]
+
+
+_FOLDED = frozenset({"batch_norm", "sync_batch_norm", "affine_channel"})
+_LINEAR = frozenset(
+    "conv2d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose conv3d matmul_v2 matmul mul elementwise_add".split()
+)
 
 
 class HookSession:
-    """runner: the predictor. unfused: it runs the program as it is, so that the program says what will be seen."""
+    """runner: the predictor. Until ``probe`` or ``run``, ``tensors`` are those of the unoptimised program."""
 
     def __init__(
-        self, model: Model, runner: Runner, *, unfused: bool, versions: Mapping[str, str], notes: Sequence[str] = ()
+        self, model: Model, runner: Runner, *, versions: Mapping[str, str], notes: Sequence[str] = ()
     ) -> None:
         self.versions = versions
         self._runner = runner
         self._values = {value.name: value for value in model.program.values}
-        self._hidden = model.program.parameters()
         self._left_out: set[str] = set()
+        self._refused: frozenset[str] = frozenset()
         self._notes = list(notes)
-        self.tensors: Sequence[TensorMeta] = tuple(meta_of(v) for v in model.program.values) if unfused else ()
-        self._probed = unfused
+        self.tensors: Sequence[TensorMeta] = metas_of(meta_of(value) for value in model.program.values)
+        self._probed = False
 
     @property
     def notes(self) -> Sequence[str]:
@@ -41,7 +48,7 @@ class HookSession:
         return (*self._notes, said) if count else tuple(self._notes)
 
     def probe(self, feeds: Feeds) -> None:
-        """Run once to learn which tensors the optimised program still has, in its own order."""
+        """Run once to learn which tensors the program that runs has, in its own order."""
         found: dict[str, TensorMeta] = {}
 
         def look(op_type: str, name: str, array: Any) -> None:
@@ -49,7 +56,14 @@ class HookSession:
                 found[name] = self._meta(name, op_type, array)
 
         self._runner.run(feeds, look)
-        self.tensors = tuple(found.values())
+        refilled = self._refilled(found)
+        if refilled:
+            self._notes.append(
+                f"{len(refilled)} tensors before a batch norm that was folded into weights hold something else under "
+                "their old name now and are left out."
+            )
+        self._refused = refilled
+        self.tensors = metas_of(meta for meta in found.values() if meta.name not in refilled)
         self._probed = True
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
@@ -59,7 +73,7 @@ class HookSession:
             return self._runner.run(feeds)
 
         def show(op_type: str, name: str, array: Any) -> None:
-            if self._shown(name, array) and (names is None or name in names):
+            if name not in self._refused and self._shown(name, array) and (names is None or name in names):
                 hook(naming.plain_type(op_type), name, array)
 
         return self._runner.run(feeds, show)
@@ -72,10 +86,29 @@ class HookSession:
         value = self._values.get(name)
         if value is not None and (array.size or 0 in (value.shape or ())):
             return True
-        if name not in self._hidden and value is None and array.size and not self._probed:
-            return False
         self._left_out.add(name)
         return False
+
+    def _refilled(self, found: Mapping[str, TensorMeta]) -> frozenset[str]:
+        """Tensors between a linear operator and the batch norm that was folded into its weights.
+
+        The convolution keeps its output's name, but with other weights it is another tensor.
+        """
+        names: set[str] = set()
+        for norm in self._values.values():
+            now = found.get(norm.name)
+            if norm.op_type not in _FOLDED or (now is not None and now.op_type == norm.op_type):
+                continue
+            before = [name for name in norm.inputs if name in found]
+            while before:
+                name = before.pop()
+                value = self._values.get(name)
+                if value is None or name in names:
+                    continue
+                if value.op_type in _LINEAR:
+                    names.add(name)
+                    before += value.inputs if value.op_type == "elementwise_add" else ()
+        return frozenset(names)
 
     def _meta(self, name: str, op_type: str, array: Any) -> TensorMeta:
         value = self._values[name]
@@ -84,6 +117,15 @@ class HookSession:
             name=name, op_type=kind, dtype=array.dtype.name, shape=array.shape, inputs=value.inputs,
             is_output=bool(value.output),
         )  # fmt: skip
+
+
+def metas_of(metas: Iterable[TensorMeta]) -> tuple[TensorMeta, ...]:
+    """The list that a session announces: ``inputs`` name only what is in it."""
+    listed = tuple(metas)
+    names = {meta.name for meta in listed}
+    return tuple(
+        dataclasses.replace(meta, inputs=tuple(name for name in meta.inputs if name in names)) for meta in listed
+    )
 
 
 def meta_of(value: Value, **changes: Any) -> TensorMeta:
