@@ -1,0 +1,107 @@
+"""The front of this backend: names its run modes and opens sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from precision_debug.errors import BackendUnavailable, UsageError
+from precision_debug.protocols import Feeds, Session
+from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
+
+from . import modes
+
+if TYPE_CHECKING:
+    from .model import Model
+
+__all__ = ["TorchBackend"]
+
+LEVELS = ("op", "module")
+
+
+class TorchBackend:
+    """PyTorch. Options: level ("op", "module"), device, seed, training, device_tensors (hooks get torch tensors)."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[Any, ...], Model] | None = None
+        self._open = 0
+
+    @property
+    def name(self) -> str:
+        return "torch"
+
+    @property
+    def run_modes(self) -> Sequence[RunMode]:
+        return modes.RUN_MODES
+
+    def availability(self, mode: str) -> Availability:
+        return modes.availability(mode)
+
+    def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
+        from .model import read_inputs
+
+        self._require("torch_fp32")
+        return read_inputs(self._model(spec))
+
+    def examples(self, spec: SessionSpec) -> Feeds:
+        """The model's own example inputs, which a random feed cannot imitate (token ids, masks); {} where none."""
+        from .model import example_feeds
+
+        self._require("torch_fp32")
+        return example_feeds(self._model(spec))
+
+    def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        self._require(spec.mode)
+        session = open_model(self._model(spec), spec.mode, spec.options, feeds, on_close=self._closed)
+        self._open += 1
+        return session
+
+    def _model(self, spec: SessionSpec) -> Model:
+        """The model of a file; both sides of a comparison get the one that was loaded last, unless the file changed."""
+        from .model import read_model
+
+        file = Path(spec.model.path.partition(".py:")[0] + ".py" if ".py:" in spec.model.path else spec.model.path)
+        stamp = file.stat().st_mtime_ns if file.is_file() else 0
+        seed = _seed(spec.options)
+        key = (spec.model.path, stamp, seed)
+        if self._kept is None or self._kept[0] != key:
+            self._kept = None
+            self._kept = (key, read_model(spec.model, seed=seed))
+        return self._kept[1]
+
+    def _closed(self) -> None:
+        self._open -= 1
+        if self._open == 0:
+            self._kept = None
+
+    def _require(self, mode: str) -> None:
+        available = self.availability(mode)
+        if not available.ok:
+            raise BackendUnavailable(f"run mode {mode} cannot run here: {available.needs}")
+
+
+def open_model(
+    model: Model, mode: str, options: Any, feeds: Sequence[Feeds] = (), *, on_close: Any = None
+) -> Session:
+    """A session of a model that is in memory already."""
+    from .build import build
+    from .session import TorchSession
+
+    level = str(options.get("level") or "op")
+    if level not in LEVELS:
+        raise UsageError(f"no level '{level}'", where="--level", hint="use op or module")
+    if level == "module" and model.kind == "script":
+        raise UsageError(
+            "TorchScript runs its submodules inside its own interpreter", where=model.path, hint="use --level op"
+        )
+    recipe = modes.recipe(mode)
+    built = build(model, recipe, options)
+    return TorchSession(
+        built, recipe, level=level, seed=_seed(options), feeds=feeds[0] if feeds else None,
+        device_tensors=bool(options.get("device_tensors")), on_close=on_close,
+    )  # fmt: skip
+
+
+def _seed(options: Any) -> int:
+    return int(options.get("seed") or 0)

@@ -1,0 +1,140 @@
+"""Makes a model ready for one run mode: the device, the type of its parameters, and what a run feeds it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from precision_debug.errors import BackendUnavailable, InputError, UsageError
+
+from .leaves import replaced
+from .model import Model
+from .modes import Recipe
+
+__all__ = ["Built", "build", "chosen_device", "feed", "twin"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A module on its device in its types. It is never run itself: each run works on a ``twin``."""
+
+    module: Any
+    model: Model
+    device: torch.device
+    dtype: torch.dtype | None
+    notes: tuple[str, ...] = ()
+
+
+def chosen_device(options: Mapping[str, Any]) -> torch.device:
+    """The option "device" ("cpu", "cuda", "cuda:1"); the first GPU where there is one, otherwise the CPU."""
+    name = str(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"no device '{name}'", where="--device", hint="use cpu, cuda or cuda:1") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise BackendUnavailable("this torch sees no GPU", where="--device", hint="use --device cpu")
+    return device
+
+
+def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
+    """A copy of the model as the mode wants it; parameters that need no change are shared with the original."""
+    device = chosen_device(options)
+    dtype = getattr(torch, recipe.dtype) if recipe.dtype and model.kind == "eager" else None
+    if recipe.dtype == "float32" and not recipe.change:
+        dtype = None
+    notes: list[str] = []
+    module = _copied(model.module, device, dtype) if model.kind == "eager" else model.module.to(device)
+    if model.kind != "exported" and module.training and not options.get("training"):
+        module.eval()
+        notes.append("the module was put into evaluation mode; the option training=1 leaves it as the factory made it")
+    return Built(module=module, model=model, device=device, dtype=dtype, notes=tuple(notes))
+
+
+def twin(module: Any) -> Any:
+    """A module with the same parameters and a copy of everything else, so that a run leaves no trace in it.
+
+    The module itself where it cannot be copied (TorchScript, modules that hold other tensors or handles).
+    """
+    if isinstance(module, torch.jit.ScriptModule):
+        return module
+    try:
+        return _copied(module, None, None)
+    except Exception:
+        return module
+
+
+def feed(built: Built, feeds: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
+    """Positional and keyword arguments, and the tensors among them by input name.
+
+    Feeds are copied to the device, floating ones into the mode's type. Raises InputError.
+    """
+    given: dict[str, Any] = {}
+    known: set[str] = set()
+
+    def change(name: str, _example: Any) -> Any:
+        known.add(name)
+        if name not in feeds:
+            raise InputError(f"no value for '{name}'", where=built.model.path, hint=f"it has {', '.join(feeds)}")
+        given[name] = _as_tensor(feeds[name], name, built)
+        return given[name]
+
+    model = built.model
+    arguments = dict(model.arguments)
+    if not arguments:
+        missing = [name for name in model.required if name not in feeds]
+        strange = [name for name in feeds if name not in model.order]
+        if missing or (strange and not model.open_ended):
+            what = f"no value for '{missing[0]}'" if missing else f"the model has no input '{strange[0]}'"
+            raise InputError(what, where=model.path, hint=f"forward takes {', '.join(model.order) or 'nothing'}")
+        values = {name: _as_tensor(value, name, built) for name, value in feeds.items()}
+        order = [name for name in model.order if name in values]
+        return tuple(values[n] for n in order), {n: v for n, v in values.items() if n not in order}, values
+    changed = {name: replaced(value, name, change) for name, value in arguments.items()}
+    unknown = [name for name in feeds if name not in known]
+    if unknown:
+        raise InputError(f"the model has no input '{unknown[0]}'", where=model.path, hint=f"it has {', '.join(known)}")
+    args = tuple(changed[name] for name in model.order)
+    return args, {name: value for name, value in changed.items() if name not in model.order}, given
+
+
+def _as_tensor(value: Any, name: str, built: Built) -> Any:
+    if isinstance(value, torch.Tensor):
+        tensor = value
+    else:
+        array = np.array(value, order="C")
+        try:
+            if array.dtype.name == "bfloat16":
+                tensor = torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+            else:
+                tensor = torch.from_numpy(array)
+        except TypeError as error:
+            raise InputError(f"torch has no type for {array.dtype} ('{name}')", where=built.model.path) from error
+    dtype = built.dtype if built.dtype is not None and tensor.is_floating_point() else tensor.dtype
+    return tensor.to(device=built.device, dtype=dtype, copy=True)
+
+
+def _copied(module: Any, device: torch.device | None, dtype: torch.dtype | None) -> Any:
+    """A deep copy whose parameters are shared where they need no change, and converted one by one where they do."""
+    memo: dict[int, Any] = {}
+
+    def converted(tensor: Any) -> Any:
+        wanted = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+        return tensor.detach().to(device=device or tensor.device, dtype=wanted)
+
+    for parameter in module.parameters():
+        fresh = converted(parameter)
+        same = fresh.data_ptr() == parameter.data_ptr() and fresh.dtype == parameter.dtype
+        plain = type(parameter) is torch.nn.Parameter
+        memo[id(parameter)] = parameter if same or not plain else torch.nn.Parameter(fresh, requires_grad=False)
+    for buffer in module.buffers():
+        fresh = converted(buffer)
+        memo[id(buffer)] = fresh.clone() if fresh.data_ptr() == buffer.data_ptr() else fresh
+    return copy.deepcopy(module, memo)
+
+

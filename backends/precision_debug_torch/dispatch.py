@@ -1,0 +1,167 @@
+"""Sees every ATen operator of a run, in the order of execution, and names what it produces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from precision_debug.records import TensorMeta
+
+from .arithmetic import Arithmetic
+from .leaves import leaves
+from .naming import Namer, op_type
+from .source import source_line
+
+__all__ = ["Trace", "Watch"]
+
+Show = Callable[[TensorMeta, Any], None]
+
+_CAST = torch.ops.aten._to_copy.default
+_UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+
+
+class Trace:
+    """What one run has shown so far.
+
+    constants: parameters and buffers, tensor to name. given: the feeds, tensor to name.
+    level: "op" shows each operator's results, "module" each module call's.
+    show: called with each tensor while it lives.
+    """
+
+    def __init__(
+        self, level: str, *, constants: Iterable[tuple[str, Any]], given: Mapping[str, Any], show: Show | None
+    ) -> None:
+        self.level = level
+        self.namer = Namer()
+        self.metas: list[TensorMeta] = []
+        self._show = show
+        self._names: Any = WeakIdKeyDictionary()  # tensor to the names of the rows that it stems from
+        self._constants: Any = WeakIdKeyDictionary()
+        for name, tensor in constants:
+            self._constants[tensor] = name
+        for name, tensor in given.items():
+            self._tell(self.namer.plain(name), "Input", tensor, node=name)
+
+    def outputs(self, result: Any) -> dict[str, Any]:
+        """The run ended: show what it returned; the tensors by name."""
+        found: dict[str, Any] = {}
+        for name, tensor in leaves(result, "output"):
+            own = self.namer.plain(name)
+            found[own] = tensor
+            self._tell(own, "Output", tensor, node=name, inputs=self._sources(tensor), is_output=True)
+        return found
+
+    def operator(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """An operator was run."""
+        read = self._sources((args, kwargs))
+        if self.level == "module":
+            for tensor in _tensors(result):
+                self._names[tensor] = read
+            return
+        name = self._call_name(func, args, kwargs)
+        kind, extra = op_type(func), {"Source": source_line()}
+        unseen = "holds uninitialised memory" if kind.removeprefix("aten.") in _UNWRITTEN else ""
+        values = [result] if not isinstance(result, (tuple, list)) else list(result)
+        shown = 0
+        for place, value in enumerate(values):
+            full = name if place == 0 else f"{name}[{place}]"
+            if isinstance(value, torch.Tensor):
+                self._tell(full, kind, value, node=name, inputs=read, extra=extra, unseen=unseen)
+                shown += 1
+            elif isinstance(value, (bool, int, float, complex)) and not shown:
+                self._tell(full, kind, torch.tensor(value), node=name, inputs=read, extra=extra)
+                shown += 1
+        if not shown:
+            self.metas.append(
+                TensorMeta(name=name, op_type=kind, node=name, inputs=read, unseen="returns no tensor", extra=extra)
+            )
+
+    def enter(self, path: str) -> str:
+        """A module call begins; returns its name."""
+        return self.namer.enter(path)
+
+    def module(self, name: str, kind: str, args: Any, kwargs: Any, result: Any) -> None:
+        """A module call ended with a result."""
+        self.namer.leave()
+        if self.level != "module":
+            return
+        read = self._sources((args, kwargs))
+        found = list(leaves(result, name))
+        for full, tensor in found:
+            self._tell(full, kind, tensor, node=name, inputs=read)
+        if not found:
+            self.metas.append(TensorMeta(name=name, op_type=kind, node=name, inputs=read, unseen="returns no tensor"))
+
+    def abandon(self) -> None:
+        """A module call ended with an exception."""
+        self.namer.leave()
+
+    def _call_name(self, func: Any, args: Any, kwargs: Any) -> str:
+        if func is _CAST and kwargs.get("dtype") is not None and kwargs["dtype"] != args[0].dtype:
+            sources = self._names.get(args[0], ())
+            source = self._constants.get(args[0], "") or (sources[0] if len(sources) == 1 else "")
+            if source:
+                return self.namer.cast(source, kwargs["dtype"])
+        return self.namer.operator(func)
+
+    def _sources(self, values: Any) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for tensor in _tensors(values):
+            if tensor not in self._constants:
+                found.update(dict.fromkeys(self._names.get(tensor, ())))
+        return tuple(found)
+
+    def _tell(
+        self, name: str, kind: str, tensor: Any, *, node: str, inputs: tuple[str, ...] = (), unseen: str = "",
+        extra: Mapping[str, str] | None = None, is_output: bool = False,
+    ) -> None:  # fmt: skip
+        dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+        value, view = _visible(tensor)
+        meta = TensorMeta(
+            name=name, op_type=kind, node=node, dtype=dtype, shape=shape, inputs=inputs, view=view, unseen=unseen,
+            is_output=is_output, extra=extra or {},
+        )  # fmt: skip
+        self.metas.append(meta)
+        self._names[tensor] = (name,)
+        self._constants.pop(tensor, None)
+        if self._show is not None and not unseen:
+            self._show(meta, value)
+
+
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Runs each operator by the run's arithmetic and tells the trace, if there is one."""
+
+    def __init__(self, arithmetic: Arithmetic, trace: Trace | None = None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._arithmetic = arithmetic
+        self._trace = trace
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = self._arithmetic.call(func, args, kwargs)
+        if self._trace is not None:
+            self._trace.operator(func, args, kwargs, result)
+        return result
+
+
+def _tensors(values: Any) -> list[Any]:
+    return [value for value in pytree.tree_leaves(values) if isinstance(value, torch.Tensor)]
+
+
+def _visible(tensor: Any) -> tuple[Any, str]:
+    """The values as a plain strided tensor that numpy can hold, and how they were taken from what the run has."""
+    value = tensor.detach()
+    if value.is_quantized:
+        return value.dequantize(), "dequantised"
+    if value.layout is not torch.strided:
+        return value.to_dense(), "dense"
+    if value.is_conj() or value.is_neg():
+        return value.resolve_conj().resolve_neg(), ""
+    if value.dtype.is_floating_point and value.dtype.itemsize == 1:
+        return value.float(), "cast"
+    return value, ""

@@ -1,0 +1,263 @@
+"""Reads a model: a factory in a Python file, an exported program, or TorchScript; and what its inputs are."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import sys
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from precision_debug.arrays import as_array
+from precision_debug.errors import ModelError, PrecisionDebugError
+from precision_debug.records import InputMeta, ModelFiles
+
+from .leaves import leaves
+
+__all__ = ["Model", "example_feeds", "from_module", "read_inputs", "read_model"]
+
+_HINT = "a factory returns an nn.Module or (module, example_inputs)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model in memory, as its author built it.
+
+    arguments: parameter name of ``forward`` to example value, in the order of the signature; {} where none are known.
+    order: names of the parameters that are passed by position. required: those without a default.
+    open_ended: forward takes further keyword arguments. dynamic: shapes of inputs whose sizes are left open.
+    kind: "eager", "exported" or "script".
+    """
+
+    module: Any
+    path: str
+    kind: str = "eager"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    open_ended: bool = False
+    dynamic: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
+
+
+def read_model(files: ModelFiles, *, seed: int = 0) -> Model:
+    """Load a model. ``seed``: set before a factory runs, so that random weights are the same in every run.
+
+    Raises ModelError.
+    """
+    path = files.model_file
+    if not path:
+        raise ModelError("the torch backend reads no model folders", where=files.path, hint="name a file and a factory")
+    if ".py" in path and Path(path.partition(".py:")[0] + (".py" if ".py:" in path else "")).suffix == ".py":
+        return _from_factory(path, seed)
+    return _from_program(path) if Path(path).suffix.lower() == ".pt2" else _from_script(path)
+
+
+def from_module(module: Any, inputs: Any = None, *, path: str = "") -> Model:
+    """A live module. inputs: a tensor, a tuple or list of arguments, a dict of keyword arguments, or None."""
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError(f"got {type(module).__name__}, not an nn.Module", where=path, hint=_HINT)
+    args, kwargs = _call(inputs)
+    signature = inspect.signature(module.forward)
+    try:
+        bound = signature.bind(*args, **kwargs) if inputs is not None else None
+    except TypeError as error:
+        raise ModelError(f"the example inputs do not fit forward: {error}", where=path, hint=_HINT) from error
+    arguments, order = _named(signature, bound) if bound is not None else ({}, ())
+    required = tuple(
+        name
+        for name, p in signature.parameters.items()
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    )
+    positional = tuple(
+        name for name, p in signature.parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    )
+    return Model(
+        module=module, path=path or type(module).__name__, arguments=arguments, order=order or positional,
+        required=required, open_ended=any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()),
+    )  # fmt: skip
+
+
+def read_inputs(model: Model) -> tuple[InputMeta, ...]:
+    """The tensors among the arguments; without examples, the required parameters, float32 and of unknown shape."""
+    if not model.arguments:
+        return tuple(InputMeta(name=name, dtype="float32", shape=None) for name in model.required)
+    return tuple(
+        InputMeta(
+            name=name,
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            shape=model.dynamic.get(name, tuple(tensor.shape)),
+        )
+        for argument, value in model.arguments.items()
+        for name, tensor in leaves(value, argument)
+    )
+
+
+def example_feeds(model: Model) -> dict[str, np.ndarray[Any, Any]]:
+    """The example inputs as feeds; {} where the model has none."""
+    return {
+        name: np.array(as_array(tensor, name=name))
+        for argument, value in model.arguments.items()
+        for name, tensor in leaves(value, argument)
+    }
+
+
+def _from_factory(text: str, seed: int) -> Model:
+    import torch
+
+    file, _, name = text.partition(".py:")
+    path = Path(file if file.endswith(".py") else file + ".py")
+    if not name:
+        raise ModelError("names no factory", where=text, hint=f"write {text}:FUNCTION; {_HINT}")
+    module = _imported(path)
+    factory = getattr(module, name, None)
+    if not callable(factory):
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise ModelError(f"has no function '{name}'", where=str(path), hint=f"it has {', '.join(known[:8]) or 'none'}")
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
+    try:
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(seed)
+            made = factory()
+    except PrecisionDebugError:
+        raise
+    except Exception as error:
+        raise ModelError(f"the factory failed: {type(error).__name__}: {error}", where=text) from error
+    pair = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    return from_module(pair[0], pair[1], path=text)
+
+
+def _imported(path: Path) -> Any:
+    if not path.is_file():
+        raise ModelError("no such file", where=str(path), hint="check --model_file FILE.py:FUNCTION")
+    name = f"_precision_debug_model_{abs(hash(str(path.resolve())))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ModelError("cannot be imported", where=str(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        sys.modules.pop(name, None)
+        raise ModelError(f"cannot be imported: {type(error).__name__}: {error}", where=str(path)) from error
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
+    return module
+
+
+def _from_program(path: str) -> Model:
+    import torch
+
+    try:
+        with _quiet():
+            program = torch.export.load(path)
+    except FileNotFoundError as error:
+        raise ModelError("no such file", where=path, hint="check --model_file") from error
+    except Exception as error:
+        hint = "save it with torch.export.save of this torch version"
+        raise ModelError(f"is no exported program: {type(error).__name__}: {error}", where=path, hint=hint) from error
+    args, kwargs = program.example_inputs or ((), {})
+    with _quiet():
+        try:
+            module: Any = torch.export.unflatten(program)
+        except Exception:
+            module = program.module()
+    arguments, order = _program_arguments(program, args, kwargs)
+    dynamic = _dynamic_shapes(program, arguments)
+    return Model(
+        module=module, path=path, kind="exported", arguments=arguments, order=order, required=tuple(arguments),
+        dynamic=dynamic,
+    )  # fmt: skip
+
+
+def _program_arguments(program: Any, args: Any, kwargs: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    import torch
+
+    user = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    flat = len(user) == len(args) + len(kwargs) and all(isinstance(value, torch.Tensor) for value in args)
+    names = user[: len(args)] if flat else [f"args_{place}" for place in range(len(args))]
+    return {**dict(zip(names, args, strict=True)), **kwargs}, tuple(names)
+
+
+def _dynamic_shapes(program: Any, arguments: Mapping[str, Any]) -> dict[str, tuple[int | str, ...]]:
+    """Shapes with names in place of the sizes that the program leaves open."""
+    found: dict[str, tuple[int | str, ...]] = {}
+    for node in program.graph.nodes:
+        value = node.meta.get("val") if node.op == "placeholder" else None
+        if node.name in arguments and value is not None and hasattr(value, "shape"):
+            found[node.name] = tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape)
+    return {name: shape for name, shape in found.items() if any(isinstance(dim, str) for dim in shape)}
+
+
+def _from_script(path: str) -> Model:
+    import torch
+
+    if not Path(path).is_file():
+        raise ModelError("no such file", where=path, hint="check --model_file")
+    try:
+        with _quiet():
+            module: Any = torch.jit.load(  # type: ignore[no-untyped-call]
+                path, map_location="cpu"
+            )
+    except Exception as error:
+        if zipfile.is_zipfile(path) and not any("/code/" in name for name in zipfile.ZipFile(path).namelist()):
+            raise ModelError(
+                "holds weights, not a model", where=path,
+                hint="write a factory FILE.py:FUNCTION that builds the module and loads them",
+            ) from error  # fmt: skip
+        raise ModelError(f"is no TorchScript: {str(error) or type(error).__name__}", where=path) from error
+    names = tuple(argument.name for argument in module.forward.schema.arguments if argument.name != "self")
+    return Model(module=module, path=path, kind="script", order=names, required=names)
+
+
+def _call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    import torch
+
+    if isinstance(inputs, Mapping):
+        return (), {str(name): _tensor(value) for name, value in inputs.items()}
+    if isinstance(inputs, (torch.Tensor, np.ndarray)):
+        return (_tensor(inputs),), {}
+    return tuple(_tensor(value) for value in inputs or ()), {}
+
+
+def _tensor(value: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(value)) if isinstance(value, np.ndarray) else value
+
+
+def _named(signature: inspect.Signature, bound: inspect.BoundArguments) -> tuple[dict[str, Any], tuple[str, ...]]:
+    arguments: dict[str, Any] = {}
+    order: list[str] = []
+    for name, value in bound.arguments.items():
+        parameter = signature.parameters[name]
+        if parameter.kind is parameter.VAR_KEYWORD:
+            arguments.update(value)
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            for place, item in enumerate(value):
+                arguments[f"{name}_{place}"] = item
+                order.append(f"{name}_{place}")
+        else:
+            arguments[name] = value
+            if name not in bound.kwargs:
+                order.append(name)
+    return arguments, tuple(order)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,89 @@
+"""The run modes of this backend, and whether each can run on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from precision_debug.records import Availability, RunMode
+
+__all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
+
+_FACTORY = (".py",)
+_MODULES = (".py", ".pt2")
+_ALL = (".py", ".pt2", ".pt", ".ts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a mode comes about.
+
+    dtype: parameters, buffers and floating inputs are cast to it; "" leaves them. autocast: torch.autocast's dtype.
+    tf32: TensorFloat-32 in matrix products and convolutions on CUDA. change: "", "compile" or "int8".
+    """
+
+    mode: RunMode
+    dtype: str = ""
+    autocast: str = ""
+    tf32: bool = False
+    change: str = ""
+
+    @property
+    def promotes(self) -> bool:
+        """Whether casts inside the model to a lower precision are kept in this mode's own."""
+        return self.dtype == "float64"
+
+    @property
+    def same_draws(self) -> bool:
+        """Whether random operators are drawn in float32, so that this mode sees the baseline's numbers."""
+        return bool(self.dtype not in ("", "float32") or self.autocast)
+
+
+def _mode(name: str, summary: str, suffixes: tuple[str, ...] = _ALL, simulation: bool = False) -> RunMode:
+    return RunMode(name=name, summary=summary, suffixes=suffixes, baseline="torch_fp32", simulation=simulation)
+
+
+_RECIPES = {
+    recipe.mode.name: recipe
+    for recipe in (
+        Recipe(mode=_mode("torch_fp32", "PyTorch in float32, TF32 off: the usual baseline"), dtype="float32"),
+        Recipe(mode=_mode("torch_fp64", "PyTorch in float64: the truth", _FACTORY), dtype="float64"),
+        Recipe(mode=_mode("torch_fp16", "module.half(), inputs too", _FACTORY), dtype="float16"),
+        Recipe(mode=_mode("torch_bf16", "module.bfloat16(), inputs too", _FACTORY), dtype="bfloat16"),
+        Recipe(mode=_mode("torch_autocast_fp16", "torch.autocast to float16", _MODULES), autocast="float16"),
+        Recipe(mode=_mode("torch_autocast_bf16", "torch.autocast to bfloat16", _MODULES), autocast="bfloat16"),
+        Recipe(mode=_mode("torch_tf32", "float32 with TensorFloat-32 products, CUDA only"), dtype="float32", tf32=True),
+    )
+}
+
+RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
+_NEEDS = "pip install 'precision_debug[torch]'"
+
+
+def recipe(mode: str) -> Recipe:
+    """The recipe of a mode; KeyError where this backend has no such mode."""
+    return _RECIPES[mode]
+
+
+def availability(mode: str) -> Availability:
+    """Whether ``mode`` can run here; ``needs`` names the package or device that is missing. Never raises."""
+    if mode not in _RECIPES:
+        return Availability(ok=False, needs=f"the torch backend has no run mode {mode}")
+    try:
+        import torch
+    except Exception as error:
+        return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
+    chosen = _RECIPES[mode]
+    if not hasattr(torch.utils, "_python_dispatch") or not hasattr(torch, "export"):
+        return Availability(ok=False, needs=f"a newer torch than {torch.__version__} (2.4 or later)")
+    if chosen.tf32:
+        if not torch.cuda.is_available():
+            return Availability(ok=False, needs="needs torch with CUDA and an NVIDIA GPU")
+        if torch.cuda.get_device_capability()[0] < 8:
+            return Availability(ok=False, needs="needs a GPU with TensorFloat-32 (compute capability 8.0 or later)")
+    if chosen.change == "int8":
+        try:
+            import_module("torchao.quantization.pt2e")
+        except Exception as error:
+            return Availability(ok=False, needs=f"pip install torchao ({type(error).__name__}: {error})")
+    return Availability(ok=True)

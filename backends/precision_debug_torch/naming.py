@@ -1,0 +1,102 @@
+"""Names of operator calls and module calls: equal in every run mode of a model, whatever casts a mode inserts.
+
+A module's call is its path, "@2" from its second call on. An operator's call is ``<module call>/<operator>``, "#2" from
+the second one inside the same module call on. A cast is named after what it casts, ``<source>:to[float]``, so that the
+casts which autocast inserts shift no other name.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+__all__ = ["ROOT", "Namer", "canonical", "op_type"]
+
+ROOT = "(model)"
+
+_SAME = {
+    "cudnn_batch_norm": "batch_norm",
+    "miopen_batch_norm": "batch_norm",
+    "native_batch_norm": "batch_norm",
+    "_native_batch_norm_legit": "batch_norm",
+    "_native_batch_norm_legit_no_training": "batch_norm",
+    "_batch_norm_no_update": "batch_norm",
+    "_batch_norm_with_update": "batch_norm",
+    "native_layer_norm": "layer_norm",
+    "native_group_norm": "group_norm",
+    "_fused_rms_norm": "rms_norm",
+    "_convolution": "convolution",
+    "cudnn_convolution": "convolution",
+    "mkldnn_convolution": "convolution",
+    "convolution_overrideable": "convolution",
+    "_scaled_dot_product_flash_attention": "scaled_dot_product_attention",
+    "_scaled_dot_product_flash_attention_for_cpu": "scaled_dot_product_attention",
+    "_scaled_dot_product_efficient_attention": "scaled_dot_product_attention",
+    "_scaled_dot_product_cudnn_attention": "scaled_dot_product_attention",
+    "_scaled_dot_product_fused_attention_overrideable": "scaled_dot_product_attention",
+    "_unsafe_view": "view",
+    "_reshape_alias": "view",
+    "_to_copy": "to",
+    "_softmax": "softmax",
+    "_log_softmax": "log_softmax",
+}
+"""Kernels of one operator, which dtype and device choose between, under one name."""
+
+
+def canonical(operator: str) -> str:
+    """The name of an ATen operator without kernel and in-place marks: "relu_" and "relu" are "relu"."""
+    plain = operator[:-1] if operator.endswith("_") and not operator.endswith("__") else operator
+    return _SAME.get(plain, plain)
+
+
+def op_type(func: Any) -> str:
+    """ "aten.convolution", as torch calls it."""
+    namespace, _, name = func._schema.name.partition("::")
+    return f"{namespace}.{name}"
+
+
+class Namer:
+    """Counts calls during one run. Not shared between threads."""
+
+    def __init__(self) -> None:
+        self._modules: collections.Counter[str] = collections.Counter()
+        self._taken: collections.Counter[str] = collections.Counter()
+        self._stack: list[tuple[str, collections.Counter[str]]] = [("", collections.Counter())]
+
+    def enter(self, path: str) -> str:
+        """A module is called; returns the call's name."""
+        self._modules[path] += 1
+        count = self._modules[path]
+        name = (path or ROOT) if count == 1 else f"{path or ROOT}@{count}"
+        self._stack.append((name if path or count > 1 else "", collections.Counter()))
+        return name
+
+    def leave(self) -> None:
+        """The module call ended."""
+        self._stack.pop()
+
+    @property
+    def scope(self) -> str:
+        """The module call that runs now; "" in the outermost one."""
+        return self._stack[-1][0]
+
+    def operator(self, func: Any) -> str:
+        """The name of an operator call inside the module call that runs now."""
+        scope, counts = self._stack[-1]
+        name = canonical(func._schema.name.partition("::")[2])
+        counts[name] += 1
+        call = name if counts[name] == 1 else f"{name}#{counts[name]}"
+        return self._unique(f"{scope}/{call}" if scope else call)
+
+    def cast(self, source: str, dtype: Any) -> str:
+        """The name of a cast of a named tensor. Any floating type is "float": a run mode chooses which."""
+        kind = "float" if dtype.is_floating_point else str(dtype).removeprefix("torch.")
+        return self._unique(f"{source}:to[{kind}]")
+
+    def plain(self, name: str) -> str:
+        """A name as it is, unless it was given before."""
+        return self._unique(name)
+
+    def _unique(self, name: str) -> str:
+        self._taken[name] += 1
+        return name if self._taken[name] == 1 else f"{name}~{self._taken[name]}"

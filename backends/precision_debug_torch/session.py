@@ -1,0 +1,209 @@
+"""One model in one run mode: runs it, and shows each tensor to the hook while it lives."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from precision_debug.arrays import as_array
+from precision_debug.errors import BackendError, PrecisionDebugError
+from precision_debug.protocols import Feeds, Hook
+from precision_debug.records import TensorMeta
+
+from .arithmetic import Arithmetic
+from .build import Built, feed, twin
+from .dispatch import Show, Trace, Watch
+from .leaves import leaves
+from .modes import Recipe
+
+__all__ = ["TorchSession"]
+
+
+class TorchSession:
+    """A torch module in one run mode.
+
+    Every run works on a twin of the module, so that state which a model keeps (caches, counters) is fresh in each.
+    feeds: for listing the tensors before the first run, which takes a run of its own. device_tensors: whether the hook
+    gets torch tensors on their own device, or numpy arrays (of a CPU tensor without a copy).
+    """
+
+    def __init__(
+        self, built: Built, recipe: Recipe, *, level: str, seed: int, feeds: Feeds | None = None,
+        device_tensors: bool = False, on_close: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        self._built: Built | None = built
+        self._recipe = recipe
+        self._level = level
+        self._feeds = feeds
+        self._device_tensors = device_tensors
+        self._on_close = on_close
+        self._arithmetic = Arithmetic(recipe, device=built.device, seed=seed)
+        self._metas: tuple[TensorMeta, ...] | None = None
+        self._notes = [*built.notes]
+
+    @property
+    def tensors(self) -> Sequence[TensorMeta]:
+        """Every tensor in execution order. Before the first run, asking takes a run on the feeds of ``open``."""
+        if self._metas is None:
+            if self._feeds is None or self._built is None:
+                return ()
+            self._execute(self._feeds, _ignore)
+        return self._metas or ()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        found = list(self._notes)
+        if self._arithmetic.kept_casts:
+            found.append(
+                f"{self._arithmetic.kept_casts} casts and results of a lower precision that the model asks for were "
+                "kept in float64"
+            )
+        if self._arithmetic.drawn and self._recipe.same_draws:
+            found.append(
+                f"{self._arithmetic.drawn} random operators were drawn in float32 and cast, so that both runs see the "
+                "same numbers"
+            )
+        if self._recipe.autocast:
+            found.append("autocast's cache of cast weights was off: a weight that is used twice is cast twice")
+        return tuple(found)
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        found = {"torch": str(torch.__version__)}
+        if self._built is not None and self._built.device.type == "cuda":
+            found["cuda"] = str(torch.version.cuda)
+            found["device"] = torch.cuda.get_device_name(self._built.device)
+        else:
+            found["device"] = "cpu"
+        return found
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """Outputs are numpy arrays: "output", or "output[0]", "output.key" where the model returns several."""
+        if hook is None:
+            return self._execute(feeds, None)
+        wanted = None if names is None else frozenset(names)
+
+        def show(meta: TensorMeta, value: Any) -> None:
+            if wanted is None or meta.name in wanted:
+                hook(meta.op_type, meta.name, value if self._device_tensors else as_array(value, name=meta.name))
+
+        return self._execute(feeds, show)
+
+    def close(self) -> None:
+        self._built = None
+        self._feeds = None
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
+
+    def _execute(self, feeds: Feeds, show: Show | None) -> Mapping[str, Any]:
+        built = self._built
+        if built is None:
+            raise BackendError("the session is closed", where=self._recipe.mode.name)
+        failed: list[BaseException] = []
+        module = twin(built.module)
+        args, kwargs, given = feed(built, feeds)
+        trace = None
+        if show is not None:
+            constants = [*module.named_parameters(), *module.named_buffers()]
+            trace = Trace(self._level, constants=constants, given=given, show=self._guarded(show, failed))
+            _wrap(module, trace)
+        self._arithmetic.reset()
+        try:
+            result = self._forward(module, args, kwargs, trace)
+            if trace is not None:
+                outputs = trace.outputs(result)
+                self._metas = tuple(trace.metas)
+            else:
+                outputs = dict(leaves(result, "output"))
+        except BaseException as error:
+            if failed:
+                raise failed[0] from None
+            if isinstance(error, PrecisionDebugError) or not isinstance(error, Exception):
+                raise
+            raise _translated(error, built.model.path, trace) from error
+        return {name: as_array(tensor, name=name) for name, tensor in outputs.items()}
+
+    def _guarded(self, show: Show, failed: list[BaseException]) -> Show:
+        """What a hook raises is kept, because an interpreter between it and us may wrap it."""
+
+        def guarded(meta: TensorMeta, value: Any) -> None:
+            try:
+                with self._no_autocast():
+                    show(meta, value)
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        return guarded
+
+    def _forward(self, module: Any, args: Any, kwargs: Any, trace: Trace | None) -> Any:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.no_grad())
+            if self._recipe.autocast:
+                device = _device_type(self._built)
+                dtype = getattr(torch, self._recipe.autocast)
+                # while it casts a weight its cache is locked for the whole process, and a hook may block there
+                stack.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=False))
+            if trace is None and not self._arithmetic.needed:
+                stack.enter_context(self._arithmetic.globally())
+            else:
+                stack.enter_context(Watch(self._arithmetic, trace))
+            return module(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _no_autocast(self) -> Iterator[None]:
+        if not self._recipe.autocast:
+            yield
+            return
+        with torch.autocast(_device_type(self._built), enabled=False):
+            yield
+
+
+def _ignore(meta: TensorMeta, value: Any) -> None:
+    pass
+
+
+def _device_type(built: Built | None) -> str:
+    """The device type that autocast is asked for."""
+    return built.device.type if built is not None else "cpu"
+
+
+def _wrap(module: Any, trace: Trace) -> None:
+    """Tell the trace of every module call.
+
+    Through each instance's ``_call_impl`` and not through forward hooks: torch's own transformer layers leave their
+    fast path when a hook is registered, and would compute something else than without it.
+    """
+    if isinstance(module, torch.jit.ScriptModule):
+        return
+    for path, child in module.named_modules():
+        if isinstance(child, torch.jit.ScriptModule):
+            continue
+        child.__dict__["_call_impl"] = _told(child._call_impl, type(child).__name__, path, trace)
+
+
+def _told(call: Callable[..., Any], kind: str, path: str, trace: Trace) -> Callable[..., Any]:
+    def told(*args: Any, **kwargs: Any) -> Any:
+        name = trace.enter(path)
+        try:
+            result = call(*args, **kwargs)
+        except BaseException:
+            trace.abandon()
+            raise
+        trace.module(name, kind, args, kwargs, result)
+        return result
+
+    return told
+
+
+def _translated(error: Exception, path: str, trace: Trace | None) -> BackendError:
+    where = path
+    if trace is not None and trace.metas:
+        where = f"{path}, after {trace.metas[-1].name}"
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return BackendError("out of GPU memory", where=where, hint="use a smaller batch or --lockstep")
+    return BackendError(f"{type(error).__name__}: {error}", where=where, hint="--verbose shows the traceback")
