@@ -1,7 +1,7 @@
 """The fenced code blocks of a Markdown file, with what the comment above each one says about running it.
 
     <!-- not run: REASON -->      the block is left alone
-    <!-- exit: N -->              the block must end with this status (else 0)
+    <!-- exit: N N ... -->        the exit status that each line of a bash block must have (else all 0)
     <!-- file: PATH -->           the block is the content of this file, for the blocks below
 """
 
@@ -30,12 +30,18 @@ class Block:
     language: str
     text: str
     not_run: str = ""
-    exit_status: int = 0
+    statuses: tuple[int, ...] = ()
     file: str = ""
 
     @property
     def runs(self) -> bool:
         return self.language in {"bash", "python"} and not self.not_run and not self.file
+
+    @property
+    def commands(self) -> list[tuple[str, int]]:
+        """Lines of a bash block and the exit status that each must have."""
+        lines = self.text.splitlines()
+        return list(zip(lines, self.statuses or [0] * len(lines), strict=True))
 
 
 def blocks_of(document: Path) -> list[Block]:
@@ -50,7 +56,7 @@ def blocks_of(document: Path) -> list[Block]:
                 language=match["language"],
                 text=match["text"],
                 not_run=value if key == "not run" else "",
-                exit_status=int(value) if key == "exit" else 0,
+                statuses=tuple(map(int, value.split())) if key == "exit" else (),
                 file=value if key == "file" else "",
             )
         )
