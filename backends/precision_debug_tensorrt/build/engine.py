@@ -1,0 +1,207 @@
+"""Builds engines of one model: the real one, and the same with more outputs or with debug tensors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import BackendError, OutputError
+
+from .. import tactics
+from ..calibration import CalibrationTable, make_calibrator, same_shapes
+from ..constraints import Asked, apply, asked_of_network
+from ..device import Device
+from ..failures import build_error, engine_error
+from ..messages import Messages
+from ..model import EngineFile, OnnxModel, Script
+from ..modes import Recipe
+from ..network import LayerFacts, Made, make_network, read_layers
+from ..options import Options
+from ..timing import TimingCache
+from ..types import numpy_dtype
+from ..versions import Api
+from .config import add_profile, needs_calibration, set_flags, set_resources
+from .road import Road
+
+__all__ = ["Built", "Maker", "as_wanted", "load_engine"]
+
+Feeds = Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """An engine that is loaded. seconds: the build took. asked: layers with a precision of their own.
+
+    layers, outputs, inputs: of the network, before fusion; empty for an engine that was read from a file.
+    """
+
+    engine: Any
+    runtime: Any
+    data: bytes
+    seconds: float = 0.0
+    layers: tuple[LayerFacts, ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    asked: tuple[Asked, ...] = ()
+    calibrated: bool = False
+    untaken: tuple[str, ...] = ()
+
+
+def load_engine(api: Api, logger: Any, messages: Messages, source: EngineFile) -> Built:
+    """Load a built engine. Raises ModelError, or BackendUnavailable where it is another version's or GPU's."""
+    return _load(api, logger, messages, source.data, source.path)
+
+
+@dataclass(kw_only=True)
+class Maker:
+    """Builds engines of ``source``, all in the same way and with the same timing cache and calibration.
+
+    feeds: the first one decides the shapes where the user gives no range; all of them calibrate.
+    """
+
+    api: Api
+    logger: Any
+    messages: Messages
+    source: OnnxModel | Script
+    recipe: Recipe
+    options: Options
+    road: Road
+    device: Device
+    feeds: Sequence[Feeds]
+    timing: TimingCache
+    table: CalibrationTable = field(default_factory=CalibrationTable)
+
+    def network(self) -> Made:
+        """The network with what scripts and options do to it. Raises ModelError or MarkError."""
+        made = make_network(
+            self.api, self.logger, self.messages, self.source, strong=self.road.strong,
+            postprocess=self.options.network_script,
+        )  # fmt: skip
+        if not self.road.strong:
+            apply(self.api, made.network, self.options)
+        return made
+
+    def build(self, marks: Sequence[str] = (), *, debug: str = "") -> Built:
+        """Build and load an engine.
+
+        marks: tensors to be outputs too, or to be debug tensors where ``debug`` is "marked". debug "unfused": all
+        that fusion leaves are debug tensors. Raises ModelError, MarkError, InputError, OutputError or BackendError.
+        """
+        real = not marks and not debug
+        made = self.network()
+        network = made.network
+        layers = read_layers(network)
+        inputs = tuple(network.get_input(i).name for i in range(network.num_inputs))
+        outputs = tuple(network.get_output(i).name for i in range(network.num_outputs))
+        asked = asked_of_network(network) if not self.road.strong else ()
+        _mark(network, marks, debug)
+        config = made.builder.create_builder_config()
+        set_flags(self.api, config, self.recipe, self.options, strong=self.road.strong)
+        set_resources(self.api, config, self.options)
+        self.timing.attach(config)
+        feeds = [as_wanted(network, feed) for feed in self.feeds]
+        profile = add_profile(made.builder, network, config, self.options, feeds[0])
+        calibrator = self._calibrate(made, config, layers, feeds, profile)
+        recorded: dict[str, dict[str, Any]] = {}
+        untaken: list[str] = []
+        selector = self._selector(recorded, untaken, real)
+        if selector is not None:
+            config.algorithm_selector = selector
+        self.messages.fresh_errors()
+        begun = time.monotonic()
+        data = made.builder.build_serialized_network(network, config)
+        seconds = time.monotonic() - begun
+        if calibrator is not None and calibrator.failure is not None:
+            raise BackendError(f"calibration failed: {calibrator.failure}", where=self.source.path) from calibrator.failure
+        if data is None:
+            raise build_error(self.source.path, self.messages.fresh_errors())
+        self.timing.collect(config)
+        plan = bytes(data)
+        if real:
+            self._save(plan, recorded)
+        loaded = _load(self.api, self.logger, self.messages, plan, self.source.path)
+        return Built(
+            engine=loaded.engine, runtime=loaded.runtime, data=plan if real else b"", seconds=seconds, layers=layers,
+            inputs=inputs, outputs=outputs, asked=asked, calibrated=calibrator is not None, untaken=tuple(untaken),
+        )  # fmt: skip
+
+    def _calibrate(
+        self, made: Made, config: Any, layers: Sequence[LayerFacts], feeds: Sequence[Feeds], profile: Any
+    ) -> Any:
+        if not needs_calibration(self.api, self.recipe, layers, made.network, strong=self.road.strong):
+            return None
+        same_shapes(feeds)
+        calibrator = make_calibrator(self.api.trt, feeds, self.device, self.table)
+        config.int8_calibrator = calibrator
+        if profile is not None:
+            own = made.builder.create_optimization_profile()
+            for name, value in feeds[0].items():
+                own.set_shape(name, value.shape, value.shape, value.shape)
+            config.set_calibration_profile(own)
+        return calibrator
+
+    def _selector(self, recorded: dict[str, dict[str, Any]], untaken: list[str], real: bool) -> Any:
+        if self.options.load_tactics:
+            saved = tactics.load_tactics(self.options.load_tactics)
+            return tactics.make_replayer(self.api.trt, saved, untaken)
+        if self.options.save_tactics and real:
+            return tactics.make_recorder(self.api.trt, recorded)
+        return None
+
+    def _save(self, plan: bytes, recorded: Mapping[str, Mapping[str, Any]]) -> None:
+        if self.options.save_tactics:
+            tactics.save_tactics(self.options.save_tactics, recorded, self.api.version)
+        if self.options.save_engine:
+            path = Path(self.options.save_engine)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(plan)
+            except OSError as error:
+                raise OutputError(f"the engine cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def as_wanted(network: Any, feeds: Feeds) -> dict[str, np.ndarray[Any, Any]]:
+    """The feeds with the types that the network's inputs have: TensorRT 8 takes INT64 inputs as INT32."""
+    wanted = {}
+    for place in range(network.num_inputs):
+        tensor = network.get_input(place)
+        if tensor.name not in feeds:
+            raise BackendError(f"the network wants an input '{tensor.name}', which has no value", where="TensorRT",
+                               hint="give it with --inputs")  # fmt: skip
+        dtype = numpy_dtype(tensor.dtype)
+        array = np.asarray(feeds[tensor.name])
+        wanted[tensor.name] = array if dtype is None else array.astype(dtype, copy=False)
+    return wanted
+
+
+def _mark(network: Any, marks: Sequence[str], debug: str) -> None:
+    if debug == "unfused":
+        network.mark_unfused_tensors_as_debug_tensors()
+        return
+    tensors = {
+        tensor.name: tensor
+        for place in range(network.num_layers)
+        for index in range(network.get_layer(place).num_outputs)
+        if (tensor := network.get_layer(place).get_output(index)) is not None
+    }
+    for name in marks:
+        if name not in tensors:
+            raise BackendError(f"the network has no tensor '{name}'", where="TensorRT")
+        if debug == "marked":
+            network.mark_debug(tensors[name])
+        elif not tensors[name].is_network_output:
+            network.mark_output(tensors[name])
+
+
+def _load(api: Api, logger: Any, messages: Messages, data: bytes, path: str) -> Built:
+    messages.fresh_errors()
+    runtime = api.trt.Runtime(logger)
+    engine = runtime.deserialize_cuda_engine(data)
+    if engine is None:
+        raise engine_error(path, messages.fresh_errors(), api.version)
+    return Built(engine=engine, runtime=runtime, data=data)

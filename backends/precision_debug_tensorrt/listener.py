@@ -1,0 +1,59 @@
+"""TensorRT's debug listener (10 and later): called with each debug tensor while the engine runs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .device import Device
+from .types import numpy_dtype, type_name
+from .versions import Api
+
+__all__ = ["Listener", "address_of", "make_listener"]
+
+Listener = Callable[[str, Any, Exception | None], None]
+"""Gets the tensor's name and its array; or None and what went wrong, since nothing may be raised inside TensorRT."""
+
+
+def make_listener(api: Api, device: Device, receive: Listener) -> Any:
+    """A listener that copies each tensor to the host, where TensorRT lets its memory go after the call."""
+    trt = api.trt
+
+    class DebugListener(trt.IDebugListener):  # type: ignore[misc]
+        def __init__(self) -> None:
+            trt.IDebugListener.__init__(self)
+
+        def process_debug_tensor(
+            self, addr: Any, location: Any, type: Any, shape: Any, name: str, stream: int
+        ) -> bool:
+            try:
+                dtype = numpy_dtype(type)
+                if dtype is None:
+                    receive(name, None, TypeError(f"its type {type_name(type)} is not read here"))
+                    return True
+                sizes = tuple(int(dim) for dim in shape)
+                if location == trt.TensorLocation.HOST:
+                    size = int(np.prod(sizes, dtype=np.int64)) * dtype.itemsize
+                    array = np.frombuffer(ctypes.string_at(address_of(addr), size), dtype).reshape(sizes)
+                else:
+                    array = device.download(address_of(addr), sizes, dtype)
+                receive(name, array, None)
+            except Exception as error:
+                receive(name, None, error)
+            return True
+
+    return DebugListener()
+
+
+def address_of(pointer: Any) -> int:
+    """An address from an integer or from the capsule in which the bindings hand it over."""
+    if isinstance(pointer, int):
+        return pointer
+    get_name = ctypes.pythonapi.PyCapsule_GetName
+    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(get_pointer(pointer, get_name(pointer)) or 0)

@@ -1,0 +1,89 @@
+"""What TensorRT says while it builds and runs: kept for errors, and read for what it says of FP16 weights."""
+
+from __future__ import annotations
+
+import collections
+import re
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Messages", "WeightIssue", "make_logger"]
+
+_ISSUE = re.compile(r"(\d+) weights are affected by this issue: (.+)")
+_AFFECTED = re.compile(r"List of affected weights: (.+)", re.DOTALL)
+_KEPT = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightIssue:
+    """One line of the builder on weights: what happened, to how many of them, and which (its own names)."""
+
+    what: str
+    count: int
+    weights: tuple[str, ...] = ()
+
+
+class Messages:
+    """The messages of one session, the last ones of each severity."""
+
+    def __init__(self) -> None:
+        self.errors: collections.deque[str] = collections.deque(maxlen=_KEPT)
+        self.warnings: collections.deque[str] = collections.deque(maxlen=_KEPT)
+        self._issues: dict[str, WeightIssue] = {}
+        self._open = ""
+
+    def take(self, severity: str, text: str) -> None:
+        """severity: TensorRT's name of it."""
+        if severity in {"ERROR", "INTERNAL_ERROR"}:
+            self.errors.append(text)
+        elif severity == "WARNING":
+            self.warnings.append(text)
+        if "affected" in text:
+            self._read_weights(text)
+
+    def fresh_errors(self) -> list[str]:
+        """The errors since this was asked last."""
+        found = list(self.errors)
+        self.errors.clear()
+        return found
+
+    @property
+    def weight_issues(self) -> tuple[WeightIssue, ...]:
+        """What the builder said of weights, each issue once with its largest count."""
+        return tuple(self._issues.values())
+
+    def _read_weights(self, text: str) -> None:
+        issue = _ISSUE.search(text)
+        if issue:
+            what, count = issue[2].strip(), int(issue[1])
+            self._open = what
+            known = self._issues.get(what)
+            if known is None or count > known.count:
+                self._issues[what] = WeightIssue(what=what, count=count, weights=known.weights if known else ())
+            return
+        names = _AFFECTED.search(text)
+        if names and self._open in self._issues:
+            known = self._issues[self._open]
+            found = tuple(dict.fromkeys(name.strip() for name in names[1].split(",") if name.strip()))
+            if len(found) > len(known.weights):
+                self._issues[self._open] = WeightIssue(what=known.what, count=known.count, weights=found)
+
+
+def make_logger(trt: Any, messages: Messages) -> Any:
+    """A TensorRT logger that fills ``messages`` and prints warnings and errors to standard error.
+
+    It listens at the most verbose level: only there does the builder name the weights that it had to change.
+    """
+    import sys
+
+    class Logger(trt.ILogger):  # type: ignore[misc]
+        def __init__(self) -> None:
+            trt.ILogger.__init__(self)
+
+        def log(self, severity: Any, msg: str) -> None:
+            name = str(severity).rpartition(".")[2]
+            messages.take(name, msg)
+            if name in {"ERROR", "INTERNAL_ERROR", "WARNING"}:
+                print(f"[TensorRT] {name}: {msg}", file=sys.stderr)  # noqa: T201
+
+    return Logger()

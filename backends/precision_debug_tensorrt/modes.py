@@ -1,0 +1,81 @@
+"""The run modes of this backend, and whether each can run on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from precision_debug.errors import PrecisionDebugError
+from precision_debug.records import Availability, RunMode
+
+__all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
+
+_BUILT = (".engine", ".plan")
+_SOURCES = (".onnx", *_BUILT, ".py")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What a mode lets TensorRT choose from.
+
+    precisions: beyond FP32, in our names ("FP16", "BF16", "INT8", "FP8"). tf32: whether FP32 layers may use TF32;
+    only ``trt_fp32`` forbids it, the others keep TensorRT's default.
+    """
+
+    mode: RunMode
+    precisions: tuple[str, ...] = ()
+    tf32: bool = True
+
+
+def _mode(name: str, summary: str, suffixes: tuple[str, ...] = _SOURCES) -> RunMode:
+    return RunMode(name=name, summary=summary, suffixes=suffixes, baseline="ort_fp32")
+
+
+_RECIPES = {
+    recipe.mode.name: recipe
+    for recipe in (
+        Recipe(mode=_mode("trt_fp32", "TensorRT in true FP32: TF32 is off"), tf32=False),
+        Recipe(mode=_mode("trt_tf32", "TensorRT as it builds by default: FP32 layers may compute in TF32")),
+        Recipe(mode=_mode("trt_fp16", "TensorRT with FP16"), precisions=("FP16",)),
+        Recipe(mode=_mode("trt_bf16", "TensorRT with BF16 (9.1 and later)"), precisions=("BF16",)),
+        Recipe(mode=_mode("trt_int8", "TensorRT with INT8: the model's QDQ, or calibrated on the inputs"),
+               precisions=("INT8",)),
+        Recipe(mode=_mode("trt_fp8", "TensorRT with FP8: the model's own FP8 QDQ (9.1 and later)"),
+               precisions=("FP8",)),
+        Recipe(mode=_mode("trt_best", "TensorRT chooses among every precision that it has here"),
+               precisions=("FP16", "BF16", "INT8", "FP8")),
+        Recipe(mode=_mode("trt_engine", "a built engine in the precisions that it was built with", _BUILT)),
+    )
+}  # fmt: skip
+
+RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
+_NEEDS = "pip install 'precision_debug[tensorrt]' and a CUDA library for Python (torch, cupy or cuda-python)"
+
+
+def recipe(mode: str) -> Recipe:
+    """The recipe of a mode; KeyError where this backend has no such mode."""
+    return _RECIPES[mode]
+
+
+def availability(mode: str) -> Availability:
+    """Whether ``mode`` can run here; ``needs`` names the package, version or device that is missing. Never raises."""
+    if mode not in _RECIPES:
+        return Availability(ok=False, needs=f"the tensorrt backend has no run mode {mode}")
+    from .device import find_device
+    from .versions import load_api
+
+    try:
+        api = load_api()
+        missing = [name for name in recipe(mode).precisions if not api.can_hold(name)]
+        if missing and mode != "trt_best":
+            return Availability(ok=False, needs=f"{missing[0]} needs a newer TensorRT than {api.version} (9.1 or later)")
+        if mode == "trt_best" and not api.weakly_typed:
+            return Availability(
+                ok=False,
+                needs=f"TensorRT {api.version} no longer chooses precisions by itself; name one: trt_fp16, trt_bf16, …",
+            )
+        find_device()
+    except PrecisionDebugError as error:
+        return Availability(ok=False, needs=error.hint or error.what)
+    except Exception as error:
+        return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
+    return Availability(ok=True)

@@ -1,0 +1,143 @@
+"""Tensors of the report, and the layer of the real engine that each belongs to.
+
+TensorRT keeps the names of ONNX tensors, so that pairs are exact. What a fused layer swallowed is found by the ONNX
+nodes in the layer's metadata, and where an engine has none, by the node names that its own name is made of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from precision_debug.inspector import EngineLayer, real_precision
+from precision_debug.records import TensorMeta
+from precision_debug_onnxruntime.graph import initializers_of, labels, outer_reads, values
+from precision_debug_onnxruntime.types import dtype_name
+
+from .network import LayerFacts
+
+__all__ = ["LayerIndex", "columns", "find_layer", "onnx_tensors", "script_tensors"]
+
+_PARTS = re.compile(r" \+ | \|\| |, |^PWN\(|\)+$|\(|\{|\}")
+
+
+class LayerIndex:
+    """Finds the engine's layer of a tensor or of an ONNX node."""
+
+    def __init__(self, layers: Sequence[EngineLayer]) -> None:
+        self.by_tensor: dict[str, EngineLayer] = {}
+        self.by_node: dict[str, EngineLayer] = {}
+        made: dict[str, EngineLayer] = {}
+        for layer in layers:
+            source = made.get(layer.inputs[0].name, layer) if layer.is_reformat and layer.inputs else layer
+            for tensor in layer.outputs:
+                made.setdefault(tensor.name, source)
+                self.by_tensor.setdefault(tensor.name, source)
+        ranked = sorted((layer for layer in layers if not layer.is_reformat), key=lambda layer: layer.layer_type == "NoOp")
+        for layer in ranked:
+            for node in (*layer.onnx_nodes, layer.name, *(part for part in _PARTS.split(layer.name) if part)):
+                self.by_node.setdefault(node, layer)
+
+    def find(self, tensor: str, node: str) -> EngineLayer | None:
+        """The layer that computes the node, else the one that writes the tensor."""
+        by_node = self.by_node.get(node) if node else None
+        by_tensor = self.by_tensor.get(tensor)
+        if by_tensor is not None and (by_node is None or by_tensor.layer_type != "NoOp"):
+            return by_tensor
+        return by_node
+
+
+def find_layer(layers: Sequence[EngineLayer], tensor: str, node: str) -> EngineLayer | None:
+    """One look-up; see LayerIndex."""
+    return LayerIndex(layers).find(tensor, node)
+
+
+def columns(layer: EngineLayer | None) -> dict[str, str]:
+    """The report's columns on a tensor's layer."""
+    if layer is None:
+        return {}
+    precision = real_precision(layer)[0]
+    found = {
+        "Fused Layer": layer.name,
+        "Real Precision": precision,
+        "Tactic": layer.tactic_name,
+        "Origin": layer.origin,
+    }
+    return {key: text for key, text in found.items() if text}
+
+
+def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, str]) -> tuple[TensorMeta, ...]:
+    """The ONNX graph's tensors in execution order.
+
+    network: names of the tensors in TensorRT's network to their dtype. refused: those that cannot be seen, and why.
+    """
+    found = list(values(graph))
+    label = labels(found)
+    outputs = {item.name for item in graph.output}
+    shapes = _declared(graph)
+    constants = initializers_of(graph)
+    metas = []
+    for value in found:
+        node, name = value.node, label[value.key]
+        main = not value.scope.key
+        unseen = "" if node is None else refused.get(value.name, "")
+        if node is not None and not main:
+            unseen = unseen or "inside a loop or branch, where TensorRT lets no output be marked"
+        elif node is not None and value.name not in network:
+            unseen = "TensorRT's parser left no tensor of this name (a constant, or an operator that does nothing)"
+        reads = [] if node is None else [*node.input, *outer_reads(node)]
+        metas.append(
+            TensorMeta(
+                name=name,
+                op_type="Input" if node is None else str(node.op_type),
+                node="" if node is None else str(node.name),
+                dtype=network.get(value.name, "") or shapes.get(value.name, ("", None))[0],
+                shape=shapes.get(value.name, ("", None))[1],
+                inputs=tuple(dict.fromkeys(read for read in reads if read and read not in constants and read != name)),
+                unseen=unseen,
+                is_output=main and value.name in outputs,
+            )
+        )
+    return tuple(metas)
+
+
+def script_tensors(layers: Sequence[LayerFacts], inputs: Sequence[str], outputs: Sequence[str],
+                   refused: Mapping[str, str]) -> tuple[TensorMeta, ...]:  # fmt: skip
+    """The tensors of a network without an ONNX graph behind it, in the order in which its layers were added."""
+    ends = set(outputs)
+    made_up = {output.name for layer in layers if layer.type == "CONSTANT" for output in layer.outputs}
+    metas = [TensorMeta(name=name, op_type="Input", is_output=name in ends) for name in inputs]
+    for layer in layers:
+        if layer.type == "CONSTANT":
+            continue
+        for output in layer.outputs:
+            metas.append(
+                TensorMeta(
+                    name=output.name,
+                    op_type=layer.type,
+                    node=layer.name,
+                    dtype=output.dtype,
+                    shape=tuple(dim if dim >= 0 else f"dim{place}" for place, dim in enumerate(output.shape)),
+                    inputs=tuple(dict.fromkeys(name for name in layer.inputs if name not in made_up)),
+                    unseen=refused.get(output.name, ""),
+                    is_output=output.name in ends,
+                )
+            )
+    return tuple(metas)
+
+
+def _declared(graph: Any) -> dict[str, tuple[str, tuple[int | str, ...] | None]]:
+    found = {}
+    for item in (*graph.input, *graph.value_info, *graph.output):
+        tensor = item.type.tensor_type
+        shape = (
+            tuple(
+                dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"dim{place}"
+                for place, dim in enumerate(tensor.shape.dim)
+            )
+            if tensor.HasField("shape")
+            else None
+        )
+        found[item.name] = (dtype_name(tensor.elem_type), shape)
+    return found

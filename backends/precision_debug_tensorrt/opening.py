@@ -1,0 +1,114 @@
+"""Opens a model: reads it, chooses the road, builds the real engine, and asks its inspector."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import BackendUnavailable, ModelError
+from precision_debug.records import InputMeta, SessionSpec
+
+from .build import Built, Maker, Road, choose_road, load_engine
+from .device import find_device
+from .execute import Runner, engine_inputs, engine_outputs
+from .facts import gather
+from .messages import Messages, make_logger
+from .model import EngineFile, OnnxModel, Script, Source, read_source
+from .modes import Recipe
+from .network import make_network
+from .options import Options, read_options
+from .session import TensorRTSession
+from .timing import TimingCache
+from .types import dtype_name
+from .versions import Api, load_api
+
+__all__ = ["open_session", "read_inputs"]
+
+
+def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Mapping[str, Any]]) -> TensorRTSession:
+    """Build or load the engine. Raises UsageError, ModelError, MarkError, BackendUnavailable or BackendError."""
+    options = read_options(spec.options)
+    api = load_api()
+    source = read_source(spec.model)
+    road = choose_road(api, recipe, options, source)
+    device = find_device()
+    messages, logger = _start(api, options)
+    arrays = [{name: np.asarray(value) for name, value in feed.items()} for feed in feeds]
+    notes: list[str] = []
+    maker = None
+    if isinstance(source, EngineFile):
+        built = load_engine(api, logger, messages, source)
+    else:
+        if road.strong and isinstance(source, OnnxModel):
+            from .strongly_typed import typed_model
+
+            source, written = typed_model(source, recipe, options, arrays)
+            notes += written
+        timing = TimingCache(options.timing_cache)
+        if timing.loaded:
+            notes.append(f"Tactics were timed before: {timing.loaded:,} bytes of timing cache were read.")
+        maker = Maker(
+            api=api, logger=logger, messages=messages, source=source, recipe=recipe, options=options, road=road,
+            device=device, feeds=arrays, timing=timing,
+        )  # fmt: skip
+        built = maker.build()
+    text, layers = _inspected(api, built, device, messages, source, arrays[0])
+    facts = gather(
+        api=api, device=device, messages=messages, source=source, recipe=recipe, options=options, road=road, built=built,
+        inspector=text, layers=layers, inputs=engine_inputs(api, built.engine),
+        outputs=engine_outputs(api, built.engine), samples=len(arrays), extra_notes=notes,
+    )  # fmt: skip
+    return TensorRTSession(facts=facts, built=built, maker=maker)
+
+
+def read_inputs(spec: SessionSpec) -> tuple[InputMeta, ...]:
+    """The model's inputs; an engine is loaded for them, a script's network is made. Raises ModelError."""
+    source = read_source(spec.model)
+    if isinstance(source, OnnxModel):
+        return source.inputs
+    api, options = load_api(), read_options(spec.options)
+    messages, logger = _start(api, options)
+    if isinstance(source, EngineFile):
+        engine = load_engine(api, logger, messages, source).engine
+        return tuple(
+            InputMeta(name=name, dtype=dtype_name(engine.get_tensor_dtype(name)), shape=_dims(engine.get_tensor_shape(name)))
+            for name in engine_inputs(api, engine)
+        )
+    made = make_network(api, logger, messages, source, strong=_strong(api, options))
+    tensors = (made.network.get_input(place) for place in range(made.network.num_inputs))
+    return tuple(InputMeta(name=t.name, dtype=dtype_name(t.dtype), shape=_dims(t.shape)) for t in tensors)
+
+
+def _strong(api: Api, options: Options) -> bool:
+    return options.typing == "strong" or not api.weakly_typed
+
+
+def _dims(shape: Any) -> tuple[int | str, ...]:
+    return tuple(int(dim) if dim >= 0 else f"dim{place}" for place, dim in enumerate(shape))
+
+
+def _start(api: Api, options: Options) -> tuple[Messages, Any]:
+    messages = Messages()
+    logger = make_logger(api.trt, messages)
+    for library in options.plugins:
+        try:
+            ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            raise ModelError(f"the plugin library cannot be loaded: {error}", where=library, hint="check --plugins") from error
+    if not api.trt.init_libnvinfer_plugins(logger, ""):
+        raise BackendUnavailable("TensorRT's own plugins cannot be registered", where="libnvinfer_plugin")
+    return messages, logger
+
+
+def _inspected(
+    api: Api, built: Built, device: Any, messages: Messages, source: Source, feeds: Mapping[str, Any]
+) -> tuple[str, Any]:
+    runner = Runner(api, built, device, messages, source.path)
+    try:
+        runner.set_inputs(feeds)
+        return runner.inspect()
+    finally:
+        runner.close()

@@ -1,0 +1,238 @@
+"""One model in one run mode: the real engine, its layers, and every tensor that it or a rebuilt twin lets be seen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import BackendError
+from precision_debug.inspector import EngineLayer
+from precision_debug.protocols import Feeds, Hook
+from precision_debug.records import TensorMeta
+
+from .batches import group
+from .build import Built, Maker
+from .execute import Runner
+from .facts import Facts
+from .listening import listen
+from .marking import Batch, Marking, largest_difference
+from .naming import LayerIndex
+from .sizes import Sizes
+
+__all__ = ["TensorRTSession"]
+
+_SHARE = 0.5  # of the free device memory, where the user sets no budget
+
+
+class TensorRTSession:
+    """See protocols.Session.
+
+    ``layers`` are the real engine's, as its inspector lists them for the shapes that were fed. Outputs, and the rows
+    of outputs, always come from the real engine; other tensors from a rebuilt one or from the debug listener, and the
+    column "Seen In" says which.
+    """
+
+    def __init__(self, *, facts: Facts, built: Built, maker: Maker | None) -> None:
+        self._facts, self._built, self._maker = facts, built, maker
+        self._tensors = facts.tensors
+        self._notes = list(facts.notes)
+        self._run_notes: list[str] = []
+        self._marked: dict[tuple[str, ...], Batch] = {}
+        self._closed = False
+        self.versions: Mapping[str, str] = facts.versions
+        self.layers: Sequence[EngineLayer] = facts.layers
+
+    @property
+    def tensors(self) -> Sequence[TensorMeta]:
+        return self._tensors
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return (*self._notes, *self._run_notes)
+
+    @property
+    def marked_batches(self) -> Sequence[Batch]:
+        """The rebuilt engines of the last run: what was marked, and how that changed layers and tactics."""
+        return tuple(self._marked.values())
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        if self._closed:
+            raise BackendError("this session is closed", where=self._facts.path)
+        self._run_notes, self._marked = [], {}
+        runner = self._open(self._built, feeds)
+        seen_by_listener: dict[str, np.ndarray[Any, Any]] = {}
+        try:
+            if hook is not None and self._maker is None and self._facts.api.debug_tensors:
+                listen(runner, seen_by_listener, self._run_notes, unfused=self._facts.api.unfused_debug_tensors)
+            runner.run()
+            outputs = {name: runner.output(name) for name in runner.outputs()}
+        finally:
+            runner.close()
+        if hook is not None:
+            self._show(feeds, hook, names, {**seen_by_listener, **outputs}, outputs)
+        return outputs
+
+    def close(self) -> None:
+        self._closed = True
+        self._marked = {}
+
+    def _open(self, built: Built, feeds: Feeds) -> Runner:
+        facts = self._facts
+        runner = Runner(facts.api, built, facts.device, facts.messages, facts.path)
+        runner.set_inputs(feeds)
+        return runner
+
+    def _show(
+        self, feeds: Feeds, hook: Hook, names: Collection[str] | None, known: Mapping[str, Any], outputs: Mapping[str, Any]
+    ) -> None:
+        wanted = [meta for meta in self._tensors if not meta.unseen and (names is None or meta.name in names)]
+        known = {**{name: np.asarray(feeds[name]) for name in self._facts.inputs if name in feeds}, **known}
+        rest = [meta.name for meta in wanted if meta.name not in known]
+        if rest and self._maker is None:
+            self._drop(dict.fromkeys(rest, "the built engine does not show it"))
+            rest = []
+        if rest and self._facts.api.debug_tensors and not self._facts.mark_outputs:
+            self._show_by_listener(feeds, hook, wanted, known, rest)
+        else:
+            self._show_by_marks(feeds, hook, wanted, known, rest, outputs)
+
+    def _show_by_marks(
+        self, feeds: Feeds, hook: Hook, wanted: Sequence[TensorMeta], known: Mapping[str, Any], rest: Sequence[str],
+        outputs: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        queue = _Queue(hook, wanted, known)
+        if not rest or self._maker is None:
+            queue.finish()
+            return
+        facts = self._facts
+        sizes = Sizes(self._built.layers, facts.proto, {name: np.asarray(value) for name, value in feeds.items()})
+        budget = facts.memory_budget or int(facts.device.free_bytes() * _SHARE)
+        marking = Marking(maker=self._maker, real=self.layers, open_runner=self._open)
+        parts = group(rest, sizes, budget)
+        seconds, number = 0.0, 0
+        measured: dict[str, dict[str, str]] = {}
+        for part in parts:
+            for batch, runner in marking.batches(part, feeds):
+                number += 1
+                try:
+                    for name in batch.names:
+                        queue.show(name, runner.output(name))
+                    gap = largest_difference(outputs, {n: runner.output(n) for n in runner.outputs() if n in outputs})
+                finally:
+                    runner.close()
+                seconds += batch.built.seconds
+                self._marked[batch.names] = batch
+                self._run_notes.append(_said_of(batch, number, gap))
+                index = LayerIndex(batch.layers)
+                for name in batch.names:
+                    measured[name] = _measured(index, name, facts.node_of(name), number)
+                facts.keep_inspector(batch.text, number)
+        queue.finish()
+        if marking.refused:
+            self._run_notes.append(f"{len(marking.refused)} tensors could not be marked; their rows say why.")
+        self._dress(measured, marking.refused)
+
+    def _show_by_listener(
+        self, feeds: Feeds, hook: Hook, wanted: Sequence[TensorMeta], known: Mapping[str, Any], rest: Sequence[str]
+    ) -> None:
+        """Debug tensors: the unfused variant where TensorRT has it, which leaves the fusion as it is."""
+        from precision_debug.inspector import diff_engines
+
+        assert self._maker is not None
+        unfused = self._facts.api.unfused_debug_tensors
+        built = self._maker.build(() if unfused else rest, debug="unfused" if unfused else "marked")
+        runner = self._open(built, feeds)
+        queue = _Queue(hook, wanted, known)
+        seen: dict[str, np.ndarray[Any, Any]] = {}
+        try:
+            _, layers = runner.inspect()
+            listen(runner, seen, self._run_notes, unfused=unfused, show=queue.show)
+            runner.run()
+        finally:
+            runner.close()
+        queue.raise_error()
+        queue.finish()
+        diff = diff_engines(self.layers, layers)
+        self._run_notes.append(f"Seen by TensorRT's debug listener ({'unfused tensors' if unfused else 'marked'}): {diff.summary}.")
+        shown = set(seen) & {meta.name for meta in wanted}
+        lost = [name for name in rest if name not in shown]
+        if unfused:
+            self._drop(dict.fromkeys(lost, ""))
+        else:
+            self._dress({}, dict.fromkeys(lost, "TensorRT did not call its debug listener for it"))
+
+    def _drop(self, lost: Mapping[str, str]) -> None:
+        """Take tensors out of the list that the engine no longer has, so that the report says "fused away"."""
+        self._tensors = tuple(
+            dataclasses.replace(meta, unseen=lost[meta.name]) if lost.get(meta.name) else meta
+            for meta in self._tensors
+            if meta.name not in lost or lost[meta.name]
+        )
+
+    def _dress(self, measured: Mapping[str, Mapping[str, str]], refused: Mapping[str, str]) -> None:
+        self._tensors = tuple(
+            dataclasses.replace(
+                meta,
+                unseen=refused.get(meta.name, meta.unseen),
+                extra={**meta.extra, **measured.get(meta.name, {})},
+            )
+            for meta in self._tensors
+        )
+
+
+class _Queue:
+    """Calls the hook in execution order: what is known already goes in between what comes."""
+
+    def __init__(self, hook: Hook, wanted: Sequence[TensorMeta], known: Mapping[str, Any]) -> None:
+        self._hook, self._known = hook, dict(known)
+        self._waiting = list(wanted)
+        self._types = {meta.name: meta.op_type for meta in wanted}
+        self._error: Exception | None = None
+
+    def show(self, name: str, array: Any) -> None:
+        """A tensor has come; what stands before it in the list and is known goes first."""
+        if name not in self._types:
+            return
+        places = [place for place, meta in enumerate(self._waiting) if meta.name == name]
+        if not places:
+            return
+        before, self._waiting = self._waiting[: places[0]], self._waiting[places[0] + 1 :]
+        for meta in before:
+            if meta.name in self._known:
+                self._hook(meta.op_type, meta.name, self._known[meta.name])
+        late = [meta for meta in before if meta.name not in self._known]
+        self._waiting = [*late, *self._waiting]
+        self._hook(self._types[name], name, array)
+
+    def finish(self) -> None:
+        """What is known and was not shown yet."""
+        for meta in self._waiting:
+            if meta.name in self._known:
+                self._hook(meta.op_type, meta.name, self._known[meta.name])
+        self._waiting = []
+
+    def fail(self, error: Exception) -> None:
+        self._error = self._error or error
+
+    def raise_error(self) -> None:
+        """An error of the hook, which could not be raised inside TensorRT."""
+        if self._error is not None:
+            raise self._error
+
+
+def _measured(index: LayerIndex, name: str, node: str, number: int) -> dict[str, str]:
+    from precision_debug.inspector import real_precision
+
+    layer = index.find(name, node)
+    precision = real_precision(layer)[0] if layer is not None else ""
+    found = {"Seen In": f"engine rebuilt with marks, {number}"}
+    return {**found, "Precision There": precision} if precision else found
+
+
+def _said_of(batch: Batch, number: int, gap: float) -> str:
+    same = "its outputs are the real engine's bit for bit" if gap == 0 else f"its outputs differ from the real engine's by up to {gap:.3g}"
+    count = len(batch.names)
+    return f"Engine {number}, rebuilt to show {count} tensors: {batch.diff.summary}; {same}. Built in {batch.built.seconds:.1f} s."

@@ -1,0 +1,64 @@
+"""Timing caches: with one, a second build chooses the tactics of the first."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from precision_debug.errors import BackendError, OutputError
+
+__all__ = ["TimingCache"]
+
+
+class TimingCache:
+    """The measurements of all builds of a session, and of a file where one is named.
+
+    path: read before the first build where it exists, written after each one; "" keeps them in memory only.
+    """
+
+    def __init__(self, path: str = "") -> None:
+        self.path = path
+        self._data = b""
+        self.loaded = 0
+        if path and Path(path).exists():
+            self._data = _read(Path(path))
+            self.loaded = len(self._data)
+
+    def attach(self, config: Any) -> None:
+        """Give a builder configuration what is known so far. Raises BackendError where TensorRT does not take it."""
+        cache = config.create_timing_cache(self._data)
+        if cache is None or not config.set_timing_cache(cache, False):
+            raise BackendError(
+                "TensorRT does not take this timing cache: another version or another GPU made it", where=self.path,
+                hint="delete it, or name another file",
+            )  # fmt: skip
+
+    def collect(self, config: Any) -> None:
+        """Keep what a finished build measured. Raises OutputError."""
+        cache = config.get_timing_cache()
+        if cache is None:
+            return
+        self._data = bytes(cache.serialize())
+        if self.path:
+            _write(Path(self.path), self._data)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BackendError(f"the timing cache cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace the file in one step, so that another process never reads half of it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(name, path)
+    except OSError as error:
+        raise OutputError(f"the timing cache cannot be written: {error.strerror}", where=str(path)) from error

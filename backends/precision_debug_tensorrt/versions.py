@@ -1,0 +1,107 @@
+"""What the installed TensorRT can do: one attribute here for each difference between 8.6 and 11.
+
+Told by the names that the module has, not by its version number, so that a backport or a repackaged wheel counts for
+what it is. The names were checked against the Python bindings of 8.6, 10.16 and 11.4.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from precision_debug.errors import BackendUnavailable
+
+__all__ = ["Api", "load_api"]
+
+
+class Api:
+    """TensorRT's module ``trt`` and what it offers."""
+
+    def __init__(self, trt: Any) -> None:
+        self.trt = trt
+
+    @property
+    def version(self) -> str:
+        return str(self.trt.__version__)
+
+    @property
+    def weakly_typed(self) -> bool:
+        """Builder flags, layer precisions and constraints exist (up to 10)."""
+        return hasattr(self.trt.BuilderFlag, "FP16")
+
+    @property
+    def strongly_typed(self) -> bool:
+        """A network can take its precisions from the model's own types (9.1 and later)."""
+        return hasattr(self.trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
+
+    @property
+    def calibrates(self) -> bool:
+        """INT8 calibrators exist (up to 10)."""
+        return hasattr(self.trt, "IInt8EntropyCalibrator2")
+
+    @property
+    def replays_tactics(self) -> bool:
+        """Tactics can be chosen by a program (up to 10)."""
+        return hasattr(self.trt, "IAlgorithmSelector")
+
+    @property
+    def debug_tensors(self) -> bool:
+        """Tensors can be seen by a listener (10 and later)."""
+        return hasattr(self.trt, "IDebugListener")
+
+    @property
+    def unfused_debug_tensors(self) -> bool:
+        """The listener can be asked for just what fusion leaves (10.12 and later)."""
+        return hasattr(self.trt.INetworkDefinition, "mark_unfused_tensors_as_debug_tensors")
+
+    @property
+    def editable_timing_cache(self) -> bool:
+        """The timing cache can fix a tactic (10.8 and later)."""
+        return hasattr(self.trt.BuilderFlag, "EDITABLE_TIMING_CACHE")
+
+    def can_hold(self, precision: str) -> bool:
+        """Whether a layer can compute in "FP16", "BF16", "INT8", "FP8" or "FP32".
+
+        8.6 knows the name FP8, but builds no layer with it; it came with BF16 in 9.1.
+        """
+        types = self.trt.DataType
+        wanted = {"FP16": "HALF", "BF16": "BF16", "INT8": "INT8", "FP8": "BF16", "FP32": "FLOAT"}.get(precision, "")
+        return hasattr(types, wanted)
+
+    def creation_flags(self, *, strong: bool) -> int:
+        """The flags for ``create_network``; 8.x must be told of the explicit batch, 11 has no such flag."""
+        flags = self.trt.NetworkDefinitionCreationFlag
+        names = [name for name in ("EXPLICIT_BATCH", *(["STRONGLY_TYPED"] if strong else [])) if hasattr(flags, name)]
+        return functools.reduce(lambda total, name: total | 1 << int(getattr(flags, name)), names, 0)
+
+    def data_type(self, precision: str) -> Any:
+        """TensorRT's type for one of our precision names."""
+        names = {"FP32": "FLOAT", "FP16": "HALF", "BF16": "BF16", "INT8": "INT8", "FP8": "FP8", "INT32": "INT32",
+                 "INT64": "INT64", "BOOL": "BOOL"}  # fmt: skip
+        return getattr(self.trt.DataType, names[precision])
+
+    def parser_problem(self, error: Any) -> tuple[int, str, str, str]:
+        """(place of the node in the graph, its name, its operator, what the parser says); 8.6 tells only the place."""
+
+        def text(name: str) -> str:
+            value = getattr(error, name, None)
+            return str(value() if value is not None else "")
+
+        return int(error.node()), text("node_name"), text("node_operator"), str(error.desc())
+
+
+@functools.cache
+def load_api() -> Api:
+    """The installed TensorRT. Raises BackendUnavailable."""
+    try:
+        import tensorrt
+    except Exception as error:
+        raise BackendUnavailable(
+            f"TensorRT cannot be imported ({type(error).__name__}: {error})", hint="pip install 'precision_debug[tensorrt]'"
+        ) from error
+    if not hasattr(tensorrt, "Builder"):
+        raise BackendUnavailable(
+            "the module tensorrt that Python finds is not TensorRT", where=str(getattr(tensorrt, "__file__", "tensorrt")),
+            hint="rename your own file or folder of that name",
+        )  # fmt: skip
+    return Api(tensorrt)

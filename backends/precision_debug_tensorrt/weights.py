@@ -1,0 +1,83 @@
+"""What happens to a model's weights in FP16: which become subnormal, zero or infinite, per node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .messages import WeightIssue
+
+__all__ = ["WeightCount", "builder_lines", "count_weights"]
+
+_SMALLEST, _SUBNORMAL, _LARGEST = 2.0**-24, 2.0**-14, 65504.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightCount:
+    """Elements of a node's FP32 weights. subnormal: 2^-24 <= |w| < 2^-14. lost: 0 < |w| < 2^-24. over: |w| > 65504."""
+
+    node: str
+    elements: int
+    subnormal: int
+    lost: int
+    over: int
+
+    @property
+    def text(self) -> str:
+        """For the report; "" where every element is normal in FP16."""
+        parts = [(self.over, "above 65504"), (self.lost, "below 2^-24"), (self.subnormal, "subnormal")]
+        said = ", ".join(f"{count} {what}" for count, what in parts if count)
+        return f"{said} of {self.elements}" if said else ""
+
+
+def count_weights(graph: Any, folder: Path) -> dict[str, WeightCount]:
+    """Node name to the count over its weights, for nodes where some element is not normal in FP16.
+
+    graph: ONNX graph whose external weights lie in ``folder``.
+    """
+    from onnx import TensorProto, numpy_helper
+
+    counts: dict[str, tuple[int, int, int, int]] = {}
+    for item in graph.initializer:
+        if item.data_type == TensorProto.FLOAT:
+            counts[item.name] = _count(numpy_helper.to_array(item, base_dir=str(folder)))
+    found = {}
+    for node in graph.node:
+        own = [counts[name] for name in node.input if name in counts]
+        if own and any(sum(count[1:]) for count in own):
+            elements, subnormal, lost, over = (sum(part) for part in zip(*own, strict=True))
+            found[node.name] = WeightCount(
+                node=node.name, elements=elements, subnormal=subnormal, lost=lost, over=over
+            )
+    return found
+
+
+def builder_lines(issues: Sequence[WeightIssue], counts: Mapping[str, WeightCount]) -> list[str]:
+    """Notes for the report: what the builder said, and which nodes have such weights in the model itself."""
+    lines = []
+    for issue in issues:
+        names = f": {_some(issue.weights)}" if issue.weights else ""
+        lines.append(f"TensorRT's builder: {issue.count} weights are affected: {issue.what}{names}".rstrip("."))
+    if counts:
+        worst = sorted(counts.values(), key=lambda item: (item.over, item.lost, item.subnormal), reverse=True)
+        listed = _some([f"{item.node} ({item.text})" for item in worst])
+        lines.append(f"Weights of {len(counts)} nodes do not fit FP16 as normal numbers: {listed}")
+    return lines
+
+
+def _count(array: np.ndarray[Any, Any]) -> tuple[int, int, int, int]:
+    size = np.abs(array)
+    with np.errstate(invalid="ignore"):
+        lost = int(np.count_nonzero((size > 0) & (size < _SMALLEST)))
+        subnormal = int(np.count_nonzero((size >= _SMALLEST) & (size < _SUBNORMAL)))
+        over = int(np.count_nonzero(size > _LARGEST))
+    return array.size, subnormal, lost, over
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
