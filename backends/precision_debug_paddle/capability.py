@@ -27,8 +27,8 @@ class Gpu:
         if self.works:
             return ""
         return (
-            f"paddlepaddle-gpu {paddle_module().__version__} has no code for this card ({self.name}, compute capability "
-            f"{self.capability}): its kernels do nothing and say nothing"
+            f"paddlepaddle-gpu {paddle_module().__version__} has no code for this card ({self.name}, compute "
+            f"capability {self.capability}): its kernels do nothing and say nothing"
         )
 
 
@@ -93,6 +93,9 @@ def missing(*, gpu: bool, own_kernels: bool, onednn: bool, tensorrt: bool, preci
         return f"another GPU or wheel: {card.problem}"
     if tensorrt and not tensorrt_version() and not _has_pir_tensorrt():
         return "a paddlepaddle-gpu wheel with TensorRT (this one was built without), and TensorRT's libraries"
+    if tensorrt and precision == "bfloat16" and (0,) < tensorrt_version() < (9,):
+        built = ".".join(map(str, tensorrt_version()))
+        return f"TensorRT 9 or later for bfloat16 (this Paddle was built with {built})"
     return ""
 
 

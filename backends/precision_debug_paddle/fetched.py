@@ -29,7 +29,7 @@ from .session import meta_of, metas_of
 __all__ = ["FetchSession", "Start"]
 
 Start = Callable[[Path, str], Runner]
-"""Makes a runner for a program file; the text says for what: "" the mode, "float32" the mode's graph in FP32, "unfused"."""
+"""Makes a runner for a program file. The text: "" for the mode, "float32" for its graph in FP32, or "unfused"."""
 
 _REFUSED = "it cannot be fetched without changing the fusion around it"
 _UNTRIED = "the search for marks ended before it (raise --option mark_builds)"
@@ -133,7 +133,11 @@ class FetchSession:
         runner = self._start(self._model.file, "float32")
         if not self._model.program.pir:
             named: dict[str, str] = {}
-            runner.run(feeds, lambda op_type, name, _: named.setdefault(name, op_type) and None)
+
+            def note(op_type: str, name: str, _: Any) -> None:
+                named.setdefault(name, op_type)
+
+            runner.run(feeds, note)
             runner.close()
             fetchable = {name for name, value in self._values.items() if not value.nested}
             return [(op_type, [name]) for name, op_type in named.items() if name in fetchable]

@@ -40,7 +40,7 @@ _RECIPES = {
     recipe.mode.name: recipe
     for recipe in (
         Recipe(
-            mode=_mode(_BASELINE, "unfused FP32 on the GPU where Paddle has code for it, else on the CPU: the baseline"),
+            mode=_mode(_BASELINE, "unfused FP32, on the GPU where Paddle has code for it, else on the CPU"),
             device="best",
             optimise=False,
         ),

@@ -15,10 +15,10 @@ FETCH = "precision_debug/"
 """What the names of our own fetches in a PIR program begin with."""
 
 _DIALECT = re.compile(r"^(?:\w+_op|\d+|builtin|cf)\.")
-_CARRIERS = frozenset(
-    "onednn_to_paddle_layout transfer_layout quantize dequantize memcpy_d2h memcpy_h2d memcpy shadow_feed "
-    "shadow_output feed fetch data full full_int_array combine share_data".split()
-)
+_CARRIERS = frozenset({
+    "combine", "data", "dequantize", "feed", "fetch", "full", "full_int_array", "memcpy", "memcpy_d2h", "memcpy_h2d",
+    "onednn_to_paddle_layout", "quantize", "shadow_feed", "shadow_output", "share_data", "transfer_layout",
+})  # fmt: skip
 
 
 class Namer:

@@ -22,7 +22,8 @@ __all__ = ["PirProgram", "read_pir"]
 
 _DTYPES = {
     "t_f16": "float16", "t_bf16": "bfloat16", "t_f32": "float32", "t_f64": "float64", "t_bool": "bool", "t_i8": "int8",
-    "t_ui8": "uint8", "t_i16": "int16", "t_i32": "int32", "t_i64": "int64", "t_c64": "complex64", "t_c128": "complex128",
+    "t_ui8": "uint8", "t_i16": "int16", "t_i32": "int32", "t_i64": "int64", "t_c64": "complex64",
+    "t_c128": "complex128",
 }  # fmt: skip
 _FETCH = "fetch"
 _SOURCES = frozenset({"data", "feed"})
@@ -60,7 +61,7 @@ class PirProgram:
         fetches = [op for op in self._block if plain_type(op["#"]) == _FETCH]
         taken = {_reads(op)[0] for op in fetches}
         number = max(out["%"] for op in self._block for out in _outputs(op))
-        extra = []
+        extra: list[dict[str, Any]] = []
         for name in names:
             value = self._number[name]
             if value["%"] in taken:

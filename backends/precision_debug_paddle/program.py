@@ -44,7 +44,7 @@ class Program(Protocol):
 
     @property
     def values(self) -> Sequence[Value]:
-        """The activations, in execution order; parameters, what follows from them alone, and statistics are left out."""
+        """The activations, in execution order: no parameters, nothing that follows from them alone, no statistics."""
 
     @property
     def statistics(self) -> int:

@@ -36,7 +36,7 @@ class Runner:
         with our_errors(where, mode=mode):
             self._predictor = inference_module().create_predictor(config)
         self._receiver: Receiver | None = None
-        self._failure: BaseException | None = None
+        self._failures: list[BaseException] = []
         self._hooked = False
 
     @property
@@ -55,7 +55,7 @@ class Runner:
         """Run once and leave the outputs where they are; ``output`` reads one."""
         predictor = self._open()
         self._feed(feeds)
-        self._receiver, self._failure = receiver, None
+        self._receiver, self._failures = receiver, []
         if receiver is not None and not self._hooked:
             predictor.register_output_hook(self._called)
             self._hooked = True
@@ -64,9 +64,8 @@ class Runner:
                 predictor.run()
         finally:
             self._receiver = None
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        if self._failures:
+            raise self._failures.pop()
 
     def output(self, name: str) -> Array:
         """A copy of one output of the last run."""
@@ -100,9 +99,9 @@ class Runner:
 
     def _called(self, op_type: str, name: str, tensor: Any) -> None:
         """An exception that left a hook would end the process; it is kept and raised after the run."""
-        if self._receiver is None or self._failure is not None:
+        if self._receiver is None or self._failures:
             return
         try:
             self._receiver(op_type, name, decoded(np.asarray(tensor), str(tensor.dtype)))
         except BaseException as error:
-            self._failure = error
+            self._failures.append(error)

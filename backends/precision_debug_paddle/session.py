@@ -5,6 +5,7 @@ That is right for legacy programs whose tensors keep the model's layout: on the 
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -21,18 +22,23 @@ __all__ = ["HookSession", "meta_of", "metas_of"]
 
 
 _FOLDED = frozenset({"batch_norm", "sync_batch_norm", "affine_channel"})
-_LINEAR = frozenset(
-    "conv2d depthwise_conv2d conv2d_transpose depthwise_conv2d_transpose conv3d matmul_v2 matmul mul elementwise_add".split()
-)
+_LINEAR = frozenset({
+    "conv2d", "conv2d_transpose", "conv3d", "depthwise_conv2d", "depthwise_conv2d_transpose", "matmul", "matmul_v2", "mul",
+})  # fmt: skip
 
 
 class HookSession:
-    """runner: the predictor. Until ``probe`` or ``run``, ``tensors`` are those of the unoptimised program."""
+    """runner: the predictor. extra: further columns of the report, by tensor name.
+
+    Until ``probe`` or ``run``, ``tensors`` are those of the unoptimised program.
+    """
 
     def __init__(
-        self, model: Model, runner: Runner, *, versions: Mapping[str, str], notes: Sequence[str] = ()
-    ) -> None:
+        self, model: Model, runner: Runner, *, versions: Mapping[str, str], notes: Sequence[str] = (),
+        extra: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:  # fmt: skip
         self.versions = versions
+        self._extra = extra or {}
         self._runner = runner
         self._values = {value.name: value for value in model.program.values}
         self._left_out: set[str] = set()
@@ -46,6 +52,10 @@ class HookSession:
         count = len(self._left_out)
         said = f"{count} running statistics, folded constants and empty tensors are no activations and are left out."
         return (*self._notes, said) if count else tuple(self._notes)
+
+    def add_note(self, text: str) -> None:
+        """Say something more to the reader of a report."""
+        self._notes.append(text)
 
     def probe(self, feeds: Feeds) -> None:
         """Run once to learn which tensors the program that runs has, in its own order."""
@@ -94,20 +104,21 @@ class HookSession:
 
         The convolution keeps its output's name, but with other weights it is another tensor.
         """
+        readers = collections.Counter(name for value in self._values.values() for name in value.inputs)
         names: set[str] = set()
         for norm in self._values.values():
             now = found.get(norm.name)
             if norm.op_type not in _FOLDED or (now is not None and now.op_type == norm.op_type):
                 continue
-            before = [name for name in norm.inputs if name in found]
+            before = list(norm.inputs)
             while before:
-                name = before.pop()
-                value = self._values.get(name)
-                if value is None or name in names:
+                value = self._values.get(before.pop())
+                if value is None or readers[value.name] != 1:
                     continue
-                if value.op_type in _LINEAR:
-                    names.add(name)
-                    before += value.inputs if value.op_type == "elementwise_add" else ()
+                bias = value.op_type == "elementwise_add" and len(value.inputs) == 1
+                if (value.op_type in _LINEAR or bias) and value.name in found:
+                    names.add(value.name)
+                before += value.inputs if bias else ()
         return frozenset(names)
 
     def _meta(self, name: str, op_type: str, array: Any) -> TensorMeta:
@@ -115,7 +126,7 @@ class HookSession:
         kind = naming.plain_type(op_type)
         return TensorMeta(
             name=name, op_type=kind, dtype=array.dtype.name, shape=array.shape, inputs=value.inputs,
-            is_output=bool(value.output),
+            is_output=bool(value.output), extra=self._extra.get(name, {}),
         )  # fmt: skip
 
 

@@ -1,0 +1,314 @@
+"""Paddle-TRT on a legacy program: marks, the engine inspector, dynamic shapes and calibration.
+
+Every build gets a folder of its own with a copy of the program, so that an inspector file, an engine or a calibration
+table from an earlier run is never taken for this one's. Seen with paddlepaddle-gpu 2.6.2 and TensorRT 8.5.3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from precision_debug.errors import BackendError, BackendUnavailable, ModelError, UsageError
+from precision_debug.inspector import (
+    EngineLayer,
+    diff_engines,
+    fused_outputs,
+    producers,
+    read_inspector,
+    real_precision,
+    strip_subgraph_suffix,
+)
+from precision_debug.protocols import Feeds, Session
+from precision_debug.records import SessionSpec
+
+from . import capability
+from .build import make_config, names_in
+from .failures import our_errors
+from .framework import inference_module
+from .model import Model
+from .modes import Recipe
+from .runtime import Runner
+from .session import HookSession
+
+__all__ = ["columns", "fused_names", "open_tensorrt", "shape_range", "without_suffixes"]
+
+_SUFFIX = re.compile(r"_subgraph_\d+")
+_WORKSPACE = 1 << 30
+_QUANTISERS = re.compile(r"fake_quantize|fake_dequantize|quantize_linear")
+
+
+def open_tensorrt(
+    spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path, versions: Mapping[str, str]
+) -> Session:
+    """Build and probe the engine. Raises our errors; what Paddle would abort on is refused before."""
+    if model.program.pir:
+        from .tensorrt_pir import open_pir
+
+        return open_pir(spec, model, recipe, feeds, folder, versions)
+    if not capability.tensorrt_version():
+        raise BackendUnavailable(
+            "this Paddle has TensorRT for PIR models only (paddle.tensorrt), and this is a legacy program",
+            where=model.path,
+            hint="export the model with Paddle 3 (.json), or install paddlepaddle-gpu 2.6 with TensorRT",
+        )
+    if not feeds:
+        raise UsageError("an engine is built for given inputs, and there are none", where=model.path)
+    builder = _Builder(spec, model, recipe, feeds, folder)
+    return builder.session(versions)
+
+
+def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence[Feeds]) -> str:
+    """How the engine's shapes are found: "static", "given", "collected", "file", or "feeds": the feeds' own shapes.
+
+    Raises UsageError on settings that contradict each other, and on those on which Paddle aborts.
+    """
+    given = [key for key in ("min_shapes", "opt_shapes", "max_shapes") if options.get(key)]
+    dynamic = options.get("use_dynamic_shape")
+    wants = bool(given or options.get("collect_shape_range") or options.get("shape_range_file"))
+    if dynamic is False and wants:
+        raise UsageError("--use_dynamic_shape 0 contradicts the given shape range", hint="leave one of them out")
+    if given and len(given) < 3:
+        raise UsageError(
+            f"--{given[0]} alone is no range", hint="give --min_shapes, --opt_shapes and --max_shapes for every input"
+        )
+    if calibrates and (dynamic or wants):
+        raise UsageError(
+            "Paddle ends the process when it calibrates int8 with a dynamic shape",
+            where="trt_int8",
+            hint="leave out --use_dynamic_shape and the shape range, or quantise the model before (PaddleSlim)",
+        )
+    if given:
+        names = set(feeds[0]) if feeds else set()
+        for key in given:
+            missing = names - set(options[key])
+            if missing:
+                raise UsageError(f"--{key} says nothing of input {min(missing)}", hint="give all three for every input")
+        return "given"
+    if options.get("shape_range_file"):
+        return "file"
+    if options.get("collect_shape_range"):
+        return "collected"
+    return "static" if calibrates or dynamic is False else "feeds"
+
+
+def without_suffixes(layers: Sequence[EngineLayer]) -> tuple[EngineLayer, ...]:
+    """The layers with Paddle's subgraph numbers taken out of their names, so that two builds can be compared."""
+    return tuple(dataclasses.replace(layer, name=_SUFFIX.sub("", layer.name)) for layer in layers)
+
+
+def fused_names(layers: Sequence[EngineLayer]) -> tuple[str, ...]:
+    """Paddle's names of the tensors that the engine still produces, in execution order."""
+    kept, _ = fused_outputs(layers)
+    return tuple(dict.fromkeys(strip_subgraph_suffix(name)[0] for name in kept))
+
+
+def columns(layers: Sequence[EngineLayer]) -> dict[str, dict[str, str]]:
+    """Paddle's tensor name to the report's extra columns: the layer that computed it, in what, and by which kernel."""
+    found: dict[str, dict[str, str]] = {}
+    for name, layer in producers(layers).items():
+        extra = {
+            "Fused Layer": _SUFFIX.sub("", layer.name),
+            "Real Precision": real_precision(layer)[0],
+            "Tactic": layer.tactic_name,
+        }
+        found.setdefault(strip_subgraph_suffix(name)[0], {key: value for key, value in extra.items() if value})
+    return found
+
+
+class _Builder:
+    """All builds of one command."""
+
+    def __init__(
+        self, spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path
+    ) -> None:
+        self.spec, self.model, self.recipe, self.feeds, self.folder = spec, model, recipe, feeds, folder
+        self.options = spec.options
+        self.builds = 0
+        self.notes: list[str] = []
+        quantised = any(_QUANTISERS.search(value.op_type) for value in model.program.values)
+        int8 = recipe.precision == "int8"
+        self.calibrates = int8 and bool(self.options.get("calibration", not quantised))
+        self.shapes = shape_range(self.options, calibrates=self.calibrates, feeds=feeds)
+        self.ranges = self._ranges()
+
+    def session(self, versions: Mapping[str, str]) -> Session:
+        wants_marks = bool(self.options.get("fused_only") or self.options.get("mark_all", True))
+        folder, runner = self._built(())
+        plain = self._inspected(folder)
+        if wants_marks:
+            names = self._marks(plain)
+            runner.close()
+            del runner
+            gc.collect()
+            folder, runner = self._built(names)
+            layers = self._inspected(folder)
+            self._compare(plain, layers)
+        else:
+            layers = plain
+        if self.shapes == "feeds":
+            self.notes.append("The engine was built for the shapes of the inputs alone (--min_shapes … set a range).")
+        session = HookSession(
+            self.model, runner, versions=versions, notes=self.notes, extra=columns(layers) if layers else {}
+        )
+        session.probe(self.feeds[0])
+        self._check_outside(session)
+        return session
+
+    def _marks(self, plain: Sequence[EngineLayer]) -> tuple[str, ...]:
+        known = [value.name for value in self.model.program.values if not value.nested]
+        if not self.options.get("fused_only"):
+            return tuple(known)
+        if not plain:
+            raise BackendError(
+                "TensorRT's inspector wrote no file, so the fused layers are not known", where=self.model.path,
+                hint="leave out --fused_only, or check that TensorRT took a subgraph (--verbose)",
+            )  # fmt: skip
+        fused = set(fused_names(plain))
+        return tuple(name for name in known if name in fused)
+
+    def _built(self, marks: Sequence[str]) -> tuple[Path, Runner]:
+        """A predictor that is ready, and the folder that its inspector file lies in."""
+        self.builds += 1
+        folder = self.folder / f"build_{self.builds}"
+        folder.mkdir()
+        program = folder / self.model.file.name
+        shutil.copyfile(self.model.file, program)
+        keep = str(self.options.get("cache_dir") or "")
+        if keep:
+            Path(keep).mkdir(parents=True, exist_ok=True)
+        runner = self._runner(program, marks, keep)
+        if self.calibrates:
+            for feeds in self.feeds:
+                runner.run(feeds)
+            runner.close()  # the table is written when the predictor goes
+            del runner
+            gc.collect()
+            runner = self._runner(program, marks, keep)
+            self.notes.append(f"TensorRT calibrated int8 on {len(self.feeds)} sample set(s) (build {self.builds}).")
+        runner.run(self.feeds[0])  # a dynamic engine is built by the first run
+        return folder, runner
+
+    def _runner(self, program: Path, marks: Sequence[str], cache: str) -> Runner:
+        options, inference = self.options, inference_module()
+        with our_errors(self.model.path, mode=self.spec.mode):
+            config = make_config(self.recipe, program, self.model.params, options, device="gpu")
+            config.set_optim_cache_dir(cache or str(program.parent / "_opt_cache"))
+            precision = {
+                "float32": inference.PrecisionType.Float32, "float16": inference.PrecisionType.Half,
+                "bfloat16": inference.PrecisionType.Bfloat16, "int8": inference.PrecisionType.Int8,
+            }[self.recipe.precision]  # fmt: skip
+            config.enable_tensorrt_engine(
+                workspace_size=int(options.get("workspace", _WORKSPACE)),
+                max_batch_size=int(options.get("max_batch_size", self._batch())),
+                min_subgraph_size=int(options.get("min_subgraph_size", 3)),
+                precision_mode=precision,
+                use_static=bool(options.get("use_static", False)),
+                use_calib_mode=self.calibrates,
+            )
+            if self.shapes in {"collected", "file"}:
+                config.enable_tuned_tensorrt_dynamic_shape(str(self.ranges), True)
+            elif self.shapes != "static":
+                config.set_trt_dynamic_shape_info(*self.ranges)
+            disabled = names_in(options.get("disable_tensorrt_ops"))
+            if disabled:
+                config.exp_disable_tensorrt_ops(list(disabled))
+            half = names_in(options.get("fp16_subgraphs"))
+            if half:
+                self._specify(config, half)
+            config.enable_tensorrt_inspector(True)
+            if marks:
+                config.mark_trt_engine_outputs(list(marks))
+        return Runner(config, where=self.model.path, mode=self.spec.mode)
+
+    def _specify(self, config: Any, names: Sequence[str]) -> None:
+        if not hasattr(config, "exp_specify_tensorrt_subgraph_precision"):
+            raise UsageError("this Paddle cannot set a precision by subgraph", where="--option fp16_subgraphs")
+        config.exp_specify_tensorrt_subgraph_precision(list(names), [], [])
+
+    def _batch(self) -> int:
+        return max((value.shape[0] for value in self.feeds[0].values() if getattr(value, "shape", ())), default=1)
+
+    def _ranges(self) -> Any:
+        """(min, max, opt) by input, or the path of a shape range file."""
+        options = self.options
+        if self.shapes == "given":
+            by_key = [options[f"{which}_shapes"] for which in ("min", "max", "opt")]
+            return tuple({name: list(shape) for name, shape in given.items()} for given in by_key)
+        if self.shapes == "file":
+            path = Path(str(options["shape_range_file"]))
+            if not path.is_file():
+                raise ModelError("no such file", where=str(path), hint="check --option shape_range_file")
+            return path
+        if self.shapes == "collected":
+            return self._collected()
+        shapes = {name: [int(dim) for dim in value.shape] for name, value in self.feeds[0].items()}
+        return (shapes, shapes, shapes)
+
+    def _collected(self) -> Path:
+        """Run every sample set unoptimised on the CPU, where Paddle's own kernels work on any machine."""
+        from . import modes
+
+        path = self.folder / "shape_range.pbtxt"
+        with our_errors(self.model.path, mode=self.spec.mode):
+            config = make_config(modes.recipe("cpu_fp32"), self.model.file, self.model.params, {}, device="cpu")
+            config.collect_shape_range_info(str(path))
+        runner = Runner(config, where=self.model.path, mode=self.spec.mode)
+        for feeds in self.feeds:
+            runner.run(feeds)
+        runner.close()
+        gc.collect()
+        if not path.is_file():
+            raise BackendError("Paddle wrote no shape range", where=self.model.path, hint="give --min_shapes … instead")
+        self.notes.append(f"The shape range was collected on {len(self.feeds)} sample set(s), on the CPU.")
+        return path
+
+    def _inspected(self, folder: Path) -> tuple[EngineLayer, ...]:
+        """The layers in the inspector files of one build; none where TensorRT took no subgraph."""
+        cache = str(self.options.get("cache_dir") or "")
+        found = sorted(folder.rglob("engine_info_*.json"))
+        if cache:
+            started = folder.stat().st_ctime
+            found += sorted(p for p in Path(cache).glob("engine_info_*.json") if p.stat().st_mtime >= started - 1)
+        if not found:
+            self.notes.append("TensorRT's inspector wrote no file; layers, real precision and tactics are not shown.")
+            return ()
+        return read_inspector(*found)
+
+    def _compare(self, plain: Sequence[EngineLayer], marked: Sequence[EngineLayer]) -> None:
+        if not plain or not marked:
+            return
+        diff = diff_engines(without_suffixes(plain), without_suffixes(marked))
+        if self.options.get("fused_only"):
+            self.notes.append(f"Only fused layers were marked; {diff.summary}.")
+        else:
+            self.notes.append(
+                f"Marking every tensor took the engine from {len(plain)} layers to {len(marked)}, so its fusion is not "
+                "the one that ships (--fused_only marks only what the fused engine still computes)."
+            )
+
+    def _check_outside(self, session: HookSession) -> None:
+        """Operators that Paddle runs itself are worth nothing on a card that it has no code for."""
+        inside = sum(meta.op_type == "tensorrt_engine" for meta in session.tensors)
+        outside = [meta for meta in session.tensors if meta.op_type != "tensorrt_engine"]
+        if not inside:
+            session.add_note("TensorRT took no subgraph: Paddle ran every operator itself.")
+        card = capability.gpu()
+        if card is not None and not card.works and outside:
+            types = sorted({meta.op_type for meta in outside})
+            session.close()
+            raise BackendUnavailable(
+                f"{len(outside)} tensors come from operators that TensorRT did not take ({' '.join(types[:6])}), and "
+                f"{card.problem}",
+                where=self.model.path,
+                hint="use a GPU that the wheel has code for, or lower --option min_subgraph_size=1",
+            )
+        if card is not None and not card.works:
+            session.add_note(f"TensorRT ran every operator; apart from that, {card.problem}.")
+
+
