@@ -16,6 +16,8 @@
 #endif
 
 #define BLOCK 2048 /* a multiple of 8 */
+#define RANKS 16
+#define FEW 48 /* values that are sorted by insertion */
 #define DOSE 256
 #define BUCKETS (1 << 14)
 #define INLINE static inline __attribute__((always_inline))
@@ -296,6 +298,63 @@ void pd_compare(const void *base, const void *target, int32_t base_type, int32_t
             block_float(&task, left, right, first + start, size);
         }
     }
+}
+
+static void sort_few(const double *from, int n, double *to) {
+    for (int i = 0; i < n; i++) {
+        int at = i;
+        for (; at > 0 && to[at - 1] > from[i]; at--)
+            to[at] = to[at - 1];
+        to[at] = from[i];
+    }
+}
+
+/* The values of these ranks among n non-negative ones: ranks ascend, and below of them lie before the first value.
+ * Such doubles order like their bits, so each level counts a few bits and keeps the values that share a rank's. */
+static void select_ranks(const double *from, int64_t n, int shift, int64_t below, const int64_t *ranks, int count,
+                         double *found, double *room, double *spare) {
+    int64_t equal = 1;
+    while (equal < n && from[equal] == from[0])
+        equal++;
+    if (equal == n || n <= FEW) {
+        sort_few(from, equal == n ? 1 : (int)n, room);
+        for (int r = 0; r < count; r++)
+            found[r] = equal == n ? from[0] : room[ranks[r] - below];
+        return;
+    }
+    uint32_t counts[BUCKETS] = {0};
+    uint8_t slot[BUCKETS] = {0};
+    int64_t next[RANKS + 1], start[RANKS + 1], before[RANKS + 1];
+    int first_rank[RANKS + 2], slots = 0, mask = BUCKETS - 1;
+    for (int64_t i = 0; i < n; i++)
+        counts[bits_of(from[i]) >> shift & mask]++;
+    int64_t passed = below, kept = 0;
+    for (int rank = 0, key = 0; rank < count; passed += counts[key++]) {
+        if (ranks[rank] >= passed + counts[key])
+            continue;
+        slot[key] = (uint8_t)++slots;
+        before[slots] = passed;
+        start[slots] = next[slots] = kept;
+        first_rank[slots] = rank;
+        kept += counts[key];
+        while (rank < count && ranks[rank] < passed + counts[key])
+            rank++;
+        first_rank[slots + 1] = rank;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int s = slot[bits_of(from[i]) >> shift & mask];
+        if (s)
+            room[next[s]++] = from[i];
+    }
+    for (int s = 1; s <= slots; s++)
+        select_ranks(room + start[s], next[s] - start[s], shift > 14 ? shift - 14 : 0, before[s],
+                     ranks + first_rank[s], first_rank[s + 1] - first_rank[s], found + first_rank[s],
+                     spare + start[s], room + start[s]);
+}
+
+/* The values of up to RANKS ascending ranks, from 0, among n non-negative values; room holds 2 n. */
+void pd_select(const double *values, int64_t n, const int64_t *ranks, int32_t count, double *found, double *room) {
+    select_ranks(values, n, 49, 0, ranks, count, found, room, room + n);
 }
 
 /* The fingerprint of the sources that this library was built from. */

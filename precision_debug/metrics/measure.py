@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +67,7 @@ def compare(base: Any, target: Any, tolerance: Tolerance | None = None) -> Compa
         target,
         totals,
         tolerance,
-        quantiles=_exact_quantiles(task, totals.pairs),
+        quantiles=_exact_quantiles(task, totals.pairs, kernel),
         statistic=statistic.error_statistic(task, totals),
     )
 
@@ -90,14 +92,21 @@ def _describe(array: Array) -> tuple[TensorStats, Totals | None]:
     return finish.stats(array, totals.base, totals.scales.base), totals
 
 
-def _exact_quantiles(task: Task, pairs: Pairs) -> list[float] | None:
+def _exact_quantiles(task: Task, pairs: Pairs, kernel: native.Kernel | None) -> list[float] | None:
     if pairs.finite == 0:
         return None
     if task.keep == "errors":
-        return select.quantiles(lambda: iter(pairs.diffs), pairs.finite, finish.QUANTILES)
+        return select.quantiles(_chooser(pairs, kernel), pairs.finite, finish.QUANTILES)
     if pairs.histogram is not None and int(pairs.histogram.sum()) < _ENOUGH:
-        return select.quantiles(lambda: statistic.errors(task), pairs.finite, finish.QUANTILES)
+        choose = partial(select.select, partial(statistic.errors, task), pairs.finite)
+        return select.quantiles(choose, pairs.finite, finish.QUANTILES)
     return None
+
+
+def _chooser(pairs: Pairs, kernel: native.Kernel | None) -> Callable[[Sequence[int]], list[float]]:
+    if kernel is not None and len(pairs.diffs) == 1:
+        return partial(kernel.select, pairs.diffs[0])
+    return partial(select.select, lambda: iter(pairs.diffs), pairs.finite)
 
 
 def _apart(base: Array, target: Array, *, shapes_match: bool) -> Comparison:

@@ -9,6 +9,7 @@ import ctypes
 import functools
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,16 @@ class Kernel:
             totals.add(part)
         call.collect(totals.pairs)
         return totals
+
+    def select(self, values: Array, ranks: Sequence[int]) -> list[float]:
+        """The same as ``select.select``, of values that lie in memory; at most 16 ranks."""
+        distinct = np.array(sorted(set(ranks)), dtype=np.int64)
+        found, room = np.empty(distinct.size), np.empty(2 * values.size)
+        self.library.pd_select(
+            values.ctypes.data, values.size, distinct.ctypes.data, distinct.size, found.ctypes.data, room.ctypes.data
+        )
+        by_rank = dict(zip(distinct.tolist(), found.tolist(), strict=True))
+        return [by_rank[rank] for rank in ranks]
 
     def measure_side(self, read: FlatReader, size: int, dtype: np.dtype[Any]) -> Totals:
         """The same as ``numpy_pass.measure_side``."""
@@ -264,7 +275,8 @@ def _open() -> tuple[Kernel | None, str]:
     if built_from != fingerprint(LIBRARY.parent):
         return None, "the compiled kernel belongs to other sources; reinstall to rebuild it"
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
-    library.pd_compare.restype = None
+    library.pd_compare.restype = library.pd_select.restype = None
+    library.pd_select.argtypes = [pointer, integer, pointer, ctypes.c_int32, pointer, pointer]
     library.pd_compare.argtypes = [
         *(pointer, pointer, ctypes.c_int32, ctypes.c_int32, pointer, pointer, integer, integer),
         *(ctypes.POINTER(_Tolerance), pointer, pointer, ctypes.POINTER(_Totals)),

@@ -17,13 +17,13 @@ COLLECT = 1 << 20
 _DIGITS = (48, 32, 16, 0)
 
 
-def quantiles(blocks: Callable[[], Iterator[Array]], count: int, at: Sequence[float]) -> list[float]:
+def quantiles(choose: Callable[[Sequence[int]], list[float]], count: int, at: Sequence[float]) -> list[float]:
     """numpy's quantiles (linear interpolation) of ``count`` non-negative float64 values, inf allowed.
 
-    blocks: starts a fresh walk over the values each time it is called.
+    choose: ranks, from 0, to the values that have them.
     """
     places = [_place(count, q) for q in at]
-    values = select(blocks, count, [rank for low, high, _ in places for rank in (low, high)])
+    values = choose([rank for low, high, _ in places for rank in (low, high)])
     return [_between(values[2 * i], values[2 * i + 1], part) for i, (_, _, part) in enumerate(places)]
 
 
@@ -38,8 +38,9 @@ def _between(low: float, high: float, fraction: float) -> float:
 
 
 def select(blocks: Callable[[], Iterator[Array]], count: int, ranks: Sequence[int]) -> list[float]:
-    """The values of these ranks, from 0, in ascending order of value.
+    """The values of these ranks, from 0, among ``count`` non-negative float64 values.
 
+    blocks: starts a fresh walk over the values each time it is called.
     Non-negative float64 values order like their bits. 16 bits a walk are counted, which narrows each rank down to
     the values that share its leading bits, until those are few enough to be collected.
     """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
 from .blocks import BLOCK
 from .kinds import Array
-from .select import quantiles
+from .select import quantiles, select
 from .totals import Task, Totals
 from .widen import widen_pair
 
@@ -41,7 +42,10 @@ def error_statistic(task: Task, totals: Totals) -> tuple[float | None, float | N
     if kind == "mean":
         return _mean(absolute, count), _mean(relative, count)
     at = (0.5 if kind == "median" else task.tolerance.quantile,)
-    return quantiles(absolute, count, at)[0], quantiles(relative, count, at)[0]
+    return (
+        quantiles(partial(select, absolute, count), count, at)[0],
+        quantiles(partial(select, relative, count), count, at)[0],
+    )
 
 
 def _mean(walk: Callable[[], Iterator[Array]], count: int) -> float:
