@@ -36,7 +36,7 @@ class PaddleBackend:
         available = modes.availability(spec.mode)
         if not available.ok:
             raise BackendUnavailable(
-                f"run mode {spec.mode} cannot run here: it needs {available.needs}", where=model.path,
+                f"run mode {spec.mode} cannot run here: {available.needs}", where=model.path,
                 hint="`precision_debug doctor` lists what can",
             )  # fmt: skip
         from .opening import open_session

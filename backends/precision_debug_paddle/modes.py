@@ -85,4 +85,5 @@ def availability(mode: str) -> Availability:
         )  # fmt: skip
     except Exception as error:
         needs = f"pip install paddlepaddle ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
-    return Availability(ok=not needs, needs=needs)
+        return Availability(ok=False, needs=needs)
+    return Availability(ok=not needs, needs=f"needs {needs}" if needs else "")

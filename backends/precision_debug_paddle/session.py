@@ -23,7 +23,8 @@ __all__ = ["HookSession", "meta_of", "metas_of"]
 
 _FOLDED = frozenset({"batch_norm", "sync_batch_norm", "affine_channel"})
 _LINEAR = frozenset({
-    "conv2d", "conv2d_transpose", "conv3d", "depthwise_conv2d", "depthwise_conv2d_transpose", "matmul", "matmul_v2", "mul",
+    "conv2d", "conv2d_transpose", "conv3d", "depthwise_conv2d", "depthwise_conv2d_transpose", "matmul", "matmul_v2",
+    "mul",
 })  # fmt: skip
 
 
