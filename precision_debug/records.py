@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -259,7 +260,9 @@ class Row:
     def relative_l2(self) -> float | None:
         """sqrt(sum d^2 / sum b^2), from sqnr_db; None where it is not defined."""
         sqnr = self.comparison.sqnr_db if self.comparison is not None else None
-        return None if sqnr is None else float(10 ** (-sqnr / 20))
+        if sqnr is None:
+            return None
+        return math.inf if sqnr < -6165 else float(10 ** (-sqnr / 20))  # 10 ** 308.25 is about float64's largest
 
 
 @dataclass(frozen=True, kw_only=True)

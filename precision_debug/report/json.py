@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from ..codec import decode, encode
 from ..errors import OutputError
+from ..records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
 from .model import FORMAT_VERSION, Report
 
 __all__ = ["from_dict", "load", "to_dict", "write"]
@@ -37,9 +38,33 @@ def from_dict(plain: Any) -> Report:
             hint="read it with the precision_debug that wrote it, or write it again",
         )
     try:
-        return decode(Report, {key: value for key, value in plain.items() if key not in _DERIVED})
+        return _whole(decode(Report, {key: value for key, value in plain.items() if key not in _DERIVED}))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise OutputError(f"the report is damaged ({error})", hint="write it again") from error
+
+
+def _whole(report: Report) -> Report:
+    """The report, or TypeError where something in it is of the wrong kind: ``decode`` takes null for anything."""
+    expected: list[tuple[str, Any, type]] = [
+        ("spec", report.spec, RunSpec),
+        ("baseline", report.baseline, Side),
+        ("target", report.target, Side),
+        ("rows", report.rows, tuple),
+        ("inputs", report.inputs, tuple),
+    ]
+    for place, value, kind in expected:
+        if not isinstance(value, kind):
+            raise TypeError(f"{place} is no {kind.__name__}")
+    if not isinstance(report.spec.model, ModelFiles) or not isinstance(report.spec.tolerance, Tolerance):
+        raise TypeError("spec has no model or no tolerance")
+    for number, row in enumerate(report.rows):
+        if not isinstance(row, Row) or not isinstance(row.status, Status) or not isinstance(row.name, str):
+            raise TypeError(f"row {number} has no status or no name")
+        numbers = row.comparison
+        sides = (numbers.base, numbers.target) if numbers is not None else ()
+        if not all(isinstance(side, TensorStats) for side in sides):
+            raise TypeError(f"row {number} is compared with nothing")
+    return report
 
 
 def load(path: str | Path) -> Report:

@@ -8,7 +8,9 @@ from ..records import Row
 from .catalogue import COLUMNS
 from .column import Column, column
 from .model import Report
+from .tolerance import statistic
 from .values import extra, metric
+from .words import Text
 
 __all__ = ["BAND", "COLUMNS", "Column", "columns"]
 
@@ -18,24 +20,27 @@ BAND = 10
 
 def columns(report: Report) -> tuple[Column, ...]:
     """The columns of one report: the fixed ones, the judged statistic where one is, and every key of ``Row.extra``."""
-    stat = report.spec.tolerance.check_error_stat
-    return (*COLUMNS, *(() if stat == "elemwise" else _stat_columns(stat)), *_extra_columns(report.rows))
+    tolerance = report.spec.tolerance
+    judged = () if tolerance.check_error_stat == "elemwise" else _stat_columns(statistic(tolerance))
+    return (*COLUMNS, *judged, *_extra_columns(report.rows))
 
 
-def _stat_columns(stat: str) -> tuple[Column, ...]:
+def _stat_columns(stat: Text) -> tuple[Column, ...]:
     return (
         column(
-            ("stat_abs", f"Judged Abs ({stat})", f"判定用绝对误差 ({stat})"), "float:error", 14, metric("stat_abs"),
+            ("stat_abs", f"Judged Abs ({stat.en})", f"判定用绝对误差 ({stat.zh})"),
+            "float:error", 14, metric("stat_abs"),
             (
-                f"The {stat} of the absolute error, which --check_error_stat judges by.",
-                f"绝对误差的 {stat} 统计量，由 --check_error_stat 用于判定。",
+                f"The {stat.en} of the absolute error, which --check_error_stat judges by.",
+                f"绝对误差的{stat.zh}，由 --check_error_stat 用于判定。",
             ),
         ),
         column(
-            ("stat_rel", f"Judged Rel ({stat})", f"判定用相对误差 ({stat})"), "float:error", 14, metric("stat_rel"),
+            ("stat_rel", f"Judged Rel ({stat.en})", f"判定用相对误差 ({stat.zh})"),
+            "float:error", 14, metric("stat_rel"),
             (
-                f"The {stat} of the relative error, which --check_error_stat judges by.",
-                f"相对误差的 {stat} 统计量，由 --check_error_stat 用于判定。",
+                f"The {stat.en} of the relative error, which --check_error_stat judges by.",
+                f"相对误差的{stat.zh}，由 --check_error_stat 用于判定。",
             ),
         ),
     )  # fmt: skip

@@ -21,6 +21,9 @@ _Cell = Callable[[Row, int], str]
 _EXACT = 2**53
 """Whole numbers beyond it do not fit a double, which is all that Excel has; they are written as text."""
 
+_KEPT = 500
+"""Texts of one column that are kept ready: operator and data types, statuses and reasons come again and again."""
+
 
 def stream_rows(sheet: Any, formats: Formats, layout: tuple[Column, ...], coloured: int, rows: Iterable[Row]) -> int:
     """Write the rows below line 1 and return the number of the last line. The first ``coloured`` columns show status.
@@ -77,13 +80,21 @@ def _cell(formats: Formats, column: Column, number: int, status: Status, coloure
 def _text(
     get: Callable[[Row], Any], start: str, opening: str, blank: str, convert: Callable[[Any], str] | None
 ) -> _Cell:
+    known: dict[str, str] = {}
+
     def cell(row: Row, line: int) -> str:
         value = get(row)
         if value is None or value == "":
             return f"{start}{line}{blank}" if blank else ""
-        text = xml(fit(value if convert is None else convert(value)))
-        space = ' xml:space="preserve"' if text[0].isspace() or text[-1].isspace() or "\n" in text else ""
-        return f'{start}{line}{opening} t="inlineStr"><is><t{space}>{text}</t></is></c>'
+        value = value if convert is None else convert(value)
+        made = known.get(value)
+        if made is None:
+            text = xml(fit(value))
+            space = ' xml:space="preserve"' if text[0].isspace() or text[-1].isspace() or "\n" in text else ""
+            made = f'{opening} t="inlineStr"><is><t{space}>{text}</t></is></c>'
+            if len(known) < _KEPT:
+                known[value] = made
+        return f"{start}{line}{made}"
 
     return cell
 

@@ -66,7 +66,7 @@ def _sheet(book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequen
 
 
 def _note(column: Column) -> tuple[str, dict[str, Any]]:
-    text = f"{column.help}\n\n{column.title_zh}：{column.help_zh}"
+    text = fit(f"{column.help}\n\n{column.title_zh}：{column.help_zh}")
     lines = sum(-(-text_width(part) // 46) for part in text.split("\n") if part) + 2
     return text, {
         "width": 300,

@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import openpyxl
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from openpyxl.worksheet.worksheet import Worksheet
+from report_factory import make_comparison, make_report, make_row, make_stats
+
+from precision_debug.records import Row, Status
+from precision_debug.report import Report, write
+from precision_debug.report.excel import table
+from precision_debug.report.excel.stream import letters
+from precision_debug.report.excel.text import CELL_LIMIT, fit, xml
+from precision_debug.report.layout import BAND, columns
+
+
+def book_of(report: Report, folder: Path) -> Any:
+    return openpyxl.load_workbook(write(report, folder / "o.xlsx"))
+
+
+def with_rows(*rows: Row, **changes: Any) -> Report:
+    return dataclasses.replace(make_report(0), rows=rows, **changes)
+
+
+def texts(sheet: Worksheet) -> list[str]:
+    return [str(cell.value) for line in sheet.iter_rows() for cell in line if cell.value is not None]
+
+
+def unescaped(text: str) -> str:
+    return re.sub("_x([0-9A-F]{4})_", lambda match: chr(int(match[1], 16)), text)
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Any]:
+    report = make_report(300, extra=True)
+    return report, book_of(report, tmp_path_factory.mktemp("excel"))
+
+
+def test_the_table_comes_first(big: tuple[Report, Any]) -> None:
+    _, book = big
+    assert book.sheetnames == ["Precision", "Summary", "Chart", "ChartData"]
+    assert book.active.title == "Precision"
+    assert book["ChartData"].sheet_state == "hidden"
+
+
+def test_every_cell_of_the_table(big: tuple[Report, Any]) -> None:
+    report, book = big
+    sheet = book["Precision"]
+    layout = columns(report)
+    assert [cell.value for cell in sheet[1]] == [column.title for column in layout]
+    assert sheet.max_row == len(report.rows) + 1
+    for row, cells in zip(report.rows, sheet.iter_rows(min_row=2), strict=True):
+        for column, cell in zip(layout, cells, strict=True):
+            value = column.get(row)
+            if value is None or value == "":
+                assert cell.value is None
+            elif column.kind == "index":
+                assert cell.value == str(list(value))
+            elif column.kind == "flag":
+                assert cell.value == ("yes" if value else "no")
+            elif column.kind == "text":
+                assert cell.value == value
+            elif math.isfinite(value):
+                assert cell.value == value, column.key
+                assert cell.data_type == "n"
+            else:
+                assert cell.value == str(value)
+
+
+def test_frozen_panes_filter_and_widths(big: tuple[Report, Any]) -> None:
+    report, book = big
+    sheet = book["Precision"]
+    last = letters(len(columns(report)) - 1)
+    assert sheet.freeze_panes == "C2"
+    assert sheet.auto_filter.ref == f"A1:{last}{len(report.rows) + 1}"
+    assert sheet.print_title_rows == "$1:$1"
+    longest = max(len(row.name) for row in report.rows)
+    assert min(longest, 56) <= sheet.column_dimensions["B"].width <= 60
+
+
+def test_fills_show_the_status(big: tuple[Report, Any]) -> None:
+    report, book = big
+    sheet = book["Precision"]
+    fills: dict[Status, set[str]] = {status: set() for status in Status}
+    for row, cells in zip(report.rows, sheet.iter_rows(min_row=2), strict=True):
+        band = {cell.fill.fgColor.rgb if cell.fill.fill_type else "" for cell in cells[:8]}
+        assert len(band) == 1, "the band is of one colour, empty cells included"
+        fills[row.status] |= band
+        assert all(cell.fill.fill_type is None for cell in cells[BAND:])
+    assert fills[Status.PASS] == {""}
+    colours = {status: fill.pop() for status, fill in fills.items() if status is not Status.PASS}
+    red, grey, amber = (colours[status] for status in (Status.FAIL, Status.FUSED_AWAY, Status.NOT_COMPARED))
+    assert colours[Status.UNMATCHED] == amber
+    assert len({red, grey, amber}) == 3
+    assert int(red[2:4], 16) > int(red[4:6], 16) + 10, "red"
+    assert int(amber[2:4], 16) > int(amber[6:8], 16) + 20, "amber"
+
+
+def test_errors_are_scientific_and_can_be_sorted(big: tuple[Report, Any]) -> None:
+    report, book = big
+    formats = {}
+    for column, cell in zip(columns(report), book["Precision"][2], strict=True):
+        formats[column.key] = cell.number_format
+    assert formats["max_abs"] == formats["rmse"] == "[=0]0;0.00E+00"
+    assert formats["total"] == "#,##0"
+    assert formats["name"] == "@"
+    assert formats["base_min"] == "0.0000"
+
+
+def test_header_notes_explain_in_both_languages(big: tuple[Report, Any]) -> None:
+    report, book = big
+    for column, cell in zip(columns(report), book["Precision"][1], strict=True):
+        assert column.help in cell.comment.text
+        assert column.help_zh in cell.comment.text
+
+
+def test_the_chart_and_its_points(big: tuple[Report, Any]) -> None:
+    report, book = big
+    [chart] = book["Chart"]._charts
+    assert chart.y_axis.scaling.logBase == 10
+    assert len(chart.series) == 4
+    points = book["ChartData"]
+    assert points.max_row == len(report.compared) + 1
+    for row, cells in zip(report.compared, points.iter_rows(min_row=2, values_only=True), strict=True):
+        assert cells[0] == row.index
+        assert cells[1] == row.name
+        assert cells[2] == pytest.approx(row.relative_l2)
+        finite = row.comparison is not None and math.isfinite(row.comparison.max_abs or 0)
+        assert (cells[4] is not None) == (row.status is Status.FAIL and finite)
+        assert (cells[5] is not None) == (not finite)
+
+
+def test_the_chart_holds_a_copy_of_its_data(tmp_path: Path) -> None:
+    path = write(make_report(50), tmp_path / "o.xlsx")
+    with zipfile.ZipFile(path) as archive:
+        chart = archive.read("xl/charts/chart1.xml").decode()
+    assert "<c:numCache>" in chart
+
+
+def test_summary_says_what_happened(big: tuple[Report, Any]) -> None:
+    report, book = big
+    sheet = book["Summary"]
+    shown = texts(sheet)
+    assert "OUT OF TOLERANCE    超出容差" in shown
+    first = report.first_mismatch
+    assert first is not None
+    assert first.name in shown
+    for word in (
+        report.spec.command, "What to look at / 建议检查", "Tolerance / 容差", "python", "0.1.0", "top-1 agreement",
+        "98.06%", report.inputs_file, report.inputs[0].sha256[:32], "Calibrated (MinMax) on the given input: 1 sample.",
+    ):  # fmt: skip
+        assert any(word in text for text in shown), word
+    assert any("|target - base| <= 0.0001 + 0.0001 * |base|" in text for text in shown)
+
+
+def test_summary_links_to_the_row(big: tuple[Report, Any]) -> None:
+    report, book = big
+    first = report.first_mismatch
+    assert first is not None
+    links = {
+        cell.value: cell.hyperlink.location for line in book["Summary"].iter_rows() for cell in line if cell.hyperlink
+    }
+    place = links[first.name].replace("'", "").split("!")
+    assert book[place[0]][place[1]].value == first.name
+
+
+def test_a_partial_report_opens_on_its_banner(tmp_path: Path) -> None:
+    book = book_of(make_report(20, failure="the backend was killed (signal 9)"), tmp_path)
+    assert book.active.title == "Summary"
+    shown = texts(book["Summary"])
+    assert any(text.startswith("PARTIAL: THE RUN ENDED EARLY") for text in shown)
+    assert any("the backend was killed (signal 9)" in text for text in shown)
+
+
+def test_an_empty_report(tmp_path: Path) -> None:
+    report = make_report(0)
+    book = book_of(report, tmp_path)
+    assert book.active.title == "Summary"
+    assert book["Precision"].max_row == 1
+    assert any(text.startswith("INCONCLUSIVE") for text in texts(book["Summary"]))
+    assert any("No tensor was compared" in text for text in texts(book["Chart"]))
+
+
+def test_an_inconclusive_report_names_the_outputs_that_are_missing(tmp_path: Path) -> None:
+    report = with_rows(make_row(0, 1e-5), make_row(1, None, name="logits", is_output=True))
+    book = book_of(report, tmp_path)
+    shown = texts(book["Summary"])
+    assert any(text.startswith("INCONCLUSIVE") for text in shown)
+    assert any("Final outputs not compared: logits" in text for text in shown)
+
+
+def test_a_simulation_is_called_one(tmp_path: Path) -> None:
+    report = make_report(5)
+    report = dataclasses.replace(
+        report, target=dataclasses.replace(report.target, mode="ort_fp16_sim", simulation=True)
+    )
+    assert any("is a simulation" in text for text in texts(book_of(report, tmp_path)["Summary"]))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_excel_has_not(tmp_path: Path, value: float) -> None:
+    numbers = make_comparison(0.1, max_abs=value, mean_abs=value, sqnr_db=value, share_rel_over_1pct=value)
+    row = make_row(comparison=numbers, status=Status.FAIL, error_growth=value)
+    report = with_rows(row)
+    book = book_of(report, tmp_path)
+    cells = dict(zip((column.key for column in columns(report)), book["Precision"][2], strict=True))
+    for key in ("max_abs", "mean_abs", "sqnr_db", "share_rel_over_1pct", "error_growth"):
+        assert cells[key].value == str(value)
+        assert cells[key].data_type in ("s", "inlineStr")
+
+
+def test_extreme_numbers_arrive_exactly(tmp_path: Path) -> None:
+    base = make_stats(min=-1.7976931348623157e308, max=5e-324, elements=2**53, nan=2**60)
+    row = make_row(comparison=make_comparison(0.1, base=base, mean_abs=0.1 + 0.2))
+    report = with_rows(row)
+    cells = dict(zip((c.key for c in columns(report)), book_of(report, tmp_path)["Precision"][2], strict=True))
+    assert cells["base_min"].value == -1.7976931348623157e308
+    assert cells["base_max"].value == 5e-324
+    assert cells["mean_abs"].value == 0.1 + 0.2
+    assert cells["total"].value == 2**53
+    assert cells["base_nan"].value == str(2**60), "beyond 2**53 Excel would round it"
+
+
+NASTY = [
+    "=1+1", '=HYPERLINK("http://x")', "http://example.com", "+1", "-1", "@x", "123", "1e5", "<r>rich</r>", "a&b<c>'",
+    "_x000D_", "tab\there", "line\nbreak", "return\rhere", "\x1e[ONNX Layer: a]\x1f\x00", " padded ", "\ud800",
+    "\uffff", "卷积层/输出", "é" * 100, "😀", "true", "#N/A", "x" * 40000, "中" * 33000, "😀" * 17000,
+]  # fmt: skip
+
+
+def test_any_name_stays_text(tmp_path: Path) -> None:
+    rows = [
+        make_row(n, 0.01, name=name, reason=name, node=name, extra={name[:40]: name}) for n, name in enumerate(NASTY)
+    ]
+    path = write(with_rows(*rows), tmp_path / "o.xlsx")
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.namelist():
+            if member.endswith((".xml", ".rels", ".vml")):
+                ElementTree.fromstring(archive.read(member))
+    for name, line in zip(NASTY, openpyxl.load_workbook(path)["Precision"].iter_rows(min_row=2), strict=True):
+        cell = line[1]
+        assert cell.data_type in ("s", "inlineStr")
+        shown = unescaped(cell.value)
+        assert len(shown.encode("utf-16-le")) // 2 <= CELL_LIMIT
+        if len(name) < 1000:
+            assert shown == name.encode("utf-8", "backslashreplace").decode()
+        else:
+            assert f"cut: {len(name)} characters" in shown
+            assert shown.startswith(name[:15000])
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.text(max_size=60), number=st.floats(), index=st.integers(0, 2**70))
+@example(name="", number=-0.0, index=0)
+def test_any_text_and_any_number_can_be_read_back(tmp_path: Path, name: str, number: float, index: int) -> None:
+    numbers = make_comparison(0.01, max_abs=number, mismatched=index, fp16_overflow=index)
+    report = with_rows(make_row(0, comparison=numbers, name=name, node=name, extra={"x": name}))
+    cells = dict(zip((c.key for c in columns(report)), book_of(report, tmp_path)["Precision"][2], strict=True))
+    assert unescaped(cells["name"].value or "") == name.encode("utf-8", "backslashreplace").decode()
+    assert cells["max_abs"].value == (number if math.isfinite(number) else str(number))
+    assert cells["fp16_overflow"].value == (index if index <= 2**53 else str(index))
+
+
+def test_text_that_is_cut_says_so() -> None:
+    assert fit("x" * CELL_LIMIT) == "x" * CELL_LIMIT
+    cut = fit("x" * (CELL_LIMIT + 1))
+    assert len(cut) == CELL_LIMIT
+    assert "(cut: 32768 characters; .json and .csv have them all)" in cut
+    assert xml("a<b>&c\x07_x0041_") == "a&lt;b&gt;&amp;c_x0007__x005F_x0041_"
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(0, "A"), (25, "Z"), (26, "AA"), (701, "ZZ"), (702, "AAA"), (16383, "XFD")]
+)
+def test_column_letters(number: int, name: str) -> None:
+    assert letters(number) == name
+
+
+def test_more_rows_than_a_sheet_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "ROW_LIMIT", 40)
+    report = make_report(100)
+    book = book_of(report, tmp_path)
+    sheets = ["Precision", "Precision 2", "Precision 3"]
+    assert book.sheetnames[:3] == sheets
+    names = [line[1] for title in sheets for line in book[title].iter_rows(min_row=2, values_only=True)]
+    assert names == [row.name for row in report.rows]
+    assert [book[title].freeze_panes for title in sheets] == ["C2"] * 3
+    assert any("the table goes on over 3 sheets" in text for text in texts(book["Summary"]))
+    links = {
+        cell.value: cell.hyperlink.location for line in book["Summary"].iter_rows() for cell in line if cell.hyperlink
+    }
+    for name, link in links.items():
+        title, _, place = link.replace("'", "").partition("!")
+        assert book[title][place].value == name
+
+
+def test_a_chart_of_many_rows_is_thinned_and_says_so(tmp_path: Path) -> None:
+    report = make_report(12000)
+    book = book_of(report, tmp_path)
+    assert 1000 < book["ChartData"].max_row <= 5001
+    assert any("Thinned" in text for text in texts(book["Chart"]))

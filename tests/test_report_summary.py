@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+from report_factory import make_comparison, make_report, make_row, make_stats
+
+from precision_debug.records import Row, Status, Tolerance
+from precision_debug.report import Report
+from precision_debug.report.advice import advice
+from precision_debug.report.curve import curve
+from precision_debug.report.figures import duration, figure, percent, sufficient
+from precision_debug.report.section import Section
+from precision_debug.report.summary import Summary, summary
+from precision_debug.report.tolerance import tolerance_text
+
+
+def with_rows(*rows: Row, **changes: Any) -> Report:
+    return dataclasses.replace(make_report(0), rows=rows, **changes)
+
+
+def section(content: Summary, key: str) -> Section:
+    return next(each for each in content.sections if each.key == key)
+
+
+def cells(found: Section) -> list[list[str]]:
+    return [[cell.text.en for cell in line] for line in found.lines]
+
+
+def test_sections_come_in_the_order_of_their_weight() -> None:
+    content = summary(make_report(200))
+    assert [each.key for each in content.sections] == [
+        "first", "worst", "outputs", "scores", "counts", "uncompared", "run", "tolerance", "inputs", "environment",
+    ]  # fmt: skip
+
+
+def test_every_text_is_in_both_languages() -> None:
+    for report in (make_report(200), make_report(200, failure="killed"), make_report(0)):
+        content = summary(report)
+        for text in (content.headline, *content.details, *(each.title for each in content.sections)):
+            assert text.zh
+            assert not text.zh.isascii()
+
+
+@pytest.mark.parametrize(
+    ("report", "headline", "tone"),
+    [
+        (with_rows(make_row(0, 1e-5)), "Within tolerance", "good"),
+        (with_rows(make_row(0, 0.1)), "Out of tolerance", "bad"),
+        (with_rows(), "Inconclusive", "warn"),
+        (with_rows(make_row(0, None)), "Inconclusive", "warn"),
+        (with_rows(make_row(0, 1e-5), failure="killed"), "Partial: the run ended early", "warn"),
+    ],
+)
+def test_the_verdict(report: Report, headline: str, tone: str) -> None:
+    content = summary(report)
+    assert (content.headline.en, content.tone) == (headline, tone)
+
+
+def test_details_say_what_was_not_compared() -> None:
+    rows = (make_row(0, 1e-5), make_row(1, 0.1), make_row(2, None, name="logits", is_output=True))
+    text = " ".join(each.en for each in summary(with_rows(*rows)).details)
+    assert "1 of 2 compared tensors are out of tolerance; 1 were not compared." in text
+    assert "Final outputs not compared: logits." in text
+
+
+def test_what_was_not_compared_is_grouped_by_reason() -> None:
+    fused = [make_row(n, None, name=f"bn{n}", reason="folded") for n in range(5)]
+    hidden = [make_row(9, None, name="x", status=Status.NOT_COMPARED, reason="a sequence")]
+    found = section(summary(with_rows(*fused, *hidden)), "uncompared")
+    assert cells(found) == [
+        ["folded", "fused away", "5", "bn0, bn1, bn2, … (+2)"],
+        ["a sequence", "not compared", "1", "x"],
+    ]
+
+
+def test_counts_add_up() -> None:
+    report = make_report(300)
+    *lines, total = cells(section(summary(report), "counts"))
+    assert sum(int(line[1]) for line in lines) == int(total[1]) == 300
+
+
+def test_first_mismatch_and_outputs_lead_to_their_rows() -> None:
+    report = make_report(300)
+    content = summary(report)
+    first = report.first_mismatch
+    assert first is not None
+    assert section(content, "first").lines[0][1].row == first.index
+    assert [line[0].row for line in section(content, "outputs").lines] == [row.index for row in report.outputs]
+    assert [line[0].row for line in section(content, "worst").lines] == [row.index for row in report.worst()]
+
+
+def said(row: Row, mode: str = "ort_fp16") -> str:
+    return " ".join(text.en for text in advice(row, mode))
+
+
+def test_advice_on_shapes() -> None:
+    numbers = make_comparison(0.1, target=make_stats(shape=(8, 64)))
+    assert said(make_row(comparison=numbers)).startswith("The shapes differ")
+
+
+def test_advice_on_overflow() -> None:
+    target = make_stats(nan=3, inf=17)
+    numbers = make_comparison(0.1, target=target, fp16_overflow=20)
+    assert "FP16 overflow: 20 baseline elements exceed 65504" in said(make_row(comparison=numbers))
+    assert "20 NaN or Inf elements that the baseline does not have" in said(make_row(comparison=numbers), "onednn_bf16")
+    numbers = make_comparison(0.1, target=target, base=make_stats(nan=1))
+    assert said(make_row(comparison=numbers)).startswith("The baseline itself has 1 NaN or Inf")
+
+
+@pytest.mark.parametrize(
+    ("growth", "mode", "words"),
+    [
+        (12.5, "trt_fp16", "Error growth 12.5: this operator lost the precision itself. Try it in FP32 first."),
+        (12.5, "ort_int8", "calibration range"),
+        (1.1, "trt_fp16", "Error growth 1.1: it mostly passes on the error of its inputs."),
+        (math.inf, "trt_fp16", "Its inputs had no error: the loss begins in this operator."),
+    ],
+)
+def test_advice_on_growth(growth: float, mode: str, words: str) -> None:
+    assert words in said(make_row(error=0.1, error_growth=growth), mode)
+
+
+def test_advice_without_growth() -> None:
+    assert "rowth" not in said(make_row(error=0.1, error_growth=None))
+    assert "rowth" not in said(make_row(error=0.1, error_growth=math.nan))
+    assert said(make_row(error=None)) == ""
+
+
+def test_advice_on_outliers_and_subnormals() -> None:
+    numbers = make_comparison(2e-3, mismatched=7, fp16_subnormal=802816)
+    text = said(make_row(comparison=numbers))
+    assert "Only <0.01% of the elements are out" in text
+    assert "50% of the baseline's elements are below 2^-14" in text
+    assert "2^-14" not in said(make_row(comparison=numbers), "ort_int8")
+
+
+def test_advised_tolerances_are_enough() -> None:
+    numbers = make_comparison(0.1, required_atol=0.012301, required_rtol=math.inf)
+    assert "would pass with --atol 0.013." in said(make_row(comparison=numbers))
+    for value in (0.012301, 1.0, 9.99e-9, 123456.0, 5e-324, 0.1 + 0.2):
+        assert float(sufficient(value)) >= value
+    assert sufficient(math.inf) == "inf"
+
+
+def test_tolerance_in_words() -> None:
+    def text(**values: Any) -> str:
+        return " ".join(each.en for each in tolerance_text(Tolerance(**values)))
+
+    assert "|target - base| <= 0.0001 + 0.0001 * |base|" in text()
+    assert "every element does" in text()
+    assert "NaN never counts as equal" in text()
+    assert "|target - base| <= 0.1  or  |target - base| <= 0.0001 * |base|" in text(rule="either", atol=0.1)
+    assert "the median of its absolute error is at most 0.0001" in text(check_error_stat="median")
+    assert "the 0.95 quantile of its" in text(check_error_stat="quantile", quantile=0.95)
+    assert "counts as equal" in text(equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.0, "0%"), (1e-9, "<0.01%"), (0.5, "50%"), (0.99999, ">99.99%"), (1.0, "100%")]
+)
+def test_percent_is_never_rounded_to_all_or_nothing(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_figures() -> None:
+    assert [figure(v) for v in (None, 0.0, 1.23456e-7, math.inf, math.nan)] == ["", "0", "1.235e-07", "inf", "nan"]
+    assert [duration(v) for v in (None, 0.5, 61.2, 3725.0)] == ["", "0.5 s", "61.2 s", "62 min 5 s"]
+
+
+def test_curve_holds_every_compared_row() -> None:
+    report = make_report(300)
+    drawn = curve(report)
+    assert [point.index for point in drawn.points] == [row.index for row in report.compared]
+    assert drawn.thinned == 1
+    for point in drawn.points:
+        for value in (point.relative_l2, point.max_abs):
+            assert value is None or drawn.low <= value <= drawn.high
+
+
+def test_thinning_keeps_the_extremes() -> None:
+    report = make_report(20000)
+    whole, thin = curve(report, limit=10**9), curve(report, limit=1000)
+    assert len(thin.points) <= 1000
+    assert thin.thinned > 1
+    assert [point.index for point in thin.points] == sorted({point.index for point in thin.points})
+    kept = {point.index for point in thin.points}
+    for name in ("relative_l2", "max_abs"):
+        assert max(whole.points, key=lambda point: getattr(point, name) or 0).index in kept
+    for start in range(0, len(whole.points), thin.thinned):
+        part = whole.points[start : start + thin.thinned]
+        assert max(part, key=lambda point: point.relative_l2 or 0).index in kept
+        assert any(point.broken for point in part) == any(point.broken for point in part if point.index in kept)
+        assert any(point.failed for point in part) == any(point.failed for point in part if point.index in kept)
+
+
+def test_curve_of_odd_errors() -> None:
+    zero = make_row(0, 0.0)
+    tiny = make_row(1, comparison=make_comparison(1e-30))
+    wild = make_row(2, comparison=make_comparison(0.1, max_abs=math.inf, sqnr_db=math.nan), status=Status.FAIL)
+    other = make_row(3, comparison=make_comparison(0.1, target=make_stats(shape=(2,))), status=Status.FAIL)
+    nan_only = make_row(4, comparison=make_comparison(0.0), status=Status.FAIL)
+    points = curve(with_rows(zero, tiny, wild, other, nan_only)).points
+    assert [point.broken for point in points] == [False, False, True, True, True]
+    assert points[0].relative_l2 == points[1].relative_l2 == 1e-12
+    assert points[2].relative_l2 is None
+    assert curve(with_rows()).points == ()

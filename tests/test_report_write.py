@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_factory import make_report
+
+from precision_debug.errors import OutputError
+from precision_debug.report import SUFFIXES, Report, write
+
+
+@pytest.fixture
+def small_files() -> Iterator[int]:
+    """Files of this process cannot grow beyond 200 kB: writing fails half way, as on a full disk."""
+    limit = 200_000
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    yield limit
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def leftovers(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_format_appears_whole_in_a_folder_that_did_not_exist(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / "new" / "deeper" / f"output{suffix}"
+    assert write(make_report(20), path) == path
+    assert path.stat().st_size > 1000
+    assert leftovers(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    "changes", [{"rows": 0}, {"rows": 12, "failure": "the backend was killed (signal 9)"}, {"scores": {}}]
+)
+def test_every_format_takes_every_report(tmp_path: Path, suffix: str, changes: dict[str, Any]) -> None:
+    assert write(make_report(**changes), tmp_path / f"o{suffix}").exists()
+
+
+def test_suffix_in_capitals_and_path_as_text(tmp_path: Path) -> None:
+    path = write(make_report(3), str(tmp_path / "OUT.CSV"))
+    assert path.read_bytes().startswith(b"\xef\xbb\xbfOperator Type,")
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "report", "report."])
+def test_unknown_suffix_names_the_known_ones(tmp_path: Path, name: str) -> None:
+    with pytest.raises(OutputError) as caught:
+        write(make_report(1), tmp_path / name)
+    for suffix in SUFFIXES:
+        assert suffix in str(caught.value)
+    assert leftovers(tmp_path) == []
+
+
+def test_a_folder_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").mkdir()
+    with pytest.raises(OutputError, match="is a folder"):
+        write(make_report(1), tmp_path / "o.csv")
+
+
+def test_a_file_where_a_folder_belongs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match=r"file/o\.csv: the report cannot be written there"):
+        write(make_report(1), tmp_path / "file" / "o.csv")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(OutputError, match="choose another place"):
+            write(make_report(1), tmp_path / "o.csv")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_denied_by_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "replace", denied)
+    with pytest.raises(OutputError, match="close it in other programs"):
+        write(make_report(1), tmp_path / "o.csv")
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix in SUFFIXES if suffix != ".md"])
+def test_a_write_that_fails_half_way_leaves_the_old_report(tmp_path: Path, small_files: int, suffix: str) -> None:
+    path = tmp_path / f"o{suffix}"
+    path.write_text("the old report")
+    report = make_report(3000)
+    before = set(os.listdir(tempfile.gettempdir()))
+    with pytest.raises(OutputError) as caught:
+        write(report, path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert path.read_text() == "the old report"
+    assert leftovers(tmp_path) == [path.name]
+    new = set(os.listdir(tempfile.gettempdir())) - before
+    assert not [name for name in new if name.startswith("precision_debug_")]
+
+
+def test_full_disk_has_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OutputError, match="the disk is full; free some space"):
+        write(make_report(1), tmp_path / "o.json")
+
+
+def test_an_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Report, "counts", property(interrupted))
+    for suffix in SUFFIXES:
+        if suffix != ".csv":
+            with pytest.raises(KeyboardInterrupt):
+                write(make_report(5), tmp_path / f"o{suffix}")
+    assert leftovers(tmp_path) == []
+
+
+def test_permissions_are_those_of_any_new_file(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.touch()
+    path = write(make_report(1), tmp_path / "o.xlsx")
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+
+def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "o.csv"
+    link.symlink_to(tmp_path / "there" / "real.csv")
+    write(make_report(2), link)
+    assert link.is_symlink()
+    assert (tmp_path / "there" / "real.csv").stat().st_size > 100
+
+
+def test_the_longest_name_a_file_system_takes(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 250 + ".csv")
+    assert write(make_report(1), path).exists()
+
+
+def test_saving_by_the_report_itself(tmp_path: Path) -> None:
+    report = make_report(4)
+    assert report.to_csv(tmp_path / "a.csv").exists()
+    assert Report.load(report.save(tmp_path / "a.json")) == report
