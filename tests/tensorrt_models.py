@@ -38,9 +38,8 @@ class Graph:
         def info(name: str, shape: list[Any]) -> onnx.ValueInfoProto:
             return helper.make_tensor_value_info(name, kinds.get(name, TensorProto.FLOAT), shape)
 
-        graph = helper.make_graph(
-            self.nodes, "g", [info(*item) for item in inputs.items()], [info(*item) for item in outputs.items()], self.weights
-        )
+        ends = ([info(*item) for item in part.items()] for part in (inputs, outputs))
+        graph = helper.make_graph(self.nodes, "g", *ends, self.weights)
         opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
@@ -109,7 +108,8 @@ def encoder(
 
     def gelu(name: str, x: str) -> str:
         root = g.weight(f"{name}_root", np.array(np.sqrt(2), np.float32))
-        one, half = g.weight(f"{name}_one", np.array(1, np.float32)), g.weight(f"{name}_half", np.array(0.5, np.float32))
+        one = g.weight(f"{name}_one", np.array(1, np.float32))
+        half = g.weight(f"{name}_half", np.array(0.5, np.float32))
         erf = g.node("Erf", f"{name}_erf", [g.node("Div", f"{name}_div", [x, root])])
         both = g.node("Mul", f"{name}_mul", [x, g.node("Add", f"{name}_plus", [erf, one])])
         return g.node("Mul", f"{name}_halved", [both, half])
@@ -203,8 +203,7 @@ def branch() -> onnx.ModelProto:
         node = helper.make_node(op_type, [x], [f"{name}_y"], name=f"{name}_node")
         return helper.make_graph([node], name, [], [shape(f"{name}_y", TensorProto.FLOAT, [4, 8])])
 
-    g.nodes.append(
-        helper.make_node("If", ["yes"], ["chosen"], name="if", then_branch=side("then", "Exp"), else_branch=side("else", "Neg"))
-    )
+    branches = {"then_branch": side("then", "Exp"), "else_branch": side("else", "Neg")}
+    g.nodes.append(helper.make_node("If", ["yes"], ["chosen"], name="if", **branches))
     g.node("Relu", "after", ["chosen"], "y")
     return g.model({"x": [4, 8], "yes": []}, {"y": [4, 8]}, opset=13, types={"yes": TensorProto.BOOL})

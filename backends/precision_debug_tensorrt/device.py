@@ -6,6 +6,8 @@ Pointers and streams are plain integers here, as TensorRT's Python API takes the
 from __future__ import annotations
 
 import functools
+import importlib
+import importlib.metadata
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -74,8 +76,7 @@ class Torch:
     """Memory of PyTorch's allocator. where: a torch device."""
 
     def __init__(self, where: str = "cuda") -> None:
-        import torch
-
+        torch: Any = importlib.import_module("torch")
         if where == "cuda" and not torch.cuda.is_available():
             raise RuntimeError("torch sees no GPU")
         self.torch, self.where = torch, where
@@ -115,10 +116,11 @@ class Torch:
         if self._stream is None:
             import ctypes
 
-            return np.frombuffer(ctypes.string_at(pointer, size), dtype).reshape(shape).copy()
+            copied: Array = np.frombuffer(ctypes.string_at(pointer, size), dtype).reshape(shape).copy()
+            return copied
         view = self.torch.as_tensor(_CudaArray(pointer, size), device=self.where)
-        bytes_ = view.cpu().numpy()
-        return np.asarray(bytes_.view(dtype).reshape(shape))
+        flat: Array = view.cpu().numpy()
+        return flat.view(dtype).reshape(shape)
 
     def synchronise(self) -> None:
         if self._stream is not None:
@@ -144,8 +146,7 @@ class Cupy:
     """Memory of CuPy's pool."""
 
     def __init__(self) -> None:
-        import cupy
-
+        cupy: Any = importlib.import_module("cupy")
         if not cupy.cuda.runtime.getDeviceCount():
             raise RuntimeError("cupy sees no GPU")
         self.cupy = cupy
@@ -203,9 +204,9 @@ class CudaPython:
     def __init__(self, cudart: Any = None) -> None:
         if cudart is None:
             try:
-                from cuda.bindings import runtime as cudart
+                cudart = importlib.import_module("cuda.bindings.runtime")
             except ImportError:
-                from cuda import cudart
+                cudart = importlib.import_module("cuda.cudart")
         self.cudart = cudart
         if not self._call("cudaGetDeviceCount"):
             raise RuntimeError("no GPU")
@@ -214,8 +215,6 @@ class CudaPython:
 
     @property
     def library(self) -> str:
-        import importlib.metadata
-
         for name in ("cuda-bindings", "cuda-python"):
             try:
                 return f"{name} {importlib.metadata.version(name)}"

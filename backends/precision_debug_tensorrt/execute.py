@@ -139,7 +139,8 @@ class Runner:
             cast = array.astype(dtype)
         if array.dtype.kind in "iu" and not np.array_equal(cast.astype(array.dtype), array):
             raise InputError(
-                f"input '{name}' is {array.dtype.name} with values that {dtype_name(kind)} cannot hold", where=self.path,
+                f"input '{name}' is {array.dtype.name} with values that {dtype_name(kind)} cannot hold",
+                where=self.path,
                 hint="TensorRT 8 has no INT64; feed smaller values",
             )  # fmt: skip
         return cast
@@ -174,21 +175,21 @@ class Runner:
 
 def _allocator(api: Api, device: Device) -> Any:
     """Memory for an output whose size depends on the data."""
-    trt = api.trt
+    base: Any = api.trt.IOutputAllocator
 
-    class Allocator(trt.IOutputAllocator):  # type: ignore[misc]
+    class Allocator(base):  # type: ignore[misc]
         def __init__(self) -> None:
-            trt.IOutputAllocator.__init__(self)
+            base.__init__(self)
             self.buffers: dict[str, Buffer] = {}
             self.shapes: dict[str, tuple[int, ...]] = {}
 
-        def reallocate_output(self, name: str, memory: Any, size: int, alignment: int) -> int:
+        def reallocate_output(self, name: str, _memory: Any, size: int, _alignment: int) -> int:
             held = self.buffers.get(name)
             if held is None or held.size < size:
                 held = self.buffers[name] = device.allocate(size)
             return held.pointer
 
-        def reallocate_output_async(self, name: str, memory: Any, size: int, alignment: int, stream: int) -> int:
+        def reallocate_output_async(self, name: str, memory: Any, size: int, alignment: int, _stream: int) -> int:
             return self.reallocate_output(name, memory, size, alignment)
 
         def notify_shape(self, name: str, shape: Any) -> None:

@@ -13,7 +13,7 @@ from precision_debug.inspector import EngineLayer, fused_outputs
 from precision_debug.records import TensorMeta
 
 from .build import Built, Road
-from .constraints import Outcome, outcomes
+from .constraints import Asked, Outcome, outcomes
 from .device import Device
 from .messages import Messages
 from .model import EngineFile, OnnxModel, Script
@@ -61,10 +61,11 @@ def gather(
     *, api: Api, device: Device, messages: Messages, source: OnnxModel | Script | EngineFile, recipe: Recipe,
     options: Options, road: Road, built: Built, inspector: str, layers: tuple[EngineLayer, ...],
     inputs: tuple[str, ...], outputs: tuple[str, ...], samples: int, extra_notes: Sequence[str] = (),
+    asked: Sequence[Asked] = (),
 ) -> Facts:  # fmt: skip
-    """Put together what the real engine and its network tell."""
+    """Put together what the real engine and its network tell. asked: of layers, beyond what ``built`` knows."""
     proto = source.model.proto if isinstance(source, OnnxModel) else None
-    results = outcomes(built.asked, layers)
+    results = outcomes([*built.asked, *asked], layers)
     counts = _weights(source, recipe)
     tensors = _tensors(source, built, layers, inputs, outputs, options)
     if options.save_inspector:
@@ -89,7 +90,7 @@ def gather(
         versions={"tensorrt": api.version, "device": device.name, "device memory by": device.library},
         proto=proto,
         memory_budget=options.memory_budget,
-        mark_outputs=options.fused_only or options.observe == "marks",
+        mark_outputs=options.observe == "marks" or (options.fused_only and not api.unfused_debug_tensors),
         inspector_path=options.save_inspector,
         outcomes=results,
     )

@@ -85,7 +85,8 @@ def engine_error(path: str, said: Sequence[str], version: str) -> PrecisionDebug
 def run_error(path: str, said: Sequence[str]) -> BackendError:
     """The engine did not run."""
     text = tidy(said)
-    hint = "mark fewer tensors or lower --memory_budget" if "memory" in text else "--verbose shows all that TensorRT says"
+    short = "memory" in text
+    hint = "mark fewer tensors or lower --memory_budget" if short else "--verbose shows all that TensorRT says"
     return BackendError(f"TensorRT could not run the engine: {text or 'it does not say why'}", where=path, hint=hint)
 
 

@@ -20,22 +20,23 @@ Listener = Callable[[str, Any, Exception | None], None]
 
 def make_listener(api: Api, device: Device, receive: Listener) -> Any:
     """A listener that copies each tensor to the host, where TensorRT lets its memory go after the call."""
-    trt = api.trt
+    base: Any = api.trt.IDebugListener
+    host = api.trt.TensorLocation.HOST
 
-    class DebugListener(trt.IDebugListener):  # type: ignore[misc]
+    class DebugListener(base):  # type: ignore[misc]
         def __init__(self) -> None:
-            trt.IDebugListener.__init__(self)
+            base.__init__(self)
 
         def process_debug_tensor(
-            self, addr: Any, location: Any, type: Any, shape: Any, name: str, stream: int
+            self, addr: Any, location: Any, kind: Any, shape: Any, name: str, _stream: int
         ) -> bool:
             try:
-                dtype = numpy_dtype(type)
+                dtype = numpy_dtype(kind)
                 if dtype is None:
-                    receive(name, None, TypeError(f"its type {type_name(type)} is not read here"))
+                    receive(name, None, TypeError(f"its type {type_name(kind)} is not read here"))
                     return True
                 sizes = tuple(int(dim) for dim in shape)
-                if location == trt.TensorLocation.HOST:
+                if location == host:
                     size = int(np.prod(sizes, dtype=np.int64)) * dtype.itemsize
                     array = np.frombuffer(ctypes.string_at(address_of(addr), size), dtype).reshape(sizes)
                 else:

@@ -1,4 +1,4 @@
-"""Intermediate tensors as further outputs of rebuilt engines: the way that every TensorRT has, and that disturbs fusion.
+"""Intermediate tensors as further outputs of rebuilt engines: every TensorRT can, and it disturbs the fusion.
 
 A tensor that TensorRT refuses at the build is found by its name in the error, else by halving, and left out.
 """

@@ -67,7 +67,8 @@ def availability(mode: str) -> Availability:
         api = load_api()
         missing = [name for name in recipe(mode).precisions if not api.can_hold(name)]
         if missing and mode != "trt_best":
-            return Availability(ok=False, needs=f"{missing[0]} needs a newer TensorRT than {api.version} (9.1 or later)")
+            newer = f"{missing[0]} needs a newer TensorRT than {api.version} (9.1 or later)"
+            return Availability(ok=False, needs=newer)
         if mode == "trt_best" and not api.weakly_typed:
             return Availability(
                 ok=False,

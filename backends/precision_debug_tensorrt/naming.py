@@ -10,14 +10,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from precision_debug.inspector import EngineLayer, real_precision
-from precision_debug.records import TensorMeta
 from precision_debug_onnxruntime.graph import initializers_of, labels, outer_reads, values
 from precision_debug_onnxruntime.types import dtype_name
 
+from precision_debug.inspector import EngineLayer, real_precision
+from precision_debug.records import TensorMeta
+
+from .casts import CAST, carriers
 from .network import LayerFacts
 
-__all__ = ["LayerIndex", "columns", "find_layer", "onnx_tensors", "script_tensors"]
+__all__ = ["LayerIndex", "columns", "find_layer", "onnx_tensors", "script_tensors", "without_casts"]
 
 _PARTS = re.compile(r" \+ | \|\| |, |^PWN\(|\)+$|\(|\{|\}")
 
@@ -34,8 +36,8 @@ class LayerIndex:
             for tensor in layer.outputs:
                 made.setdefault(tensor.name, source)
                 self.by_tensor.setdefault(tensor.name, source)
-        ranked = sorted((layer for layer in layers if not layer.is_reformat), key=lambda layer: layer.layer_type == "NoOp")
-        for layer in ranked:
+        working = [layer for layer in layers if not layer.is_reformat]
+        for layer in sorted(working, key=lambda layer: layer.layer_type == "NoOp"):
             for node in (*layer.onnx_nodes, layer.name, *(part for part in _PARTS.split(layer.name) if part)):
                 self.by_node.setdefault(node, layer)
 
@@ -72,31 +74,32 @@ def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, s
 
     network: names of the tensors in TensorRT's network to their dtype. refused: those that cannot be seen, and why.
     """
-    found = list(values(graph))
-    label = labels(found)
+    listed = without_casts(graph)
+    found = [value for value in values(graph) if value.node is None or not value.node.name.startswith(CAST)]
+    label = {key: listed.get(name, name) for key, name in labels(found).items()}
     outputs = {item.name for item in graph.output}
     shapes = _declared(graph)
     constants = initializers_of(graph)
     metas = []
     for value in found:
-        node, name = value.node, label[value.key]
+        node, name, own = value.node, label[value.key], listed.get(value.name, value.name)
         main = not value.scope.key
-        unseen = "" if node is None else refused.get(value.name, "")
+        unseen = "" if node is None else refused.get(own, "")
         if node is not None and not main:
             unseen = unseen or "inside a loop or branch, where TensorRT lets no output be marked"
-        elif node is not None and value.name not in network:
+        elif node is not None and own not in network:
             unseen = "TensorRT's parser left no tensor of this name (a constant, or an operator that does nothing)"
-        reads = [] if node is None else [*node.input, *outer_reads(node)]
+        reads = [] if node is None else [listed.get(read, read) for read in (*node.input, *outer_reads(node))]
         metas.append(
             TensorMeta(
                 name=name,
                 op_type="Input" if node is None else str(node.op_type),
                 node="" if node is None else str(node.name),
-                dtype=network.get(value.name, "") or shapes.get(value.name, ("", None))[0],
-                shape=shapes.get(value.name, ("", None))[1],
+                dtype=network.get(own, "") or shapes.get(own, ("", None))[0],
+                shape=shapes.get(own, ("", None))[1],
                 inputs=tuple(dict.fromkeys(read for read in reads if read and read not in constants and read != name)),
                 unseen=unseen,
-                is_output=main and value.name in outputs,
+                is_output=main and own in outputs,
             )
         )
     return tuple(metas)
@@ -125,6 +128,17 @@ def script_tensors(layers: Sequence[LayerFacts], inputs: Sequence[str], outputs:
                 )
             )
     return tuple(metas)
+
+
+def without_casts(graph: Any) -> dict[str, str]:
+    """What the casts of ``casts`` made, and the tensor of the model that each stands for."""
+    found: dict[str, str] = {}
+    for made, source in carriers(graph).items():
+        if source.startswith(f"{made}_"):  # the model's own name was given back behind the cast
+            found[source] = made
+        else:
+            found[made] = found.get(source, source)
+    return found
 
 
 def _declared(graph: Any) -> dict[str, tuple[str, tuple[int | str, ...] | None]]:

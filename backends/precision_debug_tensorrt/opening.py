@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,13 @@ import numpy as np
 from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.records import InputMeta, SessionSpec
 
-from .build import Built, Maker, Road, choose_road, load_engine
+from .build import Built, Maker, choose_road, load_engine
+from .constraints import Asked
 from .device import find_device
 from .execute import Runner, engine_inputs, engine_outputs
 from .facts import gather
 from .messages import Messages, make_logger
-from .model import EngineFile, OnnxModel, Script, Source, read_source
+from .model import EngineFile, OnnxModel, Source, read_source
 from .modes import Recipe
 from .network import make_network
 from .options import Options, read_options
@@ -38,6 +41,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Mapping[str,
     messages, logger = _start(api, options)
     arrays = [{name: np.asarray(value) for name, value in feed.items()} for feed in feeds]
     notes: list[str] = []
+    asked: tuple[Asked, ...] = ()
     maker = None
     if isinstance(source, EngineFile):
         built = load_engine(api, logger, messages, source)
@@ -45,7 +49,8 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Mapping[str,
         if road.strong and isinstance(source, OnnxModel):
             from .strongly_typed import typed_model
 
-            source, written = typed_model(source, recipe, options, arrays)
+            folder = Path(spec.work_dir or tempfile.mkdtemp(prefix="precision_debug-"))
+            source, written, asked = typed_model(source, recipe, options, arrays, folder)
             notes += written
         timing = TimingCache(options.timing_cache)
         if timing.loaded:
@@ -57,9 +62,9 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Mapping[str,
         built = maker.build()
     text, layers = _inspected(api, built, device, messages, source, arrays[0])
     facts = gather(
-        api=api, device=device, messages=messages, source=source, recipe=recipe, options=options, road=road, built=built,
-        inspector=text, layers=layers, inputs=engine_inputs(api, built.engine),
-        outputs=engine_outputs(api, built.engine), samples=len(arrays), extra_notes=notes,
+        api=api, device=device, messages=messages, source=source, recipe=recipe, options=options, road=road,
+        built=built, inspector=text, layers=layers, inputs=engine_inputs(api, built.engine),
+        outputs=engine_outputs(api, built.engine), samples=len(arrays), extra_notes=notes, asked=asked,
     )  # fmt: skip
     return TensorRTSession(facts=facts, built=built, maker=maker)
 
@@ -74,7 +79,9 @@ def read_inputs(spec: SessionSpec) -> tuple[InputMeta, ...]:
     if isinstance(source, EngineFile):
         engine = load_engine(api, logger, messages, source).engine
         return tuple(
-            InputMeta(name=name, dtype=dtype_name(engine.get_tensor_dtype(name)), shape=_dims(engine.get_tensor_shape(name)))
+            InputMeta(
+                name=name, dtype=dtype_name(engine.get_tensor_dtype(name)), shape=_dims(engine.get_tensor_shape(name))
+            )
             for name in engine_inputs(api, engine)
         )
     made = make_network(api, logger, messages, source, strong=_strong(api, options))
@@ -97,7 +104,9 @@ def _start(api: Api, options: Options) -> tuple[Messages, Any]:
         try:
             ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
-            raise ModelError(f"the plugin library cannot be loaded: {error}", where=library, hint="check --plugins") from error
+            raise ModelError(
+                f"the plugin library cannot be loaded: {error}", where=library, hint="check --plugins"
+            ) from error
     if not api.trt.init_libnvinfer_plugins(logger, ""):
         raise BackendUnavailable("TensorRT's own plugins cannot be registered", where="libnvinfer_plugin")
     return messages, logger

@@ -27,9 +27,9 @@ class Options:
     """layer_precisions, layer_output_types: layer name or pattern to precision ("FP32", "FP16", …).
 
     precision_constraints: "obey" where layers are given and nothing else is said: a precision that the user names is
-    one that he wants. tactic_sources: names; None: TensorRT's own choice. workspace, memory_budget: bytes. shapes: input name to
-    (min, opt, max). typing: "", "weak" or "strong". observe: "marks" sees
-    intermediate tensors as marked outputs even where TensorRT has a debug listener. side: "baseline" or "target".
+    one that he wants. tactic_sources: names; None: TensorRT's own choice. workspace, memory_budget: bytes. shapes:
+    input name to (min, opt, max). typing: "", "weak" or "strong". observe: "marks" sees intermediate tensors as marked
+    outputs even where TensorRT has a debug listener. side: "baseline" or "target".
     """
 
     layer_precisions: Mapping[str, str] = field(default_factory=dict)

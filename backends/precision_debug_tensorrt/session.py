@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError
-from precision_debug.inspector import EngineLayer
+from precision_debug.inspector import EngineLayer, diff_engines, real_precision
 from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import TensorMeta
 
@@ -86,8 +86,9 @@ class TensorRTSession:
         return runner
 
     def _show(
-        self, feeds: Feeds, hook: Hook, names: Collection[str] | None, known: Mapping[str, Any], outputs: Mapping[str, Any]
-    ) -> None:
+        self, feeds: Feeds, hook: Hook, names: Collection[str] | None, known: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+    ) -> None:  # fmt: skip
         wanted = [meta for meta in self._tensors if not meta.unseen and (names is None or meta.name in names)]
         known = {**{name: np.asarray(feeds[name]) for name in self._facts.inputs if name in feeds}, **known}
         rest = [meta.name for meta in wanted if meta.name not in known]
@@ -139,24 +140,31 @@ class TensorRTSession:
         self, feeds: Feeds, hook: Hook, wanted: Sequence[TensorMeta], known: Mapping[str, Any], rest: Sequence[str]
     ) -> None:
         """Debug tensors: the unfused variant where TensorRT has it, which leaves the fusion as it is."""
-        from precision_debug.inspector import diff_engines
-
-        assert self._maker is not None
+        if self._maker is None:
+            return
         unfused = self._facts.api.unfused_debug_tensors
         built = self._maker.build(() if unfused else rest, debug="unfused" if unfused else "marked")
         runner = self._open(built, feeds)
         queue = _Queue(hook, wanted, known)
         seen: dict[str, np.ndarray[Any, Any]] = {}
+
+        def show(name: str, array: Any) -> None:
+            try:
+                queue.show(name, array)
+            except Exception as error:  # nothing may be raised through TensorRT's own call
+                queue.fail(error)
+
         try:
             _, layers = runner.inspect()
-            listen(runner, seen, self._run_notes, unfused=unfused, show=queue.show)
+            listen(runner, seen, self._run_notes, unfused=unfused, show=show)
             runner.run()
         finally:
             runner.close()
         queue.raise_error()
         queue.finish()
         diff = diff_engines(self.layers, layers)
-        self._run_notes.append(f"Seen by TensorRT's debug listener ({'unfused tensors' if unfused else 'marked'}): {diff.summary}.")
+        how = "unfused tensors" if unfused else "marked tensors"
+        self._run_notes.append(f"Seen by TensorRT's debug listener ({how}): {diff.summary}.")
         shown = set(seen) & {meta.name for meta in wanted}
         lost = [name for name in rest if name not in shown]
         if unfused:
@@ -224,8 +232,6 @@ class _Queue:
 
 
 def _measured(index: LayerIndex, name: str, node: str, number: int) -> dict[str, str]:
-    from precision_debug.inspector import real_precision
-
     layer = index.find(name, node)
     precision = real_precision(layer)[0] if layer is not None else ""
     found = {"Seen In": f"engine rebuilt with marks, {number}"}
@@ -233,6 +239,8 @@ def _measured(index: LayerIndex, name: str, node: str, number: int) -> dict[str,
 
 
 def _said_of(batch: Batch, number: int, gap: float) -> str:
-    same = "its outputs are the real engine's bit for bit" if gap == 0 else f"its outputs differ from the real engine's by up to {gap:.3g}"
-    count = len(batch.names)
-    return f"Engine {number}, rebuilt to show {count} tensors: {batch.diff.summary}; {same}. Built in {batch.built.seconds:.1f} s."
+    same = "are the real engine's bit for bit" if gap == 0 else f"differ from the real engine's by up to {gap:.3g}"
+    return (
+        f"Engine {number}, rebuilt to show {len(batch.names)} tensors: {batch.diff.summary}; its outputs {same}. "
+        f"Built in {batch.built.seconds:.1f} s."
+    )

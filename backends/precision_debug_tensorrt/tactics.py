@@ -42,7 +42,7 @@ def make_recorder(trt: Any, into: dict[str, dict[str, Any]]) -> Any:
         def __init__(self) -> None:
             trt.IAlgorithmSelector.__init__(self)
 
-        def select_algorithms(self, context: Any, choices: Sequence[Any]) -> list[int]:
+        def select_algorithms(self, _context: Any, choices: Sequence[Any]) -> list[int]:
             return list(range(len(choices)))
 
         def report_algorithms(self, contexts: Sequence[Any], choices: Sequence[Any]) -> None:
@@ -66,7 +66,9 @@ def make_replayer(trt: Any, wanted: Mapping[str, Mapping[str, Any]], missing: li
         def select_algorithms(self, context: Any, choices: Sequence[Any]) -> list[int]:
             saved = wanted.get(context.name)
             found = [
-                place for place, choice in enumerate(choices) if saved is not None and describe(context, choice) == saved
+                place
+                for place, choice in enumerate(choices)
+                if saved is not None and describe(context, choice) == saved
             ]
             if not found and choices:
                 missing.append(context.name)

@@ -30,5 +30,6 @@ def numpy_dtype(data_type: Any) -> np.dtype[Any] | None:
     if name in {"bfloat16", "float8_e4m3fn"}:
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, name))
+        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return extended
     return np.dtype(name) if name else None

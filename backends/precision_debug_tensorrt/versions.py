@@ -7,6 +7,7 @@ what it is. The names were checked against the Python bindings of 8.6, 10.16 and
 from __future__ import annotations
 
 import functools
+import importlib
 from typing import Any
 
 from precision_debug.errors import BackendUnavailable
@@ -94,14 +95,16 @@ class Api:
 def load_api() -> Api:
     """The installed TensorRT. Raises BackendUnavailable."""
     try:
-        import tensorrt
+        tensorrt = importlib.import_module("tensorrt")
     except Exception as error:
         raise BackendUnavailable(
-            f"TensorRT cannot be imported ({type(error).__name__}: {error})", hint="pip install 'precision_debug[tensorrt]'"
+            f"TensorRT cannot be imported ({type(error).__name__}: {error})",
+            hint="pip install 'precision_debug[tensorrt]'",
         ) from error
     if not hasattr(tensorrt, "Builder"):
         raise BackendUnavailable(
-            "the module tensorrt that Python finds is not TensorRT", where=str(getattr(tensorrt, "__file__", "tensorrt")),
+            "the module tensorrt that Python finds is not TensorRT",
+            where=str(getattr(tensorrt, "__file__", "tensorrt")),
             hint="rename your own file or folder of that name",
         )  # fmt: skip
     return Api(tensorrt)

@@ -32,7 +32,8 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("residual", "trt_fp16", {"fused_only": True}),
     ("residual", "trt_int8", {}),
     ("residual", "trt_best", {"fused_only": True}),
-    ("residual_dynamic", "trt_fp16", {"min_shapes": {"image": (1, 3, 32, 32)}, "max_shapes": {"image": (8, 3, 32, 32)}}),
+    ("residual_dynamic", "trt_fp16",
+     {"min_shapes": {"image": (1, 3, 32, 32)}, "max_shapes": {"image": (8, 3, 32, 32)}}),
     ("quantised", "trt_int8", {}),
     ("encoder", "trt_fp16", {}),
     ("encoder17", "trt_fp16", {}),
@@ -42,7 +43,8 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("custom_operator", "trt_fp16", {}),
     ("residual", "trt_bf16", {}),
     ("residual", "trt_fp16", {"layer_precisions": ["fc:float32", "conv2:float32"], "precision_constraints": "obey"}),
-    ("residual", "trt_fp16", {"save_tactics": "tactics.json", "timing_cache": "timing.cache", "save_engine": "m.engine"}),
+    ("residual", "trt_fp16",
+     {"save_tactics": "tactics.json", "timing_cache": "timing.cache", "save_engine": "m.engine"}),
     ("residual", "trt_fp16", {"load_tactics": "tactics.json"}),
     ("residual", "trt_fp16", {"timing_cache": "timing.cache"}),
     ("m.engine", "trt_engine", {}),
@@ -99,9 +101,9 @@ def truth(model: Any, feeds: dict[str, Any]) -> dict[str, Any]:
 def run_case(place: int) -> dict[str, Any]:
     import numpy as np
     import onnx
+    from precision_debug_tensorrt import TensorRTBackend, messages
 
     from precision_debug.records import ModelFiles, SessionSpec
-    from precision_debug_tensorrt import TensorRTBackend, messages
 
     name, mode, given = CASES[place]
     options = {**SOURCES, **given, "save_inspector": str(OUT / f"case{place:02d}_{name}_{mode}.json")}
@@ -109,7 +111,7 @@ def run_case(place: int) -> dict[str, Any]:
         if key in options:
             options[key] = str(OUT / options[key])
     if options.pop("verbose", False):
-        log = gzip.open(OUT / f"case{place:02d}_{name}_{mode}.log.gz", "wt")
+        log = gzip.open(OUT / f"case{place:02d}_{name}_{mode}.log.gz", "wt")  # noqa: SIM115
         take, count = messages.Messages.take, [0]
 
         def keep(self: Any, severity: str, text: str) -> None:

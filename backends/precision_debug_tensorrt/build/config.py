@@ -43,7 +43,7 @@ def set_resources(api: Api, config: Any, options: Options) -> None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace)
     if options.tactic_sources is None:
         return
-    known = {name: value for name, value in trt.TacticSource.__members__.items()}
+    known = dict(trt.TacticSource.__members__)
     unknown = [name for name in options.tactic_sources if name not in known]
     if unknown:
         raise UsageError(
@@ -69,7 +69,9 @@ def add_profile(
     names = {tensor.name for tensor in inputs}
     for name in options.shapes:
         if name not in names:
-            raise UsageError(f"the model has no input '{name}'", where="--min_shapes", hint=f"it has {', '.join(names)}")
+            raise UsageError(
+                f"the model has no input '{name}'", where="--min_shapes", hint=f"it has {', '.join(sorted(names))}"
+            )
     profile, used = builder.create_optimization_profile(), False
     for tensor in inputs:
         feed = feeds[tensor.name]
@@ -92,7 +94,8 @@ def _check_range(name: str, shape: tuple[int, ...], low: tuple[int, ...], high: 
     fits = len(shape) == len(low) == len(high) and all(a <= b <= c for a, b, c in zip(low, shape, high, strict=True))
     if not fits:
         raise InputError(
-            f"input '{name}' has shape {list(shape)}, outside {list(low)} to {list(high)}", where="--min_shapes, --max_shapes",
+            f"input '{name}' has shape {list(shape)}, outside {list(low)} to {list(high)}",
+            where="--min_shapes, --max_shapes",
             hint="widen the range, or feed another shape with --input_shapes",
         )  # fmt: skip
 

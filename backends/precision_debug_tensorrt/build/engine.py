@@ -117,7 +117,8 @@ class Maker:
         data = made.builder.build_serialized_network(network, config)
         seconds = time.monotonic() - begun
         if calibrator is not None and calibrator.failure is not None:
-            raise BackendError(f"calibration failed: {calibrator.failure}", where=self.source.path) from calibrator.failure
+            failure = calibrator.failure
+            raise BackendError(f"calibration failed: {failure}", where=self.source.path) from failure
         if data is None:
             raise build_error(self.source.path, self.messages.fresh_errors())
         self.timing.collect(config)

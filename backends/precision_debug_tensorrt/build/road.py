@@ -51,7 +51,7 @@ def choose_road(api: Api, recipe: Recipe, options: Options, source: Source) -> R
     _check_replay(api, options)
     _check_fp8(recipe, source)
     if strong:
-        _check_strong(api, recipe, options, source)
+        _check_strong(recipe, options, source)
     else:
         _check_weak(recipe, options)
     return Road(strong=strong, notes=tuple(_notes(recipe, missing, strong, source)))
@@ -78,7 +78,9 @@ def _check_engine(options: Options, source: EngineFile) -> None:
     }  # fmt: skip
     for name, wanted in given.items():
         if wanted:
-            raise UsageError("is for a build, and this engine is built", where=name, hint=f"give the model of {source.path}")
+            raise UsageError(
+                "is for a build, and this engine is built", where=name, hint=f"give the model of {source.path}"
+            )
 
 
 def _check_replay(api: Api, options: Options) -> None:
@@ -99,7 +101,7 @@ def _check_fp8(recipe: Recipe, source: Source) -> None:
         )  # fmt: skip
 
 
-def _check_strong(api: Api, recipe: Recipe, options: Options, source: Source) -> None:
+def _check_strong(recipe: Recipe, options: Options, source: Source) -> None:
     if recipe.mode.name == "trt_best":
         raise UsageError(
             "in a strongly typed network TensorRT does not choose precisions", where="trt_best",
@@ -123,7 +125,8 @@ def _check_strong(api: Api, recipe: Recipe, options: Options, source: Source) ->
     bad = [kind for kind in options.layer_precisions.values() if kind not in {"FP32", "FP16", "BF16"}]
     if bad:
         raise UsageError(
-            f"casts cannot put a layer into {bad[0]}", where="--layer_precisions", hint="use float32, float16 or bfloat16"
+            f"casts cannot put a layer into {bad[0]}", where="--layer_precisions",
+            hint="use float32, float16 or bfloat16",
         )
 
 
@@ -133,6 +136,7 @@ def _check_weak(recipe: Recipe, options: Options) -> None:
     for name, kind in wanted.items():
         if kind not in allowed:
             raise UsageError(
-                f"layer '{name}' in {kind}: {recipe.mode.name} does not let TensorRT use it", where="--layer_precisions",
+                f"layer '{name}' in {kind}: {recipe.mode.name} does not let TensorRT use it",
+                where="--layer_precisions",
                 hint=f"use --run_mode trt_{kind.lower()} and name the layers that shall stay in float32",
             )  # fmt: skip
