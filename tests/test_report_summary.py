@@ -40,8 +40,7 @@ def test_every_text_is_in_both_languages() -> None:
     for report in (make_report(200), make_report(200, failure="killed"), make_report(0)):
         content = summary(report)
         for text in (content.headline, *content.details, *(each.title for each in content.sections)):
-            assert text.zh
-            assert not text.zh.isascii()
+            assert text.en == text.zh == report.failure or not text.zh.isascii()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,36 @@ def test_advice_on_overflow() -> None:
     ],
 )
 def test_advice_on_growth(growth: float, mode: str, words: str) -> None:
-    assert words in said(make_row(error=0.1, error_growth=growth), mode)
+    assert words in said(make_row(error=0.1, error_growth=growth, inputs=("x",)), mode)
+
+
+def test_advice_on_a_model_input() -> None:
+    assert said(make_row(op_type="Input", error=0.1, error_growth=math.inf)).startswith("Nothing comes before it")
+
+
+@pytest.mark.parametrize(
+    ("mode", "rtol", "errors", "said_so"),
+    [
+        ("trt_fp16", 1e-4, (0.1, 0.1, 1e-5), True),
+        ("trt_fp16", 1e-4, (0.1, 1e-5, 1e-5), False),
+        ("trt_fp16", 1e-2, (0.1, 0.1, 0.1), False),
+        ("torch_autocast_bf16", 1e-3, (0.1,), True),
+        ("ort_int8", 1e-4, (0.1,), True),
+        ("ort_opt", 1e-9, (0.1,), False),
+        ("ort_int8", 1e-4, (None,), False),
+    ],
+)
+def test_a_tolerance_finer_than_the_arithmetic_is_named(
+    mode: str, rtol: float, errors: tuple[float | None, ...], said_so: bool
+) -> None:
+    report = with_rows(*(make_row(n, error) for n, error in enumerate(errors)))
+    report = dataclasses.replace(
+        report,
+        target=dataclasses.replace(report.target, mode=mode),
+        spec=dataclasses.replace(report.spec, tolerance=Tolerance(rtol=rtol)),
+    )
+    details = " ".join(each.en for each in summary(report).details)
+    assert (f"is finer than one rounding in {mode}" in details) == said_so
 
 
 def test_advice_without_growth() -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 
-from ..records import Comparison, Row
+from ..records import Comparison, Row, Status
 from .figures import count, figure, percent, sufficient
+from .model import Report
 from .words import Text
 
-__all__ = ["advice"]
+__all__ = ["advice", "finer_than_rounding"]
+
+_ROUNDING = {"tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8, "fp8": 2.0**-4, "int8": 2.0**-8}
+"""Relative error of rounding to nearest, by the precision in a run mode's name: IEEE 754 binary16, bfloat16, E4M3;
+of int8 half a step over the largest value of the tensor."""
 
 _PASSED_ON = 2.0
 """Below this error growth an operator passes on what it was given: its own rounding adds little."""
@@ -35,6 +40,23 @@ def advice(row: Row, target_mode: str) -> tuple[Text, ...]:
         *(_subnormal(comparison) if "fp16" in target_mode else ()),
         *_few(row, comparison),
         *_tolerance(comparison),
+    )
+
+
+def finer_than_rounding(report: Report) -> tuple[Text, ...]:
+    """A sentence where most tensors fail because the tolerance asks for more than the target's arithmetic can hold."""
+    mode, tolerance = report.target.mode, report.spec.tolerance
+    rounding = max((error for name, error in _ROUNDING.items() if name in mode), default=0.0)
+    failed, compared = report.counts[Status.FAIL], len(report.compared)
+    if rounding <= tolerance.rtol or 2 * failed < compared or not failed:
+        return ()
+    return (
+        Text(
+            f"The tolerance (rtol {tolerance.rtol:g}) is finer than one rounding in {mode} (about {figure(rounding)}),"
+            " so most tensors exceed it: go by Rel L2, Error Growth and the final outputs.",
+            f"容差（rtol {tolerance.rtol:g}）小于 {mode} 一次舍入的误差（约 {figure(rounding)}），因此多数张量超差："
+            "请以相对 L2 误差、误差放大倍数和最终输出为准。",
+        ),
     )
 
 
@@ -74,6 +96,14 @@ def _growth(row: Row, target_mode: str) -> tuple[Text, ...]:
     growth = row.error_growth
     if growth is None or math.isnan(growth):
         return ()
+    if not row.inputs and math.isinf(growth):
+        return (
+            Text(
+                "Nothing comes before it: what is seen is the rounding of this tensor itself, as the target casts or"
+                " quantises it.",
+                "它没有上游张量：这里看到的是目标对该张量自身的舍入（类型转换或量化）。",
+            ),
+        )
     if growth < _PASSED_ON:
         return (
             Text(

@@ -38,8 +38,8 @@ def _run(report: Report) -> Section:
         lines.append(pair(Text("Baseline model", "基线模型"), _files(spec.baseline_model)))
     lines += _side(Text("Baseline", "基线"), report.baseline)
     lines += _side(Text("Target", "目标"), report.target)
-    tensors = f"{count(report.baseline.tensors)}, {count(report.target.tensors)}"
-    lines.append(pair(Text("Tensors, baseline and target", "张量数（基线，目标）"), tensors))
+    tensors = [f"{count(side.tensors)} ({side.mode})" for side in (report.baseline, report.target)]
+    lines.append(pair(Text("Tensors in the graph", "图中张量数"), ", ".join(tensors)))
     if report.inputs_source:
         lines.append(pair(Text("Inputs", "输入"), report.inputs_source))
     label = Text("Notes", "说明")

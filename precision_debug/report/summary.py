@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..records import Row, Status
-from .advice import advice
+from .advice import advice, finer_than_rounding
 from .figures import count, figure, percent
 from .model import Report, Verdict
 from .provenance import provenance
@@ -69,7 +69,7 @@ def summary(report: Report) -> Summary:
 def _details(report: Report) -> list[Text]:
     details = []
     if report.failure:
-        details.append(Text(f"{report.failure}.".replace("..", "."), f"原因：{report.failure}"))
+        details.append(same(report.failure))
     compared, failed = len(report.compared), report.counts[Status.FAIL]
     rest = len(report.rows) - compared
     if not report.rows:
@@ -91,6 +91,7 @@ def _details(report: Report) -> list[Text]:
                 f"比较的 {count(compared)} 个张量全部在容差内；另有 {count(rest)} 个未比较。",
             )
         )
+    details += finer_than_rounding(report)
     missing = [row.name for row in report.outputs if row.comparison is None]
     if missing:
         names = _some(missing)

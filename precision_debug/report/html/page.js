@@ -78,7 +78,7 @@
   }
 
   const visible = () => columns.map((_, number) => number).filter((number) => state.all || columns[number].first);
-  const pixels = (column) => Math.round(Math.min(420, column.width * 7 + 14));
+  const pixels = (column) => Math.round(Math.min(420, column.width * 7 + 14)) + (column.key === "status" ? 14 : 0);
 
   function head() {
     const shown = visible();
@@ -115,7 +115,7 @@
   function draw(force) {
     const port = byId("viewport");
     const first = Math.max(0, Math.floor(port.scrollTop / ROW) - 10);
-    const last = Math.min(state.view.length, first + Math.ceil(port.clientHeight / ROW) + 20);
+    const last = Math.min(state.view.length, first + Math.ceil(Math.min(0.72 * innerHeight, 900) / ROW) + 20);
     if (!force && first === drawn[0] && last === drawn[1]) return;
     drawn = [first, last];
     const shown = visible();
