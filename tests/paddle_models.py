@@ -57,6 +57,24 @@ def _mlp() -> Any:
     return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
 
 
+def _offset() -> Any:
+    """A linear layer, an offset that is added and taken away again, and another linear layer."""
+    import paddle
+    from paddle import nn
+
+    class Offset(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.relu = nn.Linear(16, 32), nn.Linear(32, 4), nn.ReLU()
+            self.offset = self.create_parameter([32], dtype="float32")
+
+        def forward(self, x: Any) -> Any:
+            high = paddle.add(self.relu(self.first(x)), self.offset)
+            return self.second(paddle.subtract(high, self.offset))
+
+    return Offset()
+
+
 def _encoder() -> Any:
     """Two layers of a transformer encoder, 64 wide, 4 heads."""
     from paddle import nn
@@ -80,6 +98,7 @@ def _mobilenet_v3() -> Any:
 MODELS: Mapping[str, tuple[Any, tuple[int, ...]]] = {
     "cnn": (_cnn, (3, 16, 16)),
     "mlp": (_mlp, (16,)),
+    "offset": (_offset, (16,)),
     "encoder": (_encoder, (12, 64)),
     "resnet18": (_resnet18, (3, 64, 64)),
     "mobilenet_v3": (_mobilenet_v3, (3, 64, 64)),
@@ -92,16 +111,22 @@ def feeds(name: str, batch: int = 2, seed: int = 0) -> dict[str, np.ndarray[Any,
     return {"x": np.random.default_rng(seed).standard_normal(shape).astype(np.float32)}
 
 
-def export(name: str, folder: Path, seed: int = 0) -> Path:
-    """Write a model into ``folder``; returns the program's path. Batch norm's statistics are not the trivial 0 and 1."""
+def export(name: str, folder: Path, seed: int = 0, change: Any = None) -> Path:
+    """Write a model into ``folder``; returns the program's path. Batch norm's statistics are not the trivial 0 and 1.
+
+    change(weights): may edit the weights, by their name in the layer, first.
+    """
     import paddle
 
     paddle.seed(seed)
     build, shape = MODELS[name]
     net = build()
     rng = np.random.default_rng(seed)
+    weights = {key: _weight(key, tuple(value.shape), rng) for key, value in net.state_dict().items()}
+    if change is not None:
+        change(weights)
     for key, value in net.state_dict().items():
-        value.set_value(_weight(key, tuple(value.shape), rng))
+        value.set_value(weights[key])
     net.eval()
     spec = paddle.static.InputSpec([None, *shape], "float32", name="x")
     net = paddle.jit.to_static(net, input_spec=[spec], full_graph=True)
@@ -166,7 +191,7 @@ def params_of(program: bytes) -> dict[str, tuple[int, ...]]:
         if number != 3:
             continue
         var = dict(_fields(value))
-        if not var.get(3) or b"feed" == var[1] or b"fetch" == var[1]:
+        if not var.get(3) or var[1] == b"feed" or var[1] == b"fetch":
             continue
         tensor = dict(_fields(dict(_fields(var[2]))[3]))[1]
         found[var[1].decode()] = tuple(dim for key, dim in _fields(tensor) if key == 2)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendUnavailable
+from precision_debug.ladder import Rung, Switch
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 
-from . import modes
+from . import ladder, modes
 from .build import check_options
 from .model import read_model
 
@@ -43,3 +44,11 @@ class PaddleBackend:
 
         folder: Any = spec.work_dir or tempfile.mkdtemp(prefix="precision_debug-")
         return open_session(spec, model, modes.recipe(spec.mode), feeds, Path(folder))
+
+    def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
+        """See ``precision_debug.ladder``."""
+        return ladder.rungs(spec)
+
+    def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:
+        """See ``precision_debug.ladder``."""
+        return ladder.switches(spec, rung, op_types)

@@ -65,11 +65,14 @@ def names_in(value: Any) -> tuple[str, ...]:
     return tuple(str(item) for item in value)
 
 
-def make_config(recipe: Recipe, program: Path, params: Path, options: Mapping[str, Any], *, device: str) -> Any:
-    """A paddle.inference.Config, TensorRT not yet switched on. device: "cpu" or "gpu"."""
+def make_config(
+    recipe: Recipe, program: Path, params: Path, options: Mapping[str, Any], *, device: str, quiet: bool = True
+) -> Any:
+    """A paddle.inference.Config, TensorRT not yet switched on. device: "cpu" or "gpu". quiet: without Paddle's log."""
     inference = inference_module()
     config = inference.Config(str(program), str(params))
-    config.disable_glog_info()
+    if quiet:
+        config.disable_glog_info()
     if device == "gpu":
         precision = {
             "float16": inference.PrecisionType.Half, "bfloat16": inference.PrecisionType.Bfloat16,

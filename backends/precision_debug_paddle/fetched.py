@@ -20,7 +20,7 @@ from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import TensorMeta
 
 from . import naming
-from .marks import Found, Print, Trace, groups_by_value, search
+from .marks import Found, Groups, Print, Trace, groups_by_value, search
 from .model import Model
 from .program import Value
 from .runtime import Runner
@@ -32,6 +32,7 @@ Start = Callable[[Path, str], Runner]
 """Makes a runner for a program file. The text: "" for the mode, "float32" for its graph in FP32, or "unfused"."""
 
 _REFUSED = "it cannot be fetched without changing the fusion around it"
+_CHANGED = "the passes changed the numbers around it, and it was fused away or cannot be fetched"
 _UNTRIED = "the search for marks ended before it (raise --option mark_builds)"
 _NESTED = "it lies inside a control-flow block, where it cannot be fetched"
 
@@ -71,7 +72,7 @@ class FetchSession:
         plain = self._trace(self._start(self._model.file, ""), feeds)
         if self._check is not None:
             self._check(plain)
-        groups = self._groups(feeds)
+        groups, changed = self._groups(feeds)
         kept: dict[tuple[str, ...], Runner] = {}
 
         def changes(names: Sequence[str]) -> Counter[str]:
@@ -85,7 +86,7 @@ class FetchSession:
             return changed
 
         outputs = [value.name for value in self._values.values() if value.output]
-        found = search(groups, changes, list(self._values), self._builds)
+        found = search([*groups, *changed], changes, list(self._values), self._builds)
         names = [name for name in self._values if name in {*found.kept, *outputs}]
         batches = self._batches(names, feeds)
         self._runners = [(batch, None) for batch in batches]
@@ -94,7 +95,7 @@ class FetchSession:
         elif kept:
             for runner in kept.values():
                 runner.close()
-        self._list(groups, found, outputs)
+        self._list(groups, changed, found, outputs)
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if not self._planned:
@@ -128,8 +129,8 @@ class FetchSession:
         self._runners = []
         self._closed = True
 
-    def _groups(self, feeds: Feeds) -> list[tuple[str, list[str]]]:
-        """What the fused program computes in FP32, each with the values that it may be."""
+    def _groups(self, feeds: Feeds) -> tuple[Groups, Groups]:
+        """What the fused program computes in FP32, each with the values that it may be; see ``groups_by_value``."""
         runner = self._start(self._model.file, "float32")
         if not self._model.program.pir:
             named: dict[str, str] = {}
@@ -140,7 +141,7 @@ class FetchSession:
             runner.run(feeds, note)
             runner.close()
             fetchable = {name for name, value in self._values.items() if not value.nested}
-            return [(op_type, [name]) for name, op_type in named.items() if name in fetchable]
+            return [(op_type, [name]) for name, op_type in named.items() if name in fetchable], []
         seen: list[tuple[str, tuple[int, ...], Print]] = []
 
         def look(op_type: str, _: str, array: Any) -> None:
@@ -161,7 +162,7 @@ class FetchSession:
             unfused.close()
         return groups_by_value(seen, {name: base[name] for name in names if name in base})
 
-    def _list(self, groups: Sequence[tuple[str, list[str]]], found: Found, outputs: Sequence[str]) -> None:
+    def _list(self, groups: Groups, changed: Groups, found: Found, outputs: Sequence[str]) -> None:
         """Announce what is seen, and what the fused program has but cannot show."""
         shown = {*found.kept, *outputs}
         types: dict[str, str] = {}
@@ -174,6 +175,9 @@ class FetchSession:
                 reason = _UNTRIED if names[0] in found.untried else _REFUSED
                 unseen.setdefault(names[0], reason)
                 types.setdefault(names[0], op_type)
+        for _, (name,) in changed:
+            if name not in shown:
+                unseen[name] = _UNTRIED if name in found.untried else _CHANGED
         metas = []
         for name, value in self._values.items():
             kind = naming.plain_type(types[name]) if name in types else value.op_type

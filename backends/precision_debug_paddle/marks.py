@@ -16,7 +16,7 @@ import numpy as np
 
 from . import naming
 
-__all__ = ["Found", "Print", "Trace", "groups_by_value", "search"]
+__all__ = ["Found", "Groups", "Print", "Trace", "groups_by_value", "search"]
 
 _POINTS = 257
 _TOLERANCE = 1e-4
@@ -81,26 +81,37 @@ class Found:
     builds: int = 0
 
 
+Groups = list[tuple[str, list[str]]]
+
+
 def groups_by_value(
     seen: Iterable[tuple[str, tuple[int, ...], Print]],
     base: Mapping[str, tuple[tuple[int, ...], Print]],
-) -> list[tuple[str, list[str]]]:
+) -> tuple[Groups, Groups]:
     """For each tensor that the fused program computes: its operator, and the values that it may be, likeliest first.
 
     seen: operator type, shape and fingerprint, in execution order. base: the same of the unfused program's values, in
     program order. A value of the same shape is likelier than one that was reshaped, a later one than an earlier one.
+    The second list holds what is left: a tensor whose numbers are no value's, as a fusion changed them, may be any
+    value of its size that is no other tensor; each of those is a group of its own.
     """
     order = {name: place for place, name in enumerate(base)}
     by_size: dict[int, list[str]] = collections.defaultdict(list)
     for name, (_, finger) in base.items():
         by_size[finger.size].append(name)
-    found = []
+    found: Groups = []
+    lost: list[tuple[str, int]] = []
     for op_type, shape, finger in seen:
         fits = [name for name in by_size[finger.size] if base[name][1].fits(finger)]
         fits.sort(key=lambda name, shape=shape: (base[name][0] != shape, -order[name]))  # type: ignore[misc]
         if fits:
             found.append((op_type, fits))
-    return found
+        else:
+            lost.append((op_type, finger.size))
+    taken = {name for _, names in found for name in names}
+    sizes = dict.fromkeys(size for _, size in lost)
+    rest: Groups = [("", [name]) for size in sizes for name in by_size[size] if name not in taken]
+    return found, rest
 
 
 def search(
@@ -133,8 +144,8 @@ def search(
         if not changed:
             found.kept.extend(names)
             return
-        suspects = [name for name in names if made_by[name] in changed]
-        first = [name for name in names if made_by[name] not in changed]
+        suspects = [name for name in names if made_by[name] in changed or not made_by[name]]
+        first = [name for name in names if name not in suspects]
         scarce = found.builds > budget // 2
         if len(names) == 1 or (scarce and not first and max(changed.values()) >= len(names)):
             found.refused.update(names)  # as many operators of a type changed as were marked: likely each mark did it

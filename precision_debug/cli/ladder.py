@@ -1,0 +1,149 @@
+"""precision_debug ladder: which stage of the target brings the mismatch, and what to switch off.
+
+Takes the options of a comparison. Climbs the stages from everything off to --run_mode, one at a time; of the first one
+that fails, the passes and operators are bisected to the smallest set that must be off.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import OutputError, UsageError
+from ..ladder import Climb, Explanation, Ladder, Rung, Step, climb, explain
+from ..plan import make_plan
+from ..records import RunSpec, SessionSpec, Status
+from ..report.model import Report
+from ..supervisor import supervise
+from . import compare
+from .parser import parse, program
+
+__all__ = ["run"]
+
+_DEFAULT_RUNS = 60
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print the stages and the explanation; 0 where every stage passes, 1 where one does not."""
+    parser = compare.build_parser()
+    parser.prog, parser.description = program("ladder"), __doc__
+    group = parser.add_argument_group("how far does the ladder go?")
+    group.add_argument(
+        "--on", choices=("outputs", "all"), default="outputs",
+        help="what must be within tolerance: the model's outputs, or every compared tensor (default outputs)",
+    )  # fmt: skip
+    group.add_argument("--runs", metavar="N", type=int, default=_DEFAULT_RUNS, help="runs for each bisection")
+    given = parse(parser, arguments)
+    spec = compare.make_spec(given, command=shlex.join([program("ladder"), *arguments]))
+    if any(Path(path).suffix != ".json" for path in given.output):
+        raise UsageError("the ladder writes .json", where=given.output[0])
+    opening = make_plan(spec, check_machine=False).target
+    backend: Any = opening.backend
+    if not isinstance(backend, Ladder):
+        raise UsageError(
+            f"run mode {spec.run_mode} has no stages to climb", hint="the Paddle backend's run modes have them"
+        )
+    climber = _Climber(spec, on_all=given.on == "all", verbose=given.verbose)
+    found = climb(backend.rungs(opening.spec), climber.step, _say_step)
+    explanations = _explain(backend, opening.spec, found, climber, given.runs) if found.failing else []
+    _say_end(found, explanations)
+    if given.output:
+        _write(Path(given.output[0]), spec, found, explanations)
+    return 1 if found.failing is not None else 0
+
+
+class _Climber:
+    """Runs one stage in a child process, so that an abort is only a stage that could not run."""
+
+    def __init__(self, spec: RunSpec, *, on_all: bool, verbose: bool) -> None:
+        self.spec, self.on_all, self.verbose = spec, on_all, verbose
+
+    def step(self, rung: Rung, options: Mapping[str, Any]) -> Step:
+        spec = dataclasses.replace(
+            self.spec, run_mode=rung.mode, options={**self.spec.options, **rung.options, **options}
+        )
+        with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
+            outcome = supervise(spec, [Path(folder, "report.json")], verbose=self.verbose)
+        if outcome.error is not None or outcome.report is None:
+            return Step(passes=None, text=str(outcome.error))
+        return self._judge(outcome.report)
+
+    def _judge(self, report: Report) -> Step:
+        from .summary import describe
+
+        rows = [row for row in report.rows if row.comparison is not None and (self.on_all or row.is_output)]
+        if not rows:
+            return Step(passes=None, text="nothing could be compared")
+        types = tuple(dict.fromkeys(row.target_op_type for row in report.rows if row.target_op_type))
+        wrong = next((row for row in rows if row.status is Status.FAIL), None)
+        worst = max(rows, key=lambda row: (row.comparison.max_abs or 0.0) if row.comparison else 0.0)
+        return Step(passes=wrong is None, text=describe(wrong or worst), op_types=types)
+
+
+def _explain(
+    backend: Ladder, spec: SessionSpec, found: Climb, climber: _Climber, runs: int
+) -> list[Explanation]:  # fmt: skip
+    rung, step = next((rung, step) for rung, step in found.steps if step.passes is False)
+    session = dataclasses.replace(spec, mode=rung.mode)
+    before = next((step.passes for other, step in reversed(found.steps) if other is not rung), None)
+    explanations = []
+    for switch in backend.switches(session, rung, step.op_types):
+        print(f"bisecting {len(switch.items)} {switch.name} …", file=sys.stderr)  # noqa: T201
+        explanations.append(
+            explain(
+                switch,
+                lambda options: climber.step(rung, options).passes is True,
+                budget=runs,
+                # the stage before is this one with every operator in FP32
+                all_off_passes=bool(before) and "bfloat16" in switch.name,
+            )
+        )
+        if explanations[-1].found:
+            break
+    return explanations
+
+
+def _say_step(rung: Rung, step: Step) -> None:
+    verdict = {True: "pass", False: "FAIL", None: "not run"}[step.passes]
+    settings = "".join(f" {key}={value}" for key, value in rung.options.items())
+    print(f"{verdict:8s} {rung.name} ({rung.mode}{settings}): {step.text}", flush=True)  # noqa: T201
+
+
+def _say_end(found: Climb, explanations: Sequence[Explanation]) -> None:
+    say = print
+    if found.failing is None:
+        say("no stage exceeds the tolerance")
+        return
+    for item in explanations:
+        if not item.found:
+            say(f"{item.switch.name}: none of the {len(item.switch.items)} explains it ({item.runs} runs)")
+            continue
+        kept = "" if item.minimal else f", perhaps fewer: the {item.runs} runs were used up"
+        say(f"{item.switch.name}: it passes with {' '.join(item.off)} off ({item.runs} runs{kept})")
+        say(f"\n{item.snippet}")
+
+
+def _write(path: Path, spec: RunSpec, found: Climb, explanations: Sequence[Explanation]) -> None:
+    plain = {
+        "command": spec.command,
+        "stages": [{**dataclasses.asdict(rung), **dataclasses.asdict(step)} for rung, step in found.steps],
+        "failing": found.failing.name if found.failing else "",
+        "explanations": [
+            {
+                "what": item.switch.name, "found": item.found, "off": item.off, "minimal": item.minimal,
+                "runs": item.runs, "snippet": item.snippet,
+            }
+            for item in explanations
+        ],
+    }  # fmt: skip
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(plain, indent=1, default=list) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"cannot write there: {error.strerror}", where=str(path)) from error
