@@ -140,7 +140,11 @@ def _loop_body(name: str = "body", prefix: str = "") -> onnx.GraphProto:
     ]
     return helper.make_graph(
         nodes, name,
-        [value(f"{prefix}i", [], TensorProto.INT64), value(f"{prefix}go", [], TensorProto.BOOL), value(f"{prefix}v", [2])],
+        [
+            value(f"{prefix}i", [], TensorProto.INT64),
+            value(f"{prefix}go", [], TensorProto.BOOL),
+            value(f"{prefix}v", [2]),
+        ],
         [value(f"{prefix}go_out", [], TensorProto.BOOL), value(f"{prefix}v_out", [2])],
     )  # fmt: skip
 
@@ -157,8 +161,9 @@ def loop_model() -> onnx.ModelProto:
 def nested_model() -> onnx.ModelProto:
     """A Loop of k turns, in each of which an If on the turn's parity runs an inner Loop of two turns or a Neg."""
     two = np.array(2, np.int64)
+    body = _loop_body("inner_body", "in_")
     inner = helper.make_graph(
-        [helper.make_node("Loop", ["two", "", "v"], ["from_inner"], name="inner", body=_loop_body("inner_body", "in_"))],
+        [helper.make_node("Loop", ["two", "", "v"], ["from_inner"], name="inner", body=body)],
         "then", [], [value("from_inner", [2])],
     )  # fmt: skip
     other = helper.make_graph([helper.make_node("Neg", ["v"], ["turned"])], "else", [], [value("turned", [2])])
@@ -222,10 +227,10 @@ def functions() -> onnx.ModelProto:
 
 def exotic_types() -> onnx.ModelProto:
     """Every element type that ONNX Runtime can cast a float to; x [4] to y."""
-    names = (
-        "DOUBLE FLOAT16 BFLOAT16 INT8 UINT8 INT16 UINT16 INT32 UINT32 INT64 UINT64 BOOL "
-        "FLOAT8E4M3FN FLOAT8E5M2 FLOAT8E4M3FNUZ FLOAT8E5M2FNUZ INT4 UINT4"
-    ).split()
+    names = """
+        DOUBLE FLOAT16 BFLOAT16 INT8 UINT8 INT16 UINT16 INT32 UINT32 INT64 UINT64 BOOL
+        FLOAT8E4M3FN FLOAT8E5M2 FLOAT8E4M3FNUZ FLOAT8E5M2FNUZ INT4 UINT4
+    """.split()  # noqa: SIM905
     nodes = []
     for name in names:
         nodes.append(helper.make_node("Cast", ["x"], [f"as_{name}"], to=getattr(TensorProto, name)))

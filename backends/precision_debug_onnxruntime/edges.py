@@ -7,25 +7,25 @@ reorders that the source model does not have. What they join is one edge; its ro
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .graph import Scope, attribute, ordered
+from .graph import Scope, attribute, words
 from .quantised import Scale, scales
 from .types import Types
 
-__all__ = ["NCHWC", "Edge", "Form", "find_edges"]
+__all__ = ["NCHWC", "Edge", "Form", "find_edges", "is_carrier"]
 
 NCHWC = "com.microsoft.nchwc"
 _QUANTISE = {"QuantizeLinear", "DequantizeLinear"}
 _REORDER = {"ReorderInput", "ReorderOutput"}
 # operators that work element by element, so that every layout is as good as another
-_ANY_LAYOUT = frozenset(
-    "Add Sub Mul Div Sum Max Min Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Softplus Softsign "
-    "Abs Neg Exp Sqrt Gelu QuickGelu FastGelu BiasGelu QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu "
-    "Identity Cast QuantizeLinear DequantizeLinear".split()
-)
+_ANY_LAYOUT = words("""
+    Add Sub Mul Div Sum Max Min Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Softplus Softsign
+    Abs Neg Exp Sqrt Gelu QuickGelu FastGelu BiasGelu QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu
+    Identity Cast QuantizeLinear DequantizeLinear
+""")
 _CHANNELS_LAST = frozenset({"NhwcConv", "NhwcFusedConv", "NhwcMaxPool"})
 
 
@@ -67,13 +67,22 @@ class Edge:
     forms: Mapping[str, Form]
 
 
-def find_edges(scope: Scope, types: Types, source_nodes: Collection[str], canonical: Collection[str]) -> list[Edge]:
-    """The edges of one graph, in execution order.
+def is_carrier(node: Any, source_nodes: Collection[str]) -> bool:
+    """Whether a node only changes the form of a tensor."""
+    if node.op_type in _QUANTISE or (node.domain == NCHWC and node.op_type in _REORDER):
+        return True
+    return node.op_type in {"Cast", "Transpose"} and node.name not in source_nodes
+
+
+def find_edges(
+    scope: Scope, nodes: Iterable[Any], types: Types, source_nodes: Collection[str], canonical: Collection[str]
+) -> list[Edge]:
+    """The edges of one graph, whose nodes come in an order in which they can run.
 
     source_nodes: names of the source model's nodes; a cast or transpose with another name is a carrier.
     canonical: names of values that are known to have the source model's own layout.
     """
-    return _Finder(scope, types, source_nodes, canonical).edges()
+    return _Finder(scope, types, source_nodes, canonical).edges(nodes)
 
 
 class _Finder:
@@ -84,13 +93,13 @@ class _Finder:
         self.forms: dict[str, dict[str, Form]] = {}
         self.made: dict[str, tuple[Any, int]] = {}
 
-    def edges(self) -> list[Edge]:
+    def edges(self, nodes: Iterable[Any]) -> list[Edge]:
         graph = self.scope.graph
         constants = [item.name for item in graph.initializer]
         for name in (*(item.name for item in graph.input), *constants):
             self._start(name, Form(bits=self._bits(name), width=self._bits(name), scale=self.scales.get(name)), None, 0)
-        for node in ordered(graph):
-            carrier = self._is_carrier(node) and node.input[0] in self.root
+        for node in nodes:
+            carrier = is_carrier(node, self.source_nodes) and node.input[0] in self.root
             for index, name in enumerate(node.output):
                 if name and carrier:
                     self._carry(node, node.input[0], name)
@@ -109,11 +118,6 @@ class _Finder:
         self.root[name] = name
         self.forms[name] = {name: form}
         self.made[name] = (node, index)
-
-    def _is_carrier(self, node: Any) -> bool:
-        if node.op_type in _QUANTISE or (node.domain == NCHWC and node.op_type in _REORDER):
-            return True
-        return node.op_type in {"Cast", "Transpose"} and node.name not in self.source_nodes
 
     def _bits(self, name: str) -> int:
         """Bits of the mantissa's carrier: 8 for int8 and so on; a plain integer or string counts as exact."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,15 +13,18 @@ __all__ = [
     "Value",
     "all_graphs",
     "attribute",
+    "carried",
     "copy_but",
     "external_data",
     "initializers_of",
     "labels",
     "ordered",
     "outer_reads",
+    "reorder",
     "scopes",
     "subgraphs",
     "values",
+    "words",
 ]
 
 
@@ -49,9 +52,9 @@ class Scope:
         return self.owner is not None and self.owner.op_type in {"Loop", "Scan"}
 
     @property
-    def looped(self) -> bool:
-        """Whether the graph runs inside a Loop or Scan, directly or not."""
-        return self.loops or (self.parent is not None and self.parent.looped)
+    def loop_depth(self) -> int:
+        """How many Loops and Scans the graph runs inside."""
+        return int(self.loops) + (self.parent.loop_depth if self.parent is not None else 0)
 
     @property
     def path(self) -> str:
@@ -134,6 +137,20 @@ def labels(found: list[Value]) -> dict[tuple[tuple[tuple[str, str], ...], str], 
     }
 
 
+def carried(scope: Scope) -> dict[str, tuple[str, str]]:
+    """For each input of a loop's body: the outer value it begins with or is a slice of, and the body's own output
+    that it is in the next iteration, "" for a slice."""
+    if not scope.loops:
+        return {}
+    inputs = [item.name for item in scope.graph.input]
+    outputs = [item.name for item in scope.graph.output]
+    outer = list(scope.owner.input)
+    if scope.owner.op_type == "Loop":
+        return {inputs[i]: (outer[i], outputs[i - 1]) for i in range(2, min(len(inputs), len(outer)))}
+    states = len(inputs) - int(attribute(scope.owner, "num_scan_inputs", 0))
+    return {name: (outer[i], outputs[i] if i < states else "") for i, name in enumerate(inputs) if i < len(outer)}
+
+
 def outer_reads(node: Any) -> list[str]:
     """Names that the node's subgraphs read from the graph around them, in order, each once."""
     found: dict[str, None] = {}
@@ -150,30 +167,46 @@ def outer_reads(node: Any) -> list[str]:
     return list(found)
 
 
-def ordered(graph: Any) -> list[Any]:
-    """The nodes, each after those whose outputs it reads, otherwise in the order of the file."""
-    maker = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
-    state: dict[int, bool] = {}
+def ordered(graph: Any, wish: Mapping[str, int] | None = None) -> list[Any]:
+    """The nodes, each after those whose outputs it reads; otherwise in the order of the file.
+
+    wish: place by node or output name. Nodes that it does not name come right before the first one that needs them.
+    """
+    nodes = list(graph.node)
+    maker = {name: place for place, node in enumerate(nodes) for name in node.output if name}
+    wished = [_wished(node, wish or {}) for node in nodes]
+    named = sorted((place for place in range(len(nodes)) if wished[place] >= 0), key=lambda place: wished[place])
+    done: set[int] = set()
+    opened: set[int] = set()
     result: list[Any] = []
-    for start in range(len(graph.node)):
+    for start in (*named, *range(len(nodes))):
         stack = [start]
         while stack:
-            place = stack[-1]
-            if state.get(place):
-                stack.pop()
+            place = stack.pop()
+            if place in done:
                 continue
-            node = graph.node[place]
-            first = place not in state
-            state[place] = False
-            needs = [maker[name] for name in (*node.input, *outer_reads(node)) if name in maker]
-            left = [need for need in needs if need not in state] if first else []
-            if left:
-                stack.extend(reversed(left))
-            else:
-                state[place] = True
-                result.append(node)
-                stack.pop()
+            if place in opened:
+                done.add(place)
+                result.append(nodes[place])
+                continue
+            opened.add(place)
+            needs = [maker[name] for name in (*nodes[place].input, *outer_reads(nodes[place])) if name in maker]
+            stack.append(place)
+            stack.extend(need for need in reversed(needs) if need not in opened)
     return result
+
+
+def _wished(node: Any, wish: Mapping[str, int]) -> int:
+    found = [wish[name] for name in (node.name, *node.output) if name in wish]
+    return min(found) if found else -1
+
+
+def reorder(graph: Any, wish: Mapping[str, int]) -> None:
+    """Put the nodes of a graph and of those inside it into the order of ``ordered``."""
+    for inner in list(all_graphs(graph)):
+        nodes = [type(node).FromString(node.SerializeToString()) for node in ordered(inner, wish)]
+        del inner.node[:]
+        inner.node.extend(nodes)
 
 
 def initializers_of(graph: Any) -> set[str]:
@@ -226,3 +259,8 @@ def _copy_field(message: Any, field: Any, value: Any) -> None:
 def _repeated(field: Any) -> bool:
     """Protobuf 7 has no ``label`` any more, older ones have no ``is_repeated``."""
     return bool(field.is_repeated) if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text, for tables of operator names."""
+    return frozenset(text.split())

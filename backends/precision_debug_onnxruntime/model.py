@@ -48,7 +48,7 @@ def read_inputs(model: Model) -> tuple[InputMeta, ...]:
 
 def _parse(path: Path) -> Any:
     import onnx
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
 
     if path.is_dir():
         raise ModelError("is a folder, not an .onnx file", where=str(path), hint="name the .onnx file inside it")

@@ -57,14 +57,14 @@ _RECIPES = {
         Recipe(mode=_mode("ort_cuda_fp32", "ONNX Runtime on CUDA, every fusion"), optimise=True, providers=_CUDA),
         Recipe(
             mode=_mode("ort_cuda_fp16", "converted to float16, on CUDA, every fusion"),
-            change="float16", optimise=True, providers=_CUDA,
-        ),  # fmt: skip
-        Recipe(
-            mode=_mode("ort_tensorrt_fp16", "ONNX Runtime's TensorRT provider with fp16 on"), providers=_TENSORRT
+            change="float16",
+            optimise=True,
+            providers=_CUDA,
         ),
+        Recipe(mode=_mode("ort_tensorrt_fp16", "ONNX Runtime's TensorRT provider with fp16 on"), providers=_TENSORRT),
         Recipe(mode=_mode("onnx_ref", "onnx.reference in float64 where the operators allow it"), providers=()),
     )
-}  # fmt: skip
+}
 
 RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
 _NEEDS = "pip install 'precision_debug[onnx]'"

@@ -8,58 +8,31 @@ node that computed it, whose name the fusions keep.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from .edges import NCHWC, Edge, Form, find_edges
+from .edges import NCHWC, Edge, Form, find_edges, is_carrier
 from .graph import Scope, scopes
+from .source import Known
 from .types import Types
 
-__all__ = ["Holding", "Source", "Known", "hold"]
+__all__ = ["Holding", "hold"]
 
 _CAST = "InsertedPrecisionFreeCast_"
 _TOKEN = re.compile(r"_token_\d+$")
 
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """The source model's values and nodes by name; node maps to its outputs and operator type."""
-
-    tensors: frozenset[str]
-    nodes: Mapping[str, tuple[str, ...]]
-    op_types: Mapping[str, str]
-    producer: Mapping[str, Any]
-    consumers: Mapping[str, tuple[Any, ...]]
-
-    @classmethod
-    def of(cls, graph: Any) -> Source:
-        tensors: set[str] = {item.name for item in graph.input}
-        nodes: dict[str, tuple[str, ...]] = {}
-        op_types: dict[str, str] = {}
-        producer: dict[str, Any] = {}
-        consumers: dict[str, list[Any]] = {}
-        for scope in scopes(graph):
-            for node in scope.graph.node:
-                tensors.update(name for name in node.output if name)
-                nodes.setdefault(node.name, tuple(node.output))
-                op_types.setdefault(node.name, node.op_type)
-                producer.update(dict.fromkeys(node.output, node))
-                for name in node.input:
-                    consumers.setdefault(name, []).append(node)
-        return cls(
-            tensors=frozenset(tensors), nodes=nodes, op_types=op_types, producer=producer,
-            consumers={name: tuple(found) for name, found in consumers.items()},
-        )  # fmt: skip
+_Item = tuple[str, Form, Edge]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Holding:
     """What a value of the running graph holds.
 
-    origin: the source tensor; "" where none could be told. form: how. same_as: another value of the running graph that
-    holds the same numbers and stands for the source tensor. before: it holds the numbers before they were rounded.
-    constant: it is a constant of the model in another form. root: the value of its edge that an operator computed.
+    origin: the source tensor; "" where none could be told. form: how. root: the value of its edge that an operator
+    computed. same_as: another value of the running graph that holds the same numbers and stands for the source
+    tensor. before: what the numbers have yet to go through. repeats: a value outside of the loop or branch that this
+    one only repeats there. constant: it is a constant of the model in another form.
     """
 
     origin: str = ""
@@ -67,71 +40,69 @@ class Holding:
     root: str = ""
     same_as: str = ""
     before: str = ""
+    repeats: str = ""
     constant: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
-    """The given graph's edges: by value, and what each stands for in the source."""
-
-    source: Source
-    given: Source
-    edge_of: Mapping[str, Edge] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, source: Any, given: Any) -> Known:
-        first, second = Source.of(source), Source.of(given)
-        types = Types(known={})
-        edge_of = {
-            name: edge
-            for scope in scopes(given)
-            for edge in find_edges(scope, types, first.nodes, second.tensors)
-            for name in edge.forms
-        }
-        return cls(source=first, given=second, edge_of=edge_of)
-
-    def members(self, name: str) -> list[str]:
-        """The source tensors on the given graph's edge of a value, in the order of the edge."""
-        edge = self.edge_of.get(name)
-        return [] if edge is None else [item for item in edge.forms if item in self.source.tensors]
-
-    def scale_names(self, name: str) -> set[str]:
-        edge = self.edge_of.get(name)
-        return set() if edge is None else {form.scale.scale for form in edge.forms.values() if form.scale is not None}
-
-
-def hold(running: Any, types: Types, known: Known, outputs: frozenset[str]) -> dict[tuple[Any, str], Holding]:
+def hold(running: Any, types: Types, known: Known) -> dict[tuple[Any, str], Holding]:
     """What every value of the running graph holds, by (scope key, name)."""
     found: dict[tuple[Any, str], Holding] = {}
-    canonical = known.given.tensors | known.source.tensors
+    outputs = frozenset(item.name for item in running.output)
+    canonical = {*known.given.tensors, *known.source.tensors}
     for scope in scopes(running):
         groups: dict[tuple[str, ...], list[Edge]] = {}
-        for edge in find_edges(scope, types, known.source.nodes, canonical):
+        for edge in find_edges(scope, scope.graph.node, types, known.source.nodes, canonical):
             members = tuple(_members(edge, known))
-            if not members or edge.constant:
+            repeated = _repeated(edge, members, scope, known)
+            if repeated:
+                for name, form in edge.forms.items():
+                    local = name in known.source.tensors and not _outside(name, scope, known)
+                    found[scope.key, name] = Holding(
+                        origin=name if local else "", form=form, root=edge.root, repeats="" if local else repeated
+                    )
+            elif edge.constant or not members:
                 for name, form in edge.forms.items():
                     constant = edge.constant and name not in known.source.tensors
                     found[scope.key, name] = Holding(form=form, root=edge.root, constant=constant)
             else:
                 groups.setdefault(members, []).append(edge)
         for members, edges in groups.items():
-            for name, holding in _assign(members, edges, known, outputs, types, scope):
+            everything = [(name, form, edge) for edge in edges for name, form in edge.forms.items()]
+            assign = _assign_one if len(members) == 1 else _assign_several
+            for name, holding in assign(members, everything, known, outputs):
                 found[scope.key, name] = holding
     return found
 
 
+def _repeated(edge: Edge, members: tuple[str, ...], scope: Scope, known: Known) -> str:
+    """The value that an edge inside a branch or loop only takes over from outside; "" where it is of its own."""
+    outside = next((name for name in members if _outside(name, scope, known)), "")
+    if outside or not scope.key:
+        return outside
+    if edge.root in {item.name for item in scope.graph.input}:
+        return edge.root
+    taken = edge.node is not None and is_carrier(edge.node, known.source.nodes) and not members
+    return str(edge.node.input[0]) if taken else ""
+
+
+def _outside(name: str, scope: Scope, known: Known) -> bool:
+    """Whether a source tensor is computed further out than this graph, or in fewer loops."""
+    depth, loops = known.source.tensors[name]
+    return depth < len(scope.key) or loops < scope.loop_depth
+
+
 def _members(edge: Edge, known: Known) -> list[str]:
-    """The source tensors that an edge of the running graph stands for."""
+    """The source tensors that an edge of the running graph stands for, each once."""
+    found: dict[str, None] = {}
     for name in edge.forms:
         for plain in _spellings(name):
             members = known.members(plain)
             if members:
-                return members
-    if edge.node is None:
-        return []
-    if edge.node.domain == NCHWC:
-        return _blocked_members(edge.node, known)
-    return _node_members(edge, known)
+                found.update(dict.fromkeys(members))
+                break
+    if found or edge.node is None:
+        return list(found)
+    return _blocked_members(edge, known) if edge.node.domain == NCHWC else _node_members(edge, known)
 
 
 def _spellings(name: str) -> Iterator[str]:
@@ -157,24 +128,23 @@ def _node_members(edge: Edge, known: Known) -> list[str]:
     return [] if own and theirs and not own & theirs else members
 
 
-def _blocked_members(node: Any, known: Known) -> list[str]:
+def _blocked_members(edge: Edge, known: Known) -> list[str]:
     """A blocked node is called after its first output's name; what was fused into it later moved that on.
 
     A fourth input is a sum that was fused in, an activation is one unless it had been fused before the name was given.
     """
-    name = _TOKEN.sub("", node.name)
+    name = _TOKEN.sub("", edge.node.name)
     if not name.endswith("_nchwc"):
-        return _node_members(Edge(root="", node=node, index=0, constant=False, forms={}), known)
+        return _node_members(edge, known)
     name = name.removesuffix("_nchwc")
-    tensor = next(
-        (plain for text in (name, name.removesuffix("_bn")) for plain in _spellings(text) if known.members(plain)), ""
-    )
-    if tensor and node.op_type == "Conv":
-        if len(node.input) > 3 and node.input[3]:
+    texts = (name, name.removesuffix("_bn"))
+    tensor = next((plain for text in texts for plain in _spellings(text) if known.members(plain)), "")
+    if tensor and edge.node.op_type == "Conv":
+        if len(edge.node.input) > 3 and edge.node.input[3]:
             tensor = _step(tensor, {"Add", "Sum"}, known)
-        activation = next((item.s.decode() for item in node.attribute if item.name == "activation"), "")
+        activation = next((item.s.decode() for item in edge.node.attribute if item.name == "activation"), "")
         maker = known.given.producer.get(tensor)
-        if activation and tensor and maker is not None and maker.op_type != activation:
+        if activation and maker is not None and maker.op_type != activation:
             tensor = _step(tensor, {activation}, known)
     return known.members(tensor) if tensor else []
 
@@ -187,21 +157,18 @@ def _step(tensor: str, op_types: set[str], known: Known) -> str:
     return next_nodes[0].output[0] if len(next_nodes) == 1 else ""
 
 
-def _assign(
-    members: tuple[str, ...], edges: list[Edge], known: Known, outputs: frozenset[str], types: Types, scope: Scope
+def _assign_one(
+    members: tuple[str, ...], everything: list[_Item], known: Known, outputs: frozenset[str]
 ) -> Iterator[tuple[str, Holding]]:
-    everything = [(name, form, edge) for edge in edges for name, form in edge.forms.items()]
-    if len(members) > 1:
-        yield from _assign_by_stage(members, everything, known)
-        return
+    """One source tensor: the most rounded form stands for it, others repeat that one or are what it was before."""
     source = members[0]
     places = {name: place for place, (name, _, _) in enumerate(everything)}
 
-    def rank(item: tuple[str, Form, Edge]) -> tuple[bool, int, bool, bool, bool, int, int]:
+    def rank(item: _Item) -> tuple[Any, ...]:
         return _preference(item[0], item[1], source, outputs, places[item[0]])
 
     chosen = min(everything, key=rank)
-    alike: dict[tuple[int, str], list[tuple[str, Form, Edge]]] = {}
+    alike: dict[tuple[int, str], list[_Item]] = {}
     for item in everything:
         alike.setdefault((item[1].bits, item[1].code), []).append(item)
     for found in alike.values():
@@ -228,9 +195,7 @@ def _own_output(edge: Edge, known: Known) -> str:
     return outputs[edge.index] if edge.index < len(outputs) else ""
 
 
-def _preference(
-    name: str, form: Form, source: str, outputs: frozenset[str], place: int
-) -> tuple[bool, int, bool, bool, bool, int, int]:
+def _preference(name: str, form: Form, source: str, outputs: frozenset[str], place: int) -> tuple[Any, ...]:
     """Smallest first: the model's output itself, else the most rounded form, plain before quantised or blocked."""
     return (
         not (name == source and name in outputs),
@@ -243,20 +208,32 @@ def _preference(
     )
 
 
-def _assign_by_stage(
-    members: tuple[str, ...], everything: list[tuple[str, Form, Edge]], known: Known
+def _assign_several(
+    members: tuple[str, ...], everything: list[_Item], known: Known, _outputs: frozenset[str]
 ) -> Iterator[tuple[str, Holding]]:
-    """The source model has the carriers itself: each of its tensors by name, other forms by how they are rounded."""
-    names = {name for name, _, _ in everything}
-    for name, form, own in everything:
-        if name in members:
-            yield name, Holding(origin=name, form=form, root=name)
+    """Several source tensors on one edge (its own carriers, or an Identity that went): each by its name.
+
+    Another form stands for one of them that is missing, or repeats one that is there.
+    """
+    claimed: dict[str, _Item] = {}
+    for item in everything:
+        for plain in _spellings(item[0]):
+            if plain in members and plain not in claimed:
+                claimed[plain] = item
+                break
+    by_name = {item[0]: source for source, item in claimed.items()}
+    left = [source for source in members if source not in claimed]
+    for name, form, edge in everything:
+        if name in by_name:
+            yield name, Holding(origin=by_name[name], form=form, root=name)
             continue
-        rounded = bool(form.code)
-        edge = known.edge_of[members[0]]
-        like = [member for member in members if bool(edge.forms[member].code) == rounded]
-        present = next((m for m in like if m in names), "")
-        if present:
-            yield name, Holding(form=form, root=own.root, same_as=present)
-        else:
-            yield name, Holding(origin=like[-1] if like else "", form=form, root=own.root)
+        alike = (item[0] for item in claimed.values() if (item[1].bits, item[1].code) == (form.bits, form.code))
+        same = next(alike, "")
+        if same:
+            yield name, Holding(form=form, root=edge.root, same_as=same)
+            continue
+        source = next((item for item in reversed(left) if known.quantised(item) == bool(form.code)), "")
+        if source:
+            left.remove(source)
+            claimed[source] = (name, form, edge)
+        yield name, Holding(origin=source, form=form, root=edge.root)

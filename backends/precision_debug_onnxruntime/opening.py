@@ -15,12 +15,13 @@ from .build import build
 from .build.dump import infer_types
 from .build.simulate import internal
 from .graph import values
-from .listing import Entry, Sizes, list_tensors
+from .listing import Entry, Sizes, list_tensors, with_dropped
 from .model import Model, read_model
 from .modes import Recipe
-from .naming import Known, hold
+from .naming import hold
 from .runtime import Runtime
 from .session import OrtSession
+from .source import Known
 
 __all__ = ["open_session"]
 
@@ -29,16 +30,16 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     """Open a model by a recipe; feeds calibrate it where it is quantised. Temporary files go to ``spec.work_dir``."""
     import onnxruntime as ort
 
-    runtime = Runtime(
-        providers=recipe.providers, provider_options=recipe.provider_options, settings=dict(spec.options)
-    )
+    runtime = Runtime(providers=recipe.providers, provider_options=recipe.provider_options, settings=dict(spec.options))
     folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
     source = read_model(spec.model.model_file)
     built = build(source, recipe, runtime, feeds, folder)
-    outputs = frozenset(item.name for item in built.running.proto.graph.output)
     known = Known.of(source.proto.graph, built.given.proto.graph)
-    holdings = hold(built.running.proto.graph, built.types, known, outputs)
-    entries = list_tensors(built.running.proto.graph, built.types, holdings, {}, _sizes(source, runtime, folder))
+    holdings = hold(built.running.proto.graph, built.types, known)
+    sizes = _sizes(source, runtime, folder)
+    entries = list_tensors(built.running.proto.graph, built.types, holdings, known.source.repeated, sizes)
+    if recipe.change == "" and not recipe.optimise:
+        entries = with_dropped(entries, source.proto.graph)
     if recipe.mode.simulation:
         entries = [_as_rounded(entry, recipe) for entry in entries if not internal(entry.value.name)]
     return OrtSession(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .graph import attribute
+from .graph import attribute, words
 
 __all__ = ["Scale", "scales"]
 
@@ -42,10 +42,10 @@ _LAYOUT = {
     "MatMulIntegerToFloat": ((0, 2, 4),),
 }
 # operators that only move numbers about, so that the output's scale is the input's
-_MOVERS = frozenset(
-    "MaxPool NhwcMaxPool Flatten Reshape Transpose Squeeze Unsqueeze Gather Slice Expand Tile Split Identity Resize "
-    "DepthToSpace SpaceToDepth GatherElements GatherND Pad Concat".split()
-)
+_MOVERS = words("""
+    MaxPool NhwcMaxPool Flatten Reshape Transpose Squeeze Unsqueeze Gather Slice Expand Tile Split Identity Resize
+    DepthToSpace SpaceToDepth GatherElements GatherND Pad Concat
+""")
 
 
 def scales(graph: Any) -> dict[str, Scale]:

@@ -104,7 +104,9 @@ def our_errors(where: str, hint: str = "") -> Iterator[None]:
 
 def _translated(text: str, where: str, hint: str) -> PrecisionDebugError:
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text.strip())
-    text = re.sub(r"\s*(/\S+/)?\S+\.(cc|h):\d+ .*?(?=\S+ was false|Status Message:|$)", " ", text, count=1).strip() or text
+    text = (
+        re.sub(r"\s*(/\S+/)?\S+\.(cc|h):\d+ .*?(?=\S+ was false|Status Message:|$)", " ", text, count=1).strip() or text
+    )
     custom = re.search(r"(?:Fatal error: )?(\S+?):(\w+)\((-?\d+)\) is not a registered function/op", text)
     if custom:
         domain, op = custom.group(1), custom.group(2)

@@ -43,7 +43,9 @@ class _Builder:
         self.by_key: dict[Any, list[Entry]] = {}
         for entry in entries:
             self.by_key.setdefault(entry.value.key, []).append(entry)
-        self.scopes = {key[:depth] for entry in entries for key in [entry.value.scope.key] for depth in range(len(key) + 1)}
+        self.scopes = {
+            key[:depth] for entry in entries for key in [entry.value.scope.key] for depth in range(len(key) + 1)
+        }
         self.taps: list[Tap] = []
         self.session = session
 

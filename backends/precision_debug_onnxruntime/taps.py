@@ -32,9 +32,7 @@ def register() -> None:
     with _lock:
         if not _registered:
             attributes = {"session": PyCustomOpDef.dt_int64, "place": PyCustomOpDef.dt_int64}
-            declare = onnx_op(
-                op_type=f"{DOMAIN}::Tap", inputs=[PyCustomOpDef.undefined], outputs=[], attrs=attributes
-            )
+            declare = onnx_op(op_type=f"{DOMAIN}::Tap", inputs=[PyCustomOpDef.undefined], outputs=[], attrs=attributes)
             _registered.append(declare(_dispatch))
 
 

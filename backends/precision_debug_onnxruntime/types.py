@@ -8,11 +8,13 @@ from typing import Any
 
 __all__ = ["TypeInfo", "Types", "dtype_name", "numpy_dtype", "read_types"]
 
-_NAMES = (
-    "undefined float32 uint8 int8 uint16 int16 int32 int64 str bool float16 float64 uint32 uint64 complex64 complex128 "
-    "bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz uint4 int4 float4_e2m1fn float8_e8m0fnu "
-    "uint2 int2"
-).split()
+_NAMES = tuple(
+    """
+    undefined float32 uint8 int8 uint16 int16 int32 int64 str bool float16 float64 uint32 uint64 complex64 complex128
+    bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz uint4 int4 float4_e2m1fn float8_e8m0fnu
+    uint2 int2
+    """.split()  # noqa: SIM905
+)
 
 Key = tuple[tuple[str, str], ...]
 

@@ -55,7 +55,7 @@ _STRINGS = "a string tensor: only the model's outputs of this type are shown"
 
 
 def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int | str, ...] | None) -> View:
-    """The view of one value. channels, shape: of the source tensor, where its layout or its blocks have to be undone."""
+    """The view of one value. channels, shape: of the source tensor, where a layout or blocks have to be undone."""
     if info.kind == "tensor" and info.elem == _STRING:
         return View(unseen=_STRINGS)
     if info.kind != "tensor":
@@ -65,9 +65,7 @@ def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int |
     if form.perm is None or not _fits(info, form.perm, shape):
         return View(unseen="the optimiser changed its layout in a way that is not known")
     if form.scale is not None:
-        return View(
-            label="dequantised", steps=(_dequantise(form.scale),), finish=_transpose(form.perm)
-        )
+        return View(label="dequantised", steps=(_dequantise(form.scale),), finish=_transpose(form.perm))
     if info.elem in NATIVE:
         return View(label="transposed" if form.perm else "", finish=_transpose(form.perm))
     if info.elem not in _VIA:

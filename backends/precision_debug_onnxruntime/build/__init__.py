@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from precision_debug.protocols import Feeds
 
+from ..graph import all_graphs, reorder
 from ..model import Model
 from ..types import Types
 from .dump import dump, infer_types, unoptimised
@@ -37,6 +38,7 @@ def build(source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds
     """Build the graph of a run mode; what has to be written goes to folder. Raises ModelError or BackendError."""
     given, notes = _changed(source, recipe.change, runtime, feeds, folder)
     running = dump(given, runtime, folder, "all") if recipe.optimise else unoptimised(given, runtime, folder)
+    reorder(running.proto.graph, _places(source))
     types = infer_types(running, runtime, folder)
     if recipe.change.endswith("_sim"):
         from .simulate import simulate
@@ -48,6 +50,18 @@ def build(source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds
 
         notes = (*float16_notes(running, types, recipe.providers[0].startswith("CPU")), *notes)
     return Built(given=given, running=running, types=types, notes=notes)
+
+
+def _places(source: Model) -> dict[str, int]:
+    """Place of each node and output in the source model, so that every mode runs in its order."""
+    places: dict[str, int] = {}
+    for graph in all_graphs(source.proto.graph):
+        for node in graph.node:
+            place = len(places)
+            for name in (node.name, *node.output):
+                if name:
+                    places.setdefault(name, place)
+    return places
 
 
 def _changed(

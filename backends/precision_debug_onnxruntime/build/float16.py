@@ -39,11 +39,13 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
         onnx.load_external_data_for_model(proto, str(source.folder))
         _tell_types(proto, infer_types(source, runtime, folder))
         before = {tensor.name: _trouble(tensor) for tensor in _weights(proto)}
+        passed = _take_passed_through(proto.graph)
         blocked = [*DEFAULT_OP_BLOCK_LIST, *texts(runtime.settings.get("op_block_list"))]
         proto = convert_float_to_float16(
             proto, keep_io_types=True, disable_shape_infer=True, op_block_list=blocked,
             node_block_list=list(texts(runtime.settings.get("node_block_list"))),
         )  # fmt: skip
+        _put_back(proto.graph, passed)
         converted = {tensor.name for tensor in _weights(proto, _FLOAT16)}
         if not converted and not any(node.op_type == "Cast" for node in proto.graph.node):
             raise ModelError("has no float32 tensor to convert", where=source.path, hint="choose another run mode")
@@ -54,6 +56,31 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
     light = onnx.load(str(path), load_external_data=False)
     model = Model(proto=light, folder=folder, path=source.path)
     return model, _weight_notes({name: found for name, found in before.items() if name in converted})
+
+
+def _take_passed_through(graph: Any) -> list[Any]:
+    """Take out the outputs that no node computes: the converter would define their names twice."""
+    made = {name for node in graph.node for name in node.output}
+    passed = [item for item in graph.output if item.name not in made]
+    kept = [item for item in graph.output if item.name in made]
+    if passed:
+        kept, passed = [_copy(item) for item in kept], [_copy(item) for item in passed]
+        del graph.output[:]
+        graph.output.extend(kept)
+    return passed
+
+
+def _put_back(graph: Any, passed: list[Any]) -> None:
+    elems = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    for item in passed:
+        item.type.tensor_type.elem_type = elems.get(item.name, item.type.tensor_type.elem_type)
+        graph.output.append(item)
+
+
+def _copy(item: Any) -> Any:
+    copy = type(item)()
+    copy.CopyFrom(item)
+    return copy
 
 
 def _tell_types(proto: Any, types: Types) -> None:

@@ -22,7 +22,14 @@ from .dump import dump
 __all__ = ["quantise"]
 
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile", "distribution": "Distribution"}
-_TYPES = {"int8": "QInt8", "uint8": "QUInt8", "int16": "QInt16", "uint16": "QUInt16", "int4": "QInt4", "uint4": "QUInt4"}
+_TYPES = {
+    "int8": "QInt8",
+    "uint8": "QUInt8",
+    "int16": "QInt16",
+    "uint16": "QUInt16",
+    "int4": "QInt4",
+    "uint4": "QUInt4",
+}
 
 
 def quantise(
@@ -66,7 +73,9 @@ class _Settings:
     def notes(self, change: str, count: int) -> tuple[str, ...]:
         weights = "per channel" if self._channels(change) else "per tensor"
         if change == "int8_dynamic":
-            return (f"dynamic quantisation: weights {self.weight} {weights}, activations uint8 by each run's own range",)
+            return (
+                f"dynamic quantisation: weights {self.weight} {weights}, activations uint8 by each run's own range",
+            )
         sets = "1 sample set" if count == 1 else f"{count} sample sets"
         return (
             f"quantised by onnxruntime.quantization (QDQ): activations {self.activation}, weights {self.weight} "
@@ -77,7 +86,7 @@ class _Settings:
         return change == "int8" if self.per_channel is None else flag("per_channel", self.per_channel)
 
     def common(self, change: str) -> dict[str, Any]:
-        import onnxruntime.quantization as quantization
+        from onnxruntime import quantization
 
         return {
             "op_types_to_quantize": list(self.op_types) or None,
@@ -90,7 +99,7 @@ class _Settings:
 
 
 def _static(path: Path, result: Path, settings: _Settings, feeds: Sequence[Feeds]) -> None:
-    import onnxruntime.quantization as quantization
+    from onnxruntime import quantization
 
     if not feeds:
         raise InputError("static quantisation needs inputs to calibrate on", where="ort_int8", hint="give --inputs")
@@ -106,7 +115,7 @@ def _static(path: Path, result: Path, settings: _Settings, feeds: Sequence[Feeds
 
 
 def _dynamic(path: Path, result: Path, settings: _Settings) -> None:
-    import onnxruntime.quantization as quantization
+    from onnxruntime import quantization
 
     quantization.quantize_dynamic(str(path), str(result), **settings.common("int8_dynamic"))
 
@@ -155,7 +164,9 @@ def _read(path: Path, source: Model) -> Model:
     return Model(proto=proto, folder=path.parent, path=source.path)
 
 
-_SIGNS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "DynamicQuantizeLSTM"})
+_SIGNS = frozenset(
+    {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "DynamicQuantizeLSTM"}
+)
 
 
 @contextlib.contextmanager
@@ -164,12 +175,16 @@ def _quietly(folder: Path) -> Iterator[None]:
 
     ``logging.warning`` would install a handler on standard error for good.
     """
+    import onnxruntime as ort
+
     root, silent, before = logging.getLogger(), logging.NullHandler(), tempfile.tempdir
     root.addHandler(silent)
     tempfile.tempdir = str(folder)
+    ort.set_default_logger_severity(4)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
+        ort.set_default_logger_severity(2)
         tempfile.tempdir = before
         root.removeHandler(silent)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import Scope, all_graphs, external_data, scopes
+from ..graph import Scope, all_graphs, external_data, scopes, words
 from ..model import Model
 from ..types import Types, numpy_dtype
 
@@ -27,10 +27,10 @@ _KEPT = {
     "Resize": (1, 2), "Upsample": (1,), "QuantizeLinear": (1,), "DequantizeLinear": (1,),
     "NonMaxSuppression": (3, 4), "Range": (0, 1, 2),
 }  # fmt: skip
-_MOVERS = frozenset(
-    "Reshape Flatten Squeeze Unsqueeze Transpose Identity Slice Split Gather GatherElements GatherND Expand Tile Concat "
-    "MaxPool Relu".split()
-)
+_MOVERS = words("""
+    Reshape Flatten Squeeze Unsqueeze Transpose Identity Slice Split Gather GatherElements GatherND Expand Tile Concat
+    MaxPool Relu
+""")
 
 
 def simulate(plain: Model, types: Types, to: str, folder: Path) -> tuple[Model, tuple[str, ...]]:

@@ -1,0 +1,85 @@
+"""The source model's tensors, and the edges of the graph given to ONNX Runtime that they lie on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .edges import Edge, find_edges
+from .graph import ordered, scopes
+from .types import Types
+
+__all__ = ["Known", "Source"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A graph by name. tensors: inputs and node outputs with how deep in graphs and in loops they are computed.
+
+    nodes: each node's outputs. repeated: names that occur in several graphs.
+    """
+
+    tensors: Mapping[str, tuple[int, int]]
+    nodes: Mapping[str, tuple[str, ...]]
+    producer: Mapping[str, Any]
+    consumers: Mapping[str, tuple[Any, ...]]
+    repeated: frozenset[str]
+
+    @classmethod
+    def of(cls, graph: Any) -> Source:
+        tensors: dict[str, tuple[int, int]] = {item.name: (0, 0) for item in graph.input}
+        nodes: dict[str, tuple[str, ...]] = {}
+        producer: dict[str, Any] = {}
+        consumers: dict[str, list[Any]] = {}
+        repeated: set[str] = set()
+        for scope in scopes(graph):
+            depth = (len(scope.key), scope.loop_depth)
+            for node in scope.graph.node:
+                for name in node.output:
+                    if name in tensors:
+                        repeated.add(name)
+                    tensors.setdefault(name, depth)
+                nodes.setdefault(node.name, tuple(node.output))
+                producer.update(dict.fromkeys(node.output, node))
+                for name in node.input:
+                    consumers.setdefault(name, []).append(node)
+        tensors.pop("", None)
+        return cls(
+            tensors=tensors, nodes=nodes, producer=producer, repeated=frozenset(repeated - {""}),
+            consumers={name: tuple(found) for name, found in consumers.items()},
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """The source, the given graph, and the given graph's edge of each of its values."""
+
+    source: Source
+    given: Source
+    edge_of: Mapping[str, Edge] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: Any, given: Any) -> Known:
+        first, second = Source.of(source), Source.of(given)
+        types = Types(known={})
+        edge_of: dict[str, Edge] = {}
+        for scope in scopes(given):
+            for edge in find_edges(scope, ordered(scope.graph), types, first.nodes, second.tensors):
+                for name in edge.forms:
+                    edge_of.setdefault(name, edge)
+        return cls(source=first, given=second, edge_of=edge_of)
+
+    def members(self, name: str) -> list[str]:
+        """The source tensors on the given graph's edge of a value, in the order of the edge."""
+        edge = self.edge_of.get(name)
+        return [] if edge is None else [item for item in edge.forms if item in self.source.tensors]
+
+    def quantised(self, name: str) -> bool:
+        """Whether a value of the given graph holds quantised numbers, or such that were."""
+        edge = self.edge_of.get(name)
+        return edge is not None and bool(edge.forms[name].code)
+
+    def scale_names(self, name: str) -> set[str]:
+        edge = self.edge_of.get(name)
+        return set() if edge is None else {form.scale.scale for form in edge.forms.values() if form.scale is not None}

@@ -1,0 +1,360 @@
+"""What a hook is shown: the right tensor, in the model's layout, with the numbers that the engine really had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_models
+import onnxruntime as ort
+import pytest
+from backend_contract import Recorder, same_bits
+from onnx import TensorProto, helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
+from onnxruntime.transformers.float16 import convert_float_to_float16
+from precision_debug_onnxruntime import OnnxRuntimeBackend
+
+from precision_debug.align import align
+from precision_debug.errors import InputError, ModelError, UsageError
+from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
+
+X = np.random.default_rng(7).standard_normal((2, 3, 16, 16)).astype(np.float32)
+LEVELS = ort.GraphOptimizationLevel
+
+
+def opened(model: onnx.ModelProto, mode: str, folder: Path, feeds: dict[str, Any], **options: Any) -> Any:
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    spec = SessionSpec(model=ModelFiles(model_file=str(path)), mode=mode, options=options, work_dir=str(folder))
+    return OnnxRuntimeBackend().open(spec, [feeds])
+
+
+def recorded(session: Any, feeds: dict[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, TensorMeta]]:
+    hook = Recorder()
+    session.run(feeds, hook)
+    return hook.arrays, {meta.name: meta for meta in session.tensors}
+
+
+def plain_run(model: bytes | str, feeds: dict[str, Any], level: Any = LEVELS.ORT_ENABLE_ALL) -> list[Any]:
+    """What somebody gets who runs the model in a session of their own."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = level
+    return list(ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, feeds))
+
+
+def relative(first: np.ndarray, second: np.ndarray) -> float:
+    one, two = first.astype(np.float64), second.astype(np.float64)
+    assert one.shape == two.shape
+    return float(np.linalg.norm(two - one) / max(float(np.linalg.norm(one)), 1e-30))
+
+
+# mode: largest relative L2 error that rounding can explain here; a wrong partner is far beyond it
+LIMITS = {
+    "ort_fp32": 0.0, "ort_opt": 2e-6, "onnx_ref": 2e-6, "ort_fp16": 3e-3, "ort_fp16_sim": 3e-3, "ort_bf16_sim": 2e-2,
+    "ort_int8": 6e-2, "ort_int8_dynamic": 6e-2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("channels", [16, 20])
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("mode", LIMITS)
+def test_every_pair_holds_the_same_tensor(tmp_path: Path, mode: str, named: bool, channels: int) -> None:
+    model, feeds = onnx_models.convnet(channels, named=named), {"x": X}
+    base_session = opened(model, "ort_fp32", tmp_path, feeds)
+    base, base_metas = recorded(base_session, feeds)
+    session = opened(model, mode, tmp_path, feeds)
+    target, metas = recorded(session, feeds)
+    alignment = align(list(base_metas.values()), list(metas.values()))
+    compared = 0
+    for pair in alignment.pairs.values():
+        if pair.target.unseen or pair.base.unseen:
+            continue
+        error = relative(base[pair.base.name], target[pair.target.name])
+        assert error <= LIMITS[mode], f"{pair.base.name} with {pair.target.name}: {error}"
+        compared += 1
+    assert compared >= {"ort_opt": 10, "ort_fp16": 10, "ort_int8": 12}.get(mode, 15)
+    assert {"prob", "r3"} <= {p.base.name for p in alignment.pairs.values() if not p.target.unseen}
+
+
+def test_the_wrong_partner_would_be_noticed(tmp_path: Path) -> None:
+    base, _ = recorded(opened(onnx_models.convnet(), "ort_fp32", tmp_path, {"x": X}), {"x": X})
+    like = {name: array for name, array in base.items() if array.shape == base["r3"].shape and name != "r3"}
+    assert len(like) >= 4
+    assert min(relative(array, base["r3"]) for array in like.values()) > max(LIMITS.values())
+
+
+def test_mlp_pairs_through_the_transformer_fusions(tmp_path: Path) -> None:
+    feeds = {"x": np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)}
+    base, _ = recorded(opened(onnx_models.mlp(), "ort_fp32", tmp_path, feeds), feeds)
+    target, metas = recorded(opened(onnx_models.mlp(), "ort_opt", tmp_path, feeds), feeds)
+    assert len(metas) < len(base)
+    for name, meta in metas.items():
+        if not meta.unseen:
+            assert relative(base[meta.origin or name], target[name]) < 1e-5, name
+
+
+# ---- blocked and channels-last layouts
+
+
+@pytest.mark.parametrize(("channels", "expected"), [(16, {"r1", "p1", "r2"}), (20, {"r2"})])
+def test_blocked_tensors_are_shown_unblocked_and_without_their_padding(
+    tmp_path: Path, channels: int, expected: set[str]
+) -> None:
+    model, feeds = onnx_models.convnet(channels), {"x": X}
+    target, metas = recorded(opened(model, "ort_opt", tmp_path, feeds), feeds)
+    blocked = {name: meta for name, meta in metas.items() if meta.view == "unblocked"}
+    if not any("nchwc" in meta.node for meta in metas.values()):
+        pytest.skip("this processor's ONNX Runtime does not block channels")
+    assert {meta.origin for meta in blocked.values()} >= expected
+    assert all(target[name].shape[1] == channels for name in blocked)
+    assert all(meta.shape is not None and meta.shape[1] == channels for meta in blocked.values())
+
+
+def test_a_blocked_tensor_that_cannot_be_unblocked_is_not_shown() -> None:
+    from precision_debug_onnxruntime.edges import Form
+    from precision_debug_onnxruntime.types import TypeInfo
+    from precision_debug_onnxruntime.views import view_of
+
+    view = view_of(TypeInfo(kind="tensor", elem=1, shape=(1, 16, 4, 4)), Form(bits=32, blocked=True), None, None)
+    assert "blocks" in view.unseen
+
+
+def test_channels_last_tensors_are_turned_back(tmp_path: Path) -> None:
+    feeds = {"x": X}
+    session = opened(onnx_models.convnet(), "ort_int8", tmp_path, feeds)
+    target, metas = recorded(session, feeds)
+    for name, meta in metas.items():
+        if not meta.unseen and target[name].ndim == 4:
+            assert target[name].shape[0] == 2
+            assert target[name].shape[1] in {3, 16, 19}, name
+
+
+# ---- bit-identity with a session of one's own
+
+
+class _Reader(CalibrationDataReader):
+    def __init__(self) -> None:
+        self.left = iter([{"x": X}])
+
+    def get_next(self) -> Any:
+        return next(self.left, None)
+
+
+def _quantised_by_hand(folder: Path, dynamic: bool) -> str:
+    """The steps of ONNX Runtime's guide: pre-processing, then quantisation."""
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    source, prepared, result = (str(folder / f"{name}.onnx") for name in ("source", "prepared", "result"))
+    onnx.save(onnx_models.convnet(), source)
+    quant_pre_process(source, prepared, skip_symbolic_shape=True)
+    if dynamic:
+        quantize_dynamic(prepared, result)
+    else:
+        quantize_static(prepared, result, _Reader(), quant_format=QuantFormat.QDQ, per_channel=True)
+    return result
+
+
+@pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt", "ort_fp16", "ort_int8", "ort_int8_dynamic"])
+def test_outputs_are_those_of_a_session_of_ones_own(tmp_path: Path, mode: str) -> None:
+    model, feeds = onnx_models.convnet(), {"x": X}
+    mine: bytes | str = model.SerializeToString()
+    if mode == "ort_fp16":
+        mine = convert_float_to_float16(onnx_models.convnet(), keep_io_types=True).SerializeToString()
+    elif "int8" in mode:
+        mine = _quantised_by_hand(tmp_path, "dynamic" in mode)
+    expected = plain_run(mine, feeds, LEVELS.ORT_DISABLE_ALL if mode == "ort_fp32" else LEVELS.ORT_ENABLE_ALL)
+    session = opened(model, mode, tmp_path, feeds)
+    for outputs in (session.run(feeds, Recorder()), session.run(feeds), session.run(feeds, Recorder(), ["r3"])):
+        assert all(same_bits(first, second) for first, second in zip(expected, outputs.values(), strict=True))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_number_of_threads_can_be_set(tmp_path: Path, threads: int) -> None:
+    session = opened(onnx_models.convnet(), "ort_fp32", tmp_path, {"x": X}, intra_op_num_threads=threads)
+    assert list(session.run({"x": X})) == ["prob", "r3"]
+
+
+# ---- quantisation
+
+
+def test_a_dequantised_value_lies_on_the_grid_of_its_own_scale(tmp_path: Path) -> None:
+    feeds = {"x": X}
+    target, metas = recorded(opened(onnx_models.convnet(), "ort_int8", tmp_path, feeds), feeds)
+    seen = [name for name, meta in metas.items() if meta.view == "dequantised" and not meta.unseen]
+    assert len(seen) >= 5
+    for name in seen:
+        assert target[name].dtype == np.float32
+        levels = np.unique(target[name])
+        assert len(levels) <= 256
+        step = np.diff(levels).min() if len(levels) > 1 else 1.0
+        np.testing.assert_allclose(levels / step, np.round(levels / step), atol=1e-2)
+
+
+def test_a_value_before_quantisation_does_not_take_the_place_of_the_one_after(tmp_path: Path) -> None:
+    feeds = {"x": X}
+    base, base_metas = recorded(opened(onnx_models.convnet(), "ort_fp32", tmp_path, feeds), feeds)
+    target, metas = recorded(opened(onnx_models.convnet(), "ort_int8", tmp_path, feeds), feeds)
+    alignment = align(list(base_metas.values()), list(metas.values()))
+    for name, meta in metas.items():
+        if meta.view == "before quantisation" and not meta.unseen:
+            assert name not in alignment.pairs
+    by_origin = {meta.origin: name for name, meta in metas.items() if meta.origin}
+    # the quantiser dropped this Relu and called its input r2: the clipping of the zero point stands for it
+    assert target[by_origin["r2"]].min() >= 0
+    if "c2" in by_origin:
+        assert relative(base["c2"], target[by_origin["c2"]]) < LIMITS["ort_int8"]
+
+
+@pytest.mark.parametrize("options", [
+    {"calibration": "percentile"}, {"per_channel": False}, {"weight_type": "uint8", "activation_type": "uint8"},
+    {"nodes_to_exclude": ["n_c2"]}, {"op_types": "Conv,Gemm"}, {"reduce_range": "yes"},
+])  # fmt: skip
+def test_quantisation_options_are_obeyed(tmp_path: Path, options: dict[str, Any]) -> None:
+    feeds = {"x": X}
+    usual, _ = recorded(opened(onnx_models.convnet(), "ort_int8", tmp_path, feeds), feeds)
+    other = opened(onnx_models.convnet(), "ort_int8", tmp_path, feeds, **options)
+    changed, _ = recorded(other, feeds)
+    assert usual.keys() != changed.keys() or not all(same_bits(usual[name], changed[name]) for name in usual)
+    base = opened(onnx_models.convnet(), "ort_fp32", tmp_path, feeds).run(feeds)
+    assert relative(base["r3"], other.run(feeds)["r3"]) < 0.3
+
+
+@pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
+def test_the_notes_say_how_it_was_quantised(tmp_path: Path, method: str) -> None:
+    session = opened(onnx_models.convnet(), "ort_int8", tmp_path, {"x": X}, calibration=method, activation_type="UINT8")
+    assert any(method in note and "activations uint8" in note and "1 sample set" in note for note in session.notes)
+
+
+@pytest.mark.parametrize("options", [
+    {"calibration": "guess"}, {"activation_type": "float7"}, {"nodes_to_exclude": ["no_such_node"]},
+    {"per_channel": "perhaps"},
+])  # fmt: skip
+def test_options_that_make_no_sense_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        opened(onnx_models.convnet(), "ort_int8", tmp_path, {"x": X}, **options)
+    assert str(next(iter(options.values()))).strip("[]'") in str(caught.value)
+
+
+def test_static_quantisation_wants_inputs(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx_models.convnet(), path)
+    with pytest.raises(InputError):
+        OnnxRuntimeBackend().open(SessionSpec(model=ModelFiles(model_file=str(path)), mode="ort_int8"), [])
+
+
+def test_a_model_with_nothing_to_quantise_says_so(tmp_path: Path) -> None:
+    feeds = {"x": np.float32([1, -2]), "k": np.array(3)}
+    with pytest.raises(ModelError, match="nothing in it could be quantised"):
+        opened(onnx_models.loop_model(), "ort_int8", tmp_path, feeds)
+
+
+def _qdq_source() -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], name="quantise"),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"], name="dequantise"),
+        helper.make_node("Relu", ["d"], ["r"], name="relu"),
+        helper.make_node("MatMul", ["r", "w"], ["y"], name="matmul"),
+    ]
+    weights = {"s": np.float32(0.1).reshape(()), "z": np.int8(3).reshape(()), "w": np.eye(4, dtype=np.float32) * 2}
+    return onnx_models.model(nodes, [onnx_models.value("x", [2, 4])], [onnx_models.value("y", [2, 4])], weights)
+
+
+@pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt", "ort_fp16_sim"])
+def test_a_source_that_is_quantised_already_keeps_its_tensors_apart(tmp_path: Path, mode: str) -> None:
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)}
+    base, _ = recorded(opened(_qdq_source(), "ort_fp32", tmp_path, feeds), feeds)
+    expected = np.float32(0.1) * np.clip(np.rint(feeds["x"] / np.float32(0.1)), -131, 124)
+    np.testing.assert_allclose(base["q"], expected, rtol=1e-6)
+    np.testing.assert_array_equal(base["q"], base["d"])
+    np.testing.assert_array_equal(base["x"], feeds["x"])
+    target, metas = recorded(opened(_qdq_source(), mode, tmp_path, feeds), feeds)
+    paired = {name: array for name, array in target.items() if (metas[name].origin or name) in base}
+    assert len(paired) >= 3
+    for name, array in paired.items():
+        assert relative(base[metas[name].origin or name], array) < 1e-3, name
+
+
+# ---- simulation
+
+
+@pytest.mark.parametrize(("mode", "dtype"), [("ort_fp16_sim", np.float16), ("ort_bf16_sim", ml_dtypes.bfloat16)])
+def test_simulated_values_are_values_of_the_type(tmp_path: Path, mode: str, dtype: Any) -> None:
+    target, metas = recorded(opened(onnx_models.convnet(), mode, tmp_path, {"x": X}), {"x": X})
+    assert len([m for m in metas.values() if m.view.startswith("rounded")]) >= 15
+    for name, array in target.items():
+        np.testing.assert_array_equal(array, array.astype(dtype).astype(np.float32), err_msg=name)
+    by_origin = {meta.origin or name: name for name, meta in metas.items() if not meta.unseen}
+    np.testing.assert_array_equal(target[by_origin["x"]], X.astype(dtype).astype(np.float32))
+
+
+def test_simulated_float16_rounds_each_output_as_numpy_does(tmp_path: Path) -> None:
+    weight = np.float32([[0.1, 70000.0], [1e-8, -0.3]])
+    nodes = [helper.make_node("Mul", ["x", "w"], ["m"]), helper.make_node("Add", ["m", "m"], ["y"])]
+    model = onnx_models.model(nodes, [onnx_models.value("x", [2, 2])], [onnx_models.value("y", [2, 2])], {"w": weight})
+    feeds = {"x": np.float32([[1 / 3, 2], [5, 1e5]])}
+    with np.errstate(over="ignore", invalid="ignore"):
+        half = np.float16(np.float32(np.float16(feeds["x"])) * np.float32(np.float16(weight)))
+        expected = np.float32(np.float16(np.float32(half) * 2))
+    session = opened(model, "ort_fp16_sim", tmp_path, feeds)
+    target, _ = recorded(session, feeds)
+    np.testing.assert_array_equal(target["y"], expected)
+    assert np.isinf(target["y"]).any()
+    assert any("overflow" in note and "w" in note for note in session.notes)
+
+
+# ---- float16
+
+
+def test_float16_notes_say_what_the_cpu_really_does_and_which_weights_do_not_fit(tmp_path: Path) -> None:
+    model = onnx_models.convnet()
+    for tensor in model.graph.initializer:
+        if tensor.name == "w2":
+            array = onnx.numpy_helper.to_array(tensor).copy()
+            array.reshape(-1)[:3] = [1e6, -7e4, 1e-9]
+            tensor.CopyFrom(onnx.numpy_helper.from_array(array, "w2"))
+    session = opened(model, "ort_fp16", tmp_path, {"x": X})
+    text = "\n".join(session.notes)
+    assert "float16 on the CPU is not float16" in text
+    assert "ort_fp16_sim" in text
+    assert "2 weights beyond float16's 65504, which the converter clamps to it: w2 (2)" in text
+    assert "1 weights below float16's smallest number" in text
+
+
+def test_float16_nodes_can_be_kept_in_float32(tmp_path: Path) -> None:
+    feeds = {"x": X}
+    usual = opened(onnx_models.convnet(), "ort_fp16", tmp_path, feeds).run(feeds)
+    kept = opened(onnx_models.convnet(), "ort_fp16", tmp_path, feeds, op_block_list="Conv,Gemm").run(feeds)
+    base = opened(onnx_models.convnet(), "ort_opt", tmp_path, feeds).run(feeds)
+    assert relative(base["r3"], kept["r3"]) < relative(base["r3"], usual["r3"])
+
+
+# ---- onnx.reference
+
+
+def test_the_reference_is_float64(tmp_path: Path) -> None:
+    session = opened(onnx_models.convnet(), "onnx_ref", tmp_path, {"x": X})
+    target, _ = recorded(session, {"x": X})
+    assert {array.dtype.name for array in target.values()} == {"float64"}
+    assert session.notes == ("computed by onnx.reference in float64",)
+    weights = {
+        t.name: onnx.numpy_helper.to_array(t).astype(np.float64) for t in onnx_models.convnet().graph.initializer
+    }
+    np.testing.assert_allclose(target["logits"], target["f"] @ weights["w5"] + weights["bias5"], rtol=1e-13)
+
+
+def test_the_reference_counts_what_it_could_not_do_in_float64(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT), helper.make_node("NonZero", ["h"], ["n"])]
+    nodes.append(helper.make_node("LRN", ["x"], ["y"], name="lrn", size=3))
+    model = onnx_models.model(
+        nodes, [onnx_models.value("x", [1, 3, 2, 2])],
+        [onnx_models.value("y", [1, 3, 2, 2]), onnx_models.value("n", [4, "m"], TensorProto.INT64)],
+    )  # fmt: skip
+    feeds = {"x": np.ones((1, 3, 2, 2), np.float32)}
+    session = opened(model, "onnx_ref", tmp_path, feeds)
+    target, _ = recorded(session, feeds)
+    narrow = "lrn (LRN)" in " ".join(session.notes)
+    assert target["y"].dtype == np.float64
+    assert narrow == (target["y"].astype(np.float32).astype(np.float64).tolist() == target["y"].tolist())
