@@ -69,7 +69,9 @@ class Trace:
         values = [result] if not isinstance(result, (tuple, list)) else list(result)
         shown = 0
         for place, value in enumerate(values):
-            full = name if place == 0 else f"{name}[{place}]"
+            full = name if place == 0 else self.namer.further(func, name, place)
+            if place > 1 and "scaled_dot_product" in kind:
+                unseen = "is the kernel's own bookkeeping"
             if isinstance(value, torch.Tensor):
                 self._tell(full, kind, value, node=name, inputs=read, extra=extra, unseen=unseen)
                 shown += 1

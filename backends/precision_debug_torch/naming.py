@@ -88,6 +88,15 @@ class Namer:
         call = name if counts[name] == 1 else f"{name}#{counts[name]}"
         return self._unique(f"{scope}/{call}" if scope else call)
 
+    def further(self, func: Any, name: str, place: int) -> str:
+        """The name of a further result; a kernel's own (a batch norm's saved mean, …) are named after the kernel."""
+        kernel = func._schema.name.partition("::")[2]
+        if kernel not in _SAME:
+            return self._unique(f"{name}[{place}]")
+        scope, _, call = name.rpartition("/")
+        own = f"{kernel}#{call.partition('#')[2]}" if "#" in call else kernel
+        return self._unique(f"{scope}/{own}[{place}]" if scope else f"{own}[{place}]")
+
     def cast(self, source: str, dtype: Any) -> str:
         """The name of a cast of a named tensor. Any floating type is "float": a run mode chooses which."""
         kind = "float" if dtype.is_floating_point else str(dtype).removeprefix("torch.")

@@ -1,0 +1,250 @@
+# Triton has no types, and its functions are compiled, not called.
+# mypy: ignore-errors
+"""The Triton kernel of ``device_compare``: every sum, extreme and count of two float tensors in one reading.
+
+Each program walks over chunks of ``BLOCK * INNER`` elements. Inside a chunk every lane keeps float32 accumulators over
+``INNER`` elements; a chunk's totals are added up in float64. Decisions against the tolerance that float32 cannot make
+(within a few units of the last place of the bound) send the chunk through a second, float64 reading from the cache.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+__all__ = ["FIELDS", "Shape", "reduced"]
+
+SUMS = ("base_sum", "target_sum", "base_squares", "target_squares", "sum_abs", "squares", "sum_rel")
+COUNTS = ("mismatched", "over_1pct", "overflow", "subnormal", "nonfinite")
+LOWEST = ("base_min", "target_min", "first_mismatch")
+HIGHEST = ("base_max", "target_max", "required_atol", "required_rtol")
+WORST = ("max_abs", "max_abs_at", "max_rel", "max_rel_at")
+FIELDS = (*SUMS, *COUNTS, *LOWEST, *HIGHEST, *WORST)
+
+INNER = 16
+NEAR = tl.constexpr(6e-7)
+NOWHERE = tl.constexpr(2147483647)
+FAR = tl.constexpr(9.0e15)
+
+
+@triton.jit
+def _kernel(
+    base_ptr, target_ptr, out_ptr, tolerance_ptr, size, chunks,
+    EITHER: tl.constexpr, BLOCK: tl.constexpr, INNER: tl.constexpr, UNROLL: tl.constexpr,  # noqa: N803
+    FIELDS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    program = tl.program_id(0)
+    programs = tl.num_programs(0)
+    atol64 = tl.load(tolerance_ptr)
+    rtol64 = tl.load(tolerance_ptr + 1)
+    atol = atol64.to(tl.float32)
+    rtol = rtol64.to(tl.float32)
+    lane = tl.arange(0, BLOCK)
+
+    all_b = tl.zeros((), tl.float64)
+    all_t = tl.zeros((), tl.float64)
+    all_bb = tl.zeros((), tl.float64)
+    all_tt = tl.zeros((), tl.float64)
+    all_d = tl.zeros((), tl.float64)
+    all_dd = tl.zeros((), tl.float64)
+    all_rel = tl.zeros((), tl.float64)
+    all_wrong = tl.zeros((), tl.int64)
+    all_over = tl.zeros((), tl.int64)
+    all_big = tl.zeros((), tl.int64)
+    all_small = tl.zeros((), tl.int64)
+    all_bad = tl.zeros((), tl.int64)
+    all_first = tl.full((), FAR, tl.float64)
+    low_b = tl.full((), float("inf"), tl.float32)
+    low_t = tl.full((), float("inf"), tl.float32)
+    high_b = tl.full((), float("-inf"), tl.float32)
+    high_t = tl.full((), float("-inf"), tl.float32)
+    need_a = tl.zeros((), tl.float32)
+    need_r = tl.zeros((), tl.float32)
+    worst = tl.full((), -1.0, tl.float32)
+    worst_at = tl.full((), FAR, tl.float64)
+    worst_rel = tl.full((), -1.0, tl.float32)
+    worst_rel_at = tl.full((), FAR, tl.float64)
+
+    for chunk in range(program, chunks, programs):
+        start = (tl.zeros((), tl.int64) + chunk) * (BLOCK * INNER)
+        left = tl.minimum(size - start, BLOCK * INNER).to(tl.int32)
+        s_b = tl.zeros((BLOCK,), tl.float32)
+        s_t = tl.zeros((BLOCK,), tl.float32)
+        s_bb = tl.zeros((BLOCK,), tl.float32)
+        s_tt = tl.zeros((BLOCK,), tl.float32)
+        s_d = tl.zeros((BLOCK,), tl.float32)
+        s_dd = tl.zeros((BLOCK,), tl.float32)
+        s_rel = tl.zeros((BLOCK,), tl.float32)
+        packed = tl.zeros((BLOCK,), tl.int32)
+        bad = tl.zeros((BLOCK,), tl.int32)
+        first = tl.full((BLOCK,), NOWHERE, tl.int32)
+        m_b = tl.full((BLOCK,), float("inf"), tl.float32)
+        m_t = tl.full((BLOCK,), float("inf"), tl.float32)
+        x_b = tl.full((BLOCK,), float("-inf"), tl.float32)
+        x_t = tl.full((BLOCK,), float("-inf"), tl.float32)
+        n_a = tl.zeros((BLOCK,), tl.float32)
+        n_r = tl.zeros((BLOCK,), tl.float32)
+        w = tl.full((BLOCK,), -1.0, tl.float32)
+        w_at = tl.zeros((BLOCK,), tl.int32)
+        v = tl.full((BLOCK,), -1.0, tl.float32)
+        v_at = tl.zeros((BLOCK,), tl.int32)
+        for step in tl.range(0, INNER, loop_unroll_factor=UNROLL):
+            at = step * BLOCK + lane
+            here = at < left
+            b = tl.load(base_ptr + start + at, mask=here, other=0.0).to(tl.float32)
+            t = tl.load(target_ptr + start + at, mask=here, other=0.0).to(tl.float32)
+            d = tl.abs(t - b)
+            a = tl.abs(b)
+            rel = d / (a + 1e-7)
+            part = rtol * a
+            bound = tl.maximum(atol, part) if EITHER else atol + part
+            s_b += b
+            s_t += t
+            s_bb += b * b
+            s_tt += t * t
+            s_d += d
+            s_dd += d * d
+            s_rel += rel
+            wrong = (d > bound) & here
+            near = (tl.abs(d - bound) <= NEAR * bound) & (bound > 0) & here
+            finite = (a < float("inf")) & (tl.abs(t) < float("inf"))
+            packed += (
+                wrong.to(tl.int32)
+                + ((d > 0.01 * a).to(tl.int32) << 5)
+                + ((a > 65504.0).to(tl.int32) << 10)
+                + (((a < 6.103515625e-05) & (a > 0)).to(tl.int32) << 15)
+                + (near.to(tl.int32) << 20)
+            )
+            bad += (finite == 0).to(tl.int32)
+            first = tl.minimum(first, tl.where(wrong, at, NOWHERE))
+            m_b = tl.minimum(m_b, tl.where(here, b, float("inf")))
+            m_t = tl.minimum(m_t, tl.where(here, t, float("inf")))
+            x_b = tl.maximum(x_b, tl.where(here, b, float("-inf")))
+            x_t = tl.maximum(x_t, tl.where(here, t, float("-inf")))
+            if EITHER:
+                n_a = tl.maximum(n_a, tl.where(d > part, d * (1 + 2.4e-7), 0.0))
+            else:
+                n_a = tl.maximum(n_a, tl.where(d > part, (d - part) + 2.4e-7 * (d + part), 0.0))
+            over = d * (1 + 3e-7) if EITHER else (d - atol) + 3e-7 * (d + atol)
+            n_r = tl.maximum(n_r, tl.where(d > atol, over / a, 0.0))
+            more = here & (d > w)
+            w = tl.where(more, d, w)
+            w_at = tl.where(more, at, w_at)
+            more = here & (rel > v)
+            v = tl.where(more, rel, v)
+            v_at = tl.where(more, at, v_at)
+
+        all_b += tl.sum(s_b).to(tl.float64)
+        all_t += tl.sum(s_t).to(tl.float64)
+        all_bb += tl.sum(s_bb).to(tl.float64)
+        all_tt += tl.sum(s_tt).to(tl.float64)
+        all_d += tl.sum(s_d).to(tl.float64)
+        all_dd += tl.sum(s_dd).to(tl.float64)
+        all_rel += tl.sum(s_rel).to(tl.float64)
+        all_over += tl.sum((packed >> 5) & 31).to(tl.int64)
+        all_big += tl.sum((packed >> 10) & 31).to(tl.int64)
+        all_small += tl.sum((packed >> 15) & 31).to(tl.int64)
+        all_bad += tl.sum(bad).to(tl.int64)
+        wrong_here = tl.sum(packed & 31)
+        first_here = tl.min(first)
+        if tl.sum(packed >> 20) > 0:
+            count = tl.zeros((BLOCK,), tl.int32)
+            again = tl.full((BLOCK,), NOWHERE, tl.int32)
+            for step in range(INNER):
+                at = step * BLOCK + lane
+                here = at < left
+                b = tl.load(base_ptr + start + at, mask=here, other=0.0).to(tl.float64)
+                t = tl.load(target_ptr + start + at, mask=here, other=0.0).to(tl.float64)
+                d = tl.abs(t - b)
+                part = rtol64 * tl.abs(b)
+                bound = tl.maximum(atol64, part) if EITHER else atol64 + part
+                wrong = (d > bound) & here
+                count += wrong.to(tl.int32)
+                again = tl.minimum(again, tl.where(wrong, at, NOWHERE))
+            wrong_here = tl.sum(count)
+            first_here = tl.min(again)
+        all_wrong += wrong_here.to(tl.int64)
+        place = start.to(tl.float64) + first_here.to(tl.float64)
+        all_first = tl.where((first_here < NOWHERE) & (place < all_first), place, all_first)
+        low_b = tl.minimum(low_b, tl.min(m_b))
+        low_t = tl.minimum(low_t, tl.min(m_t))
+        high_b = tl.maximum(high_b, tl.max(x_b))
+        high_t = tl.maximum(high_t, tl.max(x_t))
+        need_a = tl.maximum(need_a, tl.max(n_a))
+        need_r = tl.maximum(need_r, tl.max(n_r))
+        top = tl.max(w)
+        place = start.to(tl.float64) + tl.min(tl.where(w == top, w_at, NOWHERE)).to(tl.float64)
+        worst_at = tl.where(top > worst, place, worst_at)
+        worst = tl.maximum(worst, top)
+        top = tl.max(v)
+        place = start.to(tl.float64) + tl.min(tl.where(v == top, v_at, NOWHERE)).to(tl.float64)
+        worst_rel_at = tl.where(top > worst_rel, place, worst_rel_at)
+        worst_rel = tl.maximum(worst_rel, top)
+
+    out = out_ptr + program * FIELDS
+    tl.store(out + 0, all_b)
+    tl.store(out + 1, all_t)
+    tl.store(out + 2, all_bb)
+    tl.store(out + 3, all_tt)
+    tl.store(out + 4, all_d)
+    tl.store(out + 5, all_dd)
+    tl.store(out + 6, all_rel)
+    tl.store(out + 7, all_wrong.to(tl.float64))
+    tl.store(out + 8, all_over.to(tl.float64))
+    tl.store(out + 9, all_big.to(tl.float64))
+    tl.store(out + 10, all_small.to(tl.float64))
+    tl.store(out + 11, all_bad.to(tl.float64))
+    tl.store(out + 12, low_b.to(tl.float64))
+    tl.store(out + 13, low_t.to(tl.float64))
+    tl.store(out + 14, all_first)
+    tl.store(out + 15, high_b.to(tl.float64))
+    tl.store(out + 16, high_t.to(tl.float64))
+    tl.store(out + 17, need_a.to(tl.float64))
+    tl.store(out + 18, need_r.to(tl.float64))
+    tl.store(out + 19, worst.to(tl.float64))
+    tl.store(out + 20, worst_at)
+    tl.store(out + 21, worst_rel.to(tl.float64))
+    tl.store(out + 22, worst_rel_at)
+
+
+@functools.lru_cache(maxsize=16)
+def _bounds(device: torch.device, atol: float, rtol: float) -> Any:
+    return torch.tensor([atol, rtol], dtype=torch.float64, device=device)
+
+
+@functools.cache
+def _processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How the kernel is laid out: elements a step, steps that are unrolled, warps and programs a processor."""
+
+    block: int
+    unroll: int = 2
+    warps: int = 8
+    programs: int = 8
+
+
+def reduced(base: Any, target: Any, atol: float, rtol: float, either: bool, shape: Shape | None = None) -> Any:
+    """One row of FIELDS a program, float64 on the device: shape [programs, len(FIELDS)], not yet combined.
+
+    base, target: contiguous, of equal size (at least 1) and of float16, bfloat16 or float32. The values hold only where
+    "nonfinite" is 0 in every row.
+    """
+    size = base.numel()
+    shape = shape or Shape(block=2048 if max(base.element_size(), target.element_size()) == 2 else 1024)
+    chunks = triton.cdiv(size, shape.block * INNER)
+    programs = min(chunks, _processors(base.device) * shape.programs)
+    out = torch.empty((programs, len(FIELDS)), dtype=torch.float64, device=base.device)
+    _kernel[(programs,)](
+        base, target, out, _bounds(base.device, atol, rtol), size, chunks,
+        EITHER=either, BLOCK=shape.block, INNER=INNER, UNROLL=shape.unroll, FIELDS=len(FIELDS), num_warps=shape.warps,
+    )  # fmt: skip
+    return out

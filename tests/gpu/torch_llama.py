@@ -1,0 +1,162 @@
+"""A Llama-style decoder of about 8 B parameters, random weights, 2048 tokens: float32 against bfloat16, operator by
+operator, in lockstep on one GPU.
+
+Start from the repository's root on the GPU machine (about 3 minutes)::
+
+    PYTHONPATH=.:backends OUT=${OUT:-output} python tests/gpu/torch_llama.py [--layers 32] [--tokens 2048]
+
+Writes $OUT/llama.json (time against the two bare forwards, peak device memory against the two models' weights, rows
+against operators), $OUT/llama.xlsx and $OUT/llama.csv. Targets: under 5 times, under 1.15 times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import torch
+
+OUT = Path(os.environ.get("OUT", "output"))
+
+
+def config(layers: int):
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=layers, num_attention_heads=32,
+        num_key_value_heads=8, max_position_embeddings=8192, rope_theta=500000.0, use_cache=False,
+        attn_implementation="sdpa",
+    )  # fmt: skip
+
+
+def seconds_of(call, repeats: int = 3) -> float:
+    """The least of a few runs, after one that warms up."""
+    best = float("inf")
+    for number in range(repeats + 1):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        if number:
+            best = min(best, time.perf_counter() - begun)
+    return best
+
+
+class Counting(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts the ATen operators of a plain run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.calls.append(func._schema.name.replace("::", "."))
+        return func(*args, **(kwargs or {}))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--tokens", type=int, default=2048)
+    chosen = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    result: dict = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
+
+    def save() -> None:
+        (OUT / "llama.json").write_text(json.dumps(result, indent=1))
+
+    try:
+        from transformers import LlamaForCausalLM
+
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.manual_seed(0)
+        begun = time.perf_counter()
+        with torch.device("cuda"):
+            model = LlamaForCausalLM(config(chosen.layers)).eval()
+        torch.cuda.synchronize()
+        result["parameters"] = sum(p.numel() for p in model.parameters())
+        result["build_seconds"] = time.perf_counter() - begun
+        tokens = torch.randint(0, 128256, (1, chosen.tokens), device="cuda")
+        print(result, flush=True)
+
+        with torch.no_grad():
+            result["bare_fp32_seconds"] = seconds_of(lambda: model(input_ids=tokens, use_cache=False))
+            with Counting() as counted:
+                model(input_ids=tokens, use_cache=False)
+            result["aten_calls"] = len(counted.calls)
+            from precision_debug_torch.build import build
+            from precision_debug_torch.model import from_module
+            from precision_debug_torch.modes import recipe
+
+            half = build(from_module(model, {"input_ids": tokens}), recipe("torch_bf16"), {"device": "cuda"}).module
+            result["bare_bf16_seconds"] = seconds_of(lambda: half(input_ids=tokens, use_cache=False))
+            half = None
+        torch.cuda.empty_cache()
+        save()
+        print(result, flush=True)
+
+        weights = sum(p.numel() * (p.element_size() + 2) for p in model.parameters())
+        result["two_models_bytes"] = weights
+        from precision_debug_torch.lockstep import compare_module
+
+        from precision_debug.records import Tolerance
+
+        for attempt in ("first", "second"):
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            torch.cuda.synchronize()
+            begun = time.perf_counter()
+            report = compare_module(
+                model, {"input_ids": tokens}, run_mode="torch_bf16", level="op", device="cuda",
+                tolerance=Tolerance(atol=1e-2, rtol=1e-2),
+            )  # fmt: skip
+            torch.cuda.synchronize()
+            spent = time.perf_counter() - begun
+            bare = result["bare_fp32_seconds"] + result["bare_bf16_seconds"]
+            peak = torch.cuda.max_memory_allocated()
+            result[attempt] = {
+                "seconds": spent,
+                "times_two_bare_forwards": spent / bare,
+                "peak_bytes": peak,
+                "times_two_models": peak / weights,
+                "rows": len(report.rows),
+                "operators": len({row.node for row in report.rows if row.op_type not in ("Input", "Output")}),
+                "compared": sum(row.comparison is not None for row in report.rows),
+                "statuses": collections.Counter(str(row.status) for row in report.rows),
+                "paired_by": collections.Counter(row.paired_by for row in report.rows),
+            }
+            print(attempt, json.dumps(result[attempt], indent=1), flush=True)
+            save()
+        kinds = [row.op_type for row in report.rows if row.node and row.status.value != "unmatched"]
+        result["operator_types"] = collections.Counter(kinds)
+        result["not_matched"] = [
+            f"{row.status}: {row.name} ({row.op_type})" for row in report.rows if row.comparison is None
+        ][:60]
+        worst = sorted(
+            (row for row in report.rows if row.error_growth and row.comparison and row.comparison.rmse),
+            key=lambda row: -(row.relative_l2 or 0),
+        )
+        result["largest_relative_error"] = [
+            {"name": row.name, "op": row.op_type, "relative_l2": row.relative_l2, "growth": row.error_growth}
+            for row in worst[:10]
+        ]
+        save()
+        report.to_excel(str(OUT / "llama.xlsx"))
+        report.to_csv(str(OUT / "llama.csv"))
+    except Exception:
+        result["error"] = traceback.format_exc()
+        print(result["error"], flush=True)
+        save()
+        return 1
+    save()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
