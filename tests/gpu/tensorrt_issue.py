@@ -1,0 +1,272 @@
+"""What the TensorRT backend shows on real hardware: reports of models, constraints, fusion, repeatable builds.
+
+    . ENV/env.sh; cd CHECKOUT; OUT=/some/empty/folder python3.11 tests/gpu/tensorrt_issue.py --part PART
+
+PART is models, constraints or builds; each takes at most about 7 minutes (--seconds). Writes $OUT/PART.json, a report
+(.xlsx and .json) for each comparison, and engine inspector files. Each case runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
+OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu"))
+
+SOURCES = "EDGE_MASK_CONVOLUTIONS,JIT_CONVOLUTIONS"  # the packed environment's cuBLAS and cuDNN are stubs
+
+
+def load(path: Path) -> Any:
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location(f"_{path.parent.name}_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def model_and_feeds(name: str) -> tuple[Any, list[dict[str, Any]], dict[str, Any]]:
+    """A model, sample sets, and options."""
+    import numpy as np
+    import tensorrt_models as models
+
+    rng = np.random.default_rng(11)
+
+    def sets(key: str, *shape: int, low: float = -1, high: float = 1, count: int = 4) -> list[dict[str, Any]]:
+        return [{key: rng.uniform(low, high, shape).astype(np.float32)} for _ in range(count)]
+
+    if name == "resnet18":
+        return load(EXAMPLES / "resnet" / "build.py").build(18, batch=1, image=112), sets("image", 1, 3, 112, 112), {}
+    if name == "encoder":
+        return models.encoder(), sets("embeddings", 1, 32, 64), {}
+    if name == "encoder17":
+        return models.encoder(decomposed=False), sets("embeddings", 1, 32, 64), {}
+    if name == "dynamic":
+        shapes = {which: {"image": (batch, 3, 32, 32)} for which, batch in
+                  (("min_shapes", 1), ("opt_shapes", 4), ("max_shapes", 8))}  # fmt: skip
+        return models.residual("N"), sets("image", 3, 3, 32, 32), shapes
+    if name == "needs_constraints":
+        feeds = sets("x", 1, 256, 256, low=1, high=2, count=1)
+        return load(EXAMPLES / "needs_constraints" / "build.py").build(), feeds, {}
+    if name == "div_zero":
+        return load(EXAMPLES / "div_zero" / "build.py").build(), sets("x", 1, 8, low=1, high=2, count=1), {}
+    raise KeyError(name)
+
+
+def compared(
+    label: str, model: str, mode: str, *, baseline: str = "", script: str = "", **options: Any
+) -> dict[str, Any]:
+    """One comparison through the whole pipeline, and what a reader would want to know of it."""
+    import onnx
+
+    from precision_debug import registry
+    from precision_debug.api import compare
+
+    registry.BUILT_IN.setdefault("tensorrt", "precision_debug_tensorrt:TensorRTBackend")
+    proto, feeds, own = model_and_feeds(model)
+    path: str = str(OUT / f"{label}.onnx")
+    if script:
+        path = script
+    else:
+        onnx.save(proto, path)
+    for key in ("timing_cache", "save_engine"):
+        if key in options:
+            options[key] = str(OUT / options[key])
+    options = {"tactic_sources": SOURCES, "save_inspector": str(OUT / f"{label}_engine.json"), **own, **options}
+    report = compare(
+        path, run_mode=mode, baseline=baseline, inputs=feeds, output=[OUT / f"{label}.xlsx", OUT / f"{label}.json"],
+        atol=1e-3, rtol=1e-3, **options,
+    )  # fmt: skip
+    if not script:
+        Path(path).unlink()
+    rows = {}
+    for row in report.rows:
+        c = row.comparison
+        rows[row.name] = {
+            "status": str(row.status), "op": row.op_type, "reason": row.reason, "paired_by": row.paired_by,
+            "extra": dict(row.extra),
+        }  # fmt: skip
+        if c is not None:
+            rows[row.name] |= {
+                "max_abs": c.max_abs, "rel_l2": row.relative_l2,
+                "base": [c.base.min, c.base.max, c.base.nan, c.base.inf],
+                "target": [c.target.min, c.target.max, c.target.nan, c.target.inf],
+            }  # fmt: skip
+    first = report.first_mismatch
+    outputs = [row.name for row in report.outputs]
+    return {
+        "verdict": str(report.verdict), "first_mismatch": first.name if first else "", "outputs": outputs,
+        "seconds_all": round(report.seconds, 1), "notes": [*report.notes, *report.target.notes],
+        "versions": dict(report.target.versions), "rows": rows, "counts": {str(k): v for k, v in report.counts.items()},
+    }  # fmt: skip
+
+
+def built_twice(label: str, **options: Any) -> dict[str, Any]:
+    """Two engines of one FP16 ResNet: the same tactics? the same bits?"""
+    import numpy as np
+    import onnx
+    from precision_debug_tensorrt import TensorRTBackend
+
+    from precision_debug.inspector import diff_engines
+    from precision_debug.records import ModelFiles, SessionSpec
+
+    proto, feeds, _ = model_and_feeds("resnet18")
+    path = OUT / f"{label}.onnx"
+    onnx.save(proto, path)
+    if "timing_cache" in options:
+        options["timing_cache"] = str(OUT / options["timing_cache"])
+    spec = SessionSpec(
+        model=ModelFiles(model_file=str(path)), mode="trt_fp16", options={"tactic_sources": SOURCES, **options}
+    )
+    layers, outputs, seconds = [], [], []
+    for _ in range(2):
+        begun = time.monotonic()
+        session = TensorRTBackend().open(spec, feeds)
+        seconds.append(round(time.monotonic() - begun, 1))
+        outputs.append(session.run(feeds[0])["probabilities"])
+        layers.append(session.layers)
+        session.close()
+    path.unlink()
+    diff = diff_engines(*layers)
+    return {
+        "seconds": seconds, "summary": diff.summary, "tactics_changed": len(diff.tactics_changed),
+        "same_bits": bool(np.array_equal(*outputs)), "max_difference": float(np.abs(outputs[0] - outputs[1]).max()),
+    }  # fmt: skip
+
+
+def pytest_run() -> dict[str, Any]:
+    """The backend's tests that need the hardware."""
+    paths = [os.environ.get("PYTHONPATH", ""), str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default"]
+    done = subprocess.run(
+        [*command, "tests/test_tensorrt_hardware.py"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=400,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )  # fmt: skip
+    return {"status": done.returncode, "tail": done.stdout[-6000:], "stderr": done.stderr[-1500:]}
+
+
+CONSTRAINED = {"Add": "float16", "Sub": "float16"}
+NEEDS = EXAMPLES / "needs_constraints"
+PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
+    "models": {
+        **{
+            f"{model}_{mode}": (lambda model=model, mode=mode: compared(f"{model}_{mode}", model, mode))
+            for model in ("encoder", "encoder17", "dynamic")
+            for mode in ("trt_fp32", "trt_tf32", "trt_fp16", "trt_int8")
+        },
+        **{
+            f"resnet18_{mode}": (lambda mode=mode: compared(f"resnet18_{mode}", "resnet18", mode))
+            for mode in ("trt_fp32", "trt_tf32", "trt_fp16", "trt_int8")
+        },
+    },
+    "constraints": {
+        "plain_fp16": lambda: compared("plain_fp16", "needs_constraints", "trt_fp16"),
+        "plain_fp32": lambda: compared("plain_fp32", "needs_constraints", "trt_fp32"),
+        **{
+            f"option_{how}": (
+                lambda how=how: compared(
+                    f"option_{how}", "needs_constraints", "trt_fp16", layer_precisions=CONSTRAINED,
+                    precision_constraints=how,
+                )
+            )
+            for how in ("none", "prefer", "obey")
+        },
+        "option_fp32_obey": lambda: compared(
+            "option_fp32_obey", "needs_constraints", "trt_fp16",
+            layer_precisions={"Add": "float32", "Sub": "float32"}, layer_output_types={"Add": "float32"},
+            precision_constraints="obey",
+        ),
+        "option_mixed_obey": lambda: compared(
+            "option_mixed_obey", "needs_constraints", "trt_fp16",
+            layer_precisions={"Add": "float16", "Sub": "float32"}, precision_constraints="obey",
+        ),
+        **{
+            f"script_{how}": (
+                lambda how=how: compared(
+                    f"script_{how}", "needs_constraints", "trt_fp16", network_script=str(NEEDS / "postprocess.py"),
+                    precision_constraints=how,
+                )
+            )
+            for how in ("none", "prefer", "obey")
+        },
+        **{
+            f"builder_{how}": (
+                lambda how=how: compared(
+                    f"builder_{how}", "needs_constraints", "trt_fp16", baseline="trt_fp32",
+                    script=str(NEEDS / "network.py"), precision_constraints=how,
+                )
+            )
+            for how in ("none", "obey")
+        },
+        "div_zero_trt_fp32": lambda: compared("div_zero_trt_fp32", "div_zero", "trt_fp32"),
+        "div_zero_trt_fp16": lambda: compared("div_zero_trt_fp16", "div_zero", "trt_fp16"),
+        "div_zero_ort": lambda: compared("div_zero_ort", "div_zero", "ort_opt"),
+    },
+    "builds": {
+        "tests": pytest_run,
+        "twice_without_cache": lambda: built_twice("twice_without_cache"),
+        "twice_with_cache": lambda: built_twice("twice_with_cache", timing_cache="fp16.cache"),
+        "fused_only_fp16": lambda: compared("fused_only_fp16", "resnet18", "trt_fp16", fused_only=True),
+        "fused_only_fp32": lambda: compared("fused_only_fp32", "resnet18", "trt_fp32", fused_only=True),
+        "fused_only_encoder": lambda: compared("fused_only_encoder", "encoder", "trt_fp16", fused_only=True),
+    },
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=sorted(PARTS), required=True)
+    parser.add_argument("--case")
+    parser.add_argument("--seconds", type=float, default=430)
+    args = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    if args.case:
+        try:
+            result = PARTS[args.part][args.case]()
+        except BaseException as error:
+            result = {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-3000:]}
+        (OUT / f"_{args.case}.json").write_text(json.dumps(result, default=str))
+        return
+    begun, results = time.monotonic(), {}
+    for name in PARTS[args.part]:
+        left = args.seconds - (time.monotonic() - begun)
+        entry: dict[str, Any] = {}
+        if left < 5:
+            entry["error"] = "left out: no time"
+        else:
+            started = time.monotonic()
+            try:
+                done = subprocess.run(
+                    [sys.executable, __file__, "--part", args.part, "--case", name], timeout=left, check=False,
+                    capture_output=True, text=True, env={**os.environ, "OUT": str(OUT)},
+                )  # fmt: skip
+                entry |= {"status": done.returncode, "stderr": done.stderr[-1200:]}
+            except subprocess.TimeoutExpired:
+                entry["error"] = "ran out of time"
+            file = OUT / f"_{name}.json"
+            if file.exists():
+                entry |= json.loads(file.read_text())
+                file.unlink()
+            entry["seconds"] = round(time.monotonic() - started, 1)
+        results[name] = entry
+        (OUT / f"{args.part}.json").write_text(json.dumps(results, indent=1))
+        print(name, entry.get("error") or entry.get("verdict") or entry.get("summary") or entry.get("tail", "")[-300:],
+              f"{entry.get('seconds', 0)} s", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
