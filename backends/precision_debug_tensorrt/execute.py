@@ -50,7 +50,13 @@ class Runner:
     def set_inputs(self, feeds: Mapping[str, Array]) -> None:
         """Upload the feeds. Raises InputError or BackendError."""
         trt = self.api.trt
-        for name in engine_inputs(self.api, self.engine):
+        wanted = engine_inputs(self.api, self.engine)
+        for name in feeds:
+            if name not in wanted:
+                raise InputError(
+                    f"the engine has no input '{name}'", where=self.path, hint=f"its inputs: {', '.join(wanted) or 'none'}"
+                )
+        for name in wanted:
             if name not in feeds:
                 raise InputError(f"the engine wants an input '{name}', which has no value", where=self.path)
             array = self._fitting(name, np.asarray(feeds[name]))

@@ -78,6 +78,10 @@ def gather(
         *_constraint_notes(results, options),
         *builder_lines(messages.weight_issues, counts),
     ]
+    listed = {meta.name for meta in tensors}
+    tensors = tuple(
+        dataclasses.replace(meta, inputs=tuple(name for name in meta.inputs if name in listed)) for meta in tensors
+    )
     return Facts(
         api=api,
         device=device,

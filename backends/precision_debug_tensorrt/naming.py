@@ -84,11 +84,15 @@ def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, s
     for value in found:
         node, name, own = value.node, label[value.key], listed.get(value.name, value.name)
         main = not value.scope.key
-        unseen = "" if node is None else refused.get(own, "")
-        if node is not None and not main:
-            unseen = unseen or "inside a loop or branch, where TensorRT lets no output be marked"
-        elif node is not None and own not in network:
+        is_output = main and own in outputs
+        if node is None or is_output:
+            unseen = ""
+        elif not main:
+            unseen = refused.get(own, "inside a loop or branch, where TensorRT lets no output be marked")
+        elif own not in network:
             unseen = "TensorRT's parser left no tensor of this name (a constant, or an operator that does nothing)"
+        else:
+            unseen = refused.get(own, "")
         reads = [] if node is None else [listed.get(read, read) for read in (*node.input, *outer_reads(node))]
         metas.append(
             TensorMeta(
@@ -99,7 +103,7 @@ def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, s
                 shape=shapes.get(own, ("", None))[1],
                 inputs=tuple(dict.fromkeys(read for read in reads if read and read not in constants and read != name)),
                 unseen=unseen,
-                is_output=main and own in outputs,
+                is_output=is_output,
             )
         )
     return tuple(metas)

@@ -41,6 +41,7 @@ class TensorRTSession:
         self._notes = list(facts.notes)
         self._run_notes: list[str] = []
         self._marked: dict[tuple[str, ...], Batch] = {}
+        self._kept: list[Batch] = []
         self._closed = False
         self.versions: Mapping[str, str] = facts.versions
         self.layers: Sequence[EngineLayer] = facts.layers
@@ -77,7 +78,7 @@ class TensorRTSession:
 
     def close(self) -> None:
         self._closed = True
-        self._marked = {}
+        self._marked, self._kept = {}, []
 
     def _open(self, built: Built, feeds: Feeds) -> Runner:
         facts = self._facts
@@ -111,7 +112,7 @@ class TensorRTSession:
         facts = self._facts
         sizes = Sizes(self._built.layers, facts.proto, {name: np.asarray(value) for name, value in feeds.items()})
         budget = facts.memory_budget or int(facts.device.free_bytes() * _SHARE)
-        marking = Marking(maker=self._maker, real=self.layers, open_runner=self._open)
+        marking = Marking(maker=self._maker, real=self.layers, open_runner=self._open, kept=self._kept)
         parts = group(rest, sizes, budget)
         seconds, number = 0.0, 0
         measured: dict[str, dict[str, str]] = {}
@@ -119,7 +120,7 @@ class TensorRTSession:
             for batch, runner in marking.batches(part, feeds):
                 number += 1
                 try:
-                    for name in batch.names:
+                    for name in (name for name in batch.names if name in part):
                         queue.show(name, runner.output(name))
                     gap = largest_difference(outputs, {n: runner.output(n) for n in runner.outputs() if n in outputs})
                 finally:
@@ -202,7 +203,7 @@ class _Queue:
 
     def show(self, name: str, array: Any) -> None:
         """A tensor has come; what stands before it in the list and is known goes first."""
-        if name not in self._types:
+        if name not in self._types or self._error is not None:
             return
         places = [place for place, meta in enumerate(self._waiting) if meta.name == name]
         if not places:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendError, OutputError
 
-__all__ = ["TimingCache"]
+__all__ = ["BUILDING", "TimingCache"]
+
+
+BUILDING = threading.Lock()
+"""Held while an engine is built: kernels are timed then, and a second build would disturb that."""
+
+_of_this_process: list[bytes] = []
 
 
 class TimingCache:
-    """The measurements of all builds of a session, and of a file where one is named.
+    """The measurements of all builds in this process, or of a file where one is named.
 
     path: read before the first build where it exists, written after each one; "" keeps them in memory only.
     """
 
     def __init__(self, path: str = "") -> None:
         self.path = path
-        self._data = b""
+        self._data = _of_this_process[-1] if _of_this_process and not path else b""
         self.loaded = 0
         if path and Path(path).exists():
             self._data = _read(Path(path))
@@ -28,6 +35,8 @@ class TimingCache:
 
     def attach(self, config: Any) -> None:
         """Give a builder configuration what is known so far. Raises BackendError where TensorRT does not take it."""
+        if not self.path and _of_this_process:
+            self._data = _of_this_process[-1]
         cache = config.create_timing_cache(self._data)
         if cache is None or not config.set_timing_cache(cache, False):
             raise BackendError(
@@ -41,7 +50,9 @@ class TimingCache:
         if cache is None:
             return
         self._data = bytes(cache.serialize())
-        if self.path:
+        if not self.path:
+            _of_this_process[:] = [self._data]
+        else:
             _write(Path(self.path), self._data)
 
 

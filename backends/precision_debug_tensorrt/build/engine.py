@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from ..model import EngineFile, OnnxModel, Script
 from ..modes import Recipe
 from ..network import LayerFacts, Made, make_network, read_layers
 from ..options import Options
-from ..timing import TimingCache
+from ..timing import BUILDING, TimingCache
 from ..types import numpy_dtype
 from ..versions import Api
 from .config import add_profile, needs_calibration, set_flags, set_resources
@@ -87,6 +88,16 @@ class Maker:
         return made
 
     def build(self, marks: Sequence[str] = (), *, debug: str = "") -> Built:
+        """See ``_build``; one at a time in a process."""
+        with BUILDING:
+            return self._build(marks, debug)
+
+    def load(self, built: Built) -> Built:
+        """Load an engine again from its ``data``."""
+        loaded = _load(self.api, self.logger, self.messages, built.data, self.source.path)
+        return dataclasses.replace(built, engine=loaded.engine, runtime=loaded.runtime)
+
+    def _build(self, marks: Sequence[str], debug: str) -> Built:
         """Build and load an engine.
 
         marks: tensors to be outputs too, or to be debug tensors where ``debug`` is "marked". debug "unfused": all
@@ -127,7 +138,7 @@ class Maker:
             self._save(plan, recorded)
         loaded = _load(self.api, self.logger, self.messages, plan, self.source.path)
         return Built(
-            engine=loaded.engine, runtime=loaded.runtime, data=plan if real else b"", seconds=seconds, layers=layers,
+            engine=loaded.engine, runtime=loaded.runtime, data=plan, seconds=seconds, layers=layers,
             inputs=inputs, outputs=outputs, asked=asked, calibrated=calibrator is not None, untaken=tuple(untaken),
         )  # fmt: skip
 
