@@ -24,7 +24,7 @@ STAGES = (
     ("marks",),
     ("metrics",),
     ("judge",),
-    ("store", "align"),
+    ("store", "align", "fingerprint"),
     ("recording", "registry", "journal", "scores", "meeting"),
     ("hooks",),
     ("plan",),

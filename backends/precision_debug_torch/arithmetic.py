@@ -68,9 +68,12 @@ class Arithmetic:
             return func(*args, **kwargs)
 
     def _random(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        self.drawn += 1
+        only_draws = func._schema.name.removeprefix("aten::").rstrip("_") in _DRAWS
+        self.drawn += only_draws
         with self.globally():
-            return self._drawn(func, args, kwargs) if self._recipe.same_draws else func(*args, **kwargs)
+            if only_draws and self._recipe.same_draws:
+                return self._drawn(func, args, kwargs)
+            return func(*args, **kwargs)
 
     def _drawn(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """The operator in float32 on float32 arguments, its result in the types that it would have had."""
@@ -120,6 +123,12 @@ class Arithmetic:
         if states[1] is not None:
             torch.cuda.set_rng_state(states[1], self._device)
 
+
+_DRAWS = {
+    "bernoulli", "binomial", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "native_dropout",
+    "normal", "normal_functional", "poisson", "rand", "rand_like", "randn", "randn_like", "rrelu_with_noise", "uniform",
+}  # fmt: skip
+"""Operators whose result is little but random numbers; attention with dropout is none, and keeps its own type."""
 
 _FLOAT_FACTORIES = {
     torch.ops.aten.zeros.default,

@@ -51,6 +51,12 @@ class TorchBackend:
         self._require("torch_fp32")
         return example_feeds(self._model(spec))
 
+    def modules_in(self, path: str) -> dict[str, str]:
+        """Names of an exported file's tensors to the torch modules that they come from; {} where it does not say."""
+        from .onnx_names import module_of_tensors
+
+        return module_of_tensors(path) if Path(path).suffix.lower() == ".onnx" else {}
+
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         self._require(spec.mode)
         session = open_model(self._model(spec), spec.mode, spec.options, feeds, on_close=self._closed)

@@ -40,6 +40,7 @@ class Trace:
         self.namer = Namer()
         self.metas: list[TensorMeta] = []
         self._show = show
+        self._told: set[str] = set()
         self._names: Any = WeakIdKeyDictionary()  # tensor to the names of the rows that it stems from
         self._constants: Any = WeakIdKeyDictionary()
         for name, tensor in constants:
@@ -95,7 +96,10 @@ class Trace:
         read = self._sources((args, kwargs))
         found = list(leaves(result, name))
         for full, tensor in found:
-            self._tell(full, kind, tensor, node=name, inputs=read)
+            inner = self._sources(tensor)  # of a module that returns what a module inside it returned
+            passed = inner if len(inner) == 1 and inner[0] in self._told else ()
+            self._tell(full, kind, tensor, node=name, inputs=(*passed, *(n for n in read if n not in passed)))
+            self._told.add(full)
         if not found:
             self.metas.append(TensorMeta(name=name, op_type=kind, node=name, inputs=read, unseen="returns no tensor"))
 

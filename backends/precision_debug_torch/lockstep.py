@@ -86,7 +86,8 @@ def compare_module(
         )  # fmt: skip
         return Report(
             rows=table, spec=spec, baseline=_side(baseline, base, model.path),
-            target=_side(run_mode, target, model.path), machine=machine(), started=now(), seconds=time.monotonic() - begun,
+            target=_side(run_mode, target, model.path), machine=machine(), started=now(),
+            seconds=time.monotonic() - begun,
         )  # fmt: skip
     finally:
         base.close()
