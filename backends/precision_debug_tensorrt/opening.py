@@ -75,6 +75,7 @@ def read_inputs(spec: SessionSpec) -> tuple[InputMeta, ...]:
     if isinstance(source, OnnxModel):
         return source.inputs
     api, options = load_api(), read_options(spec.options)
+    find_device()  # without a GPU, TensorRT 8's runtime ends the process
     messages, logger = _start(api, options)
     if isinstance(source, EngineFile):
         engine = load_engine(api, logger, messages, source).engine

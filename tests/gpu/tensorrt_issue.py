@@ -153,7 +153,8 @@ def pytest_run() -> dict[str, Any]:
     paths = [os.environ.get("PYTHONPATH", ""), str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default"]
     done = subprocess.run(
-        [*command, "tests/test_tensorrt_hardware.py"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=400,
+        [*command, "tests/test_tensorrt_hardware.py", "tests/test_tensorrt_contract.py"], cwd=ROOT, timeout=400,
+        capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )  # fmt: skip
     return {"status": done.returncode, "tail": done.stdout[-6000:], "stderr": done.stderr[-1500:]}
