@@ -176,7 +176,7 @@ def test_threads_change_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -
     target[1, 5:] += np.float32(1e-3) * rng.standard_normal(700_003 - 5).astype(np.float32)
     target[2, 17], base[2, 18] = np.nan, np.inf
     expected = in_numpy(monkeypatch, compare, base, target, Tolerance())
-    monkeypatch.setattr(native, "_cores", lambda: threads)
+    monkeypatch.setattr(native, "available_cores", lambda: threads)
     assert_alike(compare(base, target, Tolerance()), expected)
     flipped = base[:, ::-1], target[:, ::-1]
     assert_alike(compare(*flipped, Tolerance()), in_numpy(monkeypatch, compare, *flipped, Tolerance()))
@@ -184,7 +184,7 @@ def test_threads_change_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -
 
 @needs_kernel
 def test_an_error_in_a_thread_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_cores", lambda: 3)
+    monkeypatch.setattr(native, "available_cores", lambda: 3)
     monkeypatch.setattr(native._Call, "span", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         compare(np.zeros(2_000_000, np.float32), np.ones(2_000_000, np.float32), Tolerance())

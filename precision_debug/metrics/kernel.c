@@ -61,6 +61,13 @@ typedef struct {
     int base_width, target_width;
 } Task;
 
+/* Whether a block is finite throughout; if so, its extremes and its counts beyond and below FP16's normal range. */
+typedef struct {
+    int finite;
+    int64_t overflow, subnormal;
+    double low, high;
+} Scan;
+
 /* Sums of one side's finite elements. */
 typedef struct {
     double sum, squares;
@@ -291,11 +298,15 @@ void pd_compare(const void *base, const void *target, int32_t base_type, int32_t
             const double *left = as_double(b, base_type, base_table, base_buffer.wide, size);
             const double *right =
                 same ? left : as_double(t, target_type, target_table, target_buffer.wide, size);
-            block_double(&task, left, right, first + start, size);
+            Scan left_scan = scan_double(left, size, 1);
+            Scan right_scan = same ? left_scan : scan_double(right, size, 0);
+            block_double(&task, left, right, &left_scan, &right_scan, first + start, size);
         } else {
             const float *left = as_float(b, base_type, base_table, base_buffer.narrow, size);
             const float *right = same ? left : as_float(t, target_type, target_table, target_buffer.narrow, size);
-            block_float(&task, left, right, first + start, size);
+            Scan left_scan = scan_float(left, size, 1);
+            Scan right_scan = same ? left_scan : scan_float(right, size, 0);
+            block_float(&task, left, right, &left_scan, &right_scan, first + start, size);
         }
     }
 }

@@ -4,12 +4,6 @@
  * or an infinity shows up as an extreme beyond the finite ones.
  */
 
-/* The extremes of a block as ordered integers, and the counts beyond and below FP16's normal range (NaN included). */
-typedef struct {
-    BITS low, high;
-    int64_t overflow, subnormal;
-} NAMED(Scan);
-
 INLINE BITS NAMED(bits)(REAL x) {
     BITS bits;
     memcpy(&bits, &x, sizeof bits);
@@ -29,11 +23,7 @@ INLINE int NAMED(is_finite)(REAL x) { return (NAMED(bits)(x) & SIGNLESS) < INFIN
 
 INLINE int NAMED(is_nan)(REAL x) { return (NAMED(bits)(x) & SIGNLESS) > INFINITE; }
 
-INLINE int NAMED(all_finite)(NAMED(Scan) scan) {
-    return scan.high < INFINITE && scan.low > NAMED(ordered)((BITS)(INFINITE | ~SIGNLESS));
-}
-
-CLONES static NAMED(Scan) NAMED(scan)(const REAL *x, int n, int count_half) {
+CLONES static Scan NAMED(scan)(const REAL *x, int n, int count_half) {
     BITS low = SIGNLESS, high = ~(BITS)SIGNLESS, overflow = 0, subnormal = 0;
     if (count_half) {
 #pragma omp simd reduction(min : low) reduction(max : high) reduction(+ : overflow, subnormal)
@@ -52,7 +42,8 @@ CLONES static NAMED(Scan) NAMED(scan)(const REAL *x, int n, int count_half) {
             high = key > high ? key : high;
         }
     }
-    return (NAMED(Scan)){low, high, overflow, subnormal};
+    int finite = high < INFINITE && low > NAMED(ordered)((BITS)(INFINITE | ~SIGNLESS));
+    return (Scan){finite, overflow, subnormal, NAMED(unordered)(low), NAMED(unordered)(high)};
 }
 
 /* Sums of n finite pairs, and their errors into diff. */
@@ -242,11 +233,9 @@ static void NAMED(ragged)(const Task *task, const REAL *base, const REAL *target
         left += finite;
         others += !finite;
     }
-    NAMED(Scan) b_scan = NAMED(scan)(b_left, left, 1), t_scan = NAMED(scan)(t_left, left, 0);
-    double b_low = left ? NAMED(unordered)(b_scan.low) : INFINITY;
-    double b_high = left ? NAMED(unordered)(b_scan.high) : -INFINITY;
-    double t_low = left ? NAMED(unordered)(t_scan.low) : INFINITY;
-    double t_high = left ? NAMED(unordered)(t_scan.high) : -INFINITY;
+    Scan b_scan = NAMED(scan)(b_left, left, 1), t_scan = NAMED(scan)(t_left, left, 0);
+    double b_low = left ? b_scan.low : INFINITY, b_high = left ? b_scan.high : -INFINITY;
+    double t_low = left ? t_scan.low : INFINITY, t_high = left ? t_scan.high : -INFINITY;
     totals->fp16_overflow += b_scan.overflow;
     totals->fp16_subnormal += b_scan.subnormal;
     NAMED(pairs)(task, b_left, base == target ? b_left : t_left, map, first, left, diff, &b_side, &t_side);
@@ -277,23 +266,22 @@ static void NAMED(ragged)(const Task *task, const REAL *base, const REAL *target
 }
 
 /* The whole of a block. Where both pointers are equal, the sides are. */
-static void NAMED(block)(const Task *task, const REAL *base, const REAL *target, int64_t first, int n) {
+static void NAMED(block)(const Task *task, const REAL *base, const REAL *target, const Scan *b_scan,
+                         const Scan *t_scan, int64_t first, int n) {
     Totals *totals = task->totals;
     double diff[BLOCK];
     Side b_side = {0, 0}, t_side = {0, 0};
-    NAMED(Scan) b_scan = NAMED(scan)(base, n, 1);
-    NAMED(Scan) t_scan = base == target ? b_scan : NAMED(scan)(target, n, 0);
-    if (!NAMED(all_finite)(b_scan) || !NAMED(all_finite)(t_scan)) {
+    if (!b_scan->finite || !t_scan->finite) {
         NAMED(ragged)(task, base, target, first, n);
         return;
     }
     NAMED(pairs)(task, base, target, NULL, first, n, diff, &b_side, &t_side);
-    totals->fp16_overflow += b_scan.overflow;
-    totals->fp16_subnormal += b_scan.subnormal;
-    totals->base_min = fmin(totals->base_min, NAMED(unordered)(b_scan.low));
-    totals->base_max = fmax(totals->base_max, NAMED(unordered)(b_scan.high));
-    totals->target_min = fmin(totals->target_min, NAMED(unordered)(t_scan.low));
-    totals->target_max = fmax(totals->target_max, NAMED(unordered)(t_scan.high));
+    totals->fp16_overflow += b_scan->overflow;
+    totals->fp16_subnormal += b_scan->subnormal;
+    totals->base_min = fmin(totals->base_min, b_scan->low);
+    totals->base_max = fmax(totals->base_max, b_scan->high);
+    totals->target_min = fmin(totals->target_min, t_scan->low);
+    totals->target_max = fmax(totals->target_max, t_scan->high);
     totals->base_sum += b_side.sum;
     totals->base_squares += b_side.squares;
     totals->target_sum += t_side.sum;

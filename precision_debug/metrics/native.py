@@ -22,7 +22,7 @@ from .kernel_sources import fingerprint
 from .kinds import Array
 from .totals import BUCKETS, Pairs, Side, Task, Totals
 
-__all__ = ["Kernel", "kernel_status", "load"]
+__all__ = ["Kernel", "available_cores", "kernel_status", "load"]
 
 VARIABLE = "PRECISION_DEBUG_KERNEL"
 LIBRARY = Path(__file__).with_name("_kernel.so")
@@ -82,7 +82,7 @@ class Kernel:
         """The same as ``numpy_pass.measure``, of types that ``supports`` names and without scales."""
         call = _Call(self.library, task, base_dtype, target_dtype)
         spans = [(first, min(first + _SHARE, task.size)) for first in range(0, task.size, _SHARE)] or [(0, 0)]
-        helpers = min(_cores(), len(spans)) - 1 if task.size >= _THREADED_FROM else 0
+        helpers = min(available_cores(), len(spans)) - 1 if task.size >= _THREADED_FROM else 0
         parts = call.share(spans, helpers)
         totals = parts[0]
         for part in parts[1:]:
@@ -235,7 +235,8 @@ def _table(dtype: np.dtype[Any]) -> Array | None:
         return (every != 0).astype(np.float32) if dtype == np.bool_ else every.view(dtype).astype(np.float32)
 
 
-def _cores() -> int:
+def available_cores() -> int:
+    """Cores that this process may use; as many threads share a large tensor."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -244,7 +245,7 @@ def kernel_status() -> str:
     kernel, reason = _open()
     if kernel is None:
         return f"numpy blocks: {reason}"
-    cores = _cores()
+    cores = available_cores()
     return f"C kernel, {kernel.instructions}, {cores} thread{'s' if cores > 1 else ''}"
 
 
