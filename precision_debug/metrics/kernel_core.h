@@ -85,7 +85,7 @@ INLINE void NAMED(errors)(const Task *task, const REAL *base, const double *diff
         for (int i = start; i < stop; i++) {
             double d = diff[i], b = fabs((double)base[i]), part = rtol * b, r = relative(d, b);
             int64_t d_key = bits_of(d), r_key = bits_of(r);
-            int64_t need = either ? (d > part ? d_key : 0) : bits_of(d - part);
+            int64_t need = bits_of(d > part ? (either ? d : d - part) : 0.0);
             sum += r;
             worst = d_key > worst ? d_key : worst;
             worst_relative = r_key > worst_relative ? r_key : worst_relative;

@@ -32,23 +32,28 @@ def measure_side(read: FlatReader, size: int, scale: int = 0) -> Totals:
     with np.errstate(all="ignore"):
         for first in range(0, size, BLOCK):
             values = widen(read(first, min(first + BLOCK, size)))
-            totals.base.add(_side(values, scale))
-            _count_fp16(totals, values)
+            totals.base.add(_side(values, np.isfinite(values), scale))
+            _count_fp16(totals, np.abs(values))
     return totals
 
 
 def _block(task: Task, first: int, last: int) -> Totals:
     base, target = task.base(first, last), task.target(first, last)
     totals = Totals(identical=_same_bytes(base, target), scales=task.scales)
+    pair = Pair.of_one(widen(base)) if totals.identical else widen_pair(base, target)
+    finite = np.isfinite(pair.base)
+    totals.base = _side(pair.base, finite, task.scales.base)
+    _count_fp16(totals, pair.magnitude)
     if totals.identical:
-        values = widen(base)
-        pair = Pair(values, values, np.where(np.isnan(values), np.nan, 0.0))
+        totals.target = totals.base
+        if finite.all():
+            totals.pairs = _equal_pairs(totals.base, first, last, task)
+            return totals
     else:
-        pair = widen_pair(base, target)
-    totals.base = _side(pair.base, task.scales.base)
-    totals.target = totals.base if totals.identical else _side(pair.target, task.scales.target)
-    _count_fp16(totals, pair.base)
-    totals.pairs = _pairs(pair, first, task)
+        target_finite = np.isfinite(pair.target)
+        totals.target = _side(pair.target, target_finite, task.scales.target)
+        finite &= target_finite
+    totals.pairs = _pairs(pair, finite, first, task)
     return totals
 
 
@@ -59,10 +64,12 @@ def _same_bytes(base: Array, target: Array) -> bool:
     return bool(np.array_equal(base.view(unsigned), target.view(unsigned)))
 
 
-def _side(values: Array, scale: int) -> Side:
-    nan, inf = int(np.count_nonzero(np.isnan(values))), int(np.count_nonzero(np.isinf(values)))
-    if nan or inf:
-        values = values[np.isfinite(values)]
+def _side(values: Array, finite: Array, scale: int) -> Side:
+    nan = inf = 0
+    if not finite.all():
+        nan = int(np.count_nonzero(np.isnan(values)))
+        inf = int(np.count_nonzero(~finite)) - nan
+        values = values[finite]
     if not values.size:
         return Side(nan=nan, inf=inf)
     scaled = _scaled(values, scale)
@@ -80,16 +87,28 @@ def _scaled(values: Array, scale: int) -> Array:
     return np.ldexp(values, -scale) if scale else values
 
 
-def _count_fp16(totals: Totals, values: Array) -> None:
-    magnitude = np.abs(values)
+def _count_fp16(totals: Totals, magnitude: Array) -> None:
     totals.fp16_overflow += int(np.count_nonzero(magnitude > FP16_MAX))
-    totals.fp16_subnormal += int(np.count_nonzero((magnitude < FP16_TINY) & (magnitude > 0)))
+    small = int(np.count_nonzero(magnitude < FP16_TINY))
+    if small:
+        totals.fp16_subnormal += small - int(np.count_nonzero(magnitude == 0))
 
 
-def _pairs(pair: Pair, first: int, task: Task) -> Pairs:
+def _equal_pairs(side: Side, first: int, last: int, task: Task) -> Pairs:
+    """A block of finite elements that are the same on both sides."""
+    pairs = Pairs(finite=last - first, max_abs=0.0, max_abs_at=first, max_rel=0.0, max_rel_at=first)
+    pairs.base_squares = pairs.target_squares = pairs.dot = side.squares
+    if task.keep == "errors":
+        pairs.diffs = [np.zeros(last - first)]
+    elif task.keep == "histogram":
+        pairs.histogram = histogram.bucket_counts(np.zeros(histogram.sample_positions(first, last).size))
+    return pairs
+
+
+def _pairs(pair: Pair, finite: Array, first: int, task: Task) -> Pairs:
     pairs, tolerance = Pairs(), task.tolerance
-    finite = np.isfinite(pair.base) & np.isfinite(pair.target)
-    mismatched = ~_passes(pair, tolerance)
+    part = tolerance.rtol * pair.magnitude
+    mismatched = ~_passes(pair, part, tolerance)
     pairs.finite = int(np.count_nonzero(finite))
     if pairs.finite == finite.size:
         diff, magnitude, where = pair.diff, pair.magnitude, None
@@ -97,15 +116,16 @@ def _pairs(pair: Pair, first: int, task: Task) -> Pairs:
         special = _special_mismatch(pair, tolerance.equal_nan)
         mismatched = np.where(finite, mismatched, special)
         pairs.special = int(np.count_nonzero(special & ~finite))
-        diff, magnitude, where = pair.diff[finite], pair.magnitude[finite], np.flatnonzero(finite)
+        diff, magnitude, part = pair.diff[finite], pair.magnitude[finite], part[finite]
+        where = np.flatnonzero(finite)
     pairs.mismatched = int(np.count_nonzero(mismatched))
     if pairs.mismatched:
         pairs.first_mismatch = first + int(np.argmax(mismatched))
     if pairs.finite:
         _errors(pairs, diff, magnitude, first, where)
-        _sums(pairs, pair, finite if where is not None else slice(None), task.scales)
-        _required(pairs, diff, magnitude, tolerance)
-    if pairs.finite < finite.size:
+        _sums(pairs, pair, slice(None) if where is None else finite, task.scales)
+        _required(pairs, diff, magnitude, part, tolerance)
+    if where is not None:
         _infinite_error(pairs, pair, finite, first)
     if task.keep == "errors":
         pairs.diffs = [diff.copy()]
@@ -115,10 +135,10 @@ def _pairs(pair: Pair, first: int, task: Task) -> Pairs:
     return pairs
 
 
-def _passes(pair: Pair, tolerance: Tolerance) -> Array:
+def _passes(pair: Pair, part: Array, tolerance: Tolerance) -> Array:
     if tolerance.rule == "either":
-        return pair.within(tolerance.atol) | pair.within(tolerance.rtol * pair.magnitude)
-    return pair.within(tolerance.atol + tolerance.rtol * pair.magnitude)
+        return pair.within(tolerance.atol) | pair.within(part)
+    return pair.within(tolerance.atol + part)
 
 
 def _special_mismatch(pair: Pair, equal_nan: bool) -> Array:
@@ -151,17 +171,14 @@ def _sums(pairs: Pairs, pair: Pair, chosen: Array | slice, scales: Scales) -> No
     pairs.dot = float(product.sum())
 
 
-def _required(pairs: Pairs, diff: Array, magnitude: Array, tolerance: Tolerance) -> None:
-    atol, rtol = tolerance.atol, tolerance.rtol
-    relative_part = rtol * magnitude
-    beyond = diff > atol
-    if tolerance.rule == "either":
-        pairs.required_atol = float(np.max(diff, where=diff > relative_part, initial=0.0))
-        needed, over = diff[beyond], magnitude[beyond]
-    else:
-        pairs.required_atol = float(np.max(diff - relative_part, where=diff > relative_part, initial=0.0))
-        needed, over = diff[beyond] - atol, magnitude[beyond]
-    pairs.required_rtol = float(np.max(needed / over, initial=0.0))
+def _required(pairs: Pairs, diff: Array, magnitude: Array, part: Array, tolerance: Tolerance) -> None:
+    either = tolerance.rule == "either"
+    excess = np.where(diff > part, diff, 0.0) if either else diff - part
+    pairs.required_atol = float(np.fmax.reduce(excess, initial=0.0))  # inf - inf is nothing
+    beyond = diff > tolerance.atol
+    if beyond.any():
+        needed = diff[beyond] if either else diff[beyond] - tolerance.atol
+        pairs.required_rtol = float((needed / magnitude[beyond]).max())
 
 
 def _infinite_error(pairs: Pairs, pair: Pair, finite: Array, first: int) -> None:

@@ -32,6 +32,11 @@ class Pair:
         self.turn = turn
         self._exact = exact
 
+    @classmethod
+    def of_one(cls, values: Array) -> Pair:
+        """A block that is the same on both sides."""
+        return cls(values, values, np.where(np.isnan(values), np.nan, 0.0))
+
     def within(self, bound: Array | float) -> Array:
         """diff <= bound, where bound is float64; of wide integers with their exact difference."""
         result: Array = self.diff <= bound
