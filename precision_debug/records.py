@@ -162,10 +162,12 @@ class Comparison:
     max_rel, mean_rel: of d / (|b| + 1e-7), the denominator of Paddle's demo.
     share_rel_over_1pct: share (0 to 1) of the finite pairs with d > 0.01 * |b|.
     rmse: sqrt(mean(d^2)).
-    cosine_distance: 1 - cos(b, t), computed as (sum d^2 - (|b| - |t|)^2) / (2 |b| |t|), which does not cancel.
+    cosine_distance: 1 - cos(b, t), computed as (sum d^2 - (|b| - |t|)^2) / (2 |b| |t|), which does not cancel, or by
+    the definition where one norm is over twice the other; None where a side is 0 everywhere.
     sqnr_db: 10 log10(sum b^2 / sum d^2); inf where d is 0 everywhere.
-    abs_p50, abs_p90, abs_p99, abs_p999: quantiles of d; quantiles_exact says whether they are exact or read from a
-    log2 histogram with 8 buckets an octave (then within 12.5 %).
+    abs_p50, abs_p90, abs_p99, abs_p999: quantiles of d, exact below 65,536 elements; from there on quantiles_exact is
+    False and they are read from a log2 histogram with 8 buckets an octave over one element in eight: within 12.5 % of
+    a quantile of that sample.
     stat: the statistic that check_error_stat asks for, of d and of d / |b|; None where it is "elemwise".
     required_atol, required_rtol: the smallest one with which every element would pass, the other one kept as it is;
     inf where none would.
