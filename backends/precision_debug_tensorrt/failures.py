@@ -69,7 +69,7 @@ def build_error(path: str, said: Sequence[str]) -> BackendError:
 def engine_error(path: str, said: Sequence[str], version: str) -> PrecisionDebugError:
     """A serialised engine that cannot be loaded."""
     text = tidy(said)
-    if re.search(r"version|serialization|magic|platform|compute capability|[Cc]uda [Vv]ersion", text):
+    if re.search(r"version tag|engine version|platform|compute capability|cuda version", text, re.IGNORECASE):
         return BackendUnavailable(
             f"this engine was built by another TensorRT or for another GPU ({text})", where=path,
             hint=f"build it here, with TensorRT {version}",

@@ -21,7 +21,7 @@ from .network import LayerFacts
 
 __all__ = ["LayerIndex", "columns", "find_layer", "onnx_tensors", "script_tensors", "without_casts"]
 
-_PARTS = re.compile(r" \+ | \|\| |, |^PWN\(|\)+$|\(|\{|\}")
+_PARTS = re.compile(r" \+ | \|\| |, |PWN\(|\)+(?=, |$)|\{ForeignNode\[|\]\}$|\.\.\.")
 
 
 class LayerIndex:
