@@ -109,7 +109,7 @@ class Maker:
         layers = read_layers(network)
         inputs = tuple(network.get_input(i).name for i in range(network.num_inputs))
         outputs = tuple(network.get_output(i).name for i in range(network.num_outputs))
-        asked = asked_of_network(network) if not self.road.strong else ()
+        asked = asked_of_network(network) if self._user_asks else ()
         _mark(network, marks, debug)
         config = made.builder.create_builder_config()
         set_flags(self.api, config, self.recipe, self.options, strong=self.road.strong)
@@ -141,6 +141,12 @@ class Maker:
             engine=loaded.engine, runtime=loaded.runtime, data=plan, seconds=seconds, layers=layers,
             inputs=inputs, outputs=outputs, asked=asked, calibrated=calibrator is not None, untaken=tuple(untaken),
         )  # fmt: skip
+
+    @property
+    def _user_asks(self) -> bool:
+        """Some layer may have a precision of its own that the user gave; the parser sets some by itself."""
+        scripted = isinstance(self.source, Script) or bool(self.options.network_script)
+        return not self.road.strong and (scripted or self.options.asks_for_layers)
 
     def _calibrate(
         self, made: Made, config: Any, layers: Sequence[LayerFacts], feeds: Sequence[Feeds], profile: Any
