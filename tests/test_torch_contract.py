@@ -1,7 +1,5 @@
 """The contract suite over this backend's modes, levels and kinds of files."""
 
-# ruff: noqa: E402
-
 from __future__ import annotations
 
 from pathlib import Path

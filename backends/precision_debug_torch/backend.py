@@ -92,6 +92,7 @@ def open_model(
 ) -> Session:
     """A session of a model that is in memory already."""
     from .build import build
+    from .compiled import CompiledSession
     from .session import TorchSession
 
     level = str(options.get("level") or "op")
@@ -103,10 +104,12 @@ def open_model(
         )
     recipe = modes.recipe(mode)
     built = build(model, recipe, options)
-    return TorchSession(
+    kind: Any = CompiledSession if recipe.change == "compile" else TorchSession
+    session: Session = kind(
         built, recipe, level=level, seed=_seed(options), feeds=feeds[0] if feeds else None,
         device_tensors=bool(options.get("device_tensors")), on_close=on_close,
     )  # fmt: skip
+    return session
 
 
 def _seed(options: Any) -> int:

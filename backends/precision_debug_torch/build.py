@@ -12,11 +12,11 @@ import torch
 
 from precision_debug.errors import BackendUnavailable, InputError, UsageError
 
-from .leaves import replaced
+from .leaves import leaves, replaced
 from .model import Model
 from .modes import Recipe
 
-__all__ = ["Built", "build", "chosen_device", "feed", "twin"]
+__all__ = ["Built", "arguments_of", "build", "chosen_device", "tensors_of", "twin"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,38 +69,33 @@ def twin(module: Any) -> Any:
         return module
 
 
-def feed(built: Built, feeds: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any]]:
-    """Positional and keyword arguments, and the tensors among them by input name.
-
-    Feeds are copied to the device, floating ones into the mode's type. Raises InputError.
-    """
-    given: dict[str, Any] = {}
-    known: set[str] = set()
-
-    def change(name: str, _example: Any) -> Any:
-        known.add(name)
-        if name not in feeds:
-            raise InputError(f"no value for '{name}'", where=built.model.path, hint=f"it has {', '.join(feeds)}")
-        given[name] = _as_tensor(feeds[name], name, built)
-        return given[name]
-
+def tensors_of(built: Built, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """The feeds as new tensors on the device, floating ones in the mode's type, by input name. Raises InputError."""
     model = built.model
-    arguments = dict(model.arguments)
-    if not arguments:
-        missing = [name for name in model.required if name not in feeds]
-        strange = [name for name in feeds if name not in model.order]
-        if missing or (strange and not model.open_ended):
-            what = f"no value for '{missing[0]}'" if missing else f"the model has no input '{strange[0]}'"
-            raise InputError(what, where=model.path, hint=f"forward takes {', '.join(model.order) or 'nothing'}")
-        values = {name: _as_tensor(value, name, built) for name, value in feeds.items()}
-        order = [name for name in model.order if name in values]
-        return tuple(values[n] for n in order), {n: v for n, v in values.items() if n not in order}, values
-    changed = {name: replaced(value, name, change) for name, value in arguments.items()}
-    unknown = [name for name in feeds if name not in known]
-    if unknown:
-        raise InputError(f"the model has no input '{unknown[0]}'", where=model.path, hint=f"it has {', '.join(known)}")
-    args = tuple(changed[name] for name in model.order)
-    return args, {name: value for name, value in changed.items() if name not in model.order}, given
+    if model.arguments:
+        known = [name for argument, value in model.arguments.items() for name, _ in leaves(value, argument)]
+        required = known
+    else:
+        known, required = list(model.order), list(model.required)
+    missing = [name for name in required if name not in feeds]
+    strange = [name for name in feeds if name not in known]
+    if missing or (strange and not model.open_ended):
+        what = f"no value for '{missing[0]}'" if missing else f"the model has no input '{strange[0]}'"
+        raise InputError(what, where=model.path, hint=f"it takes {', '.join(known) or 'nothing'}")
+    return {name: _as_tensor(value, name, built) for name, value in feeds.items()}
+
+
+def arguments_of(model: Model, tensors: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments: the example's, with its tensors exchanged."""
+    if not model.arguments:
+        order = [name for name in model.order if name in tensors]
+        return tuple(tensors[n] for n in order), {n: v for n, v in tensors.items() if n not in order}
+    changed = {
+        argument: replaced(value, argument, lambda name, _: tensors[name])
+        for argument, value in model.arguments.items()
+    }
+    extra = {name: value for name, value in changed.items() if name not in model.order}
+    return tuple(changed[name] for name in model.order), extra
 
 
 def _as_tensor(value: Any, name: str, built: Built) -> Any:

@@ -41,6 +41,9 @@ class Trace:
         self.metas: list[TensorMeta] = []
         self._show = show
         self._told: set[str] = set()
+        self.calls: list[Any] = []  # the operators in order
+        self.places: dict[str, tuple[int, int | None]] = {}  # tensor name to its call and its place among the results
+        self.module_results: dict[str, str] = {}  # at level "op": name of a module's result to its row's name
         self._names: Any = WeakIdKeyDictionary()  # tensor to the names of the rows that it stems from
         self._constants: Any = WeakIdKeyDictionary()
         for name, tensor in constants:
@@ -67,13 +70,16 @@ class Trace:
         name = self._call_name(func, args, kwargs)
         kind, extra = op_type(func), {"Source": source_line()}
         unseen = "holds uninitialised memory" if kind.removeprefix("aten.") in _UNWRITTEN else ""
-        values = [result] if not isinstance(result, (tuple, list)) else list(result)
+        self.calls.append(func)
+        several = isinstance(result, (tuple, list))
+        values = list(result) if several else [result]
         shown = 0
         for place, value in enumerate(values):
             full = name if place == 0 else self.namer.further(func, name, place)
             if place > 1 and "scaled_dot_product" in kind:
                 unseen = "is the kernel's own bookkeeping"
             if isinstance(value, torch.Tensor):
+                self.places[full] = len(self.calls) - 1, place if several else None
                 self._tell(full, kind, value, node=name, inputs=read, extra=extra, unseen=unseen)
                 shown += 1
             elif isinstance(value, (bool, int, float, complex)) and not shown:
@@ -92,6 +98,10 @@ class Trace:
         """A module call ended with a result."""
         self.namer.leave()
         if self.level != "module":
+            for full, tensor in leaves(result, name):
+                own = self._names.get(tensor, ())
+                if len(own) == 1:
+                    self.module_results[full] = own[0]
             return
         read = self._sources((args, kwargs))
         found = list(leaves(result, name))

@@ -53,6 +53,7 @@ _RECIPES = {
         Recipe(mode=_mode("torch_autocast_fp16", "torch.autocast to float16", _MODULES), autocast="float16"),
         Recipe(mode=_mode("torch_autocast_bf16", "torch.autocast to bfloat16", _MODULES), autocast="bfloat16"),
         Recipe(mode=_mode("torch_tf32", "float32 with TensorFloat-32 products, CUDA only"), dtype="float32", tf32=True),
+        Recipe(mode=_mode("torch_compile", "torch.compile with inductor", _MODULES), dtype="float32", change="compile"),
     )
 }
 

@@ -14,12 +14,12 @@ from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import TensorMeta
 
 from .arithmetic import Arithmetic
-from .build import Built, feed, twin
+from .build import Built, arguments_of, tensors_of, twin
 from .dispatch import Show, Trace, Watch
 from .leaves import leaves
 from .modes import Recipe
 
-__all__ = ["TorchSession"]
+__all__ = ["TorchSession", "device_versions", "translated", "wrap"]
 
 
 class TorchSession:
@@ -72,13 +72,7 @@ class TorchSession:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        found = {"torch": str(torch.__version__)}
-        if self._built is not None and self._built.device.type == "cuda":
-            found["cuda"] = str(torch.version.cuda)
-            found["device"] = torch.cuda.get_device_name(self._built.device)
-        else:
-            found["device"] = "cpu"
-        return found
+        return device_versions(self._built.device if self._built is not None else None)
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """Outputs are numpy arrays: "output", or "output[0]", "output.key" where the model returns several."""
@@ -105,12 +99,13 @@ class TorchSession:
             raise BackendError("the session is closed", where=self._recipe.mode.name)
         failed: list[BaseException] = []
         module = twin(built.module)
-        args, kwargs, given = feed(built, feeds)
+        given = tensors_of(built, feeds)
+        args, kwargs = arguments_of(built.model, given)
         trace = None
         if show is not None:
             constants = [*module.named_parameters(), *module.named_buffers()]
             trace = Trace(self._level, constants=constants, given=given, show=self._guarded(show, failed))
-            _wrap(module, trace)
+            wrap(module, trace)
         self._arithmetic.reset()
         try:
             result = self._forward(module, args, kwargs, trace)
@@ -124,7 +119,7 @@ class TorchSession:
                 raise failed[0] from None
             if isinstance(error, PrecisionDebugError) or not isinstance(error, Exception):
                 raise
-            raise _translated(error, built.model.path, trace) from error
+            raise translated(error, built.model.path, trace) from error
         return {name: as_array(tensor, name=name) for name, tensor in outputs.items()}
 
     def _guarded(self, show: Show, failed: list[BaseException]) -> Show:
@@ -163,6 +158,14 @@ class TorchSession:
             yield
 
 
+def device_versions(device: torch.device | None) -> dict[str, str]:
+    """torch's version and the device's name."""
+    found = {"torch": str(torch.__version__), "device": "cpu"}
+    if device is not None and device.type == "cuda":
+        found |= {"cuda": str(torch.version.cuda), "device": torch.cuda.get_device_name(device)}
+    return found
+
+
 def _ignore(meta: TensorMeta, value: Any) -> None:
     pass
 
@@ -172,7 +175,7 @@ def _device_type(built: Built | None) -> str:
     return built.device.type if built is not None else "cpu"
 
 
-def _wrap(module: Any, trace: Trace) -> None:
+def wrap(module: Any, trace: Trace) -> None:
     """Tell the trace of every module call.
 
     Through each instance's ``_call_impl`` and not through forward hooks: torch's own transformer layers leave their
@@ -200,7 +203,7 @@ def _told(call: Callable[..., Any], kind: str, path: str, trace: Trace) -> Calla
     return told
 
 
-def _translated(error: Exception, path: str, trace: Trace | None) -> BackendError:
+def translated(error: Exception, path: str, trace: Trace | None) -> BackendError:
     where = path
     if trace is not None and trace.metas:
         where = f"{path}, after {trace.metas[-1].name}"
