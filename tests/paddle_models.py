@@ -50,6 +50,16 @@ def _cnn() -> Any:
     return Cnn()
 
 
+def _conv_norm() -> Any:
+    """A convolution without bias or padding before a batch norm, which a pass folds into it."""
+    from paddle import nn
+
+    return nn.Sequential(
+        nn.Conv2D(3, 8, 3, bias_attr=False), nn.BatchNorm2D(8), nn.ReLU(), nn.AdaptiveAvgPool2D(1), nn.Flatten(),
+        nn.Linear(8, 4),
+    )  # fmt: skip
+
+
 def _mlp() -> Any:
     """Three linear layers; the middle one is where tests plant a fault."""
     from paddle import nn
@@ -97,6 +107,7 @@ def _mobilenet_v3() -> Any:
 
 MODELS: Mapping[str, tuple[Any, tuple[int, ...]]] = {
     "cnn": (_cnn, (3, 16, 16)),
+    "conv_norm": (_conv_norm, (3, 16, 16)),
     "mlp": (_mlp, (16,)),
     "offset": (_offset, (16,)),
     "encoder": (_encoder, (12, 64)),

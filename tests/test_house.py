@@ -17,7 +17,7 @@ from precision_debug import registry
 STAGES = (
     ("errors",),
     ("records",),
-    ("codec", "nearest", "arrays"),
+    ("codec", "ladder", "nearest", "arrays"),
     ("protocols",),
     ("machine",),
     ("feeds", "inspector"),

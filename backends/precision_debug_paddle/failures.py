@@ -11,7 +11,7 @@ from precision_debug.errors import BackendError, BackendUnavailable, ModelError,
 __all__ = ["our_errors"]
 
 _OPERATOR = re.compile(r"\[operator < (\S+) > error\]")
-_FRAME = re.compile(r"\(at \S+?:\d+\)|\[Hint: [^\]]*\]")
+_FRAME = re.compile(r"\[Hint: .*?\](?= *(?:\(at|$))|\(at \S+?:\d+\)", re.DOTALL)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -88,11 +89,10 @@ def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
             names.append(("oneDNN in FP32", "onednn_fp32"))
     if spec.mode not in {mode for _, mode in names} | {off}:
         names.append(("TensorRT" if target.tensorrt else "oneDNN", spec.mode))
-    found = [
-        _rung("everything off", off, {}),
-        _rung("memory optimisation", off, {"memory_optim": True}),
-        *(_rung(name, mode, {}) for name, mode in names),
-    ]
+    memory = _rung("memory optimisation", off, {"memory_optim": True})
+    if not memory.needs and read_model(spec.model).program.pir:
+        memory = dataclasses.replace(memory, needs="Paddle 3.3 raises on enable_memory_optim with a PIR program")
+    found = [_rung("everything off", off, {}), memory, *(_rung(name, mode, {}) for name, mode in names)]
     last = next((place for place, rung in enumerate(found) if rung.mode == spec.mode and not rung.options), None)
     return tuple(found if last is None or spec.mode == off else found[: last + 1])
 
