@@ -51,10 +51,11 @@ def curve(report: Report, limit: int = 5000) -> Curve:
     values = [error for row in rows for error in _errors(row) if error is not None and 0 < error < math.inf]
     low = 10.0 ** math.floor(math.log10(max(_SMALLEST, min(values, default=1e-6))))
     high = max(100 * low, 10.0 ** min(300, math.ceil(math.log10(max(values, default=1.0)))))
-    points = [_point(row, low) for row in rows]
-    stretch = max(1, math.ceil(4 * len(points) / limit)) if len(points) > limit else 1
-    if stretch > 1:
-        points = [kept for at in range(0, len(points), stretch) for kept in _tops(points[at : at + stretch])]
+    stretch = math.ceil(4 * len(rows) / limit) if len(rows) > limit else 1
+    points: list[Point] = []
+    for start in range(0, len(rows), stretch):
+        part = [_point(row, low, high) for row in rows[start : start + stretch]]
+        points += part if stretch == 1 else _tops(part)
     return Curve(points=tuple(points), low=low, high=high, thinned=stretch)
 
 
@@ -62,13 +63,13 @@ def _errors(row: Row) -> tuple[float | None, float | None]:
     return row.relative_l2, None if row.comparison is None else row.comparison.max_abs
 
 
-def _point(row: Row, low: float) -> Point:
+def _point(row: Row, low: float, high: float) -> Point:
     errors = _errors(row)
     failed = row.status is Status.FAIL
     wild = any(error is not None and not math.isfinite(error) for error in errors)
     silent = failed and not any(errors)
     differs = row.comparison is not None and not row.comparison.shapes_match
-    drawn = [max(error, low) if error is not None and math.isfinite(error) else None for error in errors]
+    drawn = [min(max(error, low), high) if error is not None and math.isfinite(error) else None for error in errors]
     return Point(
         index=row.index, name=row.name, op_type=row.op_type, relative_l2=drawn[0], max_abs=drawn[1],
         failed=failed, broken=wild or silent or differs,

@@ -29,7 +29,9 @@ def write_summary(book: Any, formats: Formats, report: Report, content: Summary,
     sheet.hide_gridlines(2)
     for number, width in enumerate(_WIDTHS):
         sheet.set_column(number, number, width)
-    page = _Page(sheet, formats, {row.index: place for place, row in enumerate(report.rows)})
+    linked = {cell.row for section in content.sections for line in section.lines for cell in line}
+    places = {row.index: place for place, row in enumerate(report.rows) if row.index in linked}
+    page = _Page(sheet, formats, places)
     page.verdict(report, content)
     if sheets > 1:
         page.remark(
