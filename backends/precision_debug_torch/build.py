@@ -15,19 +15,25 @@ from precision_debug.errors import BackendUnavailable, InputError, UsageError
 from .leaves import leaves, replaced
 from .model import Model
 from .modes import Recipe
+from .quantised import quantise
 
 __all__ = ["Built", "arguments_of", "build", "chosen_device", "tensors_of", "twin"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """A module on its device in its types. It is never run itself: each run works on a ``twin``."""
+    """A module on its device in its types. It is never run itself: each run works on a ``twin``.
+
+    quantised: paths of its quantised layers; plain: then, the module as it was before.
+    """
 
     module: Any
     model: Model
     device: torch.device
     dtype: torch.dtype | None
     notes: tuple[str, ...] = ()
+    plain: Any = None
+    quantised: frozenset[str] = frozenset()
 
 
 def chosen_device(options: Mapping[str, Any]) -> torch.device:
@@ -53,7 +59,14 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     if model.kind != "exported" and module.training and not options.get("training"):
         module.eval()
         notes.append("the module was put into evaluation mode; the option training=1 leaves it as the factory made it")
-    return Built(module=module, model=model, device=device, dtype=dtype, notes=tuple(notes))
+    plain, paths = None, frozenset[str]()
+    if recipe.change == "int8":
+        plain, module = module, copy.deepcopy(module)
+        paths, note = quantise(module, model.path)
+        notes.append(note)
+    return Built(
+        module=module, model=model, device=device, dtype=dtype, notes=tuple(notes), plain=plain, quantised=paths
+    )
 
 
 def twin(module: Any) -> Any:
@@ -123,10 +136,12 @@ def _copied(module: Any, device: torch.device | None, dtype: torch.dtype | None)
         return tensor.detach().to(device=device or tensor.device, dtype=wanted)
 
     for parameter in module.parameters():
+        if type(parameter) is not torch.nn.Parameter:  # a library's own (torchao's quantised weights)
+            memo[id(parameter)] = parameter
+            continue
         fresh = converted(parameter)
         same = fresh.data_ptr() == parameter.data_ptr() and fresh.dtype == parameter.dtype
-        plain = type(parameter) is torch.nn.Parameter
-        memo[id(parameter)] = parameter if same or not plain else torch.nn.Parameter(fresh, requires_grad=False)
+        memo[id(parameter)] = parameter if same else torch.nn.Parameter(fresh, requires_grad=False)
     for buffer in module.buffers():
         fresh = converted(buffer)
         memo[id(buffer)] = fresh.clone() if fresh.data_ptr() == buffer.data_ptr() else fresh

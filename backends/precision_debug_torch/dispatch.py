@@ -31,13 +31,16 @@ class Trace:
     constants: parameters and buffers, tensor to name. given: the feeds, tensor to name.
     level: "op" shows each operator's results, "module" each module call's.
     show: called with each tensor while it lives.
+    quantised: paths of quantised layers. results: name of such a layer's result to its row's name without quantisation.
     """
 
     def __init__(
-        self, level: str, *, constants: Iterable[tuple[str, Any]], given: Mapping[str, Any], show: Show | None
-    ) -> None:
+        self, level: str, *, constants: Iterable[tuple[str, Any]], given: Mapping[str, Any], show: Show | None,
+        quantised: frozenset[str] = frozenset(), results: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.level = level
-        self.namer = Namer()
+        self.namer = Namer(quantised)
+        self._quantised, self._results = quantised, results or {}
         self.metas: list[TensorMeta] = []
         self._show = show
         self._told: set[str] = set()
@@ -97,11 +100,17 @@ class Trace:
     def module(self, name: str, kind: str, args: Any, kwargs: Any, result: Any) -> None:
         """A module call ended with a result."""
         self.namer.leave()
-        if self.level != "module":
+        if self.level != "module" and name.partition("@")[0] in self._quantised:
+            read = self._sources((args, kwargs))
             for full, tensor in leaves(result, name):
-                own = self._names.get(tensor, ())
-                if len(own) == 1:
-                    self.module_results[full] = own[0]
+                own = self.namer.plain(self._results.get(full, f"{full}/int8"))
+                self._tell(own, f"int8.{kind}", tensor, node=name, inputs=read)
+        elif self.level != "module":
+            for full, tensor in leaves(result, name):
+                sources = self._names.get(tensor, ())
+                if len(sources) == 1:
+                    self.module_results[full] = sources[0]
+        if self.level != "module":
             return
         read = self._sources((args, kwargs))
         found = list(leaves(result, name))

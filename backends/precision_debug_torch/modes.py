@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -54,6 +55,11 @@ _RECIPES = {
         Recipe(mode=_mode("torch_autocast_bf16", "torch.autocast to bfloat16", _MODULES), autocast="bfloat16"),
         Recipe(mode=_mode("torch_tf32", "float32 with TensorFloat-32 products, CUDA only"), dtype="float32", tf32=True),
         Recipe(mode=_mode("torch_compile", "torch.compile with inductor", _MODULES), dtype="float32", change="compile"),
+        Recipe(
+            mode=_mode("torch_int8", "linear layers in int8 by torchao, activations quantised as they come", _FACTORY),
+            dtype="float32",
+            change="int8",
+        ),
     )
 }
 
@@ -84,7 +90,9 @@ def availability(mode: str) -> Availability:
             return Availability(ok=False, needs="needs a GPU with TensorFloat-32 (compute capability 8.0 or later)")
     if chosen.change == "int8":
         try:
-            import_module("torchao.quantization.pt2e")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                import_module("torchao.quantization")
         except Exception as error:
             return Availability(ok=False, needs=f"pip install torchao ({type(error).__name__}: {error})")
     return Availability(ok=True)

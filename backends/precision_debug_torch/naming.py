@@ -56,9 +56,13 @@ def op_type(func: Any) -> str:
 
 
 class Namer:
-    """Counts calls during one run. Not shared between threads."""
+    """Counts calls during one run. Not shared between threads.
 
-    def __init__(self) -> None:
+    quantised: paths of modules whose operators are others than the baseline's; "int8." before them keeps them apart.
+    """
+
+    def __init__(self, quantised: frozenset[str] = frozenset()) -> None:
+        self._quantised = quantised
         self._modules: collections.Counter[str] = collections.Counter()
         self._taken: collections.Counter[str] = collections.Counter()
         self._stack: list[tuple[str, collections.Counter[str]]] = [("", collections.Counter())]
@@ -84,6 +88,8 @@ class Namer:
         """The name of an operator call inside the module call that runs now."""
         scope, counts = self._stack[-1]
         name = canonical(func._schema.name.partition("::")[2])
+        if scope.partition("@")[0] in self._quantised:
+            name = f"int8.{name}"
         counts[name] += 1
         call = name if counts[name] == 1 else f"{name}#{counts[name]}"
         return self._unique(f"{scope}/{call}" if scope else call)
@@ -91,7 +97,7 @@ class Namer:
     def further(self, func: Any, name: str, place: int) -> str:
         """The name of a further result; a kernel's own (a batch norm's saved mean, …) are named after the kernel."""
         kernel = func._schema.name.partition("::")[2]
-        if kernel not in _SAME:
+        if kernel not in _SAME or "int8." in name:
             return self._unique(f"{name}[{place}]")
         scope, _, call = name.rpartition("/")
         own = f"{kernel}#{call.partition('#')[2]}" if "#" in call else kernel

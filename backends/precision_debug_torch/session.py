@@ -42,6 +42,7 @@ class TorchSession:
         self._on_close = on_close
         self._arithmetic = Arithmetic(recipe, device=built.device, seed=seed)
         self._metas: tuple[TensorMeta, ...] | None = None
+        self._results: Mapping[str, str] | None = None
         self._notes = [*built.notes]
 
     @property
@@ -104,7 +105,10 @@ class TorchSession:
         trace = None
         if show is not None:
             constants = [*module.named_parameters(), *module.named_buffers()]
-            trace = Trace(self._level, constants=constants, given=given, show=self._guarded(show, failed))
+            trace = Trace(
+                self._level, constants=constants, given=given, show=self._guarded(show, failed),
+                quantised=built.quantised, results=self._plain_results(built, given),
+            )  # fmt: skip
             wrap(module, trace)
         self._arithmetic.reset()
         try:
@@ -121,6 +125,22 @@ class TorchSession:
                 raise
             raise translated(error, built.model.path, trace) from error
         return {name: as_array(tensor, name=name) for name, tensor in outputs.items()}
+
+    def _plain_results(self, built: Built, given: Mapping[str, Any]) -> Mapping[str, str]:
+        """Names of the rows of quantised layers' results in the model before quantisation, from a run of it."""
+        if built.plain is None or self._level == "module":
+            return {}
+        if self._results is None:
+            module = twin(built.plain)
+            own = {name: tensor.clone() for name, tensor in given.items()}
+            args, kwargs = arguments_of(built.model, own)
+            trace = Trace("op", constants=(), given=own, show=None)
+            wrap(module, trace)
+            self._arithmetic.reset()
+            with torch.no_grad(), Watch(self._arithmetic, trace):
+                module(*args, **kwargs)
+            self._results = trace.module_results
+        return self._results
 
     def _guarded(self, show: Show, failed: list[BaseException]) -> Show:
         """What a hook raises is kept, because an interpreter between it and us may wrap it."""

@@ -1,0 +1,34 @@
+"""Linear layers in int8 by torchao: weights a channel, activations a token, products in int8."""
+
+from __future__ import annotations
+
+import warnings
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from precision_debug.errors import BackendError, ModelError
+
+__all__ = ["quantise"]
+
+
+def quantise(module: Any, path: str) -> tuple[frozenset[str], str]:
+    """Quantise a module's linear layers in place; returns their paths and a note on the rest.
+
+    Raises ModelError where it has none, BackendError where torchao fails.
+    """
+    linear = {name for name, child in module.named_modules() if isinstance(child, torch.nn.Linear)}
+    if not linear:
+        raise ModelError("has no nn.Linear, and torchao's int8 changes nothing else", where=path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torchao: Any = import_module("torchao.quantization")
+            torchao.quantize_(module, torchao.Int8DynamicActivationInt8WeightConfig())
+    except Exception as error:
+        raise BackendError(f"torchao cannot quantise it: {type(error).__name__}: {error}", where=path) from error
+    changed = frozenset(name for name in linear if type(module.get_submodule(name).weight) is not torch.nn.Parameter)
+    others = sum(1 for child in module.modules() if isinstance(child, torch.nn.modules.conv._ConvNd))
+    left = f"; {others} convolutions stay in float32" if others else ""
+    return changed, f"{len(changed)} of {len(linear)} linear layers run in int8 (torchao, dynamic activations){left}"
