@@ -152,6 +152,27 @@ def test_float16_keeps_its_bits_on_the_way_to_the_hook(open_model: Opener, value
     assert hook.arrays["h"].tobytes() == feeds["x"].tobytes()
 
 
+ODD_TYPES = "BFLOAT16 FLOAT8E4M3FN FLOAT8E5M2 INT4 UINT4 INT2 UINT2".split()  # noqa: SIM905
+
+
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("name", ODD_TYPES)
+def test_odd_types_can_be_fed_and_are_returned(open_model: Opener, name: str, count: int) -> None:
+    elem = getattr(TensorProto, name)
+    nodes = [helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT)]
+    nodes.append(helper.make_node("Cast", ["h"], ["y"], to=elem))
+    sides = [onnx_models.value(side, [count], elem) for side in ("x", "y")]
+    model = onnx_models.model(nodes, sides[:1], sides[1:], opset=25, ir=12)
+    dtype = helper.tensor_dtype_to_np_dtype(elem)
+    feeds = {"x": np.array([1, 0, 1, 1, 0][:count]).astype(dtype)}
+    session = open_model(model, "ort_fp32")
+    hook, _, outputs = run(session, feeds)
+    assert outputs["y"].dtype == dtype
+    for array in (outputs["y"], hook.arrays["x"], hook.arrays["y"]):
+        assert array.astype(np.float32).tolist() == feeds["x"].astype(np.float32).tolist()
+    assert same_bits(session.run(feeds)["y"], outputs["y"])
+
+
 def test_strings_and_sequences_are_returned_and_said_to_be_unseen(open_model: Opener) -> None:
     hook, metas, outputs = run(
         open_model(onnx_models.strings_and_sequences(), "ort_fp32"), {"x": np.float32([1, 2, 3])}

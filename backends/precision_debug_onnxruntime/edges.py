@@ -7,6 +7,7 @@ reorders that the source model does not have. What they join is one edge; its ro
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,9 @@ __all__ = ["NCHWC", "Edge", "Form", "find_edges", "is_carrier"]
 NCHWC = "com.microsoft.nchwc"
 _QUANTISE = {"QuantizeLinear", "DequantizeLinear"}
 _REORDER = {"ReorderInput", "ReorderOutput"}
+_COPY = {"MemcpyFromHost", "MemcpyToHost"}
+# what ONNX Runtime calls its own; a node that had no name is called after its type and output instead
+_TRANSPOSE = re.compile(r"Transpose(_token_\d+)?$")
 # operators that work element by element, so that every layout is as good as another
 _ANY_LAYOUT = words("""
     Add Sub Mul Div Sum Max Min Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Softplus Softsign
@@ -69,9 +73,11 @@ class Edge:
 
 def is_carrier(node: Any, source_nodes: Collection[str]) -> bool:
     """Whether a node only changes the form of a tensor."""
-    if node.op_type in _QUANTISE or (node.domain == NCHWC and node.op_type in _REORDER):
+    if node.op_type in _QUANTISE | _COPY or (node.domain == NCHWC and node.op_type in _REORDER):
         return True
-    return node.op_type in {"Cast", "Transpose"} and node.name not in source_nodes
+    if node.name in source_nodes or node.name.startswith(f"{node.op_type}:"):
+        return False
+    return node.op_type == "Cast" or (node.op_type == "Transpose" and bool(_TRANSPOSE.match(node.name)))
 
 
 def find_edges(

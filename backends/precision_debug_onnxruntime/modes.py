@@ -1,10 +1,17 @@
-"""The run modes of this backend, and whether each can run on this machine."""
+"""The run modes of this backend, and whether each can run on this machine.
+
+The CUDA and TensorRT modes have not been run on a GPU yet.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from precision_debug.records import Availability, RunMode
+
+from .options import flag
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
 
@@ -28,9 +35,15 @@ class Recipe:
     providers: tuple[str, ...] = _CPU
 
     @property
-    def provider_options(self) -> tuple[dict[str, str], ...]:
-        """What each provider is told beyond its defaults."""
-        known = {"TensorrtExecutionProvider": {"trt_fp16_enable": "1"} if self.change == "" else {}}
+    def engine(self) -> str:
+        """The provider that the mode is about: "cpu", "cuda", "tensorrt"; "" for onnx.reference."""
+        return self.providers[0].removesuffix("ExecutionProvider").lower() if self.providers else ""
+
+    def provider_options(self, settings: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
+        """What each provider is told beyond its defaults. Setting "use_tf32": "0" makes CUDA's float32 true float32."""
+        known = {"TensorrtExecutionProvider": {"trt_fp16_enable": "1"}}
+        if "use_tf32" in settings:
+            known["CUDAExecutionProvider"] = {"use_tf32": "1" if flag("use_tf32", settings["use_tf32"]) else "0"}
         return tuple(dict(known.get(name, {})) for name in self.providers)
 
 

@@ -117,15 +117,20 @@ def _spellings(name: str) -> Iterator[str]:
 
 
 def _node_members(edge: Edge, known: Known) -> list[str]:
-    """By the name of the node, which the fusions keep; a scale that is another edge's speaks against it."""
+    """For a quantised value by the name of the node, which the fusions keep, unless its scale is another edge's.
+
+    A value that is not quantised has lost its name because its layout was changed: nothing is known of it then.
+    """
+    own = {form.scale.scale for form in edge.forms.values() if form.scale is not None}
+    if not own:
+        return []
     node_name = _TOKEN.sub("", edge.node.name)
     outputs = known.given.nodes.get(edge.node.name) or known.given.nodes.get(node_name) or ()
     if edge.index >= len(outputs) or not outputs[edge.index]:
         return []
     members = known.members(outputs[edge.index])
-    own = {form.scale.scale for form in edge.forms.values() if form.scale is not None}
     theirs = known.scale_names(outputs[edge.index])
-    return [] if own and theirs and not own & theirs else members
+    return [] if theirs and not own & theirs else members
 
 
 def _blocked_members(edge: Edge, known: Known) -> list[str]:

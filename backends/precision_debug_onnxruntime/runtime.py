@@ -103,33 +103,52 @@ def our_errors(where: str, hint: str = "") -> Iterator[None]:
 
 
 def _translated(text: str, where: str, hint: str) -> PrecisionDebugError:
-    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text.strip())
-    text = (
-        re.sub(r"\s*(/\S+/)?\S+\.(cc|h):\d+ .*?(?=\S+ was false|Status Message:|$)", " ", text, count=1).strip() or text
-    )
-    custom = re.search(r"(?:Fatal error: )?(\S+?):(\w+)\((-?\d+)\) is not a registered function/op", text)
+    text = _plain(text)
+    custom = re.search(r"(\S+?):(\w+)\((-?\d+)\) is not a registered function/op", text)
     if custom:
         domain, op = custom.group(1), custom.group(2)
+        own = domain.startswith(("ai.onnx", "com.microsoft"))
         return ModelError(
-            f"operator {op} of domain {domain} is unknown to ONNX Runtime", where=where,
-            hint="give the library that has it as the option custom_ops_library",
-        )  # fmt: skip
-    if re.search(r"No Op registered for (\w+) with domain_version", text) or "ONNX Runtime only *guarantees*" in text:
-        return ModelError(_first(text), where=where, hint="export it with an opset that this onnxruntime knows")
-    if re.search(r"Unsupported model IR version", text):
-        return ModelError(_first(text), where=where, hint="save it with an older ir_version, or update onnxruntime")
+            f"operator {op} of domain {domain} is unknown to ONNX Runtime",
+            where=where,
+            hint="update onnxruntime" if own else "give the library that has it as the option custom_ops_library",
+        )
+    opset = re.search(r"Opset (\d+) is under development", text)
+    if opset:
+        hint = "export it with an older opset, or update onnxruntime"
+        return ModelError(f"opset {opset.group(1)} is newer than this onnxruntime knows", where=where, hint=hint)
+    if re.search(r"No Op registered for (\w+) with domain_version", text):
+        return ModelError(text, where=where, hint="export it with an opset that this onnxruntime knows")
+    if "Unsupported model IR version" in text:
+        return ModelError(text, where=where, hint="save it with an older ir_version, or update onnxruntime")
     kernel = re.search(r"Could not find an implementation for (\w+)\((\d+)\) node with name '([^']*)'", text)
+    kernel = kernel or re.search(r"Failed to find kernel for (\w+)\((\d+)\) \(node:'([^']*)'", text)
     if kernel:
         op, version, node = kernel.groups()
-        return BackendError(
-            f"ONNX Runtime has no kernel here for {op} of opset {version} with its types (node {node})", where=where,
-            hint=hint,
-        )  # fmt: skip
+        named = f" (node {node})" if node else ""
+        what = f"ONNX Runtime has no kernel here for {op} of opset {version} with its types{named}"
+        return BackendError(what, where=where, hint=hint)
     if re.search(r"invalid model|INVALID_GRAPH|Type Error|ShapeInferenceError|Load model from", text, re.IGNORECASE):
-        return ModelError(f"ONNX Runtime refuses the model: {_first(text)}", where=where, hint=hint)
-    return BackendError(_first(text), where=where, hint=hint)
+        return ModelError(f"ONNX Runtime refuses the model: {text}", where=where, hint=hint)
+    return BackendError(text, where=where, hint=hint)
 
 
-def _first(text: str, limit: int = 300) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else f"{line[:limit]}…"
+def _plain(text: str, limit: int = 300) -> str:
+    """ONNX Runtime's words without its error code, and without where in its own source they come from."""
+    text = " ".join(text.split())
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text).replace("Fatal error: ", "")
+    place = re.search(r"/\S+\.(?:cc|h|cpp):\d+ ", text)
+    if place:
+        rest = _after_signature(text[place.end() :])
+        text = f"{text[: place.start()]}{rest}".strip()
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def _after_signature(text: str) -> str:
+    """What follows a C++ function's signature, which ends at the bracket that closes its arguments."""
+    begin, depth = text.find("("), 0
+    for place in range(max(begin, 0), len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return re.sub(r"^(::<lambda\([^)]*\)>| const| \[with [^\]]*\]|\s)+", "", text[place + 1 :])
+    return text

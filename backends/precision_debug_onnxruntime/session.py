@@ -11,7 +11,7 @@ from precision_debug.errors import BackendError
 from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import TensorMeta
 
-from . import taps
+from . import ortvalues, taps
 from .feeding import checked_feeds
 from .listing import Entry
 from .model import Model
@@ -74,7 +74,7 @@ class OrtSession:
         opened.current.append(run)
         try:
             with our_errors(self._model.path):
-                values = opened.ort.run(None, _accepted(opened.ort, feeds), run.options)
+                values = ortvalues.run(opened.ort, _accepted(opened.ort, feeds), run.options)
         except Exception:
             if run.error is not None:
                 raise run.error from None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["TypeInfo", "Types", "dtype_name", "numpy_dtype", "read_types"]
+__all__ = ["TypeInfo", "Types", "dtype_name", "elem_of", "numpy_dtype", "read_types"]
 
 _NAMES = tuple(
     """
@@ -49,6 +49,16 @@ class Types:
 def dtype_name(elem: int) -> str:
     """Numpy's or ml_dtypes' name of an ONNX element type."""
     return _NAMES[elem] if 0 <= elem < len(_NAMES) else f"onnx type {elem}"
+
+
+def elem_of(text: str) -> int:
+    """ONNX's element type of ONNX Runtime's "tensor(float)", or of a numpy name in its place; 0 where it is none."""
+    name = text.removeprefix("tensor(").removesuffix(")").lower()
+    short = {"float": "float32", "double": "float64", "string": "str"}.get(name, name)
+    if short in _NAMES:
+        return _NAMES.index(short)
+    plain = [known.replace("_", "") for known in _NAMES]
+    return plain.index(short) if short in plain else 0
 
 
 def numpy_dtype(elem: int) -> Any:

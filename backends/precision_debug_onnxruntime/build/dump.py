@@ -8,7 +8,7 @@ from typing import Any
 
 from precision_debug.errors import PrecisionDebugError
 
-from ..graph import all_graphs, copy_but
+from ..graph import all_graphs, copy_but, initializers_of
 from ..model import Model, name_nodes
 from ..runtime import Runtime
 from ..types import Types, read_types
@@ -31,7 +31,18 @@ def dump(model: Model, runtime: Runtime, folder: Path, optimise: str, *, inline:
     proto = onnx.load(str(path), load_external_data=False)
     for graph in all_graphs(proto.graph):
         name_nodes(graph)
+    _drop_orphans(proto, initializers_of(model.proto.graph))
     return Model(proto=proto, folder=folder, path=model.path)
+
+
+def _drop_orphans(proto: Any, defaults: set[str]) -> None:
+    """Take out inputs whose default ONNX Runtime folded into something else: nobody feeds them."""
+    left = initializers_of(proto.graph)
+    kept = [item for item in proto.graph.input if item.name in left or item.name not in defaults]
+    if len(kept) < len(proto.graph.input):
+        copies = [type(item).FromString(item.SerializeToString()) for item in kept]
+        del proto.graph.input[:]
+        proto.graph.input.extend(copies)
 
 
 def unoptimised(model: Model, runtime: Runtime, folder: Path) -> Model:
