@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import paddle_models
 import pytest
-from precision_debug_paddle import capability, modes, tensorrt
+from precision_debug_paddle import capability, engine, modes, tensorrt
 from precision_debug_paddle.model import read_model
 
 from precision_debug.errors import BackendUnavailable, UsageError
@@ -40,7 +40,7 @@ def test_all_marked_shows_the_fifty_tensors_of_the_recorded_run() -> None:
 
 
 def test_columns_say_layer_precision_and_tactic() -> None:
-    found = tensorrt.columns(read_inspector(FUSED))["relu_0.tmp_0"]
+    found = engine.columns(read_inspector(FUSED))["relu_0.tmp_0"]
     assert found["Real Precision"] == "FP16"
     assert found["Fused Layer"] == "conv2d (Output: batch_norm_0.tmp_2) + relu (Output: relu_0.tmp_0)"
     assert found["Tactic"]
@@ -145,14 +145,22 @@ def _open(folder: Path, mode: str = "trt_fp16", feeds: Sequence[Mapping[str, Any
     return tensorrt.open_tensorrt(spec, read_model(spec.model), modes.recipe(mode), feeds, folder, {"paddle": "x"})
 
 
+def _shown(session: Any, names: Any = None) -> list[str]:
+    seen: list[str] = []
+    session.run(FEEDS[0], lambda op_type, name, tensor: seen.append(name), names)
+    return seen
+
+
 def test_all_marks_are_the_default_and_the_layers_they_add_are_said(
     tmp_path: Path, engines: list[list[str]]
 ) -> None:
     session = _open(tmp_path)
-    assert engines[0] == []
-    assert len(engines[1]) == len(read_model(_files(tmp_path)).program.values)
+    values = [value.name for value in read_model(_files(tmp_path)).program.values]
+    assert [meta.name for meta in session.tensors] == values, "until it is built, any tensor may be seen"
+    assert len(_shown(session)) == 49, "all of the recorded run's but the output, which another export names otherwise"
+    assert engines == [[], values]
     assert any("from 26 layers to 87" in note for note in session.notes)
-    assert len(session.tensors) >= 49
+    assert len(session.tensors) == 49
     norm = next(meta for meta in session.tensors if meta.name == "batch_norm_0.tmp_2")
     assert norm.op_type == "tensorrt_engine"
     assert norm.extra["Real Precision"] == "FP16"
@@ -160,17 +168,36 @@ def test_all_marks_are_the_default_and_the_layers_they_add_are_said(
 
 def test_fused_only_marks_what_the_first_build_still_computed(tmp_path: Path, engines: list[list[str]]) -> None:
     session = _open(tmp_path, fused_only=True)
-    assert engines[0] == []
-    assert "relu_0.tmp_0" in engines[1]
-    assert "batch_norm_0.tmp_2" not in engines[1]
+    assert "relu_0.tmp_0" in [meta.name for meta in session.tensors]
+    assert "batch_norm_0.tmp_2" not in [meta.name for meta in session.tensors]
+    shown = _shown(session)
+    assert len(shown) == 22
+    assert engines == [[], shown]
     assert any("fusion kept" in note for note in session.notes)
+
+
+def test_only_the_wanted_tensors_are_marked_and_the_engine_is_built_once(
+    tmp_path: Path, engines: list[list[str]]
+) -> None:
+    session = _open(tmp_path)
+    wanted = {"relu_3.tmp_0", "relu_4.tmp_0"}
+    assert set(_shown(session, wanted)) == wanted
+    assert set(_shown(session, wanted)) == wanted
+    assert engines == [[], ["relu_3.tmp_0", "relu_4.tmp_0"]]
+    assert any("2 tensors were marked; fusion kept" in note for note in session.notes)
+
+
+def test_without_marks_the_engine_that_ships_shows_its_outputs(tmp_path: Path, engines: list[list[str]]) -> None:
+    session = _open(tmp_path, mark_all=False)
+    assert _shown(session) == ["save_infer_model/scale_0.tmp_3"]
+    assert engines == [[]]
 
 
 def test_a_stale_inspector_file_is_not_read(tmp_path: Path, engines: list[list[str]]) -> None:
     beside = tmp_path / "_opt_cache"
     beside.mkdir()
     (beside / "engine_info_9.json").write_text("stale")
-    assert _open(tmp_path).tensors
+    assert _shown(_open(tmp_path))
 
 
 def test_operators_outside_the_engine_are_refused_on_a_card_without_code(
@@ -179,6 +206,7 @@ def test_operators_outside_the_engine_are_refused_on_a_card_without_code(
     monkeypatch.setattr(capability, "gpu", lambda: capability.Gpu("NVIDIA H200", "9.0", works=False))
     (tmp_path / "whole").mkdir()
     session = _open(tmp_path / "whole")
+    _shown(session)
     assert any("TensorRT ran every operator" in note for note in session.notes)
     monkeypatch.setattr(Engine, "extra", True)
     (tmp_path / "parts").mkdir()

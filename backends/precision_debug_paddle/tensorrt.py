@@ -6,7 +6,6 @@ table from an earlier run is never taken for this one's. Seen with paddlepaddle-
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import re
 import shutil
@@ -17,11 +16,8 @@ from typing import Any
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, UsageError
 from precision_debug.inspector import (
     EngineLayer,
-    diff_engines,
     fused_outputs,
-    producers,
     read_inspector,
-    real_precision,
     strip_subgraph_suffix,
 )
 from precision_debug.protocols import Feeds, Session
@@ -29,16 +25,15 @@ from precision_debug.records import SessionSpec
 
 from . import capability
 from .build import make_config, names_in
+from .engine import EngineSession
 from .failures import our_errors
 from .framework import inference_module
 from .model import Model
 from .modes import Recipe
 from .runtime import Runner
-from .session import HookSession
 
-__all__ = ["columns", "fused_names", "open_tensorrt", "shape_range", "without_suffixes"]
+__all__ = ["Builder", "fused_names", "open_tensorrt", "shape_range"]
 
-_SUFFIX = re.compile(r"_subgraph_\d+")
 _WORKSPACE = 1 << 30
 _QUANTISERS = re.compile(r"fake_quantize|fake_dequantize|quantize_linear")
 
@@ -59,7 +54,7 @@ def open_tensorrt(
         )
     if not feeds:
         raise UsageError("an engine is built for given inputs, and there are none", where=model.path)
-    builder = _Builder(spec, model, recipe, feeds, folder)
+    builder = Builder(spec, model, recipe, feeds, folder)
     return builder.session(versions)
 
 
@@ -97,31 +92,13 @@ def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence
     return "static" if calibrates or dynamic is False else "feeds"
 
 
-def without_suffixes(layers: Sequence[EngineLayer]) -> tuple[EngineLayer, ...]:
-    """The layers with Paddle's subgraph numbers taken out of their names, so that two builds can be compared."""
-    return tuple(dataclasses.replace(layer, name=_SUFFIX.sub("", layer.name)) for layer in layers)
-
-
 def fused_names(layers: Sequence[EngineLayer]) -> tuple[str, ...]:
     """Paddle's names of the tensors that the engine still produces, in execution order."""
     kept, _ = fused_outputs(layers)
     return tuple(dict.fromkeys(strip_subgraph_suffix(name)[0] for name in kept))
 
 
-def columns(layers: Sequence[EngineLayer]) -> dict[str, dict[str, str]]:
-    """Paddle's tensor name to the report's extra columns: the layer that computed it, in what, and by which kernel."""
-    found: dict[str, dict[str, str]] = {}
-    for name, layer in producers(layers).items():
-        extra = {
-            "Fused Layer": _SUFFIX.sub("", layer.name),
-            "Real Precision": real_precision(layer)[0],
-            "Tactic": layer.tactic_name,
-        }
-        found.setdefault(strip_subgraph_suffix(name)[0], {key: value for key, value in extra.items() if value})
-    return found
-
-
-class _Builder:
+class Builder:
     """All builds of one command."""
 
     def __init__(
@@ -137,30 +114,15 @@ class _Builder:
         self.shapes = shape_range(self.options, calibrates=self.calibrates, feeds=feeds)
         self.ranges = self._ranges()
 
-    def session(self, versions: Mapping[str, str]) -> Session:
-        wants_marks = bool(self.options.get("fused_only") or self.options.get("mark_all", True))
-        folder, runner = self._built(())
-        plain = self._inspected(folder)
-        if wants_marks:
-            names = self._marks(plain)
-            runner.close()
-            del runner
-            gc.collect()
-            folder, runner = self._built(names)
-            layers = self._inspected(folder)
-            self._compare(plain, layers)
-        else:
-            layers = plain
+    def session(self, versions: Mapping[str, str]) -> EngineSession:
+        folder, runner = self.built(())
+        plain = self.inspected(folder)
         if self.shapes == "feeds":
             self.notes.append("The engine was built for the shapes of the inputs alone (--min_shapes … set a range).")
-        session = HookSession(
-            self.model, runner, versions=versions, notes=self.notes, extra=columns(layers) if layers else {}
-        )
-        session.probe(self.feeds[0])
-        self._check_outside(session)
-        return session
+        return EngineSession(self, runner, plain, versions)
 
-    def _marks(self, plain: Sequence[EngineLayer]) -> tuple[str, ...]:
+    def markable(self, plain: Sequence[EngineLayer]) -> tuple[str, ...]:
+        """What may be marked: with fused_only what the unmarked engine still computes, else every tensor."""
         known = [value.name for value in self.model.program.values if not value.nested]
         if not self.options.get("fused_only"):
             return tuple(known)
@@ -172,7 +134,7 @@ class _Builder:
         fused = set(fused_names(plain))
         return tuple(name for name in known if name in fused)
 
-    def _built(self, marks: Sequence[str]) -> tuple[Path, Runner]:
+    def built(self, marks: Sequence[str]) -> tuple[Path, Runner]:
         """A predictor that is ready, and the folder that its inspector file lies in."""
         self.builds += 1
         folder = self.folder / f"build_{self.builds}"
@@ -268,7 +230,7 @@ class _Builder:
         self.notes.append(f"The shape range was collected on {len(self.feeds)} sample set(s), on the CPU.")
         return path
 
-    def _inspected(self, folder: Path) -> tuple[EngineLayer, ...]:
+    def inspected(self, folder: Path) -> tuple[EngineLayer, ...]:
         """The layers in the inspector files of one build; none where TensorRT took no subgraph."""
         cache = str(self.options.get("cache_dir") or "")
         found = sorted(folder.rglob("engine_info_*.json"))
@@ -279,36 +241,4 @@ class _Builder:
             self.notes.append("TensorRT's inspector wrote no file; layers, real precision and tactics are not shown.")
             return ()
         return read_inspector(*found)
-
-    def _compare(self, plain: Sequence[EngineLayer], marked: Sequence[EngineLayer]) -> None:
-        if not plain or not marked:
-            return
-        diff = diff_engines(without_suffixes(plain), without_suffixes(marked))
-        if self.options.get("fused_only"):
-            self.notes.append(f"Only fused layers were marked; {diff.summary}.")
-        else:
-            self.notes.append(
-                f"Marking every tensor took the engine from {len(plain)} layers to {len(marked)}, so its fusion is not "
-                "the one that ships (--fused_only marks only what the fused engine still computes)."
-            )
-
-    def _check_outside(self, session: HookSession) -> None:
-        """Operators that Paddle runs itself are worth nothing on a card that it has no code for."""
-        inside = sum(meta.op_type == "tensorrt_engine" for meta in session.tensors)
-        outside = [meta for meta in session.tensors if meta.op_type != "tensorrt_engine"]
-        if not inside:
-            session.add_note("TensorRT took no subgraph: Paddle ran every operator itself.")
-        card = capability.gpu()
-        if card is not None and not card.works and outside:
-            types = sorted({meta.op_type for meta in outside})
-            session.close()
-            raise BackendUnavailable(
-                f"{len(outside)} tensors come from operators that TensorRT did not take ({' '.join(types[:6])}), and "
-                f"{card.problem}",
-                where=self.model.path,
-                hint="use a GPU that the wheel has code for, or lower --option min_subgraph_size=1",
-            )
-        if card is not None and not card.works:
-            session.add_note(f"TensorRT ran every operator; apart from that, {card.problem}.")
-
 

@@ -1,0 +1,140 @@
+"""A session on a TensorRT engine: marked anew where other tensors are asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from precision_debug.errors import BackendError, BackendUnavailable
+from precision_debug.inspector import EngineLayer, diff_engines, producers, real_precision, strip_subgraph_suffix
+from precision_debug.protocols import Feeds, Hook
+from precision_debug.records import TensorMeta
+
+from . import capability
+from .runtime import Runner
+from .session import HookSession, meta_of, metas_of
+
+if TYPE_CHECKING:
+    from .tensorrt import Builder
+
+__all__ = ["ENGINE", "EngineSession", "columns", "without_suffixes"]
+
+ENGINE = "tensorrt_engine"
+_SUFFIX = re.compile(r"_subgraph_\d+")
+
+
+class EngineSession:
+    """Opened with the unmarked engine; ``run`` with a hook builds the one in which the wanted tensors are marked.
+
+    Until then ``tensors`` are those that may be marked; afterwards those that the marked engine showed.
+    """
+
+    def __init__(
+        self, builder: Builder, runner: Runner, plain: Sequence[EngineLayer], versions: Mapping[str, str]
+    ) -> None:
+        self.versions = versions
+        self._builder, self._runner, self._plain = builder, runner, plain
+        self._markable = builder.markable(plain) if builder.options.get("mark_all", True) else ()
+        self._marks: tuple[str, ...] = ()
+        self._said: tuple[str, ...] = ()
+        self._shown: HookSession | None = None
+        self._closed = False
+        extra = columns(plain)
+        values = [v for v in builder.model.program.values if v.output or v.name in set(self._markable)]
+        self.tensors: Sequence[TensorMeta] = metas_of(
+            meta_of(value, op_type=ENGINE, extra=extra.get(value.name, {})) for value in values
+        )
+        if not self._markable:
+            self._show(())
+
+    @property
+    def notes(self) -> Sequence[str]:
+        shown = self._shown.notes if self._shown is not None else ()
+        return (*self._builder.notes, *self._said, *shown)
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        if self._closed:
+            raise BackendError("the session is closed", where=self._builder.model.path, hint="open it again")
+        if hook is None:
+            return self._runner.run(feeds)
+        marks = tuple(name for name in self._markable if names is None or name in names)
+        if self._shown is None or marks != self._marks:
+            self._show(marks)
+        assert self._shown is not None
+        return self._shown.run(feeds, hook, names)
+
+    def close(self) -> None:
+        self._closed = True
+        self._runner.close()
+
+    def _show(self, marks: tuple[str, ...]) -> None:
+        """Build the engine with these marks, where it is not the one at hand, and learn what it shows."""
+        layers = self._plain
+        if marks != self._marks:
+            self._runner.close()
+            self._shown = None
+            gc.collect()
+            folder, self._runner = self._builder.built(marks)
+            layers = self._builder.inspected(folder)
+            self._marks = marks
+            self._said = self._compared(layers)
+        shown = HookSession(
+            self._builder.model, self._runner, versions=self.versions, extra=columns(layers) if layers else {}
+        )
+        shown.probe(self._builder.feeds[0])
+        self._check_outside(shown)
+        self._shown = shown
+        self.tensors = shown.tensors
+
+    def _compared(self, marked: Sequence[EngineLayer]) -> tuple[str, ...]:
+        """What the marks did to the engine."""
+        if not self._plain or not marked:
+            return ()
+        diff = diff_engines(without_suffixes(self._plain), without_suffixes(marked))
+        if self._builder.options.get("fused_only"):
+            return (f"Only fused layers were marked; {diff.summary}.",)
+        if diff.fusion_kept:
+            return (f"{len(self._marks)} tensors were marked; {diff.summary}.",)
+        return (
+            f"Marking {len(self._marks)} tensors took the engine from {len(self._plain)} layers to {len(marked)}, so "
+            "its fusion is not the one that ships (--fused_only marks only what the fused engine still computes).",
+        )
+
+    def _check_outside(self, shown: HookSession) -> None:
+        """Operators that Paddle runs itself are worth nothing on a card that it has no code for."""
+        outside = [meta for meta in shown.tensors if meta.op_type != ENGINE]
+        if len(outside) == len(shown.tensors):
+            shown.add_note("TensorRT took no subgraph: Paddle ran every operator itself.")
+        card = capability.gpu()
+        if card is None or card.works:
+            return
+        if outside:
+            types = " ".join(sorted({meta.op_type for meta in outside})[:6])
+            self.close()
+            raise BackendUnavailable(
+                f"{len(outside)} tensors come from operators that TensorRT did not take ({types}), and {card.problem}",
+                where=self._builder.model.path,
+                hint="use a GPU that the wheel has code for, or try --option min_subgraph_size=1",
+            )
+        shown.add_note(f"TensorRT ran every operator; apart from that, {card.problem}.")
+
+
+def without_suffixes(layers: Sequence[EngineLayer]) -> tuple[EngineLayer, ...]:
+    """The layers with Paddle's subgraph numbers taken out of their names, so that two builds can be compared."""
+    return tuple(dataclasses.replace(layer, name=_SUFFIX.sub("", layer.name)) for layer in layers)
+
+
+def columns(layers: Sequence[EngineLayer]) -> dict[str, dict[str, str]]:
+    """Paddle's tensor name to the report's extra columns: the layer that computed it, in what, and by which kernel."""
+    found: dict[str, dict[str, str]] = {}
+    for name, layer in producers(layers).items():
+        extra = {
+            "Fused Layer": _SUFFIX.sub("", layer.name),
+            "Real Precision": real_precision(layer)[0],
+            "Tactic": layer.tactic_name,
+        }
+        found.setdefault(strip_subgraph_suffix(name)[0], {key: value for key, value in extra.items() if value})
+    return found
