@@ -30,25 +30,9 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     """Open a model by a recipe; feeds calibrate it where it is quantised. Temporary files go to ``spec.work_dir``."""
     import onnxruntime as ort
 
-    runtime = Runtime(providers=recipe.providers, provider_options=recipe.provider_options, settings=dict(spec.options))
-    folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
-    source = read_model(spec.model.model_file)
-    built = build(source, recipe, runtime, feeds, folder)
-    known = Known.of(source.proto.graph, built.given.proto.graph)
-    holdings = hold(built.running.proto.graph, built.types, known)
-    sizes = _sizes(source, runtime, folder)
-    entries = list_tensors(built.running.proto.graph, built.types, holdings, known.source.repeated, sizes)
-    if recipe.change == "" and not recipe.optimise:
-        entries = with_dropped(entries, source.proto.graph)
-    if recipe.mode.simulation:
-        entries = [_as_rounded(entry, recipe) for entry in entries if not internal(entry.value.name)]
-    return OrtSession(
-        model=built.running,
-        entries=entries,
-        runtime=runtime,
-        notes=built.notes,
-        versions={"onnxruntime": ort.__version__, "device": platform.processor() or platform.machine()},
-    )
+    settings = dict(spec.options)
+    options = recipe.provider_options(settings)
+    runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings)
 
 
 def _as_rounded(entry: Entry, recipe: Recipe) -> Entry:
