@@ -131,17 +131,18 @@ def export(name: str, folder: Path, seed: int = 0, change: Any = None) -> Path:
 
     paddle.seed(seed)
     build, shape = MODELS[name]
-    net = build()
-    rng = np.random.default_rng(seed)
-    weights = {key: _weight(key, tuple(value.shape), rng) for key, value in net.state_dict().items()}
-    if change is not None:
-        change(weights)
-    for key, value in net.state_dict().items():
-        value.set_value(weights[key])
-    net.eval()
-    spec = paddle.static.InputSpec([None, *shape], "float32", name="x")
-    net = paddle.jit.to_static(net, input_spec=[spec], full_graph=True)
-    paddle.jit.save(net, str(folder / name))
+    with paddle.utils.unique_name.guard():  # names that do not depend on what was exported before
+        net = build()
+        rng = np.random.default_rng(seed)
+        weights = {key: _weight(key, tuple(value.shape), rng) for key, value in net.state_dict().items()}
+        if change is not None:
+            change(weights)
+        for key, value in net.state_dict().items():
+            value.set_value(weights[key])
+        net.eval()
+        spec = paddle.static.InputSpec([None, *shape], "float32", name="x")
+        net = paddle.jit.to_static(net, input_spec=[spec], full_graph=True)
+        paddle.jit.save(net, str(folder / name))
     found = [path for path in (folder / f"{name}.json", folder / f"{name}.pdmodel") if path.exists()]
     return found[0]
 

@@ -235,8 +235,10 @@ class Builder:
         cache = str(self.options.get("cache_dir") or "")
         found = sorted(folder.rglob("engine_info_*.json"))
         if cache:
-            started = folder.stat().st_ctime
-            found += sorted(p for p in Path(cache).glob("engine_info_*.json") if p.stat().st_mtime >= started - 1)
+            for path in found:
+                shutil.copyfile(path, Path(cache, path.name))
+            begun = (folder / self.model.file.name).stat().st_mtime
+            found = found or sorted(p for p in Path(cache).glob("engine_info_*.json") if p.stat().st_mtime >= begun)
         if not found:
             self.notes.append("TensorRT's inspector wrote no file; layers, real precision and tactics are not shown.")
             return ()

@@ -178,6 +178,24 @@ def mobilenet_fp16(folder: Path) -> dict[str, Any]:
     )
 
 
+def section(folder: Path) -> dict[str, Any]:
+    """Marks of the user's own: nine tensors in the middle of ResNet-18."""
+    return _compare(
+        folder, "resnet18", "trt_fp16", "--atol", "1e-2", "--rtol", "1e-2",
+        "--marks_between", "relu_3.tmp_0", "relu_5.tmp_0",
+    )  # fmt: skip
+
+
+def cached(folder: Path) -> dict[str, Any]:
+    """Inspector files and engines in a folder of the user's, as the example does."""
+    result = _compare(
+        folder, "cnn", "trt_fp16", "--option", "mark_all=False", "--option", f"cache_dir='{folder / 'cache'}'",
+        "--option", "use_static=True",
+    )  # fmt: skip
+    result["cache"] = sorted(path.name for path in (folder / "cache").glob("*"))
+    return result
+
+
 def unmarked(folder: Path) -> dict[str, Any]:
     return _compare(folder, "cnn", "trt_fp16", "--option", "mark_all=False")
 
@@ -186,8 +204,8 @@ STEPS = {
     step.__name__: step
     for step in (
         machine, gpu_fp32, unmarked, calibration_refused, bf16_refused, fault, resnet_fp16, resnet_fp16_fused,
-        encoder_fp16, resnet_fp32, dynamic, disabled_ops, calibration, encoder_collected, fatbin, resnet_fault,
-        mobilenet_fp16,
+        encoder_fp16, resnet_fp32, dynamic, disabled_ops, calibration, encoder_collected, fatbin, cached,
+        resnet_fault, section, mobilenet_fp16,
     )
 }  # fmt: skip
 
