@@ -277,6 +277,23 @@ def test_one_kernel_for_several_operators_does_not_tell_what_is_inside() -> None
     assert both.obeyed is False
 
 
+def test_the_builders_own_word_on_constraints() -> None:
+    messages = Messages()
+    for text in (
+        "No implementation of layer PWN(Add, Sub) obeys the requested constraints. I.e. no conforming implementation "
+        "was found for requested layer computation precision and output precision. Using fastest implementation "
+        "instead.",
+        "Layer conv: a non-conforming implementation was chosen than was requested i.e. requested layer computation",
+    ):
+        messages.take("WARNING", text)
+    assert messages.disobeyed == {"PWN(Add, Sub)": "no kernel does it", "conv": "another kernel was faster"}
+    fused = EngineLayer(name="PWN(Add, Sub)", layer_type="PointWiseV2", onnx_nodes=("Add", "Sub"))
+    asked = [Asked(layer=name, precision="FP16") for name in ("Add", "conv", "relu")]
+    told = outcomes(asked, [fused], messages.disobeyed)
+    assert [item.obeyed for item in told] == [False, False, None]
+    assert "no kernel does it" in told[0].got
+
+
 # --- batches and sizes
 
 

@@ -12,7 +12,7 @@ from precision_debug.errors import MarkError
 from precision_debug.inspector import EngineLayer, real_precision
 from precision_debug.nearest import did_you_mean
 
-from .naming import find_layer
+from .naming import LayerIndex
 from .options import Options
 from .versions import Api
 
@@ -97,13 +97,25 @@ def asked_of_network(network: Any) -> tuple[Asked, ...]:
     return tuple(found)
 
 
-def outcomes(asked: Sequence[Asked], layers: Sequence[EngineLayer]) -> tuple[Outcome, ...]:
-    """What the engine's inspector says of each."""
-    return tuple(_outcome(item, layers) for item in asked)
+def outcomes(
+    asked: Sequence[Asked], layers: Sequence[EngineLayer], disobeyed: Mapping[str, str] | None = None
+) -> tuple[Outcome, ...]:
+    """What the engine's inspector says of each. disobeyed: what the builder said itself (see Messages)."""
+    index = LayerIndex(layers)
+    return tuple(_told_by_builder(_outcome(item, index), disobeyed or {}) for item in asked)
 
 
-def _outcome(asked: Asked, layers: Sequence[EngineLayer]) -> Outcome:
-    layer = find_layer(layers, asked.output, asked.layer)
+def _told_by_builder(outcome: Outcome, disobeyed: Mapping[str, str]) -> Outcome:
+    """The builder's own word on a layer counts where the inspector is silent on it."""
+    why = disobeyed.get(outcome.asked.layer) or disobeyed.get(outcome.fused_layer)
+    if why is None or outcome.obeyed is True:
+        return outcome
+    said = "; ".join(part for part in (f"the builder says that it did not: {why}", outcome.got) if part)
+    return dataclasses.replace(outcome, obeyed=False, got=said)
+
+
+def _outcome(asked: Asked, index: LayerIndex) -> Outcome:
+    layer = index.find(asked.output, asked.layer)
     if layer is None:
         return Outcome(asked=asked, obeyed=None, got="no layer of the engine names it")
     precision, source = real_precision(layer)

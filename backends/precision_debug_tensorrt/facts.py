@@ -65,7 +65,7 @@ def gather(
 ) -> Facts:  # fmt: skip
     """Put together what the real engine and its network tell. asked: of layers, beyond what ``built`` knows."""
     proto = source.model.proto if isinstance(source, OnnxModel) else None
-    results = outcomes([*built.asked, *asked], layers)
+    results = outcomes([*built.asked, *asked], layers, messages.disobeyed)
     counts = _weights(source, recipe)
     tensors = _tensors(source, built, layers, inputs, outputs, options)
     if options.save_inspector:

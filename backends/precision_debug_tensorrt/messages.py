@@ -11,6 +11,10 @@ __all__ = ["Messages", "WeightIssue", "make_logger"]
 
 _ISSUE = re.compile(r"(\d+) weights are affected by this issue: (.+)")
 _AFFECTED = re.compile(r"List of affected weights: (.+)", re.DOTALL)
+_DISOBEYED = (
+    re.compile(r"No implementation of layer (?P<layer>.+?) obeys the requested constraints"),
+    re.compile(r"(?:[Ll]ayer )?(?P<layer>\S.*?): ?a non-conforming implementation was chosen"),
+)
 _KEPT = 400
 
 
@@ -24,13 +28,17 @@ class WeightIssue:
 
 
 class Messages:
-    """The messages of one session, the last ones of each severity."""
+    """The messages of one session, the last ones of each severity.
+
+    disobeyed: layers (of the engine, so fused ones too) whose constraints the builder says it did not follow, and why.
+    """
 
     def __init__(self) -> None:
         self.errors: collections.deque[str] = collections.deque(maxlen=_KEPT)
         self.warnings: collections.deque[str] = collections.deque(maxlen=_KEPT)
         self._issues: dict[str, WeightIssue] = {}
         self._open = ""
+        self.disobeyed: dict[str, str] = {}
 
     def take(self, severity: str, text: str) -> None:
         """severity: TensorRT's name of it."""
@@ -40,6 +48,8 @@ class Messages:
             self.warnings.append(text)
         if "affected" in text:
             self._read_weights(text)
+        elif "conforming implementation" in text:
+            self._read_constraints(text)
 
     def fresh_errors(self) -> list[str]:
         """The errors since this was asked last."""
@@ -51,6 +61,14 @@ class Messages:
     def weight_issues(self) -> tuple[WeightIssue, ...]:
         """What the builder said of weights, each issue once with its largest count."""
         return tuple(self._issues.values())
+
+    def _read_constraints(self, text: str) -> None:
+        for pattern in _DISOBEYED:
+            found = pattern.search(text)
+            if found:
+                why = "no kernel does it" if pattern is _DISOBEYED[0] else "another kernel was faster"
+                self.disobeyed[found["layer"].strip()] = why
+                return
 
     def _read_weights(self, text: str) -> None:
         issue = _ISSUE.search(text)

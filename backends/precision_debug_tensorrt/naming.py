@@ -19,7 +19,7 @@ from precision_debug.records import TensorMeta
 from .casts import CAST, carriers
 from .network import LayerFacts
 
-__all__ = ["LayerIndex", "columns", "find_layer", "onnx_tensors", "script_tensors", "without_casts"]
+__all__ = ["LayerIndex", "columns", "onnx_tensors", "script_tensors", "without_casts"]
 
 _PARTS = re.compile(r" \+ | \|\| |, |PWN\(|\)+(?=, |$)|\{ForeignNode\[|\]\}$|\.\.\.")
 
@@ -48,11 +48,6 @@ class LayerIndex:
         if by_tensor is not None and (by_node is None or by_tensor.layer_type != "NoOp"):
             return by_tensor
         return by_node
-
-
-def find_layer(layers: Sequence[EngineLayer], tensor: str, node: str) -> EngineLayer | None:
-    """One look-up; see LayerIndex."""
-    return LayerIndex(layers).find(tensor, node)
 
 
 def columns(layer: EngineLayer | None) -> dict[str, str]:
