@@ -33,6 +33,35 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     settings = dict(spec.options)
     options = recipe.provider_options(settings)
     runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings)
+    folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
+    source = read_model(spec.model.model_file)
+    built = build(source, recipe, runtime, feeds, folder)
+    known = Known.of(source.proto.graph, built.given.proto.graph)
+    holdings = hold(built.running.proto.graph, built.types, known)
+    sizes = _sizes(source, runtime, folder)
+    entries = list_tensors(built.running.proto.graph, built.types, holdings, known.source.repeated, sizes)
+    if recipe.change == "" and not recipe.optimise:
+        entries = with_dropped(entries, source.proto.graph)
+    if recipe.mode.simulation:
+        entries = [_as_rounded(entry, recipe) for entry in entries if not internal(entry.value.name)]
+    return OrtSession(
+        model=built.running,
+        entries=entries,
+        runtime=runtime,
+        notes=(*built.notes, *_engine_notes(recipe)),
+        versions={"onnxruntime": ort.__version__, "device": platform.processor() or platform.machine()},
+    )
+
+
+def _engine_notes(recipe: Recipe) -> tuple[str, ...]:
+    if recipe.engine == "cuda":
+        return ("CUDA's float32 matrix products use TF32 on recent GPUs, unless the option use_tf32 is 0",)
+    if recipe.engine == "tensorrt":
+        text = (
+            "each tensor that is shown ends a TensorRT subgraph, so fewer layers are fused and the outputs may differ"
+        )
+        return (f"{text} from a run that shows none; mark few tensors, or use the run mode trt_fp16",)
+    return ()
 
 
 def _as_rounded(entry: Entry, recipe: Recipe) -> Entry:

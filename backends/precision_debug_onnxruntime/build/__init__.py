@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,9 @@ class Built:
 
 def build(source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds], folder: Path) -> Built:
     """Build the graph of a run mode; what has to be written goes to folder. Raises ModelError or BackendError."""
+    if recipe.engine == "tensorrt":
+        # a graph with compiled nodes cannot be written
+        runtime = dataclasses.replace(runtime, providers=("CPUExecutionProvider",), provider_options=())
     given, notes = _changed(source, recipe.change, runtime, feeds, folder)
     running = dump(given, runtime, folder, "all") if recipe.optimise else unoptimised(given, runtime, folder)
     reorder(running.proto.graph, _places(source))
@@ -48,7 +52,7 @@ def build(source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds
     if recipe.change == "float16":
         from .float16 import float16_notes
 
-        notes = (*float16_notes(running, types, recipe.providers[0].startswith("CPU")), *notes)
+        notes = (*float16_notes(running, types, recipe.engine == "cpu"), *notes)
     return Built(given=given, running=running, types=types, notes=notes)
 
 
