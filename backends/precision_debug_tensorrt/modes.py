@@ -76,7 +76,7 @@ def availability(mode: str) -> Availability:
             )
         find_device()
     except PrecisionDebugError as error:
-        return Availability(ok=False, needs=error.hint or error.what)
+        return Availability(ok=False, needs="; ".join(part for part in (error.what, error.hint) if part))
     except Exception as error:
         return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
     return Availability(ok=True)
