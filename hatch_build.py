@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from pathlib import Path
@@ -91,4 +92,4 @@ def _fingerprint(root: Path) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(build(Path(__file__).resolve().parent))
+    sys.exit(build(Path(__file__).resolve().parent) or 0)
