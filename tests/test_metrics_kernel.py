@@ -35,7 +35,7 @@ TYPES = {
         *(ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4, ml_dtypes.uint4),
     )
 }
-SIZES = [0, 1, 7, 8, 9, 2047, 2048, 2049, 4096 + 5, 65535, 65536, 70_001]
+SIZES = [0, 1, 7, 8, 9, 1023, 1024, 1025, 4096 + 5, 65535, 65536, 70_001]
 
 
 @pytest.fixture
@@ -202,6 +202,16 @@ def test_sums_keep_float64s_accuracy() -> None:
     assert got.rmse == pytest.approx(float(np.sqrt(np.square(diff).mean())), rel=1e-13)
     assert got.cosine_distance == pytest.approx(float(1 - (b @ t) / np.sqrt((b @ b) * (t @ t))), rel=1e-7)
     assert got.base.mean == pytest.approx(float(b.mean()), abs=1e-13)
+
+
+@needs_kernel
+@pytest.mark.parametrize("rule", ["isclose", "either"])
+def test_errors_beyond_float64_are_alike(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, target = np.full(20, 1.7e308), np.full(20, -1.7e308)
+    base[3], target[5], base[7], target[7] = np.inf, 0.0, 1e-300, 1e-300
+    for rtol in (0.0, 1.0, 2.0):
+        tolerance = Tolerance(atol=0, rtol=rtol, rule=rule)
+        assert_alike(compare(base, target, tolerance), in_numpy(monkeypatch, compare, base, target, tolerance))
 
 
 def test_unaligned_and_read_only_arrays(monkeypatch: pytest.MonkeyPatch) -> None:

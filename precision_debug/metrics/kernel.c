@@ -15,10 +15,10 @@
 #define KERNEL_SOURCE "unknown"
 #endif
 
-#define BLOCK 2048 /* a multiple of 8 */
+#define BLOCK 1024 /* a multiple of 8 */
 #define RANKS 16
 #define FEW 48 /* values that are sorted by insertion */
-#define DOSE 256
+#define DOSE 512
 #define BUCKETS (1 << 14)
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__x86_64__) && defined(__GLIBC__) && __GNUC__ >= 11 && !defined(__clang__) && !defined(PLAIN)
@@ -380,6 +380,12 @@ const char *pd_instructions(void) {
         return "AVX-512";
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
         return "AVX2";
+    return "SSE2";
+#elif defined(__AVX512F__)
+    return "AVX-512";
+#elif defined(__AVX2__)
+    return "AVX2";
+#elif defined(__x86_64__)
     return "SSE2";
 #elif defined(__aarch64__)
     return "NEON";

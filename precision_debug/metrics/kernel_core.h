@@ -85,7 +85,7 @@ INLINE void NAMED(errors)(const Task *task, const REAL *base, const double *diff
         for (int i = start; i < stop; i++) {
             double d = diff[i], b = fabs((double)base[i]), part = rtol * b, r = relative(d, b);
             int64_t d_key = bits_of(d), r_key = bits_of(r);
-            int64_t need = bits_of(d > part ? (either ? d : d - part) : 0.0);
+            int64_t need = either ? (d > part ? d_key : 0) : bits_of(d - part);
             sum += r;
             worst = d_key > worst ? d_key : worst;
             worst_relative = r_key > worst_relative ? r_key : worst_relative;
@@ -97,6 +97,13 @@ INLINE void NAMED(errors)(const Task *task, const REAL *base, const double *diff
     totals->sum_rel += sum;
     totals->over_1pct += over;
     totals->mismatched += failed;
+    if (absolute > bits_of(INFINITY)) { /* inf - inf is nothing */
+        absolute = 0;
+        for (int i = 0; i < n; i++) {
+            double excess = diff[i] - rtol * fabs((double)base[i]);
+            absolute = excess > double_of(absolute) ? bits_of(excess) : absolute;
+        }
+    }
     totals->required_atol = fmax(totals->required_atol, double_of(absolute));
     if (failed && totals->first_mismatch < 0) {
         int i = 0;
