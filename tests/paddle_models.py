@@ -85,6 +85,32 @@ def _offset() -> Any:
     return Offset()
 
 
+def _branches() -> Any:
+    """What is hard to show: several outputs of an operator, a recurrent layer, integers, control flow."""
+    import paddle
+    from paddle import nn
+
+    class Branches(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.wide, self.lstm, self.narrow = nn.Linear(16, 48), nn.LSTM(16, 8), nn.Linear(8, 5)
+
+        def forward(self, x: Any) -> Any:
+            query, key, value = paddle.split(self.wide(x), 3, axis=-1)
+            mixed = paddle.matmul(paddle.matmul(query, key, transpose_y=True) * 0.05, value) + x
+            states, _ = self.lstm(paddle.stack(paddle.unbind(mixed, axis=1), axis=1))
+            scores = self.narrow(states)
+            best, place = paddle.topk(scores, 2, axis=-1)
+            joined = paddle.concat([best, scores], axis=-1)
+            if paddle.sum(joined) > 0:
+                joined = joined * 2.0
+            else:
+                joined = joined + 1.0
+            return joined, place
+
+    return Branches()
+
+
 def _encoder() -> Any:
     """Two layers of a transformer encoder, 64 wide, 4 heads."""
     from paddle import nn
@@ -110,6 +136,7 @@ MODELS: Mapping[str, tuple[Any, tuple[int, ...]]] = {
     "conv_norm": (_conv_norm, (3, 16, 16)),
     "mlp": (_mlp, (16,)),
     "offset": (_offset, (16,)),
+    "branches": (_branches, (6, 16)),
     "encoder": (_encoder, (12, 64)),
     "resnet18": (_resnet18, (3, 64, 64)),
     "mobilenet_v3": (_mobilenet_v3, (3, 64, 64)),

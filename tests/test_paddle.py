@@ -128,6 +128,23 @@ def test_every_compared_tensor_agrees_as_its_precision_allows(
         assert any(f"{len(errors)} of {len(rows)} tensors can be fetched" in note for note in session.notes)
 
 
+@pytest.mark.parametrize("mode", ["cpu_opt", "onednn_fp32"])
+@pytest.mark.parametrize("kind", ["legacy", "pir"])
+def test_several_outputs_integers_recurrence_and_control_flow(kind: str, mode: str, tmp_path: Path) -> None:
+    rows, _ = compare(model_of(kind, "branches"), mode, tmp_path)
+    assert max(errors_of(rows)) < 1e-5
+    compared = [row for row in rows if row.comparison is not None]
+    assert len(compared) > 0.6 * len(rows)
+    assert sum(row.op_type == "split" for row in compared) >= 3, "Paddle's PIR hook passes over them"
+    outputs = [row for row in rows if row.is_output]
+    assert len(outputs) == 2
+    assert all(row.status is Status.PASS for row in outputs)
+    assert {row.comparison.base.dtype for row in outputs if row.comparison} == {"float32", "int64"}
+    for row in rows:
+        if row.status in {Status.NOT_COMPARED, Status.UNMATCHED}:
+            assert "control-flow block" in row.reason or "baseline" in row.reason, row
+
+
 @pytest.mark.parametrize("kind", ["legacy", "pir"])
 def test_the_baseline_is_not_fused(kind: str, tmp_path: Path) -> None:
     """switch_ir_optim(False) alone does not do it in PIR."""

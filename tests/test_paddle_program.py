@@ -143,13 +143,25 @@ def test_a_trace_tells_types_numbers_and_bits_apart() -> None:
 def test_a_value_is_known_by_its_numbers_in_any_layout() -> None:
     rng = np.random.default_rng(0)
     one, two, three = (rng.standard_normal((2, 8, 4, 4)).astype(np.float32) for _ in range(3))
-    base = {"a": (one.shape, Print.of(one)), "b": (two.shape, Print.of(two)), "c": (three.shape, Print.of(three))}
+    base = {name: ("add", array.shape, Print.of(array)) for name, array in {"a": one, "b": two, "c": three}.items()}
     blocked = two.transpose(0, 2, 3, 1).copy() * np.float32(1 + 1e-6)
     other = rng.standard_normal((2, 8, 4, 4)).astype(np.float32)
     seen = [("conv", two.shape, Print.of(blocked)), ("pool", other.shape, Print.of(other))]
     groups, rest = groups_by_value(seen, base)
     assert groups == [("conv", ["b"])]
     assert rest == [("", ["a"]), ("", ["c"])], "a tensor that fits nothing may be any value of its size"
+
+
+def test_of_equal_values_the_one_of_the_same_operator_is_likeliest() -> None:
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    base = {
+        "matmul_0": ("matmul", (3, 4), Print.of(array)), "add_0": ("add", (3, 4), Print.of(array)),
+        "reshape_0": ("reshape", (12,), Print.of(array)), "stack_0": ("stack", (3, 4), Print.of(array)),
+    }  # fmt: skip
+    seen = [("pd_op.matmul:0", (3, 4), Print.of(array)), ("onednn_op.fc:1", (12,), Print.of(array))]
+    (_, first), (_, second) = groups_by_value(seen, base)[0]
+    assert first == ["matmul_0", "stack_0", "add_0", "reshape_0"]
+    assert second == ["reshape_0", "stack_0", "add_0", "matmul_0"]
 
 
 # -- what Paddle raises

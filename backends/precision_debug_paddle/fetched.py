@@ -33,6 +33,7 @@ Start = Callable[[Path, str], Runner]
 
 _REFUSED = "it cannot be fetched without changing the fusion around it"
 _CHANGED = "the passes changed the numbers around it, and it was fused away or cannot be fetched"
+_SILENT = frozenset({"split", "unbind", "split_with_num"})  # Paddle's hook passes over them
 _UNTRIED = "the search for marks ended before it (raise --option mark_builds)"
 _NESTED = "it lies inside a control-flow block, where it cannot be fetched"
 
@@ -66,8 +67,7 @@ class FetchSession:
         """Find out which values can be fetched; ``tensors`` lists them from then on."""
         self._planned = True
         if self._unfused:
-            names = [name for name, value in self._values.items() if not value.nested]
-            self._runners = [(batch, None) for batch in self._batches(names, feeds)]
+            self._plan_unfused(feeds)
             return
         plain = self._trace(self._start(self._model.file, ""), feeds)
         if self._check is not None:
@@ -96,6 +96,26 @@ class FetchSession:
             for runner in kept.values():
                 runner.close()
         self._list(groups, changed, found, outputs)
+
+    def _plan_unfused(self, feeds: Feeds) -> None:
+        """Leave out what no operator writes, such as the outputs of a recurrent layer that only training fills."""
+        names = [name for name, value in self._values.items() if not value.nested]
+        written: set[str] = set()
+        for batch in self._batches(names, feeds):
+            runner = self._start(self._edited(batch), "")
+            runner.execute(feeds)
+            keys = self._keys(runner.output_names)
+            written |= {name for key, name in keys.items() if runner.peek(key) is not None}
+            runner.close()
+        self._runners = [(batch, None) for batch in self._batches([n for n in names if n in written], feeds)]
+        empty = len(names) - len(written)
+        if empty:
+            self._notes.append(f"{empty} tensors that no operator writes are left out.")
+        self.tensors = metas_of(
+            meta_of(value, unseen=_unseen(value))
+            for value in self._values.values()
+            if value.nested or value.name in written
+        )
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if not self._planned:
@@ -150,17 +170,19 @@ class FetchSession:
 
         runner.run(feeds, look)
         runner.close()
-        base: dict[str, tuple[tuple[int, ...], Print]] = {}
+        base: dict[str, tuple[str, tuple[int, ...], Print]] = {}
         names = [name for name, value in self._values.items() if not value.nested]
         for batch in self._batches(names, feeds):
             unfused = self._start(self._edited(batch), "unfused")
             unfused.execute(feeds)
             for key, name in self._keys(unfused.output_names).items():
-                array = unfused.output(key)
-                if array.size:
-                    base[name] = (array.shape, Print.of(array))
+                array = unfused.peek(key)
+                if array is not None and array.size:
+                    base[name] = (self._values[name].op_type, array.shape, Print.of(array))
             unfused.close()
-        return groups_by_value(seen, {name: base[name] for name in names if name in base})
+        groups, rest = groups_by_value(seen, {name: base[name] for name in names if name in base})
+        silent: Groups = [("", [name]) for name in base if self._values[name].op_type in _SILENT]
+        return [*groups, *silent], rest
 
     def _list(self, groups: Groups, changed: Groups, found: Found, outputs: Sequence[str]) -> None:
         """Announce what is seen, and what the fused program has but cannot show."""
@@ -170,8 +192,8 @@ class FetchSession:
         for op_type, names in groups:
             taken = [name for name in names if name in shown]
             for name in taken:
-                types.setdefault(name, op_type)
-            if not taken:
+                types.setdefault(name, op_type or self._values[name].op_type)
+            if not taken and op_type:
                 reason = _UNTRIED if names[0] in found.untried else _REFUSED
                 unseen.setdefault(names[0], reason)
                 types.setdefault(names[0], op_type)

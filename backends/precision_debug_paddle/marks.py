@@ -86,24 +86,25 @@ Groups = list[tuple[str, list[str]]]
 
 def groups_by_value(
     seen: Iterable[tuple[str, tuple[int, ...], Print]],
-    base: Mapping[str, tuple[tuple[int, ...], Print]],
+    base: Mapping[str, tuple[str, tuple[int, ...], Print]],
 ) -> tuple[Groups, Groups]:
     """For each tensor that the fused program computes: its operator, and the values that it may be, likeliest first.
 
     seen: operator type, shape and fingerprint, in execution order. base: the same of the unfused program's values, in
-    program order. A value of the same shape is likelier than one that was reshaped, a later one than an earlier one.
+    program order. A value of the same operator is likeliest, then one of the same shape, then the later one.
     The second list holds what is left: a tensor whose numbers are no value's, as a fusion changed them, may be any
     value of its size that is no other tensor; each of those is a group of its own.
     """
     order = {name: place for place, name in enumerate(base)}
     by_size: dict[int, list[str]] = collections.defaultdict(list)
-    for name, (_, finger) in base.items():
+    for name, (_, _, finger) in base.items():
         by_size[finger.size].append(name)
     found: Groups = []
     lost: list[tuple[str, int]] = []
     for op_type, shape, finger in seen:
-        fits = [name for name in by_size[finger.size] if base[name][1].fits(finger)]
-        fits.sort(key=lambda name, shape=shape: (base[name][0] != shape, -order[name]))  # type: ignore[misc]
+        fits = [name for name in by_size[finger.size] if base[name][2].fits(finger)]
+        rank = {name: (base[name][0] != naming.plain_type(op_type), base[name][1] != shape) for name in fits}
+        fits.sort(key=lambda name, rank=rank: (*rank[name], -order[name]))  # type: ignore[misc]
         if fits:
             found.append((op_type, fits))
         else:
