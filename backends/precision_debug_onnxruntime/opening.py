@@ -14,6 +14,7 @@ from precision_debug.records import SessionSpec
 from .build import build
 from .build.dump import infer_types
 from .build.simulate import internal
+from .build.weights import set_aside
 from .graph import values
 from .listing import Entry, Sizes, list_tensors, with_dropped
 from .model import Model, read_model
@@ -34,7 +35,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     options = recipe.provider_options(settings)
     runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings)
     folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
-    source = read_model(spec.model.model_file)
+    source = set_aside(read_model(spec.model.model_file), folder)
     built = build(source, recipe, runtime, feeds, folder)
     known = Known.of(source.proto.graph, built.given.proto.graph)
     holdings = hold(built.running.proto.graph, built.types, known)
