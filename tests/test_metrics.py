@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -269,6 +270,19 @@ def test_statistics_of_large_tensors_are_exact(kind: str) -> None:
     reduce = {"max": lambda _: np.inf, "mean": np.mean, "median": np.median, "quantile": lambda x: np.quantile(x, 0.75)}
     assert got.stat_abs == pytest.approx(reduce[kind](diff[finite]), rel=1e-12)
     assert got.stat_rel == pytest.approx(reduce[kind](relative[finite]), rel=1e-12)
+
+
+@pytest.mark.parametrize("stat", ["elemwise", "median"])
+def test_memory_stays_far_below_a_wide_copy(stat: str) -> None:
+    base = np.random.default_rng(2).standard_normal((4000, 1000)).astype(np.float16).T
+    target = base + np.float16(0.01)
+    tracemalloc.start()
+    try:
+        compare(base, target, Tolerance(check_error_stat=stat))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < (10 if stat == "elemwise" else 20) * 2**20  # a float64 copy of one side is 32 MB
 
 
 @pytest.mark.parametrize(
