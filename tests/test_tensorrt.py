@@ -508,10 +508,9 @@ class Config:
     """A builder configuration with a timing cache."""
 
     def __init__(self, takes: bool = True) -> None:
-        self.takes, self.given = takes, b""
+        self.takes = takes
 
     def create_timing_cache(self, data: bytes) -> Any:
-        self.given = data
         return SimpleNamespace(serialize=lambda: data + b"more")
 
     def set_timing_cache(self, cache: Any, ignore: bool) -> bool:
@@ -543,11 +542,11 @@ def test_a_timing_cache_grows_in_its_file(tmp_path: Path) -> None:
 
 def test_builds_of_one_process_share_a_timing_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "_of_this_process", [])
-    one, two, config = timing.TimingCache(), timing.TimingCache(), Config()
-    one.attach(config)
-    one.collect(config)
-    two.attach(config)
-    assert config.given == b"more"
+    caches, configs = [timing.TimingCache(), timing.TimingCache()], [Config(), Config()]
+    for cache, config in zip(caches, configs, strict=True):
+        cache.attach(config)
+        cache.collect(config)
+    assert configs[0].cache is configs[1].cache
 
 
 # --- device memory

@@ -88,7 +88,7 @@ def gather(
         messages=messages,
         path=source.path,
         inputs=inputs,
-        tensors=_with_columns(tensors, layers, results, counts),
+        tensors=_with_columns(tensors, layers, results, counts, messages),
         layers=layers,
         notes=tuple(notes),
         versions={"tensorrt": api.version, "device": device.name, "device memory by": device.library},
@@ -144,13 +144,16 @@ def _engine_tensors(
 
 def _with_columns(
     tensors: Sequence[TensorMeta], layers: tuple[EngineLayer, ...], results: Sequence[Outcome],
-    counts: Mapping[str, WeightCount],
+    counts: Mapping[str, WeightCount], messages: Messages,
 ) -> tuple[TensorMeta, ...]:  # fmt: skip
+    warned = _warned_layers(messages)
     index = LayerIndex(layers)
     by_layer = {result.asked.layer: result for result in results}
     dressed = []
     for meta in tensors:
         extra = {} if meta.op_type == "Input" else dict(columns(index.find(meta.name, meta.node)))
+        if extra.get("Fused Layer") in warned:
+            extra["Builder Warning"] = warned[extra["Fused Layer"]]
         if meta.is_output:
             extra["Seen In"] = "the real engine"
         if meta.node in by_layer:
@@ -161,6 +164,15 @@ def _with_columns(
             extra["FP16 Weights"] = counts[meta.node].text
         dressed.append(dataclasses.replace(meta, extra=extra))
     return tuple(dressed)
+
+
+def _warned_layers(messages: Messages) -> dict[str, str]:
+    """Layers of whose weights the builder warned, which it names "<layer>.weight", and of what."""
+    found: dict[str, list[str]] = {}
+    for issue in messages.weight_issues:
+        for weight in issue.weights:
+            found.setdefault(weight.rpartition(".")[0], []).append(issue.what.rstrip("."))
+    return {layer: "; ".join(said) for layer, said in found.items()}
 
 
 def _weights(source: OnnxModel | Script | EngineFile, recipe: Recipe) -> dict[str, WeightCount]:

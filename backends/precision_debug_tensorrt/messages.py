@@ -30,7 +30,8 @@ class WeightIssue:
 class Messages:
     """The messages of one session, the last ones of each severity.
 
-    disobeyed: layers (of the engine, so fused ones too) whose constraints the builder says it did not follow, and why.
+    cache_refused: TensorRT said that it does not use the timing cache that it was given. disobeyed: layers (of the
+    engine, so fused ones too) whose constraints the builder says it did not follow, and why.
     """
 
     def __init__(self) -> None:
@@ -39,11 +40,14 @@ class Messages:
         self._issues: dict[str, WeightIssue] = {}
         self._open = ""
         self.disobeyed: dict[str, str] = {}
+        self.cache_refused = False
 
     def take(self, severity: str, text: str) -> None:
         """severity: TensorRT's name of it."""
         if severity in {"ERROR", "INTERNAL_ERROR"}:
             self.errors.append(text)
+            if "timing cache will not be used" in text:
+                self.cache_refused = True
         elif severity == "WARNING":
             self.warnings.append(text)
         if "affected" in text:

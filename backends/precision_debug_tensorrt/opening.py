@@ -60,6 +60,11 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Mapping[str,
             device=device, feeds=arrays, timing=timing,
         )  # fmt: skip
         built = maker.build()
+        if messages.cache_refused:
+            notes.append(
+                f"TensorRT did not use the timing cache {options.timing_cache}: "
+                "tactics were timed anew, and may differ."
+            )
     text, layers = _inspected(api, built, device, messages, source, arrays[0])
     facts = gather(
         api=api, device=device, messages=messages, source=source, recipe=recipe, options=options, road=road,

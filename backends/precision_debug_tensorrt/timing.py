@@ -16,29 +16,33 @@ __all__ = ["BUILDING", "TimingCache"]
 BUILDING = threading.Lock()
 """Held while an engine is built: kernels are timed then, and a second build would disturb that."""
 
-_of_this_process: list[bytes] = []
+_of_this_process: list[Any] = []
 
 
 class TimingCache:
     """The measurements of all builds in this process, or of a file where one is named.
 
-    path: read before the first build where it exists, written after each one; "" keeps them in memory only.
+    path: read before the first build where it exists, written after each one; "" keeps them in memory only. The
+    cache itself goes from build to build, so that only a file is ever read back from bytes.
     """
 
     def __init__(self, path: str = "") -> None:
         self.path = path
-        self._data = _of_this_process[-1] if _of_this_process and not path else b""
-        self.loaded = 0
-        if path and Path(path).exists():
-            self._data = _read(Path(path))
-            self.loaded = len(self._data)
+        self._cache: Any = None
+        self._data = _read(Path(path)) if path and Path(path).exists() else b""
+
+    @property
+    def loaded(self) -> int:
+        """Bytes that were read from the file."""
+        return len(self._data)
 
     def attach(self, config: Any) -> None:
         """Give a builder configuration what is known so far. Raises BackendError where TensorRT does not take it."""
         if not self.path and _of_this_process:
-            self._data = _of_this_process[-1]
-        cache = config.create_timing_cache(self._data)
-        if cache is None or not config.set_timing_cache(cache, False):
+            self._cache = _of_this_process[-1]
+        if self._cache is None:
+            self._cache = config.create_timing_cache(self._data)
+        if self._cache is None or not config.set_timing_cache(self._cache, False):
             raise BackendError(
                 "TensorRT does not take this timing cache: another version or another GPU made it", where=self.path,
                 hint="delete it, or name another file",
@@ -47,13 +51,10 @@ class TimingCache:
     def collect(self, config: Any) -> None:
         """Keep what a finished build measured. Raises OutputError."""
         cache = config.get_timing_cache()
-        if cache is None:
-            return
-        self._data = bytes(cache.serialize())
         if not self.path:
-            _of_this_process[:] = [self._data]
-        else:
-            _write(Path(self.path), self._data)
+            _of_this_process[:] = [self._cache]
+        elif cache is not None:
+            _write(Path(self.path), bytes(cache.serialize()))
 
 
 def _read(path: Path) -> bytes:

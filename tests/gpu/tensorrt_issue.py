@@ -265,8 +265,11 @@ def main() -> None:
             entry["seconds"] = round(time.monotonic() - started, 1)
         results[name] = entry
         (OUT / f"{args.part}.json").write_text(json.dumps(results, indent=1))
-        print(name, entry.get("error") or entry.get("verdict") or entry.get("summary") or entry.get("tail", "")[-300:],
-              f"{entry.get('seconds', 0)} s", flush=True)  # fmt: skip
+        said = entry.get("error") or entry.get("verdict") or entry.get("summary") or entry.get("tail", "")[-300:]
+        line = f"{name} {said} {entry.get('seconds', 0)} s"
+        print(line, flush=True)
+        with (OUT / f"{args.part}.txt").open("a") as log:
+            log.write(f"{line}\n")
 
 
 if __name__ == "__main__":

@@ -207,7 +207,10 @@ def main() -> None:
         (OUT / "smoke.json").write_text(json.dumps(results, indent=1))
         errors = [row["max_abs"] for row in entry.get("tensors", {}).values() if "max_abs" in row]
         said = entry.get("error") or f"{len(errors)} compared, worst {max(errors, default=float('nan')):.3g}"
-        print(place, name, mode, options, said, f"{entry.get('seconds', 0)} s", flush=True)
+        line = f"{place} {name} {mode} {options} {said} {entry.get('seconds', 0)} s"
+        print(line, flush=True)
+        with (OUT / "smoke.txt").open("a") as log:
+            log.write(f"{line}\n")
 
 
 if __name__ == "__main__":
