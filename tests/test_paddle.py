@@ -304,6 +304,26 @@ def test_int8_without_scales_is_refused(kind: str, tmp_path: Path) -> None:
         open_in(model_of(kind, "cnn"), "onednn_int8", tmp_path)
 
 
+def test_a_quantised_model_runs_in_int8_and_is_shown_dequantised(tmp_path: Path) -> None:
+    if not modes.availability("onednn_int8").ok:
+        pytest.skip(f"onednn_int8 {modes.availability('onednn_int8').needs}")
+    path = paddle_models.quantised("conv_norm", tmp_path)
+    feeds = paddle_models.feeds("conv_norm")
+    base, ours = SaveBaseline(), SaveBaseline()
+    open_in(path, "cpu_fp32", tmp_path / "base", feeds).run(feeds, base)
+    session = open_in(path, "onednn_int8", tmp_path / "target", feeds)
+    session.run(feeds, ours)
+    relu, pooled = ours.store.get("relu_0.tmp_0"), ours.store.get("pool2d_0.tmp_0")
+    want = base.store.get("relu_0.tmp_0")
+    assert relu is not None
+    assert pooled is not None
+    assert want is not None
+    assert relu.dtype == np.float32
+    np.testing.assert_allclose(relu.mean((2, 3), keepdims=True), pooled, rtol=1e-5, err_msg="the layout is the model's")
+    assert np.abs(relu - want).max() > 1e-3, "nothing was quantised"
+    assert next(meta for meta in session.tensors if meta.name == "relu_0.tmp_0").view == "dequantised, unblocked"
+
+
 @pytest.mark.parametrize("mode", ["gpu_fp32", "gpu_fp16", "trt_fp16", "trt_int8"])
 def test_a_gpu_mode_in_the_cpu_wheel_says_what_it_needs(mode: str, tmp_path: Path) -> None:
     if modes.availability(mode).ok:

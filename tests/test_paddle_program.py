@@ -20,7 +20,7 @@ from precision_debug_paddle.marks import Print, Trace, groups_by_value, search
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError
 
-FIXTURES = sorted(path.name.partition(".")[0] for path in paddle_models.DATA.glob("*.z"))
+FIXTURES = sorted(path.name.partition(".")[0] for path in paddle_models.DATA.glob("*.pdmodel.z"))
 
 
 @pytest.mark.parametrize("name", FIXTURES)

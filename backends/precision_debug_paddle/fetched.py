@@ -42,16 +42,19 @@ class FetchSession:
     """start: makes predictors. unfused: every value can be fetched. view: how the mode's values are taken.
 
     folder: where the edited programs are written. builds: how many predictors the search may make. limit: bytes of
-    fetched tensors that one predictor holds.
+    fetched tensors that one predictor holds. check: raises where the mode did not do what it is for. quantised: the
+    mode fuses more of a quantised model than the same mode in FP32 does.
     """
 
     def __init__(
         self, model: Model, start: Start, *, unfused: bool, view: str, folder: Path, versions: Mapping[str, str],
         notes: Sequence[str] = (), builds: int = 60, limit: int = 1 << 30, check: Callable[[Trace], None] | None = None,
+        quantised: bool = False,
     ) -> None:  # fmt: skip
         self.versions = versions
         self._model, self._start, self._unfused, self._view = model, start, unfused, view
         self._folder, self._builds, self._limit, self._check = folder, builds, limit, check
+        self._quantised = quantised
         self._values = {value.name: value for value in model.program.values}
         self._notes = list(notes)
         self._runners: list[tuple[tuple[str, ...], Runner | None]] = []
@@ -78,6 +81,9 @@ class FetchSession:
         def changes(names: Sequence[str]) -> Counter[str]:
             runner = self._start(self._edited(names), "")
             changed = plain.changed(self._trace(runner, feeds))
+            # a pass may put another value in the place of one that is fetched, under that one's name
+            changed[""] += len(set(names) - set(self._keys(runner.output_names).values()))
+            changed = +changed
             for other in (runner,) if changed else tuple(kept.values()):
                 other.close()
             if not changed:
@@ -160,6 +166,10 @@ class FetchSession:
 
             runner.run(feeds, note)
             runner.close()
+            if self._quantised:
+                runner = self._start(self._model.file, "")
+                runner.run(feeds, note)
+                runner.close()
             fetchable = {name for name, value in self._values.items() if not value.nested}
             return [(op_type, [name]) for name, op_type in named.items() if name in fetchable], []
         seen: list[tuple[str, tuple[int, ...], Print]] = []

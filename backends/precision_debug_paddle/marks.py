@@ -46,12 +46,14 @@ class Print:
 
 @dataclass(kw_only=True)
 class Trace:
-    """What a run did: its kernels with the types of their outputs, and its outputs."""
+    """What a run did: its kernels with the types of their outputs, its outputs, and all types that it moved."""
 
     kernels: collections.Counter[tuple[str, str]] = field(default_factory=collections.Counter)
     outputs: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    types: set[str] = field(default_factory=set)
 
     def saw(self, op_type: str, array: np.ndarray[Any, Any]) -> None:
+        self.types.add(array.dtype.name)
         if not naming.carries(op_type):
             self.kernels[naming.kernel(op_type), array.dtype.name] += 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from precision_debug.errors import ModelError
@@ -53,7 +53,7 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
         model, start, unfused=not recipe.optimise, view=_view(recipe), folder=folder, versions=versions, notes=notes,
         builds=int(spec.options.get("mark_builds", _BUILDS)),
         limit=int(spec.options.get("fetch_bytes", _FETCH_BYTES)),
-        check=_quantised(model) if recipe.precision == "int8" else None,
+        check=_quantised(model) if recipe.precision == "int8" else None, quantised=recipe.precision == "int8",
     )  # fmt: skip
     if feeds:
         fetched.plan(feeds[0])
@@ -77,9 +77,9 @@ def _view(recipe: Recipe) -> str:
     return "unblocked" if recipe.precision == "float32" else "dequantised, unblocked"
 
 
-def _quantised(model: Model):  # type: ignore[no-untyped-def]
+def _quantised(model: Model) -> Callable[[Trace], None]:
     def check(trace: Trace) -> None:
-        if not any("int8" in dtype for _, dtype in trace.kernels):
+        if not trace.types & {"int8", "uint8"}:
             raise ModelError(
                 "no operator ran in int8, as the model brings no quantisation scales", where=model.path,
                 hint="quantise it first (PaddleSlim's PTQ or QAT), or compare onednn_bf16",
