@@ -71,7 +71,7 @@ def errors_of(rows: Sequence[Row]) -> list[float]:
     return [row.relative_l2 for row in rows if row.comparison is not None and row.relative_l2 is not None]
 
 
-def raw_hooks(path: Path, mode: str, *, copy: bool = True) -> list[tuple[str, str, np.ndarray]]:
+def raw_hooks(path: Path, mode: str) -> list[tuple[str, str, np.ndarray]]:
     """What Paddle's own hook shows, without this backend."""
     inference = inference_module()
     config = inference.Config(str(path), str(path.with_suffix(".pdiparams")))
@@ -87,9 +87,7 @@ def raw_hooks(path: Path, mode: str, *, copy: bool = True) -> list[tuple[str, st
         config.switch_ir_optim(False)
     predictor = inference.create_predictor(config)
     seen: list[tuple[str, str, np.ndarray]] = []
-    predictor.register_output_hook(
-        lambda op, name, tensor: seen.append((op, name, np.array(tensor) if copy else np.asarray(tensor)))
-    )
+    predictor.register_output_hook(lambda op, name, tensor: seen.append((op, name, np.array(tensor))))
     handle = predictor.get_input_handle("x")
     handle.copy_from_cpu(paddle_models.feeds(path.stem)["x"])
     predictor.run()
@@ -156,15 +154,10 @@ def test_the_baseline_is_not_fused(kind: str, tmp_path: Path) -> None:
     assert not any("fused" in name or name == "fc" for name in types)
 
 
-def test_a_hook_buffer_is_reused_by_paddle_but_not_in_what_is_saved(tmp_path: Path) -> None:
+def test_in_place_operators_do_not_overwrite_what_is_saved(tmp_path: Path) -> None:
+    """Paddle runs relu_ and add_ in place; a hook's buffer is overwritten by the next operator."""
     path = paddle_models.pir("cnn")
-    kept = raw_hooks(path, "plain", copy=True)
-    aliased = raw_hooks(path, "plain", copy=False)
-    changed = sum(
-        one.shape == two.shape and not np.array_equal(one, two)
-        for (_, _, one), (_, _, two) in zip(kept, aliased, strict=True)
-    )
-    assert changed, "Paddle no longer reuses buffers: the copies could go"
+    assert any(op.startswith("pd_op.relu_:") for op, _, _ in raw_hooks(path, "plain")), "relu runs in place no more"
     save = SaveBaseline()
     open_in(path, "cpu_fp32", tmp_path).run(paddle_models.feeds("cnn"), save)
     relu, norm = (save.store.get(named(save.tensors, head)) for head in ("relu_0@", "batch_norm_0@"))

@@ -4,8 +4,8 @@ Start it in the repository's root, with paddlepaddle-gpu 2.6.2 and TensorRT 8.5.
 
     . ENV/env.sh && OUT=/some/folder python3.11 tests/gpu/paddle_trt.py [STEP ...]
 
-Without steps all are run, the quick and important ones first; each is a process of its own, so one that fails or
-crashes costs no other. $OUT gets a folder a step (output.xlsx, output.json, log.txt), summary.json and summary.txt,
+Without steps all are run, the quick and important ones first, until $BUDGET seconds (480) are used: what is left is
+listed as not run. Each step is a process of its own, so one that fails or crashes costs no other. $OUT gets a folder a step (output.xlsx, output.json, log.txt), summary.json and summary.txt,
 which are rewritten after every step. ``--dry`` runs the same steps with CPU modes, to try the script itself.
 """
 
@@ -34,7 +34,11 @@ def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     chosen = [name for name in sys.argv[1:] if not name.startswith("-")]
     results: dict[str, Any] = {}
+    started, budget = time.monotonic(), float(os.environ.get("BUDGET", "480"))
     for name in chosen or list(STEPS):
+        if time.monotonic() - started > budget:
+            results[name] = {"not run": f"the budget of {budget:.0f} s was used up", "seconds": 0}
+            continue
         begun = time.monotonic()
         try:
             results[name] = STEPS[name](OUT / name)
