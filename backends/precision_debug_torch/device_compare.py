@@ -1,7 +1,8 @@
 """Compares two tensors on their own device; the numbers are those of ``precision_debug.metrics.compare``.
 
 Two ways. A Triton kernel reads float16, bfloat16 and float32 tensors on CUDA once: single errors are rounded to
-float32 (6e-8 of the error), sums are within 2e-6 of the sum of magnitudes, counts of mismatches and their first index
+float32 (6e-8 of the error), sums are within 2e-6 of the sum of magnitudes (the
+cosine distance within 2e-7 times the relative difference of the norms), counts of mismatches and their first index
 are float64's, the required tolerances are rounded up by a few 1e-7. Where it meets a NaN, an infinity, values whose
 squares leave float32, or norms more than a factor of 2 apart, and for float64 tensors, torch does the same in float64,
 a piece at a time.

@@ -174,6 +174,9 @@ def _from_program(path: str) -> Model:
             module: Any = torch.export.unflatten(program)
         except Exception:
             module = program.module()
+    for part in module.modules():
+        for node in part.graph.nodes if hasattr(part, "graph") else ():
+            node.meta = {}  # example values, which every copy of the module would copy too
     arguments, order = _program_arguments(program, args, kwargs)
     dynamic = _dynamic_shapes(program, arguments)
     return Model(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from precision_debug.arrays import as_array
 from precision_debug.errors import BackendError, PrecisionDebugError
@@ -102,14 +103,14 @@ class TorchSession:
         module = twin(built.module)
         given = tensors_of(built, feeds)
         args, kwargs = arguments_of(built.model, given)
-        trace = None
+        trace, undo = None, None
         if show is not None:
             constants = [*module.named_parameters(), *module.named_buffers()]
             trace = Trace(
                 self._level, constants=constants, given=given, show=self._guarded(show, failed),
                 quantised=built.quantised, results=self._plain_results(built, given),
             )  # fmt: skip
-            wrap(module, trace)
+            undo = wrap(module, trace)
         self._arithmetic.reset()
         try:
             result = self._forward(module, args, kwargs, trace)
@@ -124,6 +125,9 @@ class TorchSession:
             if isinstance(error, PrecisionDebugError) or not isinstance(error, Exception):
                 raise
             raise translated(error, built.model.path, trace) from error
+        finally:
+            if undo is not None:
+                undo()
         return {name: as_array(tensor, name=name) for name, tensor in outputs.items()}
 
     def _plain_results(self, built: Built, given: Mapping[str, Any]) -> Mapping[str, str]:
@@ -195,18 +199,23 @@ def _device_type(built: Built | None) -> str:
     return built.device.type if built is not None else "cpu"
 
 
-def wrap(module: Any, trace: Trace) -> None:
-    """Tell the trace of every module call.
+def wrap(module: Any, trace: Trace) -> Callable[[], None]:
+    """Tell the trace of every module call; returns what undoes it.
 
     Through each instance's ``_call_impl`` and not through forward hooks: torch's own transformer layers leave their
     fast path when a hook is registered, and would compute something else than without it.
     """
     if isinstance(module, torch.jit.ScriptModule):
-        return
-    for path, child in module.named_modules():
-        if isinstance(child, torch.jit.ScriptModule):
-            continue
+        return lambda: None
+    told = [(path, child) for path, child in module.named_modules() if not isinstance(child, torch.jit.ScriptModule)]
+    for path, child in told:
         child.__dict__["_call_impl"] = _told(child._call_impl, type(child).__name__, path, trace)
+
+    def undo() -> None:
+        for _, child in told:
+            child.__dict__.pop("_call_impl", None)
+
+    return undo
 
 
 def _told(call: Callable[..., Any], kind: str, path: str, trace: Trace) -> Callable[..., Any]:
@@ -217,7 +226,8 @@ def _told(call: Callable[..., Any], kind: str, path: str, trace: Trace) -> Calla
         except BaseException:
             trace.abandon()
             raise
-        trace.module(name, kind, args, kwargs, result)
+        with _disable_current_modes():  # what a hook computes is no operator of the model
+            trace.module(name, kind, args, kwargs, result)
         return result
 
     return told

@@ -1,0 +1,136 @@
+"""``compare_on_device`` on CPU tensors against ``metrics.compare``; the kernel itself in Triton's interpreter."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from precision_debug_torch.device_compare import compare_on_device
+
+from precision_debug import metrics
+from precision_debug.arrays import as_array
+from precision_debug.errors import UsageError
+from precision_debug.records import Comparison, Tolerance
+
+CLOSE = {"mean": 2e-5, "cosine_distance": 1e-4}
+SAMPLED = {"abs_p50", "abs_p90", "abs_p99", "abs_p999"}
+KINDS = ("near", "edge", "bad", "zero", "equal", "scaled", "huge")
+SHAPES = ((1,), (7,), (3, 5, 100), (130, 700))
+
+
+def pair(kind: str, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any, Tolerance]:
+    generator = torch.Generator().manual_seed(len(kind) * 1000 + shape[0])
+    base = torch.randn(shape, generator=generator).to(dtype)
+    other = torch.bfloat16 if dtype == torch.float32 else dtype
+    target = (base.float() * (1 + 1e-3 * torch.randn(shape, generator=generator))).to(other)
+    tolerance = Tolerance(atol=1e-3, rtol=1e-3)
+    if kind == "edge":
+        base, target, tolerance = torch.ones_like(base), torch.ones_like(target) + 2**-7, Tolerance(atol=0, rtol=2**-7)
+    elif kind == "bad":
+        base.view(-1)[::11], target.view(-1)[::7] = math.nan, math.inf
+    elif kind == "zero":
+        base.zero_()
+    elif kind == "equal":
+        target = base.clone()
+    elif kind == "scaled":
+        target *= 5
+    elif kind == "huge" and dtype != torch.float16:
+        base, target = base * 1e25, target * 1e25
+    return base, target, tolerance
+
+
+def differences(got: Any, want: Any, size: int) -> list[str]:
+    found = []
+    for field in dataclasses.fields(want):
+        one, two = getattr(got, field.name), getattr(want, field.name)
+        if dataclasses.is_dataclass(two):
+            found += differences(one, two, size)
+        elif field.name == "quantiles_exact" or (field.name in SAMPLED and size >= 65536):
+            continue
+        elif isinstance(one, float) and isinstance(two, float):
+            slack = 1e-13 if field.name == "cosine_distance" else 1e-6 if field.name == "sqnr_db" else 0.0
+            if not (one == two or abs(one - two) <= CLOSE.get(field.name, 3e-6) * max(abs(one), abs(two)) + slack):
+                found.append(f"{field.name}: {one} instead of {two}")
+        elif one != two:
+            found.append(f"{field.name}: {one} instead of {two}")
+    return found
+
+
+def check(kind: str, shape: tuple[int, ...], dtype: Any, rule: str) -> tuple[Comparison, list[str]]:
+    base, target, tolerance = pair(kind, shape, dtype)
+    tolerance = dataclasses.replace(tolerance, rule=rule)
+    got = compare_on_device(base, target, tolerance)
+    return got, differences(got, metrics.compare(as_array(base), as_array(target), tolerance), base.numel())
+
+
+@pytest.mark.parametrize("rule", ["isclose", "either"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_numbers_are_those_of_the_core(kind: str, dtype: str, rule: str) -> None:
+    for shape in SHAPES:
+        assert check(kind, shape, getattr(torch, dtype), rule)[1] == [], shape
+
+
+def test_the_kernel_gives_the_same_in_tritons_interpreter() -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    root = Path(__file__).resolve().parent
+    code = (
+        "import torch, test_torch_device_compare as t\n"
+        "from precision_debug_torch import device_compare\n"
+        "used = []\n"
+        "plain = device_compare._by_kernel\n"
+        "def counted(*a):\n    found = plain(*a); used.append(found[0] is not None); return found\n"
+        "device_compare._by_kernel = counted\n"
+        "bad = [(k, s, d, r, *t.check(k, s, getattr(torch, d), r)[1]) for k in t.KINDS for s in t.SHAPES\n"
+        "       for d in ('float32', 'float16', 'bfloat16') for r in ('isclose', 'either')\n"
+        "       if t.check(k, s, getattr(torch, d), r)[1]]\n"
+        "print(bad, sum(used), len(used))\n"
+        "raise SystemExit(bool(bad) or sum(used) < len(used) / 3)"
+    )
+    paths = [str(root), str(root.parent), str(root.parent / "backends")]
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_sampled_quantiles_are_near_and_say_that_they_are() -> None:
+    generator = torch.Generator().manual_seed(0)
+    base = torch.randn(1_500_000, generator=generator)
+    target = base + 1e-3 * torch.randn(base.shape, generator=generator)
+    found = compare_on_device(base, target)
+    exact = torch.quantile((target.double() - base.double()).abs()[:1_000_000], torch.tensor([0.5, 0.9, 0.99]).double())
+    assert not found.quantiles_exact
+    for got, want in zip((found.abs_p50, found.abs_p90, found.abs_p99), exact.tolist(), strict=True):
+        assert got == pytest.approx(want, rel=0.03)
+
+
+def test_views_other_types_and_other_shapes_are_compared_too() -> None:
+    base = torch.randn(40, 30)
+    for one, two in (
+        (base.t(), base.t() + 1e-3), (base[::2], base[::2] * 1.01), (base > 0, base > 1), (base.int(), base.int() + 1),
+        (base, base[:5]), (base[:0], base[:0]), (base.to(torch.complex64), base.to(torch.complex64) * 1.1),
+    ):  # fmt: skip
+        got, want = compare_on_device(one, two), metrics.compare(as_array(one), as_array(two))
+        assert differences(got, want, one.numel()) == []
+
+
+def test_statistics_that_decide_are_the_cores() -> None:
+    base, target, _ = pair("near", (130, 700), torch.float32)
+    tolerance = Tolerance(check_error_stat="median")
+    assert compare_on_device(base, target, tolerance) == metrics.compare(as_array(base), as_array(target), tolerance)
+
+
+def test_a_tolerance_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError):
+        compare_on_device(torch.ones(3), torch.ones(3), Tolerance(atol=-1.0))
