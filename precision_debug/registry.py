@@ -24,6 +24,9 @@ GROUP = "precision_debug.backends"
 
 BUILT_IN = {
     "onnxruntime": "precision_debug_onnxruntime:OnnxRuntimeBackend",
+    "paddle": "precision_debug_paddle:PaddleBackend",
+    "tensorrt": "precision_debug_tensorrt:TensorRTBackend",
+    "torch": "precision_debug_torch:TorchBackend",
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from precision_debug.records import Availability, RunMode
 
+from .extensions import extensions
 from .options import flag
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
@@ -99,7 +100,8 @@ def availability(mode: str) -> Availability:
         if not providers:
             return Availability(ok=True)
         import onnxruntime
-        import onnxruntime_extensions  # noqa: F401
+
+        extensions()
     except Exception as error:
         return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
     if not hasattr(onnxruntime, "ExecutionOrder"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 
+from .extensions import extensions
 from .model import Model
 
 if TYPE_CHECKING:
@@ -74,9 +75,7 @@ class Runtime:
         given = self.settings.get("custom_ops_library")
         libraries = [str(path) for path in ([given] if isinstance(given, str) else given or ())]
         if taps:
-            from onnxruntime_extensions import get_library_path
-
-            libraries.append(get_library_path())
+            libraries.append(str(extensions().get_library_path()))
         return libraries
 
 

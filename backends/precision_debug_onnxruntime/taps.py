@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from .extensions import extensions
+
 __all__ = ["DOMAIN", "NATIVE", "connect", "disconnect", "register"]
 
 DOMAIN = "precision_debug.taps"
@@ -27,12 +29,12 @@ _registered: list[Any] = []
 
 def register() -> None:
     """Make ``Tap`` known to onnxruntime-extensions; once for the process, whoever calls first."""
-    from onnxruntime_extensions import PyCustomOpDef, onnx_op
-
+    library = extensions()
+    kinds, onnx_op = library.PyCustomOpDef, library.onnx_op
     with _lock:
         if not _registered:
-            attributes = {"session": PyCustomOpDef.dt_int64, "place": PyCustomOpDef.dt_int64}
-            declare = onnx_op(op_type=f"{DOMAIN}::Tap", inputs=[PyCustomOpDef.undefined], outputs=[], attrs=attributes)
+            attributes = {"session": kinds.dt_int64, "place": kinds.dt_int64}
+            declare = onnx_op(op_type=f"{DOMAIN}::Tap", inputs=[kinds.undefined], outputs=[], attrs=attributes)
             _registered.append(declare(_dispatch))
 
 

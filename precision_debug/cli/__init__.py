@@ -16,6 +16,7 @@ VERBS = {
     "doctor": "which run modes run here, and what the others need",
     "marks": "list a model's tensor names in execution order, to mark some of them",
     "inspect": "read TensorRT engine-inspector files: layers, real precision, fused outputs",
+    "ladder": "climb an engine's optimisation stages one at a time, and bisect the one that brings the mismatch",
     "report": "write a report again in another format, or rescue one from an interrupted run",
 }
 

@@ -181,7 +181,7 @@ def run(arguments: Sequence[str]) -> int:
         parser.print_help()
         return 2
     given = parse(parser, arguments)
-    spec = make_spec(given, command=shlex.join([program(), *arguments]))
+    spec = make_spec(given, command=f"{program()} {shlex.join(arguments)}")
     outputs = [] if spec.record and not spec.baseline else [Path(path) for path in given.output or [DEFAULT_OUTPUT]]
     _check_before(spec, outputs)
 
@@ -190,10 +190,18 @@ def run(arguments: Sequence[str]) -> int:
 
     with progress.bar(quiet=given.quiet or given.verbose) as on_event:
         outcome = supervise(spec, outputs, verbose=given.verbose, on_event=on_event)
-    if outcome.report is not None and not given.quiet:
+    recorded_only = not outputs
+    if outcome.report is not None and not given.quiet and not recorded_only:
         summary.show(outcome.report, outputs)
     if outcome.error is not None:
         print(f"precision_debug: {outcome.error}", file=sys.stderr)  # noqa: T201
+        return outcome.exit_status
+    if recorded_only:
+        if not given.quiet:
+            print(
+                f"recorded {spec.run_mode} of {spec.model.path} in {spec.record}; use it with --baseline {spec.record}"
+            )
+        return 0
     return outcome.exit_status
 
 

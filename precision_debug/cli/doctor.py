@@ -29,7 +29,9 @@ def run(arguments: Sequence[str]) -> int:
 
     from .. import metrics
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    if not console.is_terminal:
+        console.width = 160
     for key, value in machine().items():
         console.print(f"{key:16s} {value}")
     console.print(
@@ -50,7 +52,10 @@ def run(arguments: Sequence[str]) -> int:
             runnable += available.ok
             reads = " ".join(suffix or "folder" for suffix in mode.suffixes)
             table.add_row(
-                mode.name, reads, "yes" if available.ok else "no", mode.summary if available.ok else available.needs
+                mode.name,
+                reads,
+                "yes" if available.ok else "no",
+                mode.summary if available.ok else available.needs,
             )
         console.print(table)
     return 0 if runnable else 1

@@ -80,7 +80,7 @@ def describe(row: Row) -> str:
     if not comparison.shapes_match:
         return f"{text}: {row.shape_text}"
     parts = []
-    if comparison.identical:
+    if comparison.identical and not comparison.mismatched:
         return f"{text}: identical"
     if comparison.mismatched is not None and comparison.base.elements:
         share = comparison.mismatched / comparison.base.elements

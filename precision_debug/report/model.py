@@ -94,7 +94,7 @@ class Report:
         return {Verdict.PASS: 0, Verdict.PARTIAL: 3}.get(self.verdict, 1)
 
     def worst(self, count: int = 5) -> tuple[Row, ...]:
-        """Failed rows whose operator itself lost the most: by error growth, then by relative L2 error."""
+        """Failed rows whose operator itself lost the most: by the relative L2 error that it added to its inputs'."""
         return tuple(sorted((r for r in self.rows if r.status is Status.FAIL), key=_loss, reverse=True)[:count])
 
     def save(self, path: str | Path) -> Path:
@@ -125,10 +125,12 @@ class Report:
         return load(Path(path))
 
 
-def _loss(row: Row) -> tuple[bool, float, float]:
-    comparison = row.comparison
+def _loss(row: Row) -> tuple[bool, float]:
+    """Whether the tensor is broken (shape, new NaN or Inf), and the relative error that its operator itself added."""
+    comparison, error = row.comparison, row.relative_l2 or 0.0
     broken = comparison is not None and (
         not comparison.shapes_match
         or comparison.target.nan + comparison.target.inf > comparison.base.nan + comparison.base.inf
     )
-    return broken, row.error_growth or 0.0, row.relative_l2 or 0.0
+    growth = row.error_growth
+    return broken, error if growth is None else max(0.0, error * (1 - 1 / growth)) if growth else 0.0

@@ -1,0 +1,139 @@
+"""The command line as people type it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from precision_debug import Report, Status
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "precision_debug", *arguments], capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@pytest.fixture
+def digits(root: Path) -> list[str]:
+    folder = root / "examples" / "digits"
+    return ["--model_file", str(folder / "digits.onnx"), "--inputs", str(folder / "test_images.npz")]
+
+
+def test_the_first_command(digits: list[str], root: Path) -> None:
+    labels = str(root / "examples" / "digits" / "test_labels.npy")
+    done = command(*digits, "--run_mode", "ort_int8", "--labels", labels, "--output", "o.xlsx", "--output", "o.json")
+    assert done.returncode == 1, done.stderr
+    for words in ("OUT OF TOLERANCE", "first mismatch", "worst operators", "final outputs", "top-1 accuracy", "o.xlsx"):
+        assert words in done.stdout
+    report = Report.load("o.json")
+    assert report.outputs[0].name == "probabilities"
+    assert 0.9 < report.scores["top-1 accuracy, target"] <= report.scores["top-1 accuracy, baseline"] + 0.02
+    assert report.spec.command.startswith(("python -m precision_debug --model_file", "precision_debug --model_file"))
+    orders = [row.index for row in report.rows]
+    assert orders == list(range(len(orders)))
+
+
+def test_dashes_are_accepted(digits: list[str]) -> None:
+    done = command("--model-file", digits[1], "--inputs", digits[3], "--run-mode=ort_opt", "--output", "o.json")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_recorded_run_is_a_baseline(digits: list[str]) -> None:
+    done = command(*digits, "--run_mode", "ort_fp32", "--record", "rec")
+    assert done.returncode == 0, done.stderr
+    assert "recorded ort_fp32" in done.stdout
+    done = command(*digits[:2], "--run_mode", "ort_opt", "--baseline", "rec", "--output", "o.json")
+    assert done.returncode == 0, done.stderr
+    assert Report.load("o.json").inputs_source.endswith("recording rec")
+
+
+def test_marks_limit_the_table_and_say_so(digits: list[str]) -> None:
+    done = command(*digits, "--run_mode", "ort_int8", "--marks_between", "relu1_out", "relu2_out", "--output", "o.json")
+    assert done.returncode == 1, done.stderr
+    report = Report.load("o.json")
+    assert {row.name for row in report.rows if row.status is not Status.UNMATCHED} >= {"relu1_out", "relu2_out"}
+    assert "probabilities" not in {row.name for row in report.rows}
+    assert any("not marked" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--run_mode", "ort_int9"], "did you mean ort_int8"),
+        (["--run_mode", "trt_fp16", "--output", "x.xls"], "no report format '.xls'"),
+        (["--run_mode", "ort_opt", "--atol", "-1"], "--atol: a tolerance must be"),
+        (["--run_mode", "ort_opt", "--mark", "relu9_out"], "relu"),
+        (["--run_mode", "ort_opt", "--inputs", "nowhere.npz"], "nowhere.npz"),
+        (["--run_mode", "ort_opt", "--memory_budget", "many"], "'many' is not a size"),
+        (["--run_mode", "ort_opt", "--labels", "nowhere.npy"], "nowhere.npy"),
+        (["--run_mode", "ort_opt", "--rename", "a=b"], "the rename map names 'a'"),
+        (["--nonsense"], "unrecognized arguments: --nonsense"),
+        ([], "--run_mode is missing"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_status_2(digits: list[str], more: list[str], said: str) -> None:
+    done = command(*digits, *more)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(Path().rglob("*.xlsx"))
+
+
+def test_a_missing_model_and_a_damaged_one(tmp_path: Path) -> None:
+    Path("bad.onnx").write_bytes(b"not a model")
+    for name in ("nowhere.onnx", "bad.onnx"):
+        done = command("--model_file", name, "--run_mode", "ort_opt")
+        assert done.returncode == 2
+        assert name in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_wrong_inputs_are_named(digits: list[str]) -> None:
+    np.savez("x.npz", imag=np.zeros((1, 1, 8, 8), np.float32))
+    done = command(*digits[:2], "--run_mode", "ort_opt", "--inputs", "x.npz")
+    assert done.returncode == 2
+    assert "imag" in done.stderr
+    np.savez("x.npz", image=np.zeros((1, 1, 9, 9), np.float32))
+    done = command(*digits[:2], "--run_mode", "ort_opt", "--inputs", "x.npz")
+    assert done.returncode == 2
+    assert "9" in done.stderr
+
+
+def test_doctor_lists_modes_and_what_they_need() -> None:
+    done = command("doctor")
+    assert done.returncode == 0, done.stderr
+    assert "ort_int8" in done.stdout
+    assert "onnxruntime-gpu" in done.stdout
+    assert "precision_debug[tensorrt]" in done.stdout
+
+
+def test_marks_lists_names_that_can_be_given_back(digits: list[str]) -> None:
+    done = command("marks", *digits[:2], "--output", "names.txt")
+    assert done.returncode == 0, done.stderr
+    assert "relu1_out" in Path("names.txt").read_text(encoding="utf-8").split()
+    done = command(*digits, "--run_mode", "ort_opt", "--marks", "names.txt", "--output", "o.json")
+    assert done.returncode == 0, done.stderr
+
+
+def test_inspect_reads_real_engines(root: Path) -> None:
+    folder = root / "tests" / "data" / "inspector"
+    done = command("inspect", str(folder / "trt86_resnet18_fp32.json"))
+    assert done.returncode == 0, done.stderr
+    assert "29 layers" in done.stdout
+    assert "TF32" in done.stdout
+    done = command(
+        "inspect", str(folder / "trt86_resnet18_fp16.json"), "--diff", str(folder / "trt86_resnet18_fp16_marked.json")
+    )
+    assert done.returncode == 1
+    assert "88" in done.stdout
+
+
+def test_version() -> None:
+    from precision_debug import __version__
+
+    assert command("--version").stdout.strip() == f"precision_debug {__version__}"
