@@ -94,6 +94,7 @@ def test_shapes_sources_and_sizes() -> None:
         ({"min_shapes": {"x": [4]}, "max_shapes": {"x": [2]}}, "do not rise"),
         ({"min_shapes": {"x": [1, 1]}, "max_shapes": {"x": [2]}}, "do not rise"),
         ({"typing": "loosely"}, "none of weak, strong"),
+        ({"optimization_level": 9}, "is no optimization level"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], said: str) -> None:

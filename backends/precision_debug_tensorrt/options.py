@@ -27,8 +27,8 @@ class Options:
     """layer_precisions, layer_output_types: layer name or pattern to precision ("FP32", "FP16", …).
 
     precision_constraints: "obey" where layers are given and nothing else is said: a precision that the user names is
-    one that he wants. tactic_sources: names; None: TensorRT's own choice. workspace, memory_budget: bytes. shapes:
-    input name to (min, opt, max). typing: "", "weak" or "strong". observe: "marks" sees intermediate tensors as marked
+    one that he wants. tactic_sources: names; None: TensorRT's own choice. workspace, memory_budget: bytes.
+    optimization_level: TensorRT's, 0 (fast builds) to 5. shapes: input name to (min, opt, max). typing: "", "weak" or "strong". observe: "marks" sees intermediate tensors as marked
     outputs even where TensorRT has a debug listener. side: "baseline" or "target".
     """
 
@@ -41,6 +41,7 @@ class Options:
     timing_cache: str = ""
     tactic_sources: tuple[str, ...] | None = None
     workspace: int | None = None
+    optimization_level: int | None = None
     plugins: tuple[str, ...] = ()
     save_engine: str = ""
     save_inspector: str = ""
@@ -69,6 +70,7 @@ def read_options(given: Mapping[str, Any]) -> Options:
         "timing_cache": _text(given, "timing_cache"),
         "tactic_sources": _sources(given.get("tactic_sources")),
         "workspace": _size(given.get("workspace"), "--workspace"),
+        "optimization_level": _level(given.get("optimization_level")),
         "plugins": _words(given.get("plugins")),
         "shapes": _shapes(given),
         "memory_budget": _size(given.get("memory_budget"), "--memory_budget"),
@@ -157,6 +159,14 @@ def _size(value: Any, where: str) -> int | None:
     if size <= 0:
         raise UsageError(f"'{value}' is not a size above 0", where=where, hint="write 512M or 4G")
     return size
+
+
+def _level(value: Any) -> int | None:
+    if value is None or value == "":
+        return None
+    if not str(value).isdigit() or int(value) > 5:
+        raise UsageError(f"'{value}' is no optimization level", where="--optimization_level", hint="write 0 to 5")
+    return int(value)
 
 
 def _shapes(given: Mapping[str, Any]) -> dict[str, tuple[Shape, Shape, Shape]]:

@@ -2,8 +2,9 @@
 
     . ENV/env.sh; cd CHECKOUT; OUT=/some/empty/folder python3.11 tests/gpu/tensorrt_issue.py --part PART
 
-PART is models, constraints or builds; each takes at most about 7 minutes (--seconds). Writes $OUT/PART.json, a report
-(.xlsx and .json) for each comparison, and engine inspector files. Each case runs in a process of its own.
+PART is models, resnet, constraints, builds or tests; each takes at most about 7 minutes (--seconds). Writes
+$OUT/PART.json, a report (.xlsx and .json) for each comparison, and engine inspector files. A part runs in a process of
+its own, so that its builds share what was timed; where it dies, another one goes on with the next case.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ def model_and_feeds(name: str) -> tuple[Any, list[dict[str, Any]], dict[str, Any
     if name == "resnet18":
         return load(EXAMPLES / "resnet" / "build.py").build(18, batch=1, image=112), sets("image", 1, 3, 112, 112), {}
     if name == "encoder":
-        return models.encoder(), sets("embeddings", 1, 32, 64), {}
+        return models.encoder(layers=1), sets("embeddings", 1, 32, 64), {}
     if name == "encoder17":
-        return models.encoder(decomposed=False), sets("embeddings", 1, 32, 64), {}
+        return models.encoder(layers=1, decomposed=False), sets("embeddings", 1, 32, 64), {}
     if name == "dynamic":
         shapes = {which: {"image": (batch, 3, 32, 32)} for which, batch in
                   (("min_shapes", 1), ("opt_shapes", 4), ("max_shapes", 8))}  # fmt: skip
@@ -166,9 +167,11 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
     "models": {
         **{
             f"{model}_{mode}": (lambda model=model, mode=mode: compared(f"{model}_{mode}", model, mode))
-            for model in ("encoder", "encoder17", "dynamic")
+            for model in ("dynamic", "encoder", "encoder17")
             for mode in ("trt_fp32", "trt_tf32", "trt_fp16", "trt_int8")
         },
+    },
+    "resnet": {
         **{
             f"resnet18_{mode}": (lambda mode=mode: compared(f"resnet18_{mode}", "resnet18", mode))
             for mode in ("trt_fp32", "trt_tf32", "trt_fp16", "trt_int8")
@@ -217,8 +220,8 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
         "div_zero_trt_fp16": lambda: compared("div_zero_trt_fp16", "div_zero", "trt_fp16"),
         "div_zero_ort": lambda: compared("div_zero_ort", "div_zero", "ort_opt"),
     },
+    "tests": {"tests": pytest_run},
     "builds": {
-        "tests": pytest_run,
         "twice_without_cache": lambda: built_twice("twice_without_cache"),
         "twice_with_cache": lambda: built_twice("twice_with_cache", timing_cache="fp16.cache"),
         "fused_only_fp16": lambda: compared("fused_only_fp16", "resnet18", "trt_fp16", fused_only=True),
@@ -231,45 +234,55 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=sorted(PARTS), required=True)
-    parser.add_argument("--case")
+    parser.add_argument("--cases", nargs="+")
     parser.add_argument("--seconds", type=float, default=430)
     args = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
-    if args.case:
-        try:
-            result = PARTS[args.part][args.case]()
-        except BaseException as error:
-            result = {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-3000:]}
-        (OUT / f"_{args.case}.json").write_text(json.dumps(result, default=str))
+    if args.cases:
+        run_cases(args.part, args.cases)
         return
-    begun, results = time.monotonic(), {}
-    for name in PARTS[args.part]:
+    begun, results, waiting = time.monotonic(), {}, list(PARTS[args.part])
+    while waiting:
         left = args.seconds - (time.monotonic() - begun)
-        entry: dict[str, Any] = {}
-        if left < 5:
-            entry["error"] = "left out: no time"
-        else:
-            started = time.monotonic()
+        why = "left out: no time"
+        stderr = ""
+        if left > 10:
             try:
                 done = subprocess.run(
-                    [sys.executable, __file__, "--part", args.part, "--case", name], timeout=left, check=False,
+                    [sys.executable, __file__, "--part", args.part, "--cases", *waiting], timeout=left, check=False,
                     capture_output=True, text=True, env={**os.environ, "OUT": str(OUT)},
                 )  # fmt: skip
-                entry |= {"status": done.returncode, "stderr": done.stderr[-1200:]}
-            except subprocess.TimeoutExpired:
-                entry["error"] = "ran out of time"
+                why, stderr = f"the process died with status {done.returncode}", done.stderr[-1500:]
+            except subprocess.TimeoutExpired as error:
+                why, stderr = "ran out of time", str(error.stderr or "")[-1500:]
+        for name in list(waiting):
             file = OUT / f"_{name}.json"
-            if file.exists():
-                entry |= json.loads(file.read_text())
-                file.unlink()
-            entry["seconds"] = round(time.monotonic() - started, 1)
-        results[name] = entry
+            if not file.exists():
+                results[name] = {"error": why, "stderr": stderr}
+                waiting.remove(name)
+                break
+            results[name] = json.loads(file.read_text())
+            file.unlink()
+            waiting.remove(name)
         (OUT / f"{args.part}.json").write_text(json.dumps(results, indent=1))
-        said = entry.get("error") or entry.get("verdict") or entry.get("summary") or entry.get("tail", "")[-300:]
-        line = f"{name} {said} {entry.get('seconds', 0)} s"
-        print(line, flush=True)
-        with (OUT / f"{args.part}.txt").open("a") as log:
-            log.write(f"{line}\n")
+    (OUT / f"{args.part}.txt").write_text("".join(f"{name} {said(entry)}\n" for name, entry in results.items()))
+
+
+def said(entry: dict[str, Any]) -> str:
+    text = entry.get("error") or entry.get("verdict") or entry.get("summary") or entry.get("tail", "")[-300:]
+    return f"{text} {entry.get('seconds', '')} s"
+
+
+def run_cases(part: str, names: list[str]) -> None:
+    for name in names:
+        begun = time.monotonic()
+        try:
+            result = PARTS[part][name]()
+        except BaseException as error:
+            result = {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-3000:]}
+        result["seconds"] = round(time.monotonic() - begun, 1)
+        (OUT / f"_{name}.json").write_text(json.dumps(result, default=str))
+        print(name, said(result), flush=True)
 
 
 if __name__ == "__main__":

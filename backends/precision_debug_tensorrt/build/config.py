@@ -41,6 +41,8 @@ def set_resources(api: Api, config: Any, options: Options) -> None:
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if options.workspace is not None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace)
+    if options.optimization_level is not None:
+        config.builder_optimization_level = options.optimization_level
     if options.tactic_sources is None:
         return
     known = dict(trt.TacticSource.__members__)
