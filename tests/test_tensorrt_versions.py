@@ -31,7 +31,8 @@ ALWAYS = {
     "Builder": ["create_network", "create_builder_config", "create_optimization_profile", "build_serialized_network"],
     "IBuilderConfig": [
         "set_flag", "clear_flag", "profiling_verbosity", "set_memory_pool_limit", "set_tactic_sources",
-        "builder_optimization_level", "create_timing_cache", "set_timing_cache", "get_timing_cache", "add_optimization_profile",
+        "builder_optimization_level", "create_timing_cache",
+        "set_timing_cache", "get_timing_cache", "add_optimization_profile",
     ],
     "INetworkDefinition": [
         "num_layers", "get_layer", "num_inputs", "get_input", "num_outputs", "get_output", "mark_output",

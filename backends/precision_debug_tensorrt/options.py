@@ -28,8 +28,9 @@ class Options:
 
     precision_constraints: "obey" where layers are given and nothing else is said: a precision that the user names is
     one that he wants. tactic_sources: names; None: TensorRT's own choice. workspace, memory_budget: bytes.
-    optimization_level: TensorRT's, 0 (fast builds) to 5. shapes: input name to (min, opt, max). typing: "", "weak" or "strong". observe: "marks" sees intermediate tensors as marked
-    outputs even where TensorRT has a debug listener. side: "baseline" or "target".
+    optimization_level: TensorRT's, 0 (fast builds) to 5. shapes: input name to (min, opt, max). typing: "", "weak" or
+    "strong". observe: "marks" sees intermediate tensors as marked outputs even where TensorRT has a debug listener.
+    side: "baseline" or "target".
     """
 
     layer_precisions: Mapping[str, str] = field(default_factory=dict)

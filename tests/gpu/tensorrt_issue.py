@@ -116,11 +116,11 @@ def compared(
     }  # fmt: skip
 
 
-def built_twice(label: str, **options: Any) -> dict[str, Any]:
+def built_twice(label: str, *, fresh: bool = True, replayed: bool = False, **options: Any) -> dict[str, Any]:
     """Two engines of one FP16 ResNet: the same tactics? the same bits?"""
     import numpy as np
     import onnx
-    from precision_debug_tensorrt import TensorRTBackend
+    from precision_debug_tensorrt import TensorRTBackend, timing
 
     from precision_debug.inspector import diff_engines
     from precision_debug.records import ModelFiles, SessionSpec
@@ -130,13 +130,19 @@ def built_twice(label: str, **options: Any) -> dict[str, Any]:
     onnx.save(proto, path)
     if "timing_cache" in options:
         options["timing_cache"] = str(OUT / options["timing_cache"])
-    spec = SessionSpec(
-        model=ModelFiles(model_file=str(path)), mode="trt_fp16", options={"tactic_sources": SOURCES, **options}
-    )
-    layers, outputs, seconds = [], [], []
+    layers, outputs, seconds, notes = [], [], [], []
+    tactics = str(OUT / f"{label}.tactics.json")
     for _ in range(2):
+        if fresh:  # as another process would
+            timing._of_this_process.clear()
         begun = time.monotonic()
+        replay = {"load_tactics" if layers else "save_tactics": tactics} if replayed else {}
+        spec = SessionSpec(
+            model=ModelFiles(model_file=str(path)), mode="trt_fp16",
+            options={"tactic_sources": SOURCES, **options, **replay},
+        )  # fmt: skip
         session = TensorRTBackend().open(spec, feeds)
+        notes.append([note for note in session.notes if "timing" in note or "tactic" in note])
         seconds.append(round(time.monotonic() - begun, 1))
         outputs.append(session.run(feeds[0])["probabilities"])
         layers.append(session.layers)
@@ -144,7 +150,7 @@ def built_twice(label: str, **options: Any) -> dict[str, Any]:
     path.unlink()
     diff = diff_engines(*layers)
     return {
-        "seconds": seconds, "summary": diff.summary, "tactics_changed": len(diff.tactics_changed),
+        "build_seconds": seconds, "notes": notes, "summary": diff.summary, "tactics_changed": len(diff.tactics_changed),
         "same_bits": bool(np.array_equal(*outputs)), "max_difference": float(np.abs(outputs[0] - outputs[1]).max()),
     }  # fmt: skip
 
@@ -224,6 +230,8 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
     "builds": {
         "twice_without_cache": lambda: built_twice("twice_without_cache"),
         "twice_with_cache": lambda: built_twice("twice_with_cache", timing_cache="fp16.cache"),
+        "twice_in_a_process": lambda: built_twice("twice_in_a_process", fresh=False),
+        "twice_with_tactics": lambda: built_twice("twice_with_tactics", replayed=True),
         "fused_only_fp16": lambda: compared("fused_only_fp16", "resnet18", "trt_fp16", fused_only=True),
         "fused_only_fp32": lambda: compared("fused_only_fp32", "resnet18", "trt_fp32", fused_only=True),
         "fused_only_encoder": lambda: compared("fused_only_encoder", "encoder", "trt_fp16", fused_only=True),
