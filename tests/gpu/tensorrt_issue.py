@@ -158,13 +158,19 @@ def built_twice(label: str, *, fresh: bool = True, replayed: bool = False, **opt
 def pytest_run() -> dict[str, Any]:
     """The backend's tests that need the hardware."""
     paths = [os.environ.get("PYTHONPATH", ""), str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default"]
-    done = subprocess.run(
-        [*command, "tests/test_tensorrt_hardware.py", "tests/test_tensorrt_contract.py"], cwd=ROOT, timeout=400,
-        capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )  # fmt: skip
-    return {"status": done.returncode, "tail": done.stdout[-6000:], "stderr": done.stderr[-1500:]}
+    command = [sys.executable, "-m", "pytest", "-v", "--tb=short", "--durations=15", "-p", "no:cacheprovider"]
+    command += ["-o", "filterwarnings=default", "tests/test_tensorrt_hardware.py", "tests/test_tensorrt_contract.py"]
+    log = OUT / "pytest.txt"
+    status: int | str
+    with log.open("w") as file:
+        try:
+            status = subprocess.run(
+                command, cwd=ROOT, timeout=400, stdout=file, stderr=subprocess.STDOUT, check=False,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            ).returncode  # fmt: skip
+        except subprocess.TimeoutExpired:
+            status = "ran out of time"
+    return {"status": status, "tail": log.read_text()[-3000:]}
 
 
 CONSTRAINED = {"Add": "float16", "Sub": "float16"}
