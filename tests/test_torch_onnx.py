@@ -109,3 +109,41 @@ def test_module_level_is_paired_too(tmp_path: Path) -> None:
     assert {"stage0.relu", "stage1.relu", "stage2.relu", "stage3.relu", "head"} <= {
         match.baseline for match in pairing.matches.values()
     }
+
+
+def weights(factory: str, exported: str, work: Path, change: Any = None) -> tuple[dict[str, str], tuple[str, ...]]:
+    from precision_debug_torch.model import from_module
+    from precision_debug_torch.weights import check_weights, summary
+
+    path = export(exported, work / "model.onnx")
+    module, inputs = getattr(torch_models, factory)()
+    if change is not None:
+        change(module)
+    found = check_weights(from_module(module, inputs), path)
+    return {weight.name: weight.state for weight in found}, summary(found, path)
+
+
+def test_weights_of_an_export_agree_and_folded_ones_are_recognised(tmp_path: Path) -> None:
+    states, lines = weights("resnet", "resnet", tmp_path)
+    assert states["fc.weight"] == "equal"
+    assert states["conv1.weight"] == "folded"
+    assert "differs" not in states.values()
+    assert len(lines) == 1
+    assert "folded batch norm" in lines[0]
+
+
+def test_transposed_weights_are_found_by_value(tmp_path: Path) -> None:
+    states, _ = weights("encoder", "encoder", tmp_path)
+    assert set(states.values()) <= {"equal", "transposed"}
+    assert "transposed" in states.values()
+
+
+def test_an_old_export_is_said_before_any_operator_is_blamed(tmp_path: Path) -> None:
+    def trained(module: Any) -> None:
+        with torch.no_grad():
+            module.fc.weight[3, 5] += 0.1
+
+    states, lines = weights("resnet", "resnet", tmp_path, trained)
+    assert states["fc.weight"] == "differs"
+    assert "fc.weight" in lines[1]
+    assert "old export" in lines[1]

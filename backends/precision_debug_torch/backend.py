@@ -57,6 +57,17 @@ class TorchBackend:
 
         return module_of_tensors(path) if Path(path).suffix.lower() == ".onnx" else {}
 
+    def check_weights(self, spec: SessionSpec, path: str) -> tuple[str, ...]:
+        """What to know of an exported file's weights before an operator is blamed, one sentence each.
+
+        Empty where the file is of a kind whose weights cannot be read here. Raises ModelError.
+        """
+        from .weights import check_weights, summary
+
+        if Path(path).suffix.lower() != ".onnx":
+            return ()
+        return summary(check_weights(self._model(spec), path), path)
+
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         self._require(spec.mode)
         session = open_model(self._model(spec), spec.mode, spec.options, feeds, on_close=self._closed)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import threading
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,9 @@ from .modes import Recipe
 from .quantised import quantise
 
 __all__ = ["Built", "arguments_of", "build", "chosen_device", "tensors_of", "twin"]
+
+
+_COPYING = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +82,9 @@ def twin(module: Any) -> Any:
     if isinstance(module, torch.jit.ScriptModule):
         return module
     try:
-        return _copied(module, None, None)
+        with _COPYING, warnings.catch_warnings():  # copies of torch's own tree specifications warn of themselves
+            warnings.simplefilter("ignore")
+            return _copied(module, None, None)
     except Exception:
         return module
 
