@@ -230,6 +230,36 @@ def test_fused_only_keeps_what_the_recorded_engine_makes() -> None:
     assert everything.layers == (29, 88)
 
 
+DATA = Path(__file__).parent / "data" / "tensorrt"
+
+
+@pytest.mark.parametrize(("mode", "wanted"), [("fp32", {"FP32"}), ("tf32", {"FP32", "TF32"})])
+def test_recorded_engines_show_whether_tf32_was_used(mode: str, wanted: set[str]) -> None:
+    """TensorRT 8.6 on an H200, models.residual(): TF32 cleared and left at its default."""
+    layers = read_inspector(DATA / f"residual_8.6_{mode}.json")
+    assert {layer.precision for layer in layers if not layer.is_reformat} == wanted
+    convolutions = [layer for layer in layers if layer.layer_type == "CaskConvolution"]
+    assert len(convolutions) == 4
+    assert {layer.precision for layer in convolutions} == {"FP32" if mode == "fp32" else "TF32"}
+
+
+@pytest.mark.parametrize("mode", ["fp32", "tf32", "fp16"])
+def test_every_tensor_of_the_model_has_a_layer_in_the_recorded_engines(mode: str) -> None:
+    proto = models.residual()
+    for file, marked in ((f"residual_8.6_{mode}.json", False), (f"residual_8.6_{mode}_marked.json", True)):
+        index = LayerIndex(read_inspector(DATA / file))
+        for node in proto.graph.node:
+            found = index.find(node.output[0], node.name)
+            if node.op_type == "Flatten":  # TensorRT drops it: the memory is the same
+                continue
+            assert found is not None, (file, node.name)
+            if marked and node.op_type in {"Conv", "Relu", "MaxPool"}:
+                assert found.name in {node.name, f"PWN({node.name})"}
+    change = diff_engines(*(read_inspector(DATA / f"residual_8.6_{mode}{end}.json") for end in ("", "_marked")))
+    assert not change.fusion_kept
+    assert "conv1 + conv1_bn + relu1" in change.lost
+
+
 # --- constraints
 
 
@@ -399,6 +429,19 @@ def test_the_builders_words_on_weights() -> None:
     assert "conv2.weight + bias" in lines[0]
     assert messages.fresh_errors()
     assert not messages.fresh_errors()
+
+
+def test_the_recorded_words_of_a_builder() -> None:
+    """Of TensorRT 8.6, in two builds; the second one was given a timing cache that had been read from bytes."""
+    messages = Messages()
+    for line in (DATA / "messages_8.6.txt").read_text().splitlines():
+        severity, _, text = line.partition(": ")
+        messages.take(severity, text)
+    (issue,) = messages.weight_issues
+    assert issue.what == "Detected subnormal FP16 values."
+    assert issue.weights[0] == "conv2 + conv2_bn + relu2.weight"
+    assert issue.count == len(issue.weights) == 3
+    assert messages.cache_refused
 
 
 def test_weights_that_fp16_cannot_hold_are_counted_by_node(tmp_path: Path) -> None:
