@@ -43,6 +43,7 @@ class Facts:
     proto: Any = None
     memory_budget: int | None = None
     mark_outputs: bool = False
+    fused_only: bool = False
     inspector_path: str = ""
     outcomes: tuple[Outcome, ...] = field(default=())
 
@@ -95,6 +96,7 @@ def gather(
         proto=proto,
         memory_budget=options.memory_budget,
         mark_outputs=options.observe == "marks" or (options.fused_only and not api.unfused_debug_tensors),
+        fused_only=options.fused_only,
         inspector_path=options.save_inspector,
         outcomes=results,
     )

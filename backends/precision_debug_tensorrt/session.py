@@ -128,6 +128,11 @@ class TensorRTSession:
                 seconds += batch.built.seconds
                 self._marked[batch.names] = batch
                 self._run_notes.append(_said_of(batch, number, gap))
+                if facts.fused_only and not batch.diff.fusion_kept:
+                    self._run_notes.append(
+                        f"The fusion of engine {number} is NOT that of the real one although only the outputs of fused "
+                        f"layers were marked: {', '.join(batch.diff.lost[:3])} became other layers."
+                    )
                 index = LayerIndex(batch.layers)
                 for name in batch.names:
                     measured[name] = _measured(index, name, facts.node_of(name), number)
