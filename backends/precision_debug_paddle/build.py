@@ -21,7 +21,7 @@ OPTIONS: Mapping[str, str] = {
     "bfloat16_ops": "the only operator types that oneDNN may run in bfloat16",
     "disable_mixed_precision_ops": "operator types that stay in FP32 in gpu_fp16 and gpu_bf16",
     "device": "number of the GPU",
-    "mark_builds": "how many predictors the search for marks may build (default 60)",
+    "mark_builds": "how many predictors the search for marks may build (default: what fits into 5 minutes, 12 to 60)",
     "fetch_bytes": "how many bytes of tensors one predictor may hold for us (default 1 GiB)",
     "use_dynamic_shape": "TensorRT: build for a range of shapes",
     "min_shapes": "TensorRT: the smallest shape of each input",

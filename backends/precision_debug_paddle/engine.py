@@ -13,7 +13,7 @@ from precision_debug.inspector import EngineLayer, diff_engines, producers, real
 from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import TensorMeta
 
-from . import capability
+from . import capability, naming
 from .runtime import Runner
 from .session import HookSession, meta_of, metas_of
 
@@ -105,17 +105,18 @@ class EngineSession:
 
     def _check_outside(self, shown: HookSession) -> None:
         """Operators that Paddle runs itself are worth nothing on a card that it has no code for."""
-        outside = [meta for meta in shown.tensors if meta.op_type != ENGINE]
-        if len(outside) == len(shown.tensors):
+        outside = {kind: count for kind, count in shown.kinds.items() if kind != ENGINE and not naming.carries(kind)}
+        if not shown.kinds[ENGINE]:
             shown.add_note("TensorRT took no subgraph: Paddle ran every operator itself.")
         card = capability.gpu()
         if card is None or card.works:
             return
         if outside:
-            types = " ".join(sorted({meta.op_type for meta in outside})[:6])
+            types = " ".join(sorted(outside)[:6])
             self.close()
             raise BackendUnavailable(
-                f"{len(outside)} tensors come from operators that TensorRT did not take ({types}), and {card.problem}",
+                f"{sum(outside.values())} tensors come from operators that TensorRT did not take ({types}), and "
+                f"{card.problem}",
                 where=self._builder.model.path,
                 hint="use a GPU that the wheel has code for, or try --option min_subgraph_size=1",
             )

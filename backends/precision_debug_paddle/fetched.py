@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ __all__ = ["FetchSession", "Start"]
 Start = Callable[[Path, str], Runner]
 """Makes a runner for a program file. The text: "" for the mode, "float32" for its graph in FP32, or "unfused"."""
 
+_BUILDS, _FEWEST, _SECONDS = 60, 12, 300.0
 _REFUSED = "it cannot be fetched without changing the fusion around it"
 _CHANGED = "the passes changed the numbers around it, and it was fused away or cannot be fetched"
 _SILENT = frozenset({"split", "unbind", "split_with_num"})  # Paddle's hook passes over them
@@ -41,14 +43,15 @@ _NESTED = "it lies inside a control-flow block, where it cannot be fetched"
 class FetchSession:
     """start: makes predictors. unfused: every value can be fetched. view: how the mode's values are taken.
 
-    folder: where the edited programs are written. builds: how many predictors the search may make. limit: bytes of
+    folder: where the edited programs are written. builds: how many predictors the search may make; 0: as many as fit
+    into five minutes, from 12 to 60. limit: bytes of
     fetched tensors that one predictor holds. check: raises where the mode did not do what it is for. quantised: the
     mode fuses more of a quantised model than the same mode in FP32 does.
     """
 
     def __init__(
         self, model: Model, start: Start, *, unfused: bool, view: str, folder: Path, versions: Mapping[str, str],
-        notes: Sequence[str] = (), builds: int = 60, limit: int = 1 << 30, check: Callable[[Trace], None] | None = None,
+        notes: Sequence[str] = (), builds: int = 0, limit: int = 1 << 30, check: Callable[[Trace], None] | None = None,
         quantised: bool = False,
     ) -> None:  # fmt: skip
         self.versions = versions
@@ -72,7 +75,10 @@ class FetchSession:
         if self._unfused:
             self._plan_unfused(feeds)
             return
+        begun = time.monotonic()
         plain = self._trace(self._start(self._model.file, ""), feeds)
+        seconds = time.monotonic() - begun
+        builds = self._builds or int(min(_BUILDS, max(_FEWEST, _SECONDS / seconds)))
         if self._check is not None:
             self._check(plain)
         groups, changed = self._groups(feeds)
@@ -92,7 +98,7 @@ class FetchSession:
             return changed
 
         outputs = [value.name for value in self._values.values() if value.output]
-        found = search([*groups, *changed], changes, list(self._values), self._builds)
+        found = search([*groups, *changed], changes, list(self._values), builds)
         names = [name for name in self._values if name in {*found.kept, *outputs}]
         batches = self._batches(names, feeds)
         self._runners = [(batch, None) for batch in batches]

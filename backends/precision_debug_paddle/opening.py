@@ -20,7 +20,6 @@ from .session import HookSession
 
 __all__ = ["open_session"]
 
-_BUILDS = 60
 _FETCH_BYTES = 1 << 30
 
 
@@ -51,7 +50,7 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
 
     fetched = FetchSession(
         model, start, unfused=not recipe.optimise, view=_view(recipe), folder=folder, versions=versions, notes=notes,
-        builds=int(spec.options.get("mark_builds", _BUILDS)),
+        builds=int(spec.options.get("mark_builds", 0)),
         limit=int(spec.options.get("fetch_bytes", _FETCH_BYTES)),
         check=_quantised(model) if recipe.precision == "int8" else None, quantised=recipe.precision == "int8",
     )  # fmt: skip

@@ -31,7 +31,8 @@ _LINEAR = frozenset({
 class HookSession:
     """runner: the predictor. extra: further columns of the report, by tensor name.
 
-    Until ``probe`` or ``run``, ``tensors`` are those of the unoptimised program.
+    kinds: how many tensors ``probe`` saw of each operator type, whether they are shown or not. Until ``probe`` or
+    ``run``, ``tensors`` are those of the unoptimised program.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class HookSession:
         self._runner = runner
         self._values = {value.name: value for value in model.program.values}
         self._left_out: set[str] = set()
+        self.kinds: collections.Counter[str] = collections.Counter()
         self._refused: frozenset[str] = frozenset()
         self._notes = list(notes)
         self.tensors: Sequence[TensorMeta] = metas_of(meta_of(value) for value in model.program.values)
@@ -63,6 +65,7 @@ class HookSession:
         found: dict[str, TensorMeta] = {}
 
         def look(op_type: str, name: str, array: Any) -> None:
+            self.kinds[naming.plain_type(op_type)] += 1
             if self._shown(name, array):
                 found[name] = self._meta(name, op_type, array)
 

@@ -5,8 +5,9 @@ Start it in the repository's root, with paddlepaddle-gpu 2.6.2 and TensorRT 8.5.
     . ENV/env.sh && OUT=/some/folder python3.11 tests/gpu/paddle_trt.py [STEP ...]
 
 Without steps all are run, the quick and important ones first, until $BUDGET seconds (480) are used: what is left is
-listed as not run. Each step is a process of its own, so one that fails or crashes costs no other. $OUT gets a folder a step (output.xlsx, output.json, log.txt), summary.json and summary.txt,
-which are rewritten after every step. ``--dry`` runs the same steps with CPU modes, to try the script itself.
+listed as not run. Each step is a process of its own, so one that fails or crashes costs no other. $OUT gets a folder a
+step (output.xlsx, output.json, log.txt), summary.json and summary.txt, which are rewritten after every step. ``--dry``
+runs the same steps with CPU modes, to try the script itself.
 """
 
 from __future__ import annotations
