@@ -41,7 +41,7 @@ class Alignment:
             return pair
         name = stem(target_name)
         pair = self.pairs.get(name)
-        if name == target_name or pair is None or not (pair.base.repeats and pair.target.repeats):
+        if name == target_name or pair is None:
             return None
         base = dataclasses.replace(pair.base, name=pair.base.name + target_name[len(name) :])
         return Pair(base=base, target=pair.target, how=pair.how)

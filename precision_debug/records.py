@@ -88,14 +88,14 @@ class InputMeta:
 class TensorMeta:
     """What a session knows of one tensor before its value exists.
 
-    name: the session's own name for it, unique there; what the hook is called with.
+    name: the session's own name for it, unique there; what the hook is called with. A tensor of a loop's body comes
+    once an iteration, as "name@0", "name@1", …; before a run, its name alone is listed.
     op_type: type of the operator that produces it, in the words of the session's framework.
     node: name of that operator or layer.
     inputs: names (same session) of the activations that the operator reads; constants are left out.
     origin: the tensor of the *source model* that this one holds; "" means that its own name says it.
     view: how the hook's value was taken from the engine's: "" as it is, "dequantised", "unblocked", "cast", ...
     unseen: why the hook will not be called for it; "" where it will.
-    repeats: it is produced once an iteration; the hook is called with "name@0", "name@1", …
     extra: further columns of the report (fused layer, real precision, tactic), name to text.
     """
 
@@ -108,7 +108,6 @@ class TensorMeta:
     origin: str = ""
     view: str = ""
     unseen: str = ""
-    repeats: bool = False
     is_output: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 

@@ -49,7 +49,9 @@ class Recipe:
 
 
 def _mode(name: str, summary: str, simulation: bool = False) -> RunMode:
-    return RunMode(name=name, summary=summary, suffixes=(".onnx",), baseline="ort_fp32", simulation=simulation)
+    return RunMode(
+        name=name, summary=summary, suffixes=(".onnx",), baseline="ort_fp32", simulation=simulation, concurrent=True
+    )
 
 
 _RECIPES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from precision_debug.errors import BackendError
@@ -13,6 +13,7 @@ from precision_debug.records import TensorMeta
 
 from . import ortvalues, taps
 from .feeding import checked_feeds
+from .interrupts import Interrupts
 from .listing import Entry
 from .model import Model
 from .runtime import Runtime, our_errors
@@ -73,7 +74,7 @@ class OrtSession:
         run = _Run(hook=hook, opened=opened, shown=Shown(self._entries, names))
         opened.current.append(run)
         try:
-            with our_errors(self._model.path):
+            with run.interrupts.around_run(), our_errors(self._model.path):
                 values = ortvalues.run(opened.ort, _accepted(opened.ort, feeds), run.options)
         except Exception:
             if run.error is not None:
@@ -131,22 +132,29 @@ class _Run:
     opened: _Opened
     shown: Shown
     error: BaseException | None = None
-    options: Any = None
+    options: Any = field(init=False)
+    interrupts: Interrupts = field(init=False)
 
     def __post_init__(self) -> None:
         import onnxruntime as ort
 
         self.options = ort.RunOptions()
+        self.interrupts = Interrupts(self.stop)
+
+    def stop(self) -> None:
+        """Let ONNX Runtime give up at the next node."""
+        self.options.terminate = True
 
     def receive(self, place: int, tensor: Any) -> None:
         """Never raises: what the hook raises is kept, and ends the run."""
         if self.error is not None:
             return
         try:
-            self._receive(self.opened.taps[place], tensor)
+            with self.interrupts.inside_hook():
+                self._receive(self.opened.taps[place], tensor)
         except BaseException as error:
             self.error = error
-            self.options.terminate = True
+            self.stop()
 
     def _receive(self, tap: Tap, tensor: Any) -> None:
         if tap.event == "enter":

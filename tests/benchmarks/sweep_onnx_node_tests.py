@@ -4,7 +4,6 @@
 
 Each model runs twice as the baseline (ort_fp32) and once as ONNX Runtime ships it (ort_opt). The two baseline runs are
 compared bit for bit, tensor by tensor; ort_opt is compared within a tolerance with the tensors that it says it holds.
-A model whose ir_version alone is too new for this onnxruntime is run again with the newest one that it takes.
 Prints how many ran, how many were compared, and why the others were refused. The tests run in child processes, so that
 a crash of ONNX Runtime costs one test and is counted.
 """
@@ -20,7 +19,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 from backend_contract import same_bits  # noqa: E402
 
-__all__ = ["Case", "Result", "cases", "run_case", "run_lowered"]
+__all__ = ["Case", "Result", "cases", "run_case"]
 
 MODES = ("ort_fp32", "ort_opt")
 RANDOM = {
@@ -69,7 +68,6 @@ class Result:
     seen: int = 0
     unseen: dict[str, int] = field(default_factory=dict)
     paired: int = 0
-    lowered: bool = False
 
 
 def cases() -> Iterator[Case]:
@@ -159,20 +157,6 @@ def run_case(case: Case, folder: Path) -> Result:
     return result
 
 
-def run_lowered(case: Case, folder: Path) -> Result:
-    """Run one test; where only its ir_version is too new, with the newest one that ONNX Runtime takes."""
-    result = run_case(case, folder)
-    limit = re.search(r"max supported IR version: (\d+)", result.reason.get("ort_fp32", ""))
-    if not limit:
-        return result
-    model = onnx.ModelProto()
-    model.CopyFrom(case.model)
-    model.ir_version = int(limit.group(1))
-    again = run_case(replace(case, model=model), folder)
-    again.lowered = True
-    return again
-
-
 def _run(session: Any, feeds: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     seen: dict[str, Any] = {}
     session.run(feeds, lambda op_type, name, tensor: seen.__setitem__(name, np.array(tensor)))
@@ -205,8 +189,6 @@ def _group(text: str) -> str:
     kernel = re.search(r"no kernel here for (\w+) of opset (\d+)", text)
     if kernel:
         return "no CPU kernel for the operator with these types"
-    if "max supported IR version" in text:
-        return text
     text = re.sub(r"\(node [^)]*\)|'[^']*'|\([^)]*\)|[\w./:]*test_\w+|\b\d+\b", "…", text)
     return " ".join(text.split())[:110]
 
@@ -218,7 +200,7 @@ def _child(start: int, only: str, every: int) -> int:
             continue
         print(json.dumps({"begin": place, "name": case.name, "kind": case.kind}), flush=True)
         with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
-            print(json.dumps({"end": place, "result": asdict(run_lowered(case, Path(folder)))}), flush=True)
+            print(json.dumps({"end": place, "result": asdict(run_case(case, Path(folder)))}), flush=True)
     return 0
 
 
@@ -262,7 +244,6 @@ def _table(results: list[Result], complaints: list[str]) -> str:
         f"tensors compared: {sum(result.seen for result in results)} twice in ort_fp32, "
         f"{sum(result.paired for result in results)} in ort_opt"
     )
-    lines.append(f"with a lowered ir_version: {sum(r.lowered for r in results)}")
     for mode in MODES:
         for what in ("refused", "mismatch", "crashed"):
             chosen = [result for result in results if result.outcome.get(mode) == what]
