@@ -44,9 +44,8 @@ class FetchSession:
     """start: makes predictors. unfused: every value can be fetched. view: how the mode's values are taken.
 
     folder: where the edited programs are written. builds: how many predictors the search may make; 0: as many as fit
-    into five minutes, from 12 to 60. limit: bytes of
-    fetched tensors that one predictor holds. check: raises where the mode did not do what it is for. quantised: the
-    mode fuses more of a quantised model than the same mode in FP32 does.
+    into five minutes, from 12 to 60. limit: bytes of fetched tensors that one predictor holds. check: raises where the
+    mode did not do what it is for. quantised: the mode fuses more of a quantised model than the same mode in FP32 does.
     """
 
     def __init__(

@@ -78,6 +78,10 @@ class HookSession:
             )
         self._refused = refilled
         self.tensors = metas_of(meta for meta in found.values() if meta.name not in refilled)
+        if len(self.tensors) < len(self._values):
+            self._notes.append(
+                f"{len(self.tensors)} of {len(self._values)} tensors of the program are still there and can be seen."
+            )
         self._probed = True
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
