@@ -139,11 +139,7 @@ class _Run:
         import onnxruntime as ort
 
         self.options = ort.RunOptions()
-        self.interrupts = Interrupts(self.stop)
-
-    def stop(self) -> None:
-        """Let ONNX Runtime give up at the next node."""
-        self.options.terminate = True
+        self.interrupts = Interrupts(self.options)
 
     def receive(self, place: int, tensor: Any) -> None:
         """Never raises: what the hook raises is kept, and ends the run."""
@@ -154,7 +150,7 @@ class _Run:
                 self._receive(self.opened.taps[place], tensor)
         except BaseException as error:
             self.error = error
-            self.stop()
+            self.options.terminate = True
 
     def _receive(self, tap: Tap, tensor: Any) -> None:
         if tap.event == "enter":

@@ -1,0 +1,227 @@
+"""The taps by themselves: what they keep alive, and what happens when a run is interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_models
+import pytest
+from backend_contract import Recorder, same_bits
+from onnx import TensorProto, helper
+from precision_debug_onnxruntime import OnnxRuntimeBackend
+
+from precision_debug.errors import BackendError
+from precision_debug.records import ModelFiles, SessionSpec
+
+
+def opened(model: onnx.ModelProto, folder: Path, mode: str = "ort_fp32") -> Any:
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    return OnnxRuntimeBackend().open(
+        SessionSpec(model=ModelFiles(model_file=str(path)), mode=mode, work_dir=str(folder)), []
+    )
+
+
+FEEDS = {"x": np.random.default_rng(0).standard_normal((2, 3, 16, 16)).astype(np.float32)}
+
+
+def test_no_tensor_outlives_its_hook(tmp_path: Path) -> None:
+    alive: list[weakref.ref[Any]] = []
+
+    def hook(op_type: str, name: str, tensor: Any, /) -> None:
+        assert [ref for ref in alive if ref() is not None] == [], "an earlier tensor is still held"
+        alive.append(weakref.ref(tensor))
+
+    opened(onnx_models.convnet(), tmp_path, "ort_opt").run(FEEDS, hook)
+    assert len(alive) >= 10
+
+
+def test_the_tensor_is_the_hooks_own(tmp_path: Path) -> None:
+    """A hook that writes into its tensor changes nothing."""
+
+    def hook(op_type: str, name: str, tensor: Any, /) -> None:
+        tensor[...] = 0
+
+    session = opened(onnx_models.convnet(), tmp_path)
+    before = session.run(FEEDS)
+    after = session.run(FEEDS, hook)
+    assert all(same_bits(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(7), MemoryError("x"), RuntimeError("x")])
+def test_every_kind_of_exception_leaves_a_hook_as_itself(tmp_path: Path, error: BaseException) -> None:
+    def hook(op_type: str, name: str, tensor: Any, /) -> None:
+        raise error
+
+    session = opened(onnx_models.convnet(), tmp_path)
+    with pytest.raises(type(error)) as caught:
+        session.run(FEEDS, hook)
+    assert caught.value is error
+    recorder = Recorder()
+    session.run(FEEDS, recorder)
+    assert len(recorder.calls) == len(session.tensors)
+
+
+def _slow_model(turns: int = 100) -> onnx.ModelProto:
+    """Matrix products that take a few seconds, with a tap after each."""
+    nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"h{i - 1}", "x"], [f"h{i}"]) for i in range(turns)]
+    return onnx_models.model(
+        nodes, [onnx_models.value("x", [500, 500])], [onnx_models.value(f"h{turns - 1}", [500, 500])]
+    )
+
+
+CHILD = """
+import sys, numpy as np
+from precision_debug_onnxruntime import OnnxRuntimeBackend
+from precision_debug.records import ModelFiles, SessionSpec
+session = OnnxRuntimeBackend().open(SessionSpec(model=ModelFiles(model_file=sys.argv[1]), mode="ort_fp32"), [])
+feeds = {"x": np.eye(500, dtype=np.float32)}
+hook = (lambda op_type, name, tensor: None) if sys.argv[2] == "hook" else None
+print("running", flush=True)
+try:
+    while True:
+        session.run(feeds, hook)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+session.run(feeds, hook)
+print("and well", flush=True)
+"""
+
+
+@pytest.mark.parametrize("hook", ["hook", "none"])
+@pytest.mark.parametrize("delay", [0.05, 0.3])
+def test_ctrl_c_during_a_run_is_a_keyboard_interrupt_and_no_abort(tmp_path: Path, hook: str, delay: float) -> None:
+    path = tmp_path / "slow.onnx"
+    onnx.save(_slow_model(), path)
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(path), hook], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "running\n"
+    time.sleep(delay)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=120)
+    assert (child.returncode, out) == (0, "interrupted\nand well\n"), err
+
+
+def test_a_signal_during_a_hook_is_handled_there(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def hook(op_type: str, name: str, tensor: Any, /) -> None:
+        calls.append(name)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+            calls.append("slept on")
+
+    session = opened(onnx_models.convnet(), tmp_path)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        session.run(FEEDS, hook)
+    assert len(calls) == 3
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_session_that_runs_cannot_be_run_again_meanwhile(tmp_path: Path) -> None:
+    session = opened(onnx_models.convnet(), tmp_path)
+
+    def hook(op_type: str, name: str, tensor: Any, /) -> None:
+        session.run(FEEDS)
+
+    with pytest.raises(BackendError, match="running already"):
+        session.run(FEEDS, hook)
+    assert list(session.run(FEEDS)) == ["prob", "r3"]
+
+
+def test_many_sessions_at_once_do_not_meet(tmp_path: Path) -> None:
+    """Each thread's hook gets its own session's tensors, in order."""
+    wrong: list[str] = []
+
+    def work(number: int) -> None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        nodes = [
+            helper.make_node("Add", ["x" if i == 0 else f"s{number}_{i - 1}", "one"], [f"s{number}_{i}"])
+            for i in range(30)
+        ]
+        model = onnx_models.model(
+            nodes, [onnx_models.value("x", [4])], [onnx_models.value(f"s{number}_29", [4])],
+            {"one": np.ones(4, np.float32)},
+        )  # fmt: skip
+        session = opened(model, folder)
+        for turn in range(20):
+            seen: list[float] = []
+
+            def hook(op_type: str, name: str, tensor: Any, /, seen: list[float] = seen) -> None:
+                if not (name == "x" or name.startswith(f"s{number}_")):
+                    wrong.append(name)
+                seen.append(float(tensor[0]))
+
+            start = number * 1000.0 + turn
+            session.run({"x": np.full(4, start, np.float32)}, hook)
+            if seen != [start + i for i in range(31)]:
+                wrong.append(f"{number}: {seen}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_closing_frees_the_session(tmp_path: Path) -> None:
+    from precision_debug_onnxruntime import taps
+
+    known = set(taps._receivers)
+    session = opened(onnx_models.convnet(), tmp_path)
+    session.run(FEEDS, Recorder())
+    inner = weakref.ref(session._open.ort)
+    assert set(taps._receivers) != known
+    session.close()
+    assert set(taps._receivers) == known
+    assert inner() is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt"])
+def test_a_model_over_two_gigabytes(tmp_path: Path, mode: str) -> None:
+    """The weights are a file with holes, so it costs little disk until ONNX Runtime writes its optimised graph."""
+    rows, columns, layers = 16384, 12288, 3
+    size = rows * columns * 4
+    with (tmp_path / "weights.bin").open("wb") as file:
+        file.truncate(layers * size)
+    weights = np.memmap(tmp_path / "weights.bin", np.float32, "r+")
+    weights[:: columns + 1] = 0.5
+    weights.flush()
+    nodes, tensors = [], []
+    for place in range(layers):
+        tensor = TensorProto(name=f"w{place}", data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+        tensor.dims.extend([rows, columns] if place % 2 == 0 else [columns, rows])
+        for key, entry in (("location", "weights.bin"), ("offset", str(place * size)), ("length", str(size))):
+            tensor.external_data.add(key=key, value=entry)
+        tensors.append(tensor)
+        nodes.append(helper.make_node("MatMul", ["x" if place == 0 else f"h{place - 1}", f"w{place}"], [f"h{place}"]))
+    graph = helper.make_graph(
+        nodes, "big", [onnx_models.value("x", [1, rows])], [onnx_models.value("h2", [1, columns])], tensors
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "big.onnx").write_bytes(model.SerializeToString())
+    spec = SessionSpec(model=ModelFiles(model_file=str(tmp_path / "big.onnx")), mode=mode, work_dir=str(tmp_path))
+    session, hook = OnnxRuntimeBackend().open(spec, []), Recorder()
+    x = np.random.default_rng(0).standard_normal((1, rows)).astype(np.float32)
+    session.run({"x": x}, hook)
+    session.close()
+    assert hook.names == ["x", "h0", "h1", "h2"]
+    first = weights[: rows * columns].reshape(rows, columns)
+    np.testing.assert_allclose(hook.arrays["h0"], x @ first, rtol=1e-3, atol=1e-4)
