@@ -177,6 +177,13 @@ class _Pairing:
         if len(bases) == 1 and len(targets) == 1:
             self._match(group[0], next_best, "fingerprint")
             return
+        ends = [b for b in bases if self.base[b].is_output], [t for t in targets if self.target[t].is_output]
+        if len(ends[0]) == len(ends[1]) == 1:
+            final = [e for e in group if e.base == ends[0][0] and e.target == ends[1][0]]
+            if final:
+                self._match(final[0], next_best, "fingerprint, and both are the model's output")
+                bases = [b for b in bases if b not in ends[0]]
+                targets = [t for t in targets if t not in ends[1]]
         for base_part, target_part, how in self._by_module(bases, targets):
             part = [e for e in group if e.base in base_part and e.target in target_part]
             if not part:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -134,3 +136,14 @@ def test_each_baseline_tensor_is_paired_once() -> None:
     pairing = pair_by_value(base, target)
     assert list(names(pairing).values()) == ["a"]
     assert pairing.refused
+
+
+def test_among_equal_tensors_the_outputs_belong_together() -> None:
+    one = values(1)
+    base = side(("mm", one, ()), ("output", one, ("mm",)))
+    base[1] = (dataclasses.replace(base[1][0], is_output=True), base[1][1])
+    target = side(("y", noisy(one), ()))
+    target[0] = (dataclasses.replace(target[0][0], is_output=True), target[0][1])
+    pairing = pair_by_value(base, target)
+    assert names(pairing) == {"y": "output"}
+    assert "output" in pairing.matches["y"].how

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -97,7 +100,7 @@ def test_copies_of_a_layer_are_never_paired_wrongly(tmp_path: Path) -> None:
     truth = {
         "x": {"x"}, "linear": {"left/addmm"}, "linear_2": {"chain.0/addmm"}, "tanh": {"tanh"},
         "linear_3": {"chain.1/addmm"}, "tanh_1": {"tanh#2"}, "linear_4": {"chain.2/addmm"}, "tanh_2": {"tanh#3"},
-        "cat": {"cat"}, "linear_5": {"last/addmm", "output"},
+        "cat": {"cat"}, "linear_5": {"output"},
     }  # fmt: skip
     assert {name: base for name, base in found.items() if base not in truth.get(name, set())} == {}
     assert "relu" not in found, "two equal tensors, and the exporter does not say which"
@@ -106,7 +109,7 @@ def test_copies_of_a_layer_are_never_paired_wrongly(tmp_path: Path) -> None:
 
 def test_module_level_is_paired_too(tmp_path: Path) -> None:
     pairing, _, _, _ = paired("repvgg", "repvgg_folded", tmp_path, level="module")
-    assert {"stage0.relu", "stage1.relu", "stage2.relu", "stage3.relu", "head"} <= {
+    assert {"stage0.relu", "stage1.relu", "stage2.relu", "stage3.relu", "output"} <= {
         match.baseline for match in pairing.matches.values()
     }
 
@@ -147,3 +150,22 @@ def test_an_old_export_is_said_before_any_operator_is_blamed(tmp_path: Path) -> 
     assert states["fc.weight"] == "differs"
     assert "fc.weight" in lines[1]
     assert "old export" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("torch_onnx/compare_export.py", ["conv2d_1     = blocks.0/add#2", "fused away   aten.convolution"]),
+        ("superpoint_like/cut_and_compare.py", ["has 1 NonZero", "NonZero: False"]),
+    ],
+)
+def test_the_examples_run(script: str, said: list[str], root: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "backends")])}
+    done = subprocess.run(
+        [sys.executable, str(root / "examples" / script)], check=False, cwd=tmp_path, env=environment,
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for text in said:
+        assert text in done.stdout
+    assert list((tmp_path / "output").glob("*.xlsx"))

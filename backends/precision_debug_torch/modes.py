@@ -41,7 +41,14 @@ class Recipe:
 
 
 def _mode(name: str, summary: str, suffixes: tuple[str, ...] = _ALL, simulation: bool = False) -> RunMode:
-    return RunMode(name=name, summary=summary, suffixes=suffixes, baseline="torch_fp32", simulation=simulation)
+    return RunMode(
+        name=name,
+        summary=summary,
+        suffixes=suffixes,
+        baseline="torch_fp32",
+        simulation=simulation,
+        concurrent=name != "torch_compile",
+    )
 
 
 _RECIPES = {
