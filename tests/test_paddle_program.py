@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from precision_debug_paddle import naming, wire
 from precision_debug_paddle.failures import our_errors
 from precision_debug_paddle.legacy import read_legacy
-from precision_debug_paddle.marks import Print, Trace, groups_by_value, search
+from precision_debug_paddle.marks import Changed, Print, Trace, groups_by_value, search
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError
 
@@ -149,7 +149,7 @@ def test_a_value_is_known_by_its_numbers_in_any_layout() -> None:
     seen = [("conv", two.shape, Print.of(blocked)), ("pool", other.shape, Print.of(other))]
     groups, rest = groups_by_value(seen, base)
     assert groups == [("conv", ["b"])]
-    assert rest == [("", ["a"]), ("", ["c"])], "a tensor that fits nothing may be any value of its size"
+    assert rest == [Changed(tensors=1, names=("a", "c"))], "a tensor that fits nothing may be any value of its size"
 
 
 def test_of_equal_values_the_one_of_the_same_operator_is_likeliest() -> None:

@@ -21,7 +21,7 @@ from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import TensorMeta
 
 from . import naming
-from .marks import Found, Groups, Print, Trace, groups_by_value, search
+from .marks import Changed, Found, Groups, Print, Trace, groups_by_value, search
 from .model import Model
 from .program import Value
 from .runtime import Runner
@@ -97,7 +97,8 @@ class FetchSession:
             return changed
 
         outputs = [value.name for value in self._values.values() if value.output]
-        found = search([*groups, *changed], changes, list(self._values), builds)
+        loose: Groups = [("", [name]) for item in changed for name in item.names]
+        found = search([*groups, *loose], changes, list(self._values), builds)
         names = [name for name in self._values if name in {*found.kept, *outputs}]
         batches = self._batches(names, feeds)
         self._runners = [(batch, None) for batch in batches]
@@ -160,7 +161,7 @@ class FetchSession:
         self._runners = []
         self._closed = True
 
-    def _groups(self, feeds: Feeds) -> tuple[Groups, Groups]:
+    def _groups(self, feeds: Feeds) -> tuple[Groups, list[Changed]]:
         """What the fused program computes in FP32, each with the values that it may be; see ``groups_by_value``."""
         runner = self._start(self._model.file, "float32")
         if not self._model.program.pir:
@@ -199,7 +200,7 @@ class FetchSession:
         silent: Groups = [("", [name]) for name in base if self._values[name].op_type in _SILENT]
         return [*groups, *silent], rest
 
-    def _list(self, groups: Groups, changed: Groups, found: Found, outputs: Sequence[str]) -> None:
+    def _list(self, groups: Groups, changed: Sequence[Changed], found: Found, outputs: Sequence[str]) -> None:
         """Announce what is seen, and what the fused program has but cannot show."""
         shown = {*found.kept, *outputs}
         types: dict[str, str] = {}
@@ -212,9 +213,12 @@ class FetchSession:
                 reason = _UNTRIED if names[0] in found.untried else _REFUSED
                 unseen.setdefault(names[0], reason)
                 types.setdefault(names[0], op_type)
-        for _, (name,) in changed:
-            if name not in shown:
-                unseen[name] = _UNTRIED if name in found.untried else _CHANGED
+        for item in changed:
+            if sum(name in shown for name in item.names) >= item.tensors:
+                continue  # all tensors of that size are accounted for: the other values were fused away
+            for name in item.names:
+                if name not in shown:
+                    unseen[name] = _UNTRIED if name in found.untried else _CHANGED
         metas = []
         for name, value in self._values.items():
             kind = naming.plain_type(types[name]) if name in types else value.op_type

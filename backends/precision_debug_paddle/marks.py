@@ -16,7 +16,7 @@ import numpy as np
 
 from . import naming
 
-__all__ = ["Found", "Groups", "Print", "Trace", "groups_by_value", "search"]
+__all__ = ["Changed", "Found", "Groups", "Print", "Trace", "groups_by_value", "search"]
 
 _POINTS = 257
 _TOLERANCE = 1e-4
@@ -86,23 +86,31 @@ class Found:
 Groups = list[tuple[str, list[str]]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Changed:
+    """Tensors of one size whose numbers are no value's: how many, and the values that they may be."""
+
+    tensors: int
+    names: tuple[str, ...]
+
+
 def groups_by_value(
     seen: Iterable[tuple[str, tuple[int, ...], Print]],
     base: Mapping[str, tuple[str, tuple[int, ...], Print]],
-) -> tuple[Groups, Groups]:
+) -> tuple[Groups, list[Changed]]:
     """For each tensor that the fused program computes: its operator, and the values that it may be, likeliest first.
 
     seen: operator type, shape and fingerprint, in execution order. base: the same of the unfused program's values, in
     program order. A value of the same operator is likeliest, then one of the same shape, then the later one.
     The second list holds what is left: a tensor whose numbers are no value's, as a fusion changed them, may be any
-    value of its size that is no other tensor; each of those is a group of its own.
+    value of its size that is no other tensor.
     """
     order = {name: place for place, name in enumerate(base)}
     by_size: dict[int, list[str]] = collections.defaultdict(list)
     for name, (_, _, finger) in base.items():
         by_size[finger.size].append(name)
     found: Groups = []
-    lost: list[tuple[str, int]] = []
+    lost: list[int] = []
     for op_type, shape, finger in seen:
         fits = [name for name in by_size[finger.size] if base[name][2].fits(finger)]
         rank = {name: (base[name][0] != naming.plain_type(op_type), base[name][1] != shape) for name in fits}
@@ -110,11 +118,12 @@ def groups_by_value(
         if fits:
             found.append((op_type, fits))
         else:
-            lost.append((op_type, finger.size))
+            lost.append(finger.size)
     taken = {name for _, names in found for name in names}
-    sizes = dict.fromkeys(size for _, size in lost)
-    rest: Groups = [("", [name]) for size in sizes for name in by_size[size] if name not in taken]
-    return found, rest
+    count = collections.Counter(lost)
+    return found, [
+        Changed(tensors=count[size], names=tuple(name for name in by_size[size] if name not in taken)) for size in count
+    ]
 
 
 def search(
