@@ -11,7 +11,7 @@ from typing import Any
 
 from precision_debug.records import Availability, RunMode
 
-from .extensions import extensions
+from .lean import extensions
 from .options import flag
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]

@@ -117,12 +117,12 @@ def _spellings(name: str) -> Iterator[str]:
 
 
 def _node_members(edge: Edge, known: Known) -> list[str]:
-    """For a quantised value by the name of the node, which the fusions keep, unless its scale is another edge's.
+    """For a quantised or blocked value by the name of the node, which the fusions keep, unless its scale is another's.
 
-    A value that is not quantised has lost its name because its layout was changed: nothing is known of it then.
+    Another value has lost its name because its layout was changed: nothing is known of it then.
     """
     own = {form.scale.scale for form in edge.forms.values() if form.scale is not None}
-    if not own:
+    if not own and not any(form.blocked for form in edge.forms.values()):
         return []
     node_name = _TOKEN.sub("", edge.node.name)
     outputs = known.given.nodes.get(edge.node.name) or known.given.nodes.get(node_name) or ()
@@ -130,7 +130,7 @@ def _node_members(edge: Edge, known: Known) -> list[str]:
         return []
     members = known.members(outputs[edge.index])
     theirs = known.scale_names(outputs[edge.index])
-    return [] if theirs and not own & theirs else members
+    return [] if own and theirs and not own & theirs else members
 
 
 def _blocked_members(edge: Edge, known: Known) -> list[str]:
@@ -196,8 +196,11 @@ def _own_output(edge: Edge, known: Known) -> str:
     """What the node that computed an edge is called after in the source: another tensor where a Relu was dropped."""
     if edge.node is None:
         return ""
+    given = known.given.nodes.get(edge.node.name, ())
     outputs = known.source.nodes.get(edge.node.name, ())
-    return outputs[edge.index] if edge.index < len(outputs) else ""
+    if edge.index >= min(len(given), len(outputs)) or given[edge.index] != edge.root:
+        return ""
+    return outputs[edge.index]
 
 
 def _preference(name: str, form: Form, source: str, outputs: frozenset[str], place: int) -> tuple[Any, ...]:

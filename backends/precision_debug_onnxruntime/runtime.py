@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 
-from .extensions import extensions
+from .lean import extensions
 from .model import Model
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from .extensions import extensions
+from .lean import extensions
 
 __all__ = ["DOMAIN", "NATIVE", "connect", "disconnect", "register"]
 

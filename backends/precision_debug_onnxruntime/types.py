@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .lean import lean_import
+
 __all__ = ["TypeInfo", "Types", "dtype_name", "elem_of", "numpy_dtype", "read_types"]
+
+_FBS = "onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs"
 
 _NAMES = tuple(
     """
@@ -72,12 +76,15 @@ def numpy_dtype(elem: int) -> Any:
     return np.dtype(object) if name == "str" else np.dtype(name) if name in np.sctypeDict else None
 
 
+def _fbs(name: str) -> Any:
+    """A class of the format's own schema."""
+    return getattr(lean_import(f"{_FBS}.{name}"), name)
+
+
 def read_types(data: bytes) -> Types:
     """Read the types out of a model that ONNX Runtime saved in its own format."""
-    from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs.InferenceSession import InferenceSession
-
     known: dict[tuple[Key, str], TypeInfo] = {}
-    _read_graph(InferenceSession.GetRootAsInferenceSession(bytearray(data), 0).Model().Graph(), (), known)
+    _read_graph(_fbs("InferenceSession").GetRootAsInferenceSession(bytearray(data), 0).Model().Graph(), (), known)
     return Types(known=known)
 
 
@@ -95,16 +102,13 @@ def _read_graph(graph: Any, key: Key, known: dict[tuple[Key, str], TypeInfo]) ->
 
 
 def _read_type(info: Any) -> TypeInfo:
-    from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs.TensorTypeAndShape import TensorTypeAndShape
-    from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs.TypeInfoValue import TypeInfoValue
-
     if info is None:
         return TypeInfo()
     kind = info.ValueType()
-    if kind != TypeInfoValue.tensor_type:
-        names = {TypeInfoValue.sequence_type: "sequence", TypeInfoValue.map_type: "map"}
+    if kind != _fbs("TypeInfoValue").tensor_type:
+        names = {_fbs("TypeInfoValue").sequence_type: "sequence", _fbs("TypeInfoValue").map_type: "map"}
         return TypeInfo(kind=names.get(kind, "optional"))
-    tensor = TensorTypeAndShape()
+    tensor = _fbs("TensorTypeAndShape")()
     tensor.Init(info.Value().Bytes, info.Value().Pos)
     shape = tensor.Shape()
     if shape is None:
@@ -114,10 +118,8 @@ def _read_type(info: Any) -> TypeInfo:
 
 
 def _dim(value: Any, place: int) -> int | str:
-    from onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs.DimensionValueType import DimensionValueType
-
-    if value is None or value.DimType() == DimensionValueType.UNKNOWN:
+    if value is None or value.DimType() == _fbs("DimensionValueType").UNKNOWN:
         return f"dim{place}"
-    if value.DimType() == DimensionValueType.VALUE:
+    if value.DimType() == _fbs("DimensionValueType").VALUE:
         return int(value.DimValue())
     return (value.DimParam() or b"").decode() or f"dim{place}"

@@ -13,6 +13,7 @@ from precision_debug.errors import ModelError
 from ..graph import all_graphs, scopes
 from ..model import Model, name_nodes
 from ..options import texts
+from ..quiet import logging_left_alone
 from ..runtime import Runtime, our_errors
 from ..types import TypeInfo, Types
 from .dump import infer_types
@@ -30,7 +31,9 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
     Options: "op_block_list" and "node_block_list", what stays in float32. Raises ModelError.
     """
     import onnx
-    from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
+
+    with logging_left_alone():
+        from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
     proto = onnx.ModelProto()
     proto.CopyFrom(source.proto)

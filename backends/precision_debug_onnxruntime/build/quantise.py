@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +12,13 @@ from precision_debug.protocols import Feeds
 from ..graph import all_graphs
 from ..model import Model, name_nodes
 from ..options import flag, one_of, texts
+from ..quiet import quietly
 from ..runtime import Runtime, our_errors
 from .dump import dump
 
 __all__ = ["quantise"]
 
+_PER_CHANNEL = 13
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile", "distribution": "Distribution"}
 _TYPES = {
     "int8": "QInt8",
@@ -46,7 +44,7 @@ def quantise(
     _mark_prepared(prepared)
     path, result = folder / "before_quantisation.onnx", folder / "quantised.onnx"
     path.write_bytes(prepared.proto.SerializeToString())
-    with our_errors(source.path, "the model cannot be quantised by onnxruntime.quantization"), _quietly(folder):
+    with our_errors(source.path, "the model cannot be quantised by onnxruntime.quantization"), quietly(folder):
         if change == "int8":
             _static(path, result, settings, feeds)
         else:
@@ -62,6 +60,7 @@ class _Settings:
         self.activation = one_of("activation_type", options.get("activation_type", "int8"), _TYPES)
         self.weight = one_of("weight_type", options.get("weight_type", "int8"), _TYPES)
         self.per_channel = options.get("per_channel")
+        self.opset = max((item.version for item in source.proto.opset_import if not item.domain), default=0)
         self.reduce_range = flag("reduce_range", options.get("reduce_range", False))
         self.exclude = texts(options.get("nodes_to_exclude"))
         self.op_types = texts(options.get("op_types"))
@@ -76,6 +75,8 @@ class _Settings:
             return (
                 f"dynamic quantisation: weights {self.weight} {weights}, activations uint8 by each run's own range",
             )
+        if self.per_channel is None and self.opset < _PER_CHANNEL:
+            weights += f" (per channel needs opset {_PER_CHANNEL}, the model has {self.opset})"
         sets = "1 sample set" if count == 1 else f"{count} sample sets"
         return (
             f"quantised by onnxruntime.quantization (QDQ): activations {self.activation}, weights {self.weight} "
@@ -83,7 +84,9 @@ class _Settings:
         )
 
     def _channels(self, change: str) -> bool:
-        return change == "int8" if self.per_channel is None else flag("per_channel", self.per_channel)
+        if self.per_channel is None:
+            return change == "int8" and self.opset >= _PER_CHANNEL
+        return flag("per_channel", self.per_channel)
 
     def common(self, change: str) -> dict[str, Any]:
         from onnxruntime import quantization
@@ -167,24 +170,3 @@ def _read(path: Path, source: Model) -> Model:
 _SIGNS = frozenset(
     {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "DynamicQuantizeLSTM"}
 )
-
-
-@contextlib.contextmanager
-def _quietly(folder: Path) -> Iterator[None]:
-    """Without the quantiser's prints, without its log lines on a root logger that nobody set up, temporary files here.
-
-    ``logging.warning`` would install a handler on standard error for good.
-    """
-    import onnxruntime as ort
-
-    root, silent, before = logging.getLogger(), logging.NullHandler(), tempfile.tempdir
-    root.addHandler(silent)
-    tempfile.tempdir = str(folder)
-    ort.set_default_logger_severity(4)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        ort.set_default_logger_severity(2)
-        tempfile.tempdir = before
-        root.removeHandler(silent)

@@ -14,7 +14,7 @@ _ALIGN = 64
 
 
 def set_aside(model: Model, folder: Path) -> Model:
-    """The model with its large weights in a file in ``folder``; changed in place.
+    """The model with its large weights in a file in ``folder``; the model given is of no use afterwards.
 
     A model that has external weights already is returned as it is: the two could not lie in one folder.
     """
@@ -33,4 +33,6 @@ def set_aside(model: Model, folder: Path) -> Model:
             for key, value in place.items():
                 entry = tensor.external_data.add()
                 entry.key, entry.value = key, value
-    return Model(proto=model.proto, folder=folder, path=model.path)
+    # a message keeps what was cleared until it goes itself, so the light graph moves into a new one
+    light = type(model.proto).FromString(model.proto.SerializeToString())
+    return Model(proto=light, folder=folder, path=model.path)
