@@ -25,9 +25,9 @@ from precision_debug import metrics
 from precision_debug.arrays import as_array
 from precision_debug.metrics import finish
 from precision_debug.metrics.totals import Pairs, Side, Totals
-from precision_debug.records import Comparison, Tolerance
+from precision_debug.records import Comparison, TensorStats, Tolerance
 
-__all__ = ["compare_on_device"]
+__all__ = ["compare_on_device", "describe_on_device"]
 
 _EXACT_BELOW = 65536
 _RUNS, _RUN = 8192, 32
@@ -67,6 +67,11 @@ def compare_on_device(base: Any, target: Any, tolerance: Tolerance | None = None
     if base.numel() >= _EXACT_BELOW and totals.pairs.finite:
         found = dataclasses.replace(found, quantiles_exact=False)
     return found
+
+
+def describe_on_device(tensor: Any) -> TensorStats:
+    """One tensor's numbers, by the same ways and to the same accuracy."""
+    return compare_on_device(tensor, tensor).base
 
 
 def _fits(base: Any, target: Any) -> bool:

@@ -32,9 +32,10 @@ NOWHERE = tl.constexpr(2147483647)
 FAR = tl.constexpr(9.0e15)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["size", "from_chunk", "to_chunk"])
 def _kernel(
-    base_ptr, target_ptr, out_ptr, tolerance_ptr, size, chunks,
+    base_ptr, target_ptr, out_ptr, tolerance_ptr, size, from_chunk, to_chunk,
+    MASKED: tl.constexpr,  # noqa: N803
     EITHER: tl.constexpr, BLOCK: tl.constexpr, INNER: tl.constexpr, UNROLL: tl.constexpr,  # noqa: N803
     FIELDS: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
@@ -70,7 +71,7 @@ def _kernel(
     worst_rel = tl.full((), -1.0, tl.float32)
     worst_rel_at = tl.full((), FAR, tl.float64)
 
-    for chunk in range(program, chunks, programs):
+    for chunk in range(from_chunk + program, to_chunk, programs):
         start = (tl.zeros((), tl.int64) + chunk) * (BLOCK * INNER)
         left = tl.minimum(size - start, BLOCK * INNER).to(tl.int32)
         s_b = tl.zeros((BLOCK,), tl.float32)
@@ -95,7 +96,7 @@ def _kernel(
         v_at = tl.zeros((BLOCK,), tl.int32)
         for step in tl.range(0, INNER, loop_unroll_factor=UNROLL):
             at = step * BLOCK + lane
-            here = at < left
+            here = (at < left) if MASKED else tl.full((BLOCK,), 1, tl.int1)
             b = tl.load(base_ptr + start + at, mask=here, other=0.0).to(tl.float32)
             t = tl.load(target_ptr + start + at, mask=here, other=0.0).to(tl.float32)
             d = tl.abs(t - b)
@@ -240,11 +241,15 @@ def reduced(base: Any, target: Any, atol: float, rtol: float, either: bool, shap
     """
     size = base.numel()
     shape = shape or Shape(block=2048 if max(base.element_size(), target.element_size()) == 2 else 1024)
-    chunks = triton.cdiv(size, shape.block * INNER)
-    programs = min(chunks, _processors(base.device) * shape.programs)
-    out = torch.empty((programs, len(FIELDS)), dtype=torch.float64, device=base.device)
-    _kernel[(programs,)](
-        base, target, out, _bounds(base.device, atol, rtol), size, chunks,
-        EITHER=either, BLOCK=shape.block, INNER=INNER, UNROLL=shape.unroll, FIELDS=len(FIELDS), num_warps=shape.warps,
-    )  # fmt: skip
+    whole, rest = divmod(size, shape.block * INNER)
+    programs = min(whole, _processors(base.device) * shape.programs)
+    out = torch.empty((programs + (rest > 0), len(FIELDS)), dtype=torch.float64, device=base.device)
+    bounds = _bounds(base.device, atol, rtol)
+    # chunks that are full need no mask, and are read in wider loads for it; the last one follows by itself
+    for grid, row, first, last in ((programs, 0, 0, whole), (int(rest > 0), programs, whole, whole + 1)):
+        if grid:
+            _kernel[(grid,)](
+                base, target, out[row:], bounds, size, first, last, MASKED=row > 0 or whole == 0, EITHER=either,
+                BLOCK=shape.block, INNER=INNER, UNROLL=shape.unroll, FIELDS=len(FIELDS), num_warps=shape.warps,
+            )  # fmt: skip
     return out

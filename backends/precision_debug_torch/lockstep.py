@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from precision_debug import judge, metrics
+from precision_debug import judge
 from precision_debug.align import align
-from precision_debug.arrays import as_array
 from precision_debug.assemble import complete_table
 from precision_debug.machine import machine, now
 from precision_debug.meeting import Meeting, run_both
@@ -16,7 +15,7 @@ from precision_debug.records import ModelFiles, Row, RunSpec, Side, Status, Tens
 
 from . import modes
 from .backend import open_model
-from .device_compare import compare_on_device
+from .device_compare import compare_on_device, describe_on_device
 from .model import example_feeds, from_module
 
 if TYPE_CHECKING:
@@ -111,14 +110,14 @@ def _meet(
         if name in shared:
             meeting.put(name, tensor)
         else:
-            stats[name] = metrics.describe(as_array(tensor, name=name))
+            stats[name] = describe_on_device(tensor)
 
     def check(op_type: str, name: str, tensor: Any, /) -> None:
         partner: Any = meeting.get(name) if name in shared else None
         if partner is None:
             row = Row(
                 index=0, op_type=op_type, name=name, status=Status.UNMATCHED, target_name=name, target_op_type=op_type,
-                reason="the baseline has no tensor of this name", target=metrics.describe(as_array(tensor, name=name)),
+                reason="the baseline has no tensor of this name", target=describe_on_device(tensor),
             )  # fmt: skip
         else:
             comparison = compare_on_device(partner, tensor, tolerance)
