@@ -123,6 +123,19 @@ def test_the_kind_of_a_model_by_its_file(tmp_path: Path) -> None:
         read("net.py:third")
 
 
+def test_a_polygraphy_network_script_makes_its_network_itself(tmp_path: Path) -> None:
+    pytest.importorskip("polygraphy", reason="polygraphy is not installed")
+    (tmp_path / "net.py").write_text(
+        "from polygraphy import func\n"
+        "@func.extend(lambda: ('builder', 'network'))\n"
+        "def load_network(builder, network): ...\n"
+    )
+    script = read_source(ModelFiles(model_file=str(tmp_path / "net.py")))
+    assert isinstance(script, Script)
+    assert not script.takes_network
+    assert script.function() == ("builder", "network")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

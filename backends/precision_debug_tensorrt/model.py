@@ -60,7 +60,8 @@ class Script:
     def takes_network(self) -> bool:
         """Whether it fills a network that it is given, ``f(builder, network)``, or makes one, ``f()``."""
         try:
-            inspect.signature(self.function).bind()
+            # a decorator that makes the network itself, as Polygraphy's func.extend, hides the inner signature
+            inspect.signature(self.function, follow_wrapped=False).bind()
         except (TypeError, ValueError):
             return True
         return False
