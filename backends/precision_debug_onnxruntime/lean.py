@@ -12,6 +12,8 @@ import sys
 import threading
 from typing import Any
 
+from .quiet import logging_left_alone
+
 __all__ = ["extensions", "lean_import"]
 
 _lock = threading.Lock()
@@ -29,7 +31,8 @@ def lean_import(name: str) -> Any:
         for unused in hidden:
             sys.modules[unused] = None  # type: ignore[assignment]
         try:
-            return importlib.import_module(name)
+            with logging_left_alone():
+                return importlib.import_module(name)
         finally:
             for unused in hidden:
                 sys.modules.pop(unused, None)

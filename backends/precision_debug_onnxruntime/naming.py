@@ -21,6 +21,8 @@ __all__ = ["Holding", "hold"]
 
 _CAST = "InsertedPrecisionFreeCast_"
 _TOKEN = re.compile(r"_token_\d+$")
+_MOVED = re.compile(r"(_pre_q|_post_dq)(_token_\d+)?$")
+_DROPPED = {"Relu", "Clip", "Identity"}
 
 _Item = tuple[str, Form, Edge]
 
@@ -108,7 +110,7 @@ def _members(edge: Edge, known: Known) -> list[str]:
 def _spellings(name: str) -> Iterator[str]:
     """The name, and what it was before ONNX Runtime decorated it."""
     yield name
-    plain = name.removesuffix("/duplicated")
+    plain = _MOVED.sub("", name.removesuffix("/duplicated"))
     if plain != name:
         yield plain
     if plain.startswith(_CAST):
@@ -175,7 +177,7 @@ def _assign_one(
     chosen = min(everything, key=rank)
     alike: dict[tuple[int, str], list[_Item]] = {}
     for item in everything:
-        alike.setdefault((item[1].bits, item[1].code), []).append(item)
+        alike.setdefault(_level(item[1]), []).append(item)
     for found in alike.values():
         first = chosen if chosen in found else min(found, key=rank)
         for name, form, edge in found:
@@ -186,21 +188,19 @@ def _assign_one(
             elif form.bits <= chosen[1].bits:
                 yield name, Holding(form=form, root=edge.root)
             else:
-                own = _own_output(edge, known) if edge.root in {item[0] for item in found} else ""
+                own = _own_output(edge, source, known) if edge.root in {item[0] for item in found} else ""
                 other = own if own and own != source and own not in places else ""
                 how = "before quantisation" if chosen[1].code else "before rounding"
                 yield name, Holding(origin=other, form=form, root=edge.root, before="" if other else how)
 
 
-def _own_output(edge: Edge, known: Known) -> str:
-    """What the node that computed an edge is called after in the source: another tensor where a Relu was dropped."""
-    if edge.node is None:
+def _own_output(edge: Edge, source: str, known: Known) -> str:
+    """What an operator computed whose output now bears the name of a later one that was dropped: a Relu, say, which
+    the zero point of the quantisation stands in for."""
+    maker = known.source.producer.get(source)
+    if edge.node is None or maker is None or maker.op_type not in _DROPPED or maker.name in known.given.nodes:
         return ""
-    given = known.given.nodes.get(edge.node.name, ())
-    outputs = known.source.nodes.get(edge.node.name, ())
-    if edge.index >= min(len(given), len(outputs)) or given[edge.index] != edge.root:
-        return ""
-    return outputs[edge.index]
+    return str(maker.input[0]) if maker.input[0] in known.source.tensors else ""
 
 
 def _preference(name: str, form: Form, source: str, outputs: frozenset[str], place: int) -> tuple[Any, ...]:
@@ -217,25 +217,24 @@ def _preference(name: str, form: Form, source: str, outputs: frozenset[str], pla
 
 
 def _assign_several(
-    members: tuple[str, ...], everything: list[_Item], known: Known, _outputs: frozenset[str]
+    members: tuple[str, ...], everything: list[_Item], known: Known, outputs: frozenset[str]
 ) -> Iterator[tuple[str, Holding]]:
-    """Several source tensors on one edge (its own carriers, or an Identity that went): each by its name.
+    """Several source tensors on one edge: its own carriers, or an operator between them that went.
 
-    Another form stands for one of them that is missing, or repeats one that is there.
+    Each stands for those values that the given graph had on its edge or that have its name. Another value repeats one
+    of these, or stands for a tensor that has none.
     """
-    claimed: dict[str, _Item] = {}
+    groups: dict[str, list[_Item]] = {}
     for item in everything:
-        for plain in _spellings(item[0]):
-            if plain in members and plain not in claimed:
-                claimed[plain] = item
-                break
-    by_name = {item[0]: source for source, item in claimed.items()}
-    left = [source for source in members if source not in claimed]
-    for name, form, edge in everything:
-        if name in by_name:
-            yield name, Holding(origin=by_name[name], form=form, root=name)
-            continue
-        alike = (item[0] for item in claimed.values() if (item[1].bits, item[1].code) == (form.bits, form.code))
+        groups.setdefault(_stands_for(item[0], members, known), []).append(item)
+    unknown = groups.pop("", [])
+    left = [source for source in members if source not in groups]
+    done: list[tuple[str, Holding]] = []
+    for source, found in groups.items():
+        done += _assign_one((source,), found, known, outputs)
+    yield from done
+    for name, form, edge in unknown:
+        alike = (other for other, held in done if held.origin and _level(held.form) == _level(form))
         same = next(alike, "")
         if same:
             yield name, Holding(form=form, root=edge.root, same_as=same)
@@ -243,5 +242,18 @@ def _assign_several(
         source = next((item for item in reversed(left) if known.quantised(item) == bool(form.code)), "")
         if source:
             left.remove(source)
-            claimed[source] = (name, form, edge)
         yield name, Holding(origin=source, form=form, root=edge.root)
+
+
+def _stands_for(name: str, members: tuple[str, ...], known: Known) -> str:
+    for plain in _spellings(name):
+        if plain in members:
+            return plain
+        on_edge = known.members(plain)
+        if len(on_edge) == 1:
+            return on_edge[0]
+    return ""
+
+
+def _level(form: Form) -> tuple[int, str]:
+    return form.bits, form.code
