@@ -31,11 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PrecisionDebugError as error:
         if "--verbose" in arguments:
             raise
-        print(f"precision_debug: {error}", file=sys.stderr)  # noqa: T201
+        print(f"precision_debug: {error}", file=sys.stderr)
         return error.exit_status
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except KeyboardInterrupt:
-        print("precision_debug: interrupted", file=sys.stderr)  # noqa: T201
+        print("precision_debug: interrupted", file=sys.stderr)
         return 3

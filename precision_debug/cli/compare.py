@@ -194,7 +194,7 @@ def run(arguments: Sequence[str]) -> int:
     if outcome.report is not None and not given.quiet and not recorded_only:
         summary.show(outcome.report, outputs)
     if outcome.error is not None:
-        print(f"precision_debug: {outcome.error}", file=sys.stderr)  # noqa: T201
+        print(f"precision_debug: {outcome.error}", file=sys.stderr)
         return outcome.exit_status
     if recorded_only:
         if not given.quiet:

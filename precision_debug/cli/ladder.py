@@ -94,7 +94,7 @@ def _explain(
     before = next((step.passes for other, step in reversed(found.steps) if other is not rung), None)
     explanations = []
     for switch in backend.switches(session, rung, step.op_types):
-        print(f"bisecting {len(switch.items)} {switch.name} …", file=sys.stderr)  # noqa: T201
+        print(f"bisecting {len(switch.items)} {switch.name} …", file=sys.stderr)
         explanations.append(
             explain(
                 switch,
@@ -112,7 +112,7 @@ def _explain(
 def _say_step(rung: Rung, step: Step) -> None:
     verdict = {True: "pass", False: "FAIL", None: "not run"}[step.passes]
     settings = "".join(f" {key}={value}" for key, value in rung.options.items())
-    print(f"{verdict:8s} {rung.name} ({rung.mode}{settings}): {step.text}", flush=True)  # noqa: T201
+    print(f"{verdict:8s} {rung.name} ({rung.mode}{settings}): {step.text}", flush=True)
 
 
 def _say_end(found: Climb, explanations: Sequence[Explanation]) -> None:

@@ -2,7 +2,7 @@
 
 float16, float32, bfloat16, float8_*, int4, bool and integers of up to 32 bits become float64 without loss.
 int64 and uint64 are rounded to 53 bits where they stand alone, but their differences are taken before the rounding.
-longdouble is rounded to float64 first.
+longdouble is rounded to float64 first. A complex number whose magnitude float64 does not hold counts as infinite.
 """
 
 from __future__ import annotations

@@ -75,10 +75,15 @@ def command(model: str, folder: str) -> None:
 
 
 def _polygraphy(model: str, *arguments: str) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "polygraphy", "run", model, "--onnxrt", "--onnx-outputs", "mark", "all", *arguments],
-        check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    program = Path(sys.executable).with_name("polygraphy")
+    done = subprocess.run(
+        [program, "run", model, "--onnxrt", "--onnx-outputs", "mark", "all", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1) or "Runtime:" not in done.stdout:  # 1: a difference was found
+        raise SystemExit(f"Polygraphy did not run: {done.stdout[-1000:]} {done.stderr[-1000:]}")
 
 
 def polygraphy_live(model: str, folder: str) -> None:
@@ -203,7 +208,8 @@ def main() -> None:
     }
     bare_run, mine, demo_run = median["bare"], median["ours, lockstep"], median["Paddle demo's numpy"]
     print(
-        f"| ResNet-50, batch {given.batch}, medians of {given.repeat} | s | x bare | x ours | peak MB | x bare | x ours |"
+        f"| ResNet-50, batch {given.batch}, medians of {given.repeat} "
+        "| s | x bare | x ours | peak MB | x bare | x ours |"
     )
     print("|---|---|---|---|---|---|---|")
     for case, value in median.items():
