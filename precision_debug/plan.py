@@ -65,7 +65,8 @@ def _opening(model: ModelFiles, mode: str, spec: RunSpec, work_dir: str, side: s
     folder = Path(work_dir, side)
     if work_dir:
         folder.mkdir(exist_ok=True)
-    session = SessionSpec(model=model, mode=mode, options=spec.options, work_dir=str(folder) if work_dir else "")
+    options = {**spec.options, "fused_only": True} if spec.fused_only and side == "target" else spec.options
+    session = SessionSpec(model=model, mode=mode, options=options, work_dir=str(folder) if work_dir else "")
     if recording.is_recording(mode) or Path(mode).is_dir() or "/" in mode:
         return Opening(spec=session, recording=mode)
     if not model.path:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from precision_debug import AssertClose, SaveBaseline, Status
-from precision_debug.errors import BackendError
 from precision_debug.arrays import as_array
+from precision_debug.errors import BackendError
 from precision_debug.report.model import Verdict
 
 

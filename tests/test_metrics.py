@@ -50,9 +50,14 @@ def values(dtype: np.dtype[Any], shape: tuple[int, ...]) -> st.SearchStrategy[np
             return hnp.arrays(np.int8, shape, elements=st.integers(low, low + 15)).map(lambda a: a.astype(dtype))
         bits = np.dtype(f"uint{8 * dtype.itemsize}")
         return hnp.arrays(bits, shape).map(lambda a: a.view(dtype))
-    if dtype.kind == "c":  # one rounding of hypot decides what the largest magnitude is
-        return hnp.arrays(dtype, shape).map(lambda a: np.where(np.abs(a.real) + np.abs(a.imag) > 1e308, 0, a))
-    return hnp.arrays(dtype, shape)
+    return hnp.arrays(dtype, shape).map(with_a_magnitude) if dtype == np.complex128 else hnp.arrays(dtype, shape)
+
+
+def with_a_magnitude(array: np.ndarray) -> np.ndarray:
+    """Where a magnitude is the largest float64 or infinite depends on one rounding of hypot: none lies there."""
+    for part in (array.real, array.imag):
+        part[np.isfinite(part) & (np.abs(part) > 1e307)] = 1e307
+    return array
 
 
 def laid_out(array: np.ndarray, layout: str) -> np.ndarray:

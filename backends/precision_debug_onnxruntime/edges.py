@@ -24,7 +24,7 @@ _REORDER = {"ReorderInput", "ReorderOutput"}
 _COPY = {"MemcpyFromHost", "MemcpyToHost"}
 # what ONNX Runtime calls its own; a node that had no name is called after its type and output instead
 _TRANSPOSE = re.compile(r"Transpose(_token_\d+)?$")
-# operators that work element by element, so that every layout is as good as another
+# operators that give their output the layout of their inputs, element by element or along an axis that is turned too
 _ANY_LAYOUT = words("""
     Add Sub Mul Div Sum Max Min Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Softplus Softsign
     Abs Neg Exp Sqrt Gelu QuickGelu FastGelu BiasGelu QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu

@@ -220,7 +220,8 @@ def main() -> None:
         )
     print(f"\nbare: loading both sessions included; the two inferences alone take {bare_run['inference']:.2f} s,")
     print(
-        f"ours is {mine['seconds'] / bare_run['inference']:.2f} times that. Rows: {mine['rows']:.0f}, compared: {mine['compared']:.0f}."
+        f"ours is {mine['seconds'] / bare_run['inference']:.2f} times that. "
+        f"Rows: {mine['rows']:.0f}, compared: {mine['compared']:.0f}."
     )
     print(f"The demo's comparison alone takes {demo_run['comparison alone']:.2f} s of its time.")
 
