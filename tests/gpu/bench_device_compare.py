@@ -133,7 +133,8 @@ def one_pair(first, second, ceiling: float) -> dict:
         target[piece] = (base[piece].float() * (1 + 1e-3 * torch.randn_like(base[piece].float()))).to(second)
     size = base.nbytes + target.nbytes
     layouts: dict = {}
-    for block, unroll, warps in itertools.product((1024, 2048), (1, 2, 4), (4, 8)):
+    grids = ((512, 4), (512, 8), (1024, 4), (1024, 8), (1024, 16), (2048, 16))
+    for (block, warps), unroll in itertools.product(grids, (1, 2)):
         shape = Shape(block=block, unroll=unroll, warps=warps)
         try:
             seconds = timed(lambda s=shape: reduced(base, target, 1e-3, 1e-3, False, s), repeats=5, warmup=2)
