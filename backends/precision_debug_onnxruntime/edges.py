@@ -28,7 +28,7 @@ _TRANSPOSE = re.compile(r"Transpose(_token_\d+)?$")
 _ANY_LAYOUT = words("""
     Add Sub Mul Div Sum Max Min Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Softplus Softsign
     Abs Neg Exp Sqrt Gelu QuickGelu FastGelu BiasGelu QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu
-    Identity Cast QuantizeLinear DequantizeLinear
+    Concat QLinearConcat Identity Cast QuantizeLinear DequantizeLinear
 """)
 _CHANNELS_LAST = frozenset({"NhwcConv", "NhwcFusedConv", "NhwcMaxPool"})
 
@@ -52,9 +52,9 @@ class Form:
 
     @property
     def code(self) -> str:
-        """The scale that the numbers are multiples of, by name; "" where they are not quantised."""
+        """The scale that the numbers are multiples of; "" where they are not quantised."""
         found = self.rounded_by or self.scale
-        return "" if found is None else found.scale
+        return "" if found is None else found.code
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,7 +123,7 @@ def _node_members(edge: Edge, known: Known) -> list[str]:
 
     Another value has lost its name because its layout was changed: nothing is known of it then.
     """
-    own = {form.scale.scale for form in edge.forms.values() if form.scale is not None}
+    own = {form.scale.code for form in edge.forms.values() if form.scale is not None}
     if not own and not any(form.blocked for form in edge.forms.values()):
         return []
     node_name = _TOKEN.sub("", edge.node.name)
@@ -131,7 +131,7 @@ def _node_members(edge: Edge, known: Known) -> list[str]:
     if edge.index >= len(outputs) or not outputs[edge.index]:
         return []
     members = known.members(outputs[edge.index])
-    theirs = known.scale_names(outputs[edge.index])
+    theirs = known.scale_codes(outputs[edge.index])
     return [] if own and theirs and not own & theirs else members
 
 

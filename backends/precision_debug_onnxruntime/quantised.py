@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,15 @@ from .graph import attribute, words
 
 __all__ = ["Scale", "scales"]
 
+_SMALL = 1024
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
     """value = (quantised - zero_point) * scale; both are names of values of the graph, zero_point "" means 0.
 
     domain, axis, block: of the DequantizeLinear that undoes it; axis None: one scale for the whole tensor.
+    value: the scale's own bytes where it is a constant: ONNX Runtime lets equal constants share one name.
     """
 
     scale: str
@@ -22,6 +26,12 @@ class Scale:
     domain: str = "com.microsoft"
     axis: int | None = None
     block: int = 0
+    value: bytes = b""
+
+    @property
+    def code(self) -> str:
+        """Equal for equal scales."""
+        return self.value.hex() or self.scale
 
 
 # operator: (position of the quantised value, of its scale, of its zero point); the output stands last, at -1
@@ -61,7 +71,19 @@ def scales(graph: Any) -> dict[str, Scale]:
     for node in reversed(graph.node):
         if node.op_type in _MOVERS and node.input and node.output[0] in found:
             found.setdefault(node.input[0], found[node.output[0]])
-    return found
+    values = _constants(graph)
+    return {name: dataclasses.replace(scale, value=values.get(scale.scale, b"")) for name, scale in found.items()}
+
+
+def _constants(graph: Any) -> dict[str, bytes]:
+    """Bytes of the small constants that lie in the graph."""
+    from onnx import numpy_helper
+
+    return {
+        tensor.name: numpy_helper.to_array(tensor).tobytes()
+        for tensor in graph.initializer
+        if not tensor.external_data and tensor.ByteSize() < _SMALL
+    }
 
 
 def _from_node(node: Any, found: dict[str, Scale]) -> None:

@@ -80,6 +80,6 @@ class Known:
         edge = self.edge_of.get(name)
         return edge is not None and bool(edge.forms[name].code)
 
-    def scale_names(self, name: str) -> set[str]:
+    def scale_codes(self, name: str) -> set[str]:
         edge = self.edge_of.get(name)
-        return set() if edge is None else {form.scale.scale for form in edge.forms.values() if form.scale is not None}
+        return set() if edge is None else {form.scale.code for form in edge.forms.values() if form.scale is not None}
