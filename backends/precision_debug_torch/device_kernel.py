@@ -265,7 +265,8 @@ def reduced(base: Any, target: Any, atol: float, rtol: float, either: bool, shap
     the SUMS of every row are finite.
     """
     size = base.numel()
-    shape = shape or Shape(block=2048 if max(base.element_size(), target.element_size()) == 2 else 1024)
+    narrow = max(base.element_size(), target.element_size()) == 2
+    shape = shape or (Shape(block=1024, warps=16) if narrow else Shape(block=512, warps=8))
     whole, rest = divmod(size, shape.block * INNER)
     programs = min(whole, _processors(base.device) * shape.programs)
     out = torch.empty((programs + (rest > 0), len(FIELDS)), dtype=torch.float64, device=base.device)
