@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,18 +81,20 @@ def is_carrier(node: Any, source_nodes: Collection[str]) -> bool:
 
 
 def find_edges(
-    scope: Scope, nodes: Iterable[Any], types: Types, source_nodes: Collection[str], canonical: Collection[str]
+    scope: Scope, nodes: Iterable[Any], types: Types, source_nodes: Collection[str], canonical: Callable[[str], bool]
 ) -> list[Edge]:
     """The edges of one graph, whose nodes come in an order in which they can run.
 
     source_nodes: names of the source model's nodes; a cast or transpose with another name is a carrier.
-    canonical: names of values that are known to have the source model's own layout.
+    canonical: whether a value of that name is known to have the source model's own layout.
     """
     return _Finder(scope, types, source_nodes, canonical).edges(nodes)
 
 
 class _Finder:
-    def __init__(self, scope: Scope, types: Types, source_nodes: Collection[str], canonical: Collection[str]) -> None:
+    def __init__(
+        self, scope: Scope, types: Types, source_nodes: Collection[str], canonical: Callable[[str], bool]
+    ) -> None:
         self.scope, self.types, self.source_nodes, self.canonical = scope, types, source_nodes, canonical
         self.scales = scales(scope.graph)
         self.root: dict[str, str] = {}
@@ -156,7 +158,7 @@ class _Finder:
 
     def _computed(self, node: Any, name: str) -> Form:
         form = Form(bits=self._bits(name), width=self._bits(name), scale=self.scales.get(name))
-        if name in self.canonical:
+        if self.canonical(name):
             return form
         if node.domain == NCHWC:
             return dataclasses.replace(form, blocked=True)
@@ -175,7 +177,7 @@ class _Finder:
     def _settled(self, root: str) -> dict[str, Form]:
         """The forms with layouts relative to the source model's, which a value with a known layout tells."""
         forms = self.forms[root]
-        anchor = next((name for name in forms if name in self.canonical), None)
+        anchor = next((name for name in forms if self.canonical(name)), None)
         if anchor is None or forms[anchor].perm in {(), None}:
             return forms
         shift = _inverse(forms[anchor].perm or ())

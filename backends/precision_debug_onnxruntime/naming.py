@@ -14,17 +14,17 @@ from typing import Any
 
 from .edges import NCHWC, Edge, Form, find_edges, is_carrier
 from .graph import Scope, scopes
-from .source import Known
+from .source import Known, spellings
 from .types import Types
 
 __all__ = ["Holding", "hold"]
 
-_CAST = "InsertedPrecisionFreeCast_"
 _TOKEN = re.compile(r"_token_\d+$")
-_MOVED = re.compile(r"(_pre_q|_post_dq)(_token_\d+)?$")
 _DROPPED = {"Relu", "Clip", "Identity"}
 
 _Item = tuple[str, Form, Edge]
+_Seen = dict[str, tuple[str, ...] | None]
+"""The source tensors that each value met so far stands for; None for constants."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,12 @@ def hold(running: Any, types: Types, known: Known) -> dict[tuple[Any, str], Hold
     """What every value of the running graph holds, by (scope key, name)."""
     found: dict[tuple[Any, str], Holding] = {}
     outputs = frozenset(item.name for item in running.output)
-    canonical = {*known.given.tensors, *known.source.tensors}
+    seen: _Seen = {}
     for scope in scopes(running):
         groups: dict[tuple[str, ...], list[Edge]] = {}
-        for edge in find_edges(scope, scope.graph.node, types, known.source.nodes, canonical):
-            members = tuple(_members(edge, known))
+        for edge in find_edges(scope, scope.graph.node, types, known.source.nodes, known.canonical):
+            members = tuple(_members(edge, known, seen))
+            seen.update(dict.fromkeys(edge.forms, None if edge.constant else members))
             repeated = _repeated(edge, members, scope, known)
             if repeated:
                 for name, form in edge.forms.items():
@@ -93,32 +94,21 @@ def _outside(name: str, scope: Scope, known: Known) -> bool:
     return depth < len(scope.key) or loops < scope.loop_depth
 
 
-def _members(edge: Edge, known: Known) -> list[str]:
+def _members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     """The source tensors that an edge of the running graph stands for, each once."""
     found: dict[str, None] = {}
     for name in edge.forms:
-        for plain in _spellings(name):
+        for plain in spellings(name):
             members = known.members(plain)
             if members:
                 found.update(dict.fromkeys(members))
                 break
     if found or edge.node is None:
         return list(found)
-    return _blocked_members(edge, known) if edge.node.domain == NCHWC else _node_members(edge, known)
+    return _blocked_members(edge, known, seen) if edge.node.domain == NCHWC else _node_members(edge, known, seen)
 
 
-def _spellings(name: str) -> Iterator[str]:
-    """The name, and what it was before ONNX Runtime decorated it."""
-    yield name
-    plain = _MOVED.sub("", name.removesuffix("/duplicated"))
-    if plain != name:
-        yield plain
-    if plain.startswith(_CAST):
-        yield plain.removeprefix(_CAST)
-        yield _TOKEN.sub("", plain.removeprefix(_CAST))
-
-
-def _node_members(edge: Edge, known: Known) -> list[str]:
+def _node_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     """For a quantised or blocked value by the name of the node, which the fusions keep, unless its scale is another's.
 
     Another value has lost its name because its layout was changed: nothing is known of it then.
@@ -132,20 +122,30 @@ def _node_members(edge: Edge, known: Known) -> list[str]:
         return []
     members = known.members(outputs[edge.index])
     theirs = known.scale_codes(outputs[edge.index])
-    return [] if own and theirs and not own & theirs else members
+    if own and theirs and not own & theirs:
+        return []
+    return members if _reads_the_same(edge.node, known.given.producer[outputs[edge.index]], known, seen) else []
 
 
-def _blocked_members(edge: Edge, known: Known) -> list[str]:
+def _reads_the_same(running: Any, given: Any, known: Known, seen: _Seen) -> bool:
+    """Whether two nodes of one name read the same tensors; else a transposition was moved past the node."""
+    mine = [seen[name] for name in running.input if seen.get(name) is not None]
+    edges = [known.edge_of.get(name) for name in given.input if name]
+    theirs = [known.members(edge.root) for edge in edges if edge is not None and not edge.constant]
+    return len(mine) == len(theirs) and all(set(one or ()) & set(two) for one, two in zip(mine, theirs, strict=True))
+
+
+def _blocked_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     """A blocked node is called after its first output's name; what was fused into it later moved that on.
 
     A fourth input is a sum that was fused in, an activation is one unless it had been fused before the name was given.
     """
     name = _TOKEN.sub("", edge.node.name)
     if not name.endswith("_nchwc"):
-        return _node_members(edge, known)
+        return _node_members(edge, known, seen)
     name = name.removesuffix("_nchwc")
     texts = (name, name.removesuffix("_bn"))
-    tensor = next((plain for text in texts for plain in _spellings(text) if known.members(plain)), "")
+    tensor = next((plain for text in texts for plain in spellings(text) if known.members(plain)), "")
     if tensor and edge.node.op_type == "Conv":
         if len(edge.node.input) > 3 and edge.node.input[3]:
             tensor = _step(tensor, {"Add", "Sum"}, known)
@@ -246,7 +246,7 @@ def _assign_several(
 
 
 def _stands_for(name: str, members: tuple[str, ...], known: Known) -> str:
-    for plain in _spellings(name):
+    for plain in spellings(name):
         if plain in members:
             return plain
         on_edge = known.members(plain)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,11 @@ from .edges import Edge, find_edges
 from .graph import ordered, scopes
 from .types import Types
 
-__all__ = ["Known", "Source"]
+__all__ = ["Known", "Source", "spellings"]
+
+_CAST = "InsertedPrecisionFreeCast_"
+_TOKEN = re.compile(r"_token_\d+$")
+_MOVED = re.compile(r"(_pre_q|_post_dq)(_token_\d+)?$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +70,7 @@ class Known:
         types = Types(known={})
         edge_of: dict[str, Edge] = {}
         for scope in scopes(given):
-            for edge in find_edges(scope, ordered(scope.graph), types, first.nodes, second.tensors):
+            for edge in find_edges(scope, ordered(scope.graph), types, first.nodes, lambda _: True):
                 for name in edge.forms:
                     edge_of.setdefault(name, edge)
         return cls(source=first, given=second, edge_of=edge_of)
@@ -83,3 +88,18 @@ class Known:
     def scale_codes(self, name: str) -> set[str]:
         edge = self.edge_of.get(name)
         return set() if edge is None else {form.scale.code for form in edge.forms.values() if form.scale is not None}
+
+    def canonical(self, name: str) -> bool:
+        """Whether a value of the running graph still has a name, and so the layout, of the given graph."""
+        return any(plain in self.given.tensors or plain in self.source.tensors for plain in spellings(name))
+
+
+def spellings(name: str) -> Iterator[str]:
+    """The name, and what it was before ONNX Runtime decorated it."""
+    yield name
+    plain = _MOVED.sub("", name.removesuffix("/duplicated"))
+    if plain != name:
+        yield plain
+    if plain.startswith(_CAST):
+        yield plain.removeprefix(_CAST)
+        yield _TOKEN.sub("", plain.removeprefix(_CAST))
