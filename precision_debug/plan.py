@@ -65,7 +65,9 @@ def _opening(model: ModelFiles, mode: str, spec: RunSpec, work_dir: str, side: s
     folder = Path(work_dir, side)
     if work_dir:
         folder.mkdir(exist_ok=True)
-    options = {**spec.options, "fused_only": True} if spec.fused_only and side == "target" else spec.options
+    options = {**spec.options, "side": side, "seed": spec.seed}
+    if spec.fused_only and side == "target":
+        options["fused_only"] = True
     session = SessionSpec(model=model, mode=mode, options=options, work_dir=str(folder) if work_dir else "")
     if recording.is_recording(mode) or Path(mode).is_dir() or "/" in mode:
         return Opening(spec=session, recording=mode)

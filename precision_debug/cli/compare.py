@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import UsageError
 from ..records import ModelFiles, RunSpec, Tolerance
 from . import VERBS
+from .engine_options import add_engine_options, engine_options
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
@@ -32,6 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = "\n".join(f"  {name:9s} {text}" for name, text in VERBS.items())
     parser = Parser(
         prog=program(),
+        usage="%(prog)s --model_file M --run_mode MODE [options]\n       %(prog)s VERB --help",
         formatter_class=formatter,
         description="Which operator lost the precision? Runs a model in two modes on the same input, compares every "
         f"intermediate tensor,\nand writes a table.\n\nverbs:\n{verbs}",
@@ -152,6 +154,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="pair tensors whose names differ",
     )
 
+    add_engine_options(parser)
+
     group = parser.add_argument_group("what comes out?")
     group.add_argument(
         "--output",
@@ -236,6 +240,7 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
     for which in ("min_shapes", "opt_shapes", "max_shapes"):
         if getattr(given, which):
             options[which] = parse_shapes(getattr(given, which), option=f"--{which}")
+    options |= engine_options(given)
     if given.memory_budget:
         options["memory_budget"] = parse_size(given.memory_budget)
     return RunSpec(
