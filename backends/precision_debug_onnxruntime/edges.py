@@ -16,6 +16,8 @@ from .graph import Scope, attribute, words
 from .quantised import Scale, scales
 from .types import Types
 
+Layout = Callable[[str], "tuple[int, ...] | None"]
+
 __all__ = ["NCHWC", "Edge", "Form", "find_edges", "is_carrier"]
 
 NCHWC = "com.microsoft.nchwc"
@@ -81,21 +83,19 @@ def is_carrier(node: Any, source_nodes: Collection[str]) -> bool:
 
 
 def find_edges(
-    scope: Scope, nodes: Iterable[Any], types: Types, source_nodes: Collection[str], canonical: Callable[[str], bool]
+    scope: Scope, nodes: Iterable[Any], types: Types, source_nodes: Collection[str], layout: Layout
 ) -> list[Edge]:
     """The edges of one graph, whose nodes come in an order in which they can run.
 
     source_nodes: names of the source model's nodes; a cast or transpose with another name is a carrier.
-    canonical: whether a value of that name is known to have the source model's own layout.
+    layout: how a value of that name is transposed against the source model's tensor; None where that is not known.
     """
-    return _Finder(scope, types, source_nodes, canonical).edges(nodes)
+    return _Finder(scope, types, source_nodes, layout).edges(nodes)
 
 
 class _Finder:
-    def __init__(
-        self, scope: Scope, types: Types, source_nodes: Collection[str], canonical: Callable[[str], bool]
-    ) -> None:
-        self.scope, self.types, self.source_nodes, self.canonical = scope, types, source_nodes, canonical
+    def __init__(self, scope: Scope, types: Types, source_nodes: Collection[str], layout: Layout) -> None:
+        self.scope, self.types, self.source_nodes, self.layout = scope, types, source_nodes, layout
         self.scales = scales(scope.graph)
         self.root: dict[str, str] = {}
         self.forms: dict[str, dict[str, Form]] = {}
@@ -117,7 +117,7 @@ class _Finder:
         return [
             Edge(
                 root=root, node=self.made[root][0], index=self.made[root][1], constant=root in fixed,
-                forms=self._settled(root),
+                forms=self.forms[root],
             )
             for root in self.forms
         ]  # fmt: skip
@@ -155,11 +155,24 @@ class _Finder:
             form = dataclasses.replace(form, blocked=node.op_type == "ReorderInput")
         self.root[name] = root
         self.forms[root][name] = form
+        self._settle(root, name)
+
+    def _settle(self, root: str, name: str) -> None:
+        """Where a value's layout is known, it tells the layouts of the edge's other values."""
+        forms, known = self.forms[root], self.layout(name)
+        found = forms[name].perm
+        if known is None or found == known:
+            return
+        shift = _after(known, _inverse(found)) if found is not None else None
+        for other, form in forms.items():
+            perm = known if other == name else _after(shift, form.perm)
+            forms[other] = dataclasses.replace(form, perm=perm)
 
     def _computed(self, node: Any, name: str) -> Form:
         form = Form(bits=self._bits(name), width=self._bits(name), scale=self.scales.get(name))
-        if self.canonical(name):
-            return form
+        known = self.layout(name)
+        if known is not None:
+            return dataclasses.replace(form, perm=known)
         if node.domain == NCHWC:
             return dataclasses.replace(form, blocked=True)
         rank = len(self.types.of(self.scope.key, name).shape or ())
@@ -173,18 +186,6 @@ class _Finder:
             return form
         keep = node.op_type in _ANY_LAYOUT and len(perms) == 1
         return dataclasses.replace(form, perm=next(iter(perms)) if keep else None)
-
-    def _settled(self, root: str) -> dict[str, Form]:
-        """The forms with layouts relative to the source model's, which a value with a known layout tells."""
-        forms = self.forms[root]
-        anchor = next((name for name in forms if self.canonical(name)), None)
-        if anchor is None or forms[anchor].perm in {(), None}:
-            return forms
-        shift = _inverse(forms[anchor].perm or ())
-        return {
-            name: dataclasses.replace(form, perm=_after(shift, form.perm) if form.perm is not None else None)
-            for name, form in forms.items()
-        }
 
 
 def _after(first: tuple[int, ...] | None, then: Any) -> tuple[int, ...] | None:

@@ -53,7 +53,7 @@ def hold(running: Any, types: Types, known: Known) -> dict[tuple[Any, str], Hold
     seen: _Seen = {}
     for scope in scopes(running):
         groups: dict[tuple[str, ...], list[Edge]] = {}
-        for edge in find_edges(scope, scope.graph.node, types, known.source.nodes, known.canonical):
+        for edge in find_edges(scope, scope.graph.node, types, known.source.nodes, known.layout):
             members = tuple(_members(edge, known, seen))
             seen.update(dict.fromkeys(edge.forms, None if edge.constant else members))
             repeated = _repeated(edge, members, scope, known)

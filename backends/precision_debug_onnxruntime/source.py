@@ -55,6 +55,10 @@ class Source:
             consumers={name: tuple(found) for name, found in consumers.items()},
         )  # fmt: skip
 
+    def layout(self, name: str) -> tuple[int, ...] | None:
+        """() for a tensor of this graph, which has its own layout; None for other names."""
+        return () if name in self.tensors else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
@@ -70,7 +74,7 @@ class Known:
         types = Types(known={})
         edge_of: dict[str, Edge] = {}
         for scope in scopes(given):
-            for edge in find_edges(scope, ordered(scope.graph), types, first.nodes, lambda _: True):
+            for edge in find_edges(scope, ordered(scope.graph), types, first.nodes, first.layout):
                 for name in edge.forms:
                     edge_of.setdefault(name, edge)
         return cls(source=first, given=second, edge_of=edge_of)
@@ -89,9 +93,15 @@ class Known:
         edge = self.edge_of.get(name)
         return set() if edge is None else {form.scale.code for form in edge.forms.values() if form.scale is not None}
 
-    def canonical(self, name: str) -> bool:
-        """Whether a value of the running graph still has a name, and so the layout, of the given graph."""
-        return any(plain in self.given.tensors or plain in self.source.tensors for plain in spellings(name))
+    def layout(self, name: str) -> tuple[int, ...] | None:
+        """How a value of the running graph is transposed against its source tensor, where its name tells it."""
+        for plain in spellings(name):
+            if plain in self.source.tensors:
+                return ()
+            edge = self.edge_of.get(plain)
+            if edge is not None:
+                return edge.forms[plain].perm
+        return None
 
 
 def spellings(name: str) -> Iterator[str]:
