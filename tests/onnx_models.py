@@ -9,12 +9,14 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 __all__ = [
+    "attention",
     "convnet",
     "exotic_types",
     "functions",
     "if_model",
     "loop_model",
     "mlp",
+    "mobile",
     "model",
     "nested_model",
     "odd_outputs",
@@ -115,6 +117,85 @@ def mlp(width: int = 8, *, seed: int = 0) -> onnx.ModelProto:
         helper.make_node("MatMul", ["ln", "w2"], ["y"]),
     ]
     return model(nodes, [value("x", ["n", width])], [value("y", ["n", 4])], weights)
+
+
+def attention(width: int = 32, heads: int = 4, *, seed: int = 0) -> onnx.ModelProto:
+    """Self-attention with a residual sum and a LayerNormalization. x [n,10,width] to y."""
+    random = np.random.default_rng(seed)
+    weights: dict[str, np.ndarray] = {
+        "split": np.array([0, 10, heads, width // heads], np.int64),
+        "join": np.array([0, 10, width], np.int64),
+        "root": np.float32(np.sqrt(width // heads)).reshape(()),
+        "scale": np.ones(width, np.float32),
+        "shift": np.zeros(width, np.float32),
+    }
+    nodes = []
+    for name in ("q", "k", "v"):
+        weights[f"w{name}"] = (random.standard_normal((width, width)) * 0.2).astype(np.float32)
+        weights[f"b{name}"] = random.standard_normal(width).astype(np.float32)
+        perm = [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]
+        nodes += [
+            helper.make_node("MatMul", ["x", f"w{name}"], [f"{name}_mm"], name=f"{name}_mm"),
+            helper.make_node("Add", [f"{name}_mm", f"b{name}"], [f"{name}_sum"], name=f"{name}_sum"),
+            helper.make_node("Reshape", [f"{name}_sum", "split"], [f"{name}_split"], name=f"{name}_split"),
+            helper.make_node("Transpose", [f"{name}_split"], [f"{name}_heads"], name=f"{name}_heads", perm=perm),
+        ]
+    weights["wo"] = (random.standard_normal((width, width)) * 0.2).astype(np.float32)
+    nodes += [
+        helper.make_node("MatMul", ["q_heads", "k_heads"], ["scores"], name="scores"),
+        helper.make_node("Div", ["scores", "root"], ["scaled"], name="scaled"),
+        helper.make_node("Softmax", ["scaled"], ["weights"], name="weights", axis=-1),
+        helper.make_node("MatMul", ["weights", "v_heads"], ["mixed"], name="mixed"),
+        helper.make_node("Transpose", ["mixed"], ["mixed_t"], name="mixed_t", perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["mixed_t", "join"], ["joined"], name="joined"),
+        helper.make_node("MatMul", ["joined", "wo"], ["projected"], name="projected"),
+        helper.make_node("Add", ["projected", "x"], ["residual"], name="residual"),
+        helper.make_node("LayerNormalization", ["residual", "scale", "shift"], ["y"], name="norm"),
+    ]
+    return model(nodes, [value("x", ["n", 10, width])], [value("y", ["n", 10, width])], weights)
+
+
+def mobile(*, seed: int = 0) -> onnx.ModelProto:
+    """Depthwise and transposed convolutions, squeeze-and-excitation, Concat, Resize, Slice. x [n,3,16,16] to y, z."""
+    random = np.random.default_rng(seed)
+    weights: dict[str, np.ndarray] = {
+        "low": np.float32(0).reshape(()), "high": np.float32(6).reshape(()), "double": np.float32([1, 1, 2, 2]),
+        "first": np.array([0], np.int64), "second": np.array([2], np.int64), "last": np.array([5], np.int64),
+        "channel": np.array([1], np.int64),
+    }  # fmt: skip
+    nodes = []
+
+    def add(op: str, inputs: list[str], output: str, **attributes: object) -> None:
+        nodes.append(helper.make_node(op, inputs, [output], name=f"n_{output}", **attributes))
+
+    def conv(x: str, output: str, shape: tuple[int, ...], op: str = "Conv", **attributes: object) -> None:
+        fan_in = shape[1] * shape[2] * shape[3]
+        weights[f"w_{output}"] = (random.standard_normal(shape) * np.sqrt(2 / fan_in)).astype(np.float32)
+        weights[f"b_{output}"] = random.standard_normal(shape[1 if op == "ConvTranspose" else 0]).astype(np.float32)
+        add(op, [x, f"w_{output}", f"b_{output}"], output, **attributes)
+
+    conv("x", "stem", (16, 3, 3, 3), pads=[1, 1, 1, 1], strides=[2, 2])
+    add("HardSwish", ["stem"], "hard")
+    conv("hard", "depth", (16, 1, 3, 3), pads=[1, 1, 1, 1], group=16)
+    add("Clip", ["depth", "low", "high"], "clipped")
+    add("ReduceMean", ["clipped"], "mean", axes=[2, 3])
+    conv("mean", "squeeze", (8, 16, 1, 1))
+    add("Relu", ["squeeze"], "squeezed")
+    conv("squeezed", "excite", (16, 8, 1, 1))
+    add("Sigmoid", ["excite"], "gate")
+    add("Mul", ["clipped", "gate"], "gated")
+    conv("gated", "point", (24, 16, 1, 1))
+    conv("point", "up", (24, 8, 2, 2), "ConvTranspose", strides=[2, 2])
+    add("Concat", ["up", "x"], "both", axis=1)
+    conv("both", "mix", (5, 11, 1, 1))
+    add("Resize", ["mix", "", "double"], "large", mode="nearest")
+    add("Slice", ["large", "first", "second", "channel"], "front")
+    add("Slice", ["large", "second", "last", "channel"], "back")
+    add("LeakyRelu", ["front"], "y", alpha=0.1)
+    add("Softmax", ["back"], "soft", axis=1)
+    add("Transpose", ["soft"], "z", perm=[0, 2, 3, 1])
+    outputs = [value("y", ["n", 2, 32, 32]), value("z", ["n", 32, 32, 3])]
+    return model(nodes, [value("x", ["n", 3, 16, 16])], outputs, weights)
 
 
 def if_model() -> onnx.ModelProto:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from .graph import Scope, attribute, words
 from .quantised import Scale, scales
 from .types import Types
-
-Layout = Callable[[str], "tuple[int, ...] | None"]
 
 __all__ = ["NCHWC", "Edge", "Form", "find_edges", "is_carrier"]
 
@@ -30,9 +28,19 @@ _TRANSPOSE = re.compile(r"Transpose(_token_\d+)?$")
 _ANY_LAYOUT = words("""
     Add Sub Mul Div Sum Max Min Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Softplus Softsign
     Abs Neg Exp Sqrt Gelu QuickGelu FastGelu BiasGelu QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu
-    Concat QLinearConcat Identity Cast QuantizeLinear DequantizeLinear
+    Concat QLinearConcat Slice Split Resize Pad Softmax QLinearSoftmax Identity Cast QuantizeLinear DequantizeLinear
 """)
 _CHANNELS_LAST = frozenset({"NhwcConv", "NhwcFusedConv", "NhwcMaxPool"})
+
+
+class Layouts(Protocol):
+    """What is known of how values are transposed against the source model's tensors."""
+
+    def layout(self, name: str) -> tuple[int, ...] | None:
+        """Of a value, by its name; None where that is not known."""
+
+    def made(self, node: Any, index: int) -> tuple[int, ...]:
+        """Of a node's output, by the node's name, before the node's inputs were transposed; () where not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,19 +91,18 @@ def is_carrier(node: Any, source_nodes: Collection[str]) -> bool:
 
 
 def find_edges(
-    scope: Scope, nodes: Iterable[Any], types: Types, source_nodes: Collection[str], layout: Layout
+    scope: Scope, nodes: Iterable[Any], types: Types, source_nodes: Collection[str], layouts: Layouts
 ) -> list[Edge]:
     """The edges of one graph, whose nodes come in an order in which they can run.
 
     source_nodes: names of the source model's nodes; a cast or transpose with another name is a carrier.
-    layout: how a value of that name is transposed against the source model's tensor; None where that is not known.
     """
-    return _Finder(scope, types, source_nodes, layout).edges(nodes)
+    return _Finder(scope, types, source_nodes, layouts).edges(nodes)
 
 
 class _Finder:
-    def __init__(self, scope: Scope, types: Types, source_nodes: Collection[str], layout: Layout) -> None:
-        self.scope, self.types, self.source_nodes, self.layout = scope, types, source_nodes, layout
+    def __init__(self, scope: Scope, types: Types, source_nodes: Collection[str], layouts: Layouts) -> None:
+        self.scope, self.types, self.source_nodes, self.layouts = scope, types, source_nodes, layouts
         self.scales = scales(scope.graph)
         self.root: dict[str, str] = {}
         self.forms: dict[str, dict[str, Form]] = {}
@@ -112,7 +119,7 @@ class _Finder:
                 if name and carrier:
                     self._carry(node, node.input[0], name)
                 elif name:
-                    self._start(name, self._computed(node, name), node, index)
+                    self._start(name, self._computed(node, index), node, index)
         fixed = set(constants)
         return [
             Edge(
@@ -159,7 +166,7 @@ class _Finder:
 
     def _settle(self, root: str, name: str) -> None:
         """Where a value's layout is known, it tells the layouts of the edge's other values."""
-        forms, known = self.forms[root], self.layout(name)
+        forms, known = self.forms[root], self.layouts.layout(name)
         found = forms[name].perm
         if known is None or found == known:
             return
@@ -168,11 +175,17 @@ class _Finder:
             perm = known if other == name else _after(shift, form.perm)
             forms[other] = dataclasses.replace(form, perm=perm)
 
-    def _computed(self, node: Any, name: str) -> Form:
+    def _computed(self, node: Any, index: int) -> Form:
+        name = node.output[index]
         form = Form(bits=self._bits(name), width=self._bits(name), scale=self.scales.get(name))
-        known = self.layout(name)
+        known = self.layouts.layout(name)
         if known is not None:
             return dataclasses.replace(form, perm=known)
+        form = self._from_inputs(node, name, form)
+        return dataclasses.replace(form, perm=_after(self.layouts.made(node, index), form.perm))
+
+    def _from_inputs(self, node: Any, name: str, form: Form) -> Form:
+        """The layout that the operator gives its output."""
         if node.domain == NCHWC:
             return dataclasses.replace(form, blocked=True)
         rank = len(self.types.of(self.scope.key, name).shape or ())

@@ -53,7 +53,7 @@ def hold(running: Any, types: Types, known: Known) -> dict[tuple[Any, str], Hold
     seen: _Seen = {}
     for scope in scopes(running):
         groups: dict[tuple[str, ...], list[Edge]] = {}
-        for edge in find_edges(scope, scope.graph.node, types, known.source.nodes, known.layout):
+        for edge in find_edges(scope, scope.graph.node, types, known.source.nodes, known):
             members = tuple(_members(edge, known, seen))
             seen.update(dict.fromkeys(edge.forms, None if edge.constant else members))
             repeated = _repeated(edge, members, scope, known)
@@ -116,8 +116,7 @@ def _node_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     own = {form.scale.code for form in edge.forms.values() if form.scale is not None}
     if not own and not any(form.blocked for form in edge.forms.values()):
         return []
-    node_name = _TOKEN.sub("", edge.node.name)
-    outputs = known.given.nodes.get(edge.node.name) or known.given.nodes.get(node_name) or ()
+    outputs = known.outputs(edge.node)
     if edge.index >= len(outputs) or not outputs[edge.index]:
         return []
     members = known.members(outputs[edge.index])

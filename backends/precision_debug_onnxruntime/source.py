@@ -59,6 +59,10 @@ class Source:
         """() for a tensor of this graph, which has its own layout; None for other names."""
         return () if name in self.tensors else None
 
+    def made(self, node: Any, index: int) -> tuple[int, ...]:  # noqa: ARG002
+        """Nodes of the given graph tell nothing of their own."""
+        return ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
@@ -74,7 +78,7 @@ class Known:
         types = Types(known={})
         edge_of: dict[str, Edge] = {}
         for scope in scopes(given):
-            for edge in find_edges(scope, ordered(scope.graph), types, first.nodes, first.layout):
+            for edge in find_edges(scope, ordered(scope.graph), types, first.nodes, first):
                 for name in edge.forms:
                     edge_of.setdefault(name, edge)
         return cls(source=first, given=second, edge_of=edge_of)
@@ -102,6 +106,16 @@ class Known:
             if edge is not None:
                 return edge.forms[plain].perm
         return None
+
+    def outputs(self, node: Any) -> tuple[str, ...]:
+        """The outputs that a node of the running graph had in the given one; () where it was not there."""
+        return self.given.nodes.get(node.name) or self.given.nodes.get(_TOKEN.sub("", node.name)) or ()
+
+    def made(self, node: Any, index: int) -> tuple[int, ...]:
+        """How a node's output was transposed in the given graph; () where that is not known."""
+        name = next(iter(self.outputs(node)[index : index + 1]), "")
+        edge = self.edge_of.get(name)
+        return () if edge is None else edge.forms[name].perm or ()
 
 
 def spellings(name: str) -> Iterator[str]:
