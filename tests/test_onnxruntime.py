@@ -20,27 +20,30 @@ MODES = [
 ]  # fmt: skip
 
 
-def _feeds(name: str) -> dict[str, Any]:
-    random = np.random.default_rng(1)
-    if name == "convnet":
-        return {"x": random.standard_normal((2, 3, 16, 16)).astype(np.float32)}
-    return {"x": random.standard_normal((3, 8)).astype(np.float32)}
+MODELS: dict[str, dict[str, Any]] = {
+    "convnet": {"x": np.random.default_rng(1).standard_normal((2, 3, 16, 16)).astype(np.float32)},
+    "mlp": {"x": np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)},
+}
+MORE: dict[str, dict[str, Any]] = {
+    "nested_model": {"x": np.float32([1, -2]), "k": np.array(3)},
+    "scan_model": {"x": np.arange(10, dtype=np.float32).reshape(5, 2)},
+    "odd_outputs": {"x": np.arange(6, dtype=np.float32).reshape(2, 3) - 2},
+    "strings_and_sequences": {"x": np.float32([1, 2, 3])},
+}
+CASES = [(mode, name) for mode in MODES for name in MODELS]
+CASES += [(mode, name) for mode in ("ort_fp32", "ort_opt") for name in MORE]
 
 
-@pytest.fixture(params=MODES)
-def mode(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(params=["convnet", "mlp"])
-def subject(request: pytest.FixtureRequest, mode: str, tmp_path: Path) -> Subject:
+@pytest.fixture(params=CASES, ids="-".join)
+def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
+    mode, name = request.param
     path = tmp_path / "model.onnx"
-    onnx.save(getattr(onnx_models, request.param)(), path)
+    onnx.save(getattr(onnx_models, name)(), path)
     return Subject(
         backend=OnnxRuntimeBackend(),
         mode=mode,
         model=ModelFiles(model_file=str(path)),
-        feeds=[_feeds(request.param)],
+        feeds=[{**MODELS, **MORE}[name]],
         work_dir=str(tmp_path),
         import_name="precision_debug_onnxruntime",
     )

@@ -179,8 +179,10 @@ def with_dropped(entries: list[Entry], source: Any) -> list[Entry]:
 
 
 def all_values(graph: Any) -> list[Value]:
-    """Inputs and node outputs in execution order, then outputs of the model that are constants of it."""
+    """Inputs, outputs of the model that are constants of it, then node outputs in execution order."""
     constants = initializers_of(graph)
     main = next(scopes(graph))
     found = list(values(graph))
-    return [*found, *(Value(name=item.name, scope=main) for item in graph.output if item.name in constants)]
+    fixed = [Value(name=item.name, scope=main) for item in graph.output if item.name in constants]
+    given = [value for value in found if value.node is None]
+    return [*given, *fixed, *found[len(given) :]]
