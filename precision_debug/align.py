@@ -1,24 +1,25 @@
 """Which tensor of the baseline a tensor of the target is compared with, and how we know.
 
 In this order, each baseline tensor at most once: the user's rename map; the source tensor that the backend names
-(``TensorMeta.origin``); the same name. Nothing is paired by position.
+(``TensorMeta.origin``); the same name. Across frameworks equal names mean nothing: there the values decide, before the
+comparison and in equal arithmetic (``crossing``). Nothing is paired by position.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .errors import MarkError
 from .records import TensorMeta
 
-__all__ = ["Alignment", "Pair", "align", "stem"]
+__all__ = ["Alignment", "Matches", "Pair", "align", "stem"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A target tensor's partner. how: "exact", "rename map" or "graph metadata"."""
+    """A target tensor's partner. how: "exact", "rename map", "graph metadata" or "fingerprint, confidence …"."""
 
     base: TensorMeta
     target: TensorMeta
@@ -26,13 +27,29 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Matches:
+    """What a comparison of values said of two graphs.
+
+    found: source name of a target tensor to (baseline name, how it was decided, with the confidence).
+    refused: source name of a target tensor to why it was left alone.
+    """
+
+    found: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Alignment:
-    """Both lists and the pairs between them, by target name. ``rivals``: target name to the name it lost against."""
+    """Both lists and the pairs between them, by target name.
+
+    rivals: target name to the name it lost against. refused: target name to why its values could not decide.
+    """
 
     baseline: tuple[TensorMeta, ...]
     target: tuple[TensorMeta, ...]
     pairs: Mapping[str, Pair]
     rivals: Mapping[str, str]
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def partner(self, target_name: str) -> Pair | None:
         """The pair of a name that the target's hook was called with, iterations ("name@3") included."""
@@ -54,11 +71,15 @@ def stem(name: str) -> str:
 
 
 def align(
-    baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], renames: Mapping[str, str] | None = None
+    baseline: Sequence[TensorMeta],
+    target: Sequence[TensorMeta],
+    renames: Mapping[str, str] | None = None,
+    matches: Matches | None = None,
 ) -> Alignment:
     """Pair two sessions' tensors by name.
 
     renames: target name to baseline name; a name that neither side has raises MarkError.
+    matches: what their values said, where the two graphs come from different frameworks; equal names mean nothing then.
     """
     renames = renames or {}
     by_name = {meta.name: meta for meta in baseline}
@@ -89,6 +110,12 @@ def align(
     for meta in target:
         if meta.name in renames:
             claim(meta, by_name[renames[meta.name]], "rename map")
+    if matches is not None:
+        for meta in target:
+            base_name, how = matches.found.get(meta.origin or meta.name, ("", ""))
+            claim(meta, by_name.get(base_name), how)
+        refused = {meta.name: text for meta in target if (text := matches.refused.get(meta.origin or meta.name))}
+        return Alignment(baseline=tuple(baseline), target=tuple(target), pairs=pairs, rivals=rivals, refused=refused)
     for meta in target:
         if meta.origin:
             exact = meta.origin == meta.name and meta.name in by_name

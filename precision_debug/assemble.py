@@ -3,7 +3,7 @@
 The table has a row for every tensor of either side that was asked for: those that were compared, those that the
 target's graph no longer has, those that only the target has, and those that could not be seen.
 
-Events of a journal: start, side, tensors, selected, inputs, saved, row, leftover, note, scores, failure, end.
+Events of a journal: start, side, tensors, matches, selected, inputs, saved, row, leftover, note, scores, failure, end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .align import Alignment, align, stem
+from .align import Alignment, Matches, align, stem
 from .codec import decode
 from .machine import machine, now
 from .records import InputInfo, ModelFiles, Row, RunSpec, Side, Status, TensorMeta, TensorStats
@@ -126,6 +126,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     sides = {name: Side(mode="", backend="", model="") for name in ("baseline", "target")}
     tensors: dict[str, tuple[TensorMeta, ...]] = {"baseline": (), "target": ()}
     selected: set[str] | None = None
+    matches: Matches | None = None
     stats: dict[str, TensorStats] = {}
     rows: list[Row] = []
     notes: list[str] = []
@@ -140,6 +141,8 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
             sides[event["side"]] = decode(Side, event["info"])
         elif kind == "tensors":
             tensors[event["side"]] = tuple(decode(TensorMeta, item) for item in event["tensors"])
+        elif kind == "matches":
+            matches = decode(Matches, event["matches"])
         elif kind == "selected":
             selected = set(event["names"])
         elif kind == "inputs":
@@ -164,7 +167,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     renames = {
         new: old for new, old in spec.renames.items() if _has(tensors["target"], new) and _has(tensors["baseline"], old)
     }
-    alignment = align(tensors["baseline"], tensors["target"], renames)
+    alignment = align(tensors["baseline"], tensors["target"], renames, matches)
     if selected is not None:
         left = sum(1 for meta in tensors["baseline"] if meta.name not in selected)
         if left:

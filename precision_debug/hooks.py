@@ -165,7 +165,10 @@ class AssertClose:
         known = self._alignment is None or pair is not None
         base = self.baseline.store.get(base_name) if known and rival is None else None
         if base is None:
-            if rival is not None:
+            refused = self._alignment.refused.get(key) if self._alignment is not None else None
+            if refused is not None:
+                reason = refused
+            elif rival is not None:
                 reason = f"its baseline tensor is compared with {rival}"
             elif base_name in self.baseline.stats:
                 reason = "its baseline tensor was not kept"

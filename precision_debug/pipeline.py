@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from . import machine, marks, metrics, recording, scores
-from .align import align, stem
+from .align import Matches, align, stem
 from .arrays import as_array
+from .crossing import crosses, match_values
 from .errors import BackendError, InputError, PrecisionDebugError, UsageError
 from .feeds import FeedSet, make_feeds, save_feeds
 from .hooks import AssertClose, SaveBaseline
@@ -50,9 +51,10 @@ def execute(spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Fe
 
 def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path) -> None:
     labels = scores.load_labels(spec.labels) if spec.labels else None
+    matches = _matched(first, second, given, journal) if crosses(first, second) else None
     with _Side("baseline", first, given, journal) as base, _Side("target", second, given, journal) as target:
         names = _selected(spec, base.tensors, journal)
-        alignment = align(base.tensors, target.tensors, spec.renames)
+        alignment = align(base.tensors, target.tensors, spec.renames, matches)
         paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
         known = {meta.name for meta in base.tensors}
         of_target = None if names is None else {n for n, pair in alignment.pairs.items() if pair.base.name in names}
@@ -102,6 +104,15 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
         result = scores.score(base_outputs, target_outputs, labels)
         if result:
             journal.write("scores", scores=result)
+
+
+def _matched(first: Opening, second: Opening, given: FeedSet, journal: Journal) -> Matches:
+    journal.write("stage", text="pairing both graphs by value")
+    matches, notes = match_values(first, second, given.feeds[0])
+    journal.write("matches", matches=matches)
+    for note in notes:
+        journal.write("note", text=note)
+    return matches
 
 
 def _side_by_side(spec: RunSpec, first: Opening, second: Opening) -> bool:
@@ -205,8 +216,14 @@ def _feeds(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
             return given
         return _checked(_inputs(next(side for side in sides if not side.recording)), given)
     metas = _inputs(sides[0])
+    if not feeds and not spec.inputs and not spec.input_shapes and sides[0].exporter is not None:
+        example = sides[0].exporter.examples(sides[0].spec)
+        feeds = [example] if example else ()
+        source = "the model's own example inputs"
+    else:
+        source = "arrays from the caller"
     if feeds:
-        given = _checked(metas, FeedSet(feeds=tuple(dict(f) for f in feeds), source="arrays from the caller", notes=()))
+        given = _checked(metas, FeedSet(feeds=tuple(dict(f) for f in feeds), source=source, notes=()))
     else:
         given = make_feeds(
             metas, source=spec.inputs, shapes=spec.input_shapes, val_range=spec.val_range, seed=spec.seed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import recording, registry
 from .errors import BackendUnavailable, ModelError, UsageError
-from .protocols import Backend, Feeds, Session
+from .protocols import Backend, Exporter, Feeds, Session
 from .records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
 
 __all__ = ["Opening", "Plan", "make_plan"]
@@ -27,6 +27,12 @@ class Opening:
     def label(self) -> str:
         """The mode's name, or the recording's folder."""
         return self.recording or self.spec.mode
+
+    @property
+    def exporter(self) -> Exporter | None:
+        """The backend, where its models are exported into other formats."""
+        backend: object = self.backend
+        return backend if isinstance(backend, Exporter) else None
 
     def inputs(self) -> Sequence[InputMeta]:
         """The model's inputs. Raises ModelError; a recording has none of its own."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from .report.model import Report
 
-__all__ = ["Backend", "Feeds", "Hook", "Session", "Tensor", "Writer"]
+__all__ = ["Backend", "Exporter", "Feeds", "Hook", "Session", "Tensor", "Writer"]
 
 Tensor = Any
 """Anything with ``__array__`` or ``__dlpack__``. A backend decodes bfloat16 that arrives as raw bits itself."""
@@ -80,6 +80,20 @@ class Backend(Protocol):
         Raises BackendUnavailable, ModelError or BackendError. Expensive builds may wait until ``run``, but
         ``tensors`` lists before it what can be known.
         """
+
+
+@runtime_checkable
+class Exporter(Protocol):
+    """A backend whose models are exported into other formats; an addition to Backend, where it applies."""
+
+    def examples(self, spec: SessionSpec) -> Feeds:
+        """The model's own example inputs, which random ones cannot imitate; {} where it has none."""
+
+    def modules_in(self, path: str) -> Mapping[str, str]:
+        """Names of an exported file's tensors to the modules that they come from; {} where it does not say."""
+
+    def check_weights(self, spec: SessionSpec, path: str) -> Sequence[str]:
+        """What to know of an exported file's weights before an operator is blamed, one sentence each."""
 
 
 class Writer(Protocol):

@@ -28,6 +28,7 @@ STAGES = (
     ("recording", "registry", "journal", "scores", "meeting"),
     ("hooks",),
     ("plan",),
+    ("crossing",),
     ("pipeline",),
     ("report",),
     ("assemble",),

@@ -40,6 +40,8 @@ OPTIONS: Mapping[str, str] = {
     "mark_all": "TensorRT: mark every tensor (default); off: only the engine's outputs",
     "fp16_subgraphs": "TensorRT: subgraph parameters to run in FP16 (exp_specify_tensorrt_subgraph_precision)",
     "memory_budget": "of the core",
+    "seed": "of the core",
+    "side": "of the core",
 }
 
 
