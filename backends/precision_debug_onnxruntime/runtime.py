@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 
+from .graph import all_graphs
 from .lean import extensions
 from .model import Model
 
@@ -69,7 +71,8 @@ class Runtime:
             providers: list[Any] = list(self.providers)
             if self.provider_options:
                 providers = list(zip(self.providers, self.provider_options, strict=True))
-            return ort.InferenceSession(_bytes(model), options, providers=providers)
+            with _loadable(model, ort.__version__) as source:
+                return ort.InferenceSession(source, options, providers=providers)
 
     def _libraries(self, taps: bool) -> list[str]:
         given = self.settings.get("custom_ops_library")
@@ -77,6 +80,31 @@ class Runtime:
         if taps:
             libraries.append(str(extensions().get_library_path()))
         return libraries
+
+
+def _has_external(proto: Any) -> bool:
+    return any(tensor.external_data for graph in all_graphs(proto.graph) for tensor in graph.initializer)
+
+
+@contextmanager
+def _loadable(model: Model, version: str) -> Iterator[bytes | str]:
+    """What ONNX Runtime loads: bytes; before 1.21 those cannot say where external weights lie, so a file among them."""
+    data = _bytes(model)
+    release = tuple(int(part) for part in version.split(".")[:2])
+    if release >= (1, 21) or not _has_external(model.proto):
+        yield data
+        return
+    try:
+        with tempfile.NamedTemporaryFile(prefix=".precision_debug-", suffix=".onnx", dir=model.folder) as file:
+            file.write(data)
+            file.flush()
+            yield file.name
+    except PermissionError as error:
+        raise ModelError(
+            f"onnxruntime {version} reads external weights only from beside a file, and nothing can be written there",
+            where=str(model.folder),
+            hint="install onnxruntime 1.21 or later, or copy the model to a folder of yours",
+        ) from error
 
 
 def _bytes(model: Model) -> bytes:
