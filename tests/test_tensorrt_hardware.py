@@ -71,7 +71,8 @@ class Seen:
 def test_true_fp32_is_far_closer_than_tf32(tmp_path: Path) -> None:
     proto = models.residual()
     wanted = reference(proto, IMAGE)
-    exact, default = (Seen(proto, mode, IMAGE, tmp_path) for mode in ("trt_fp32", "trt_tf32"))
+    # at level 1 TensorRT may find no TF32 kernel worth timing
+    exact, default = (Seen(proto, mode, IMAGE, tmp_path, optimization_level=3) for mode in ("trt_fp32", "trt_tf32"))
     assert max(exact.error(wanted, name) for name in wanted) < 1e-5
     assert not any(layer.precision == "TF32" for layer in exact.layers)
     assert any(layer.precision == "TF32" for layer in default.layers)

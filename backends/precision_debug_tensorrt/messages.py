@@ -17,6 +17,9 @@ _DISOBEYED = (
 )
 _KEPT = 400
 
+# TensorRT keeps a logger's address beyond builder and runtime: a timing cache logs its own end through it
+_loggers: list[Any] = []
+
 
 @dataclass(frozen=True, kw_only=True)
 class WeightIssue:
@@ -94,7 +97,7 @@ class Messages:
 def make_logger(trt: Any, messages: Messages) -> Any:
     """A TensorRT logger that fills ``messages`` and prints warnings and errors to standard error.
 
-    It listens at the most verbose level: only there does the builder name the weights that it had to change.
+    It lives as long as the process. It listens at the most verbose level: only there does the builder name the weights that it had to change.
     """
     import sys
 
@@ -108,4 +111,5 @@ def make_logger(trt: Any, messages: Messages) -> Any:
             if name in {"ERROR", "INTERNAL_ERROR", "WARNING"}:
                 print(f"[TensorRT] {name}: {msg}", file=sys.stderr)  # noqa: T201
 
-    return Logger()
+    _loggers.append(Logger())
+    return _loggers[-1]
