@@ -97,7 +97,8 @@ class Messages:
 def make_logger(trt: Any, messages: Messages) -> Any:
     """A TensorRT logger that fills ``messages`` and prints warnings and errors to standard error.
 
-    It lives as long as the process. It listens at the most verbose level: only there does the builder name the weights that it had to change.
+    It lives as long as the process, and listens at the most verbose level: only there does the builder name the
+    weights that it had to change.
     """
     import sys
 

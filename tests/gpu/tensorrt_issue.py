@@ -79,21 +79,19 @@ def compared(
 
     registry.BUILT_IN.setdefault("tensorrt", "precision_debug_tensorrt:TensorRTBackend")
     proto, feeds, own = model_and_feeds(model)
-    path: str = str(OUT / f"{label}.onnx")
-    if script:
-        path = script
-    else:
-        onnx.save(proto, path)
+    path = model_file = str(OUT / f"{label}.onnx")
+    onnx.save(proto, path)
+    if script:  # the same network, so that the ONNX model is its baseline
+        model_file, options["baseline_model"] = script, path
     for key in ("timing_cache", "save_engine"):
         if key in options:
             options[key] = str(OUT / options[key])
     options = {"tactic_sources": SOURCES, "save_inspector": str(OUT / f"{label}_engine.json"), **own, **options}
     report = compare(
-        path, run_mode=mode, baseline=baseline, inputs=feeds, output=[OUT / f"{label}.xlsx", OUT / f"{label}.json"],
+        model_file, run_mode=mode, baseline=baseline, inputs=feeds, output=[OUT / f"{label}.xlsx", OUT / f"{label}.json"],
         atol=1e-3, rtol=1e-3, **options,
     )  # fmt: skip
-    if not script:
-        Path(path).unlink()
+    Path(path).unlink()
     rows = {}
     for row in report.rows:
         c = row.comparison
@@ -222,11 +220,11 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
         **{
             f"builder_{how}": (
                 lambda how=how: compared(
-                    f"builder_{how}", "needs_constraints", "trt_fp16", baseline="trt_fp32",
+                    f"builder_{how}", "needs_constraints", "trt_fp16",
                     script=str(NEEDS / "network.py"), precision_constraints=how,
                 )
             )
-            for how in ("none", "obey")
+            for how in ("none", "prefer", "obey")
         },
         "div_zero_trt_fp32": lambda: compared("div_zero_trt_fp32", "div_zero", "trt_fp32"),
         "div_zero_trt_fp16": lambda: compared("div_zero_trt_fp16", "div_zero", "trt_fp16"),
