@@ -19,6 +19,9 @@ from .versions import Api
 __all__ = ["Asked", "Outcome", "apply", "asked_of_network", "match_layers", "outcomes"]
 
 
+_FLOATS = frozenset({"FP32", "FP16", "BF16", "FP8", "INT8"})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What was asked of one layer; "" where nothing was."""
@@ -123,9 +126,12 @@ def _outcome(asked: Asked, index: LayerIndex) -> Outcome:
     result = Outcome(asked=asked, obeyed=None, got="", fused_layer=layer.name)
     output = next((tensor.dtype for tensor in layer.outputs if tensor.name == asked.output), "")
     if asked.precision and source == "output type" and (others or not precision):
-        # one kernel for several operators, of which only the result's type is told
-        got = f"{precision or 'nothing'} at the output of {layer.name}; the engine tells no more of what is inside"
-        return dataclasses.replace(result, got=got)
+        # one kernel for several operators, of which only the types at its edges are told
+        edges = {tensor.dtype for tensor in (*layer.inputs, *layer.outputs) if tensor.dtype in _FLOATS}
+        obeyed = True if edges == {asked.precision} else False if edges and asked.precision not in edges else None
+        types = " and ".join(sorted(edges)) or "types that the engine does not tell"
+        what = f"one kernel for {len(layer.onnx_nodes)} operators reads and writes {types}"
+        return dataclasses.replace(result, obeyed=obeyed, got=what)
     if asked.precision:
         same = precision == asked.precision or (asked.precision == "FP32" and precision == "TF32")
         result = dataclasses.replace(result, obeyed=same if precision else None, got=f"{precision} by its {source}")

@@ -88,7 +88,8 @@ def compared(
             options[key] = str(OUT / options[key])
     options = {"tactic_sources": SOURCES, "save_inspector": str(OUT / f"{label}_engine.json"), **own, **options}
     report = compare(
-        model_file, run_mode=mode, baseline=baseline, inputs=feeds, output=[OUT / f"{label}.xlsx", OUT / f"{label}.json"],
+        model_file, run_mode=mode, baseline=baseline, inputs=feeds,
+        output=[OUT / f"{label}.xlsx", OUT / f"{label}.json"],
         atol=1e-3, rtol=1e-3, **options,
     )  # fmt: skip
     Path(path).unlink()
