@@ -783,3 +783,21 @@ def test_what_is_asked_of_single_layers_on_the_strong_road(tmp_path: Path) -> No
     assert types_of(typed.model.proto)["conv1_out"] == onnx.TensorProto.FLOAT
     with pytest.raises(MarkError, match="no layer 'cnv1'"):
         typed_model(source, recipe("trt_fp16"), read_options({"layer_precisions": "cnv1:float32"}), [], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("how", "asked", "obeyed"),
+    [
+        ("none", {"Add": "FP16", "Sub": "FP16"}, [False, False]),
+        ("obey", {"Add": "FP16", "Sub": "FP16"}, [True, True]),
+        ("mixed_obey", {"Add": "FP16", "Sub": "FP32"}, [True, True]),
+    ],
+)
+def test_recorded_engines_of_needs_constraints(how: str, asked: dict[str, str], obeyed: list[bool]) -> None:
+    """TensorRT 8.6 on an H200: without constraints it kept FP32; asked for both, it put the products into FP16 too."""
+    layers = read_inspector(DATA / f"needs_constraints_8.6_{how}.json")
+    outputs = {"Add": "added", "Sub": "subtracted"}
+    wanted = [Asked(layer=name, precision=kind, output=outputs[name]) for name, kind in asked.items()]
+    assert [item.obeyed for item in outcomes(wanted, layers)] == obeyed
+    products = {layer.precision for layer in layers if layer.name.startswith("MatMul")}
+    assert products == {"none": {"TF32"}, "obey": {"FP16"}, "mixed_obey": {"FP16", "TF32"}}[how]

@@ -125,7 +125,7 @@ def _outcome(asked: Asked, index: LayerIndex) -> Outcome:
     others = [node for node in layer.onnx_nodes if node != asked.layer]
     result = Outcome(asked=asked, obeyed=None, got="", fused_layer=layer.name)
     output = next((tensor.dtype for tensor in layer.outputs if tensor.name == asked.output), "")
-    if asked.precision and source == "output type" and (others or not precision):
+    if asked.precision and source in {"", "output type"} and (others or not precision):
         # one kernel for several operators, of which only the types at its edges are told
         edges = {tensor.dtype for tensor in (*layer.inputs, *layer.outputs) if tensor.dtype in _FLOATS}
         obeyed = True if edges == {asked.precision} else False if edges and asked.precision not in edges else None
