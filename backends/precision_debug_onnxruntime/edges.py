@@ -114,7 +114,7 @@ class _Finder:
         for name in (*(item.name for item in graph.input), *constants):
             self._start(name, Form(bits=self._bits(name), width=self._bits(name), scale=self.scales.get(name)), None, 0)
         for node in nodes:
-            carrier = is_carrier(node, self.source_nodes) and node.input[0] in self.root
+            carrier = is_carrier(node, self.source_nodes) and node.input[0] in self.root and not self._is_real(node)
             for index, name in enumerate(node.output):
                 if name and carrier:
                     self._carry(node, node.input[0], name)
@@ -146,6 +146,17 @@ class _Finder:
     def _form(self, name: str) -> Form | None:
         root = self.root.get(name)
         return None if root is None else self.forms[root][name]
+
+    def _is_real(self, node: Any) -> bool:
+        """Whether a transposition leads from one of the source's tensors to another: ONNX Runtime merged some then."""
+        if node.op_type != "Transpose":
+            return False
+        source, then = node.input[0], self.layouts.layout(node.output[0])
+        forms = self.forms[self.root[source]]
+        anchored = any(self.layouts.layout(name) is not None for name in forms)
+        if then is None or not anchored:
+            return False
+        return _after(forms[source].perm, attribute(node, "perm")) != then
 
     def _carry(self, node: Any, source: str, name: str) -> None:
         root = self.root[source]
