@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import subprocess
+import sys
 from typing import Any
 
 from .framework import paddle_module
@@ -34,29 +36,37 @@ class Gpu:
 
 @functools.cache
 def gpu() -> Gpu | None:
-    """The first GPU; None where this Paddle has no CUDA or the machine no card. Runs a kernel once."""
+    """The first GPU; None where this Paddle has no CUDA or the machine no card. Runs a kernel once, elsewhere."""
     paddle = paddle_module()
     if not paddle.is_compiled_with_cuda() or paddle.device.cuda.device_count() == 0:
         return None
     major, minor = paddle.device.cuda.get_device_capability(0)
     name = paddle.device.cuda.get_device_name(0)
-    return Gpu(name, f"{major}.{minor}", _kernels_work(paddle))
+    return Gpu(name, f"{major}.{minor}", _kernels_work())
 
 
-def _kernels_work(paddle: Any) -> bool:
-    """Whether a sum that the GPU computed is the right one."""
-    import numpy as np
+_PROBE = """
+import numpy as np, paddle
+paddle.set_device("gpu:0")
+values = np.linspace(-3, 5, 64, dtype=np.float32)
+result = paddle.nn.functional.relu(paddle.to_tensor(values) * 3.0 + 1.0).numpy()
+print("RIGHT" if np.allclose(result, np.maximum(values * 3 + 1, 0), rtol=1e-5, atol=1e-5) else "WRONG")
+"""
 
-    before = paddle.get_device()
+
+def _kernels_work() -> bool:
+    """Whether a sum that the GPU computed is the right one.
+
+    In a process of its own: a kernel without code for the card leaves an error behind in its CUDA context, and the
+    next thing that asks for errors, TensorRT for one, fails with "no kernel image is available".
+    """
     try:
-        paddle.set_device("gpu:0")
-        values = np.linspace(-3, 5, 64, dtype=np.float32)
-        result = paddle.nn.functional.relu(paddle.to_tensor(values) * 3.0 + 1.0).numpy()
-        return bool(np.allclose(result, np.maximum(values * 3 + 1, 0), rtol=1e-5, atol=1e-5))
-    except Exception:
+        done = subprocess.run(
+            [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=False, timeout=120
+        )
+    except (OSError, subprocess.TimeoutExpired):
         return False
-    finally:
-        paddle.set_device(before)
+    return "RIGHT" in done.stdout
 
 
 def gpu_works() -> bool:

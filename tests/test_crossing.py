@@ -1,0 +1,70 @@
+"""A PyTorch module beside the file that was exported from it, on the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from precision_debug import Report, Status
+
+torch = pytest.importorskip("torch", reason="needs torch")
+pytest.importorskip("onnxscript", reason="torch's exporter needs onnxscript")
+
+
+@pytest.fixture
+def exported(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(root / "examples" / "torch_onnx"))
+    import model
+
+    deployed, image = model.build_deployed()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(deployed, (image,), dynamo=True, verbose=False).save("deployed.onnx")
+    return Path("deployed.onnx")
+
+
+def compare(root: Path, exported: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    model = root / "examples" / "torch_onnx" / "model.py"
+    return subprocess.run(
+        [sys.executable, "-m", "precision_debug", "--baseline", "torch_fp32", "--baseline_model", f"{model}:build",
+         "--model_file", str(exported), "--atol", "1e-2", "--rtol", "1e-2", "--output", "o.json", *more],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+
+
+def test_values_pair_the_tensors_and_the_report_says_how_sure_it_is(root: Path, exported: Path) -> None:
+    done = compare(root, exported, "--run_mode", "ort_fp16")
+    assert done.returncode == 0, done.stderr
+    report = Report.load("o.json")
+    assert report.inputs_source == "the model's own example inputs"
+    pairs = {row.name: row for row in report.compared}
+    assert {"blocks.0/relu", "blocks.1/relu", "blocks.2/relu"} <= set(pairs)
+    assert all(row.paired_by.startswith("fingerprint") and "confidence" in row.paired_by for row in report.compared)
+    branches = [row for row in report.rows if row.name.startswith("blocks.1.") and "convolution" in row.name]
+    assert branches
+    assert all(row.status is Status.FUSED_AWAY for row in branches)
+    assert report.outputs
+    assert all(row.status is Status.PASS for row in report.outputs)
+    assert any("weights of the module" in note for note in report.notes)
+
+
+def test_the_same_name_in_another_framework_means_nothing(root: Path, exported: Path) -> None:
+    """A tensor of the file is renamed to a module's tensor that it does not hold."""
+    import onnx
+
+    model = onnx.load(exported)
+    first = model.graph.node[0].output[0]
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                if name == first:
+                    names[place] = "blocks.1/add"
+    onnx.save(model, exported)
+    done = compare(root, exported, "--run_mode", "ort_fp32")
+    assert done.returncode == 0, done.stderr
+    rows = {row.name: row for row in Report.load("o.json").rows}
+    assert rows["blocks.1/add"].status is Status.FUSED_AWAY
