@@ -35,6 +35,7 @@ def compare(
     labels: str | Path = "",
     output: str | Path | Sequence[str | Path] = (),
     lockstep: bool | None = None,
+    validate: bool = False,
     isolated: bool = False,
     **options: Any,
 ) -> Report:
@@ -62,6 +63,7 @@ def compare(
         renames=dict(renames or {}),
         labels=str(labels),
         lockstep=lockstep,
+        validate=validate,
         options=options,
         command="precision_debug.compare",
     )

@@ -94,7 +94,13 @@ def _opening(model: ModelFiles, mode: str, spec: RunSpec, work_dir: str, side: s
 
 def _default_baseline(spec: RunSpec, target: Opening) -> str:
     if spec.baseline_model is None and target.mode is not None:
-        return target.mode.baseline
+        if any(mode.name == target.mode.baseline for _, mode in registry.modes_for(spec.model)):
+            return target.mode.baseline
+        raise UsageError(
+            f"the default baseline of {target.mode.name}, {target.mode.baseline}, does not read this file",
+            where=spec.model.path,
+            hint="add --baseline_model FILE (the .onnx it was made from), or name another with --baseline MODE",
+        )
     for _, mode in registry.modes_for(spec.baseline_model or spec.model):
         if mode.baseline == mode.name:
             return mode.name

@@ -258,6 +258,21 @@ class Row:
         return f"{list(side.shape)}" if side is not None else ""
 
     @property
+    def non_finite(self) -> str:
+        """ "12 NaN in the target", …; "" where every element that was seen is finite."""
+        base = self.comparison.base if self.comparison is not None else self.base
+        target = self.comparison.target if self.comparison is not None else self.target
+        sides = (("baseline", base), ("target", target))
+        found = [
+            f"{count} {what} in the {side}"
+            for side, stats in sides
+            if stats is not None
+            for what, count in (("NaN", stats.nan), ("Inf", stats.inf))
+            if count
+        ]
+        return ", ".join(found)
+
+    @property
     def relative_l2(self) -> float | None:
         """sqrt(sum d^2 / sum b^2), from sqnr_db; None where it is not defined."""
         sqnr = self.comparison.sqnr_db if self.comparison is not None else None
@@ -316,6 +331,7 @@ class RunSpec:
     input_shapes: input name to shape, for dynamic dimensions. val_range: input name ("" for all) to (low, high).
     marks: patterns of tensor names; empty means all. marks_between: (first, last) in execution order.
     renames: target name to baseline name, the user's own rename map.
+    validate: NaN and Inf are out of tolerance wherever they are, also where both sides have them.
     lockstep: both runs advance together and meet at each tensor; None: where both sides can.
     """
 
@@ -336,6 +352,7 @@ class RunSpec:
     labels: str = ""
     record: str = ""
     lockstep: bool | None = None
+    validate: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
 

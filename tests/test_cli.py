@@ -137,3 +137,24 @@ def test_version() -> None:
     from precision_debug import __version__
 
     assert command("--version").stdout.strip() == f"precision_debug {__version__}"
+
+
+def test_validate_finds_the_operator_that_makes_the_first_nan_or_inf(root: Path) -> None:
+    build = root / "examples" / "div_zero" / "build.py"
+    subprocess.run([sys.executable, str(build), "-o", "div.onnx"], check=True, capture_output=True)
+    arguments = ("--model_file", "div.onnx", "--run_mode", "ort_opt", "--val_range", "1,2", "--equal_nan")
+    done = command(*arguments, "--output", "o.json")
+    assert done.returncode == 0, done.stderr
+    done = command(*arguments, "--validate", "--output", "o.json")
+    assert done.returncode == 1, done.stderr
+    report = Report.load("o.json")
+    assert report.first_non_finite is not None
+    assert report.first_non_finite.name == "divided"
+    assert "first NaN or Inf" in done.stdout
+
+
+def test_an_engine_without_a_baseline_model_says_what_to_add() -> None:
+    Path("m.engine").write_bytes(b"engine")
+    done = command("--model_file", "m.engine", "--run_mode", "trt_engine")
+    assert done.returncode == 2
+    assert "--baseline_model" in done.stderr

@@ -121,6 +121,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     group.add_argument("--equal_nan", action="store_true", help="NaN in the same place on both sides is equal")
 
+    group.add_argument(
+        "--validate", action="store_true", help="NaN and Inf are out of tolerance, also where both sides have them"
+    )
+
     group = parser.add_argument_group("which tensors?")
     group.add_argument(
         "--mark",
@@ -260,6 +264,7 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
         renames=dict(_rename(text) for text in given.rename),
         labels=given.labels,
         record=given.record,
+        validate=given.validate,
         lockstep={"auto": None, "on": True, "off": False}[given.lockstep],
         options=options,
         command=command,

@@ -52,6 +52,9 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, s
             yield "", "  worst operators   (by the error that the operator itself added)"
             for row in worst:
                 yield "", f"                    {describe(row)}"
+    broken = report.first_non_finite
+    if broken is not None:
+        yield "yellow", f"  first NaN or Inf  #{broken.index} {broken.op_type} {broken.name}: {broken.non_finite}"
     if report.outputs:
         yield "", "  final outputs"
         for row in report.outputs[:10]:

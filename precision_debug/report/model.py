@@ -78,11 +78,16 @@ class Report:
         return next((row for row in self.rows if row.status is Status.FAIL), None)
 
     @property
+    def first_non_finite(self) -> Row | None:
+        """The first row, in the baseline's execution order, with a NaN or an infinity on either side."""
+        return next((row for row in self.rows if row.non_finite), None)
+
+    @property
     def verdict(self) -> Verdict:
         """PASS needs a finished run, at least one comparison, and every final output among the compared."""
         if self.failure:
             return Verdict.PARTIAL
-        if self.first_mismatch is not None:
+        if self.first_mismatch is not None or (self.spec.validate and self.first_non_finite is not None):
             return Verdict.FAIL
         if not self.compared or any(row.comparison is None for row in self.outputs):
             return Verdict.INCONCLUSIVE
