@@ -324,6 +324,32 @@ def test_a_custom_operator_without_its_library_is_named(open_model: Opener) -> N
     assert "custom_ops_library" in text
 
 
+@pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt"])
+def test_a_custom_operator_with_its_library_is_seen(open_model: Opener, mode: str) -> None:
+    from onnxruntime_extensions import get_library_path
+
+    nodes = [
+        helper.make_node("NegPos", ["x"], ["neg", "pos"], name="split", domain="ai.onnx.contrib"),
+        helper.make_node("Sub", ["pos", "neg"], ["y"], name="sub"),
+    ]
+    sides = [onnx_models.value("x", [3]), onnx_models.value("y", [3])]
+    model = onnx_models.model(nodes, sides[:1], sides[1:], domains=["ai.onnx.contrib"])
+    feeds = {"x": np.float32([1, -2, 3])}
+    hook, metas, outputs = run(open_model(model, mode, custom_ops_library=get_library_path()), feeds)
+    np.testing.assert_array_equal(hook.arrays["neg"], [0, -2, 0])
+    np.testing.assert_array_equal(outputs["y"], [1, 2, 3])
+    assert metas["neg"].op_type == "NegPos"
+
+
+def test_a_converted_model_that_is_refused_says_how_to_keep_operators(open_model: Opener) -> None:
+    node = helper.make_node("BitCast", ["x"], ["y"], name="bits", to=TensorProto.FLOAT)
+    sides = [onnx_models.value("x", [2], TensorProto.INT32), onnx_models.value("y", [2])]
+    with pytest.raises(PrecisionDebugError) as caught:
+        open_model(onnx_models.model([node], sides[:1], sides[1:], opset=26, ir=13), "ort_fp16")
+    assert "after its conversion to float16" in str(caught.value)
+    assert "op_block_list" in str(caught.value)
+
+
 def test_a_kernel_that_onnxruntime_lacks_is_named(open_model: Opener) -> None:
     nodes = [helper.make_node("Cast", ["x"], ["y"], name="narrow", to=TensorProto.FLOAT4E2M1)]
     model = onnx_models.model(

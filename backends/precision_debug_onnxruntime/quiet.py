@@ -10,6 +10,7 @@ import contextlib
 import io
 import logging
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,14 +30,15 @@ def logging_left_alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quietly(folder: Path) -> Iterator[None]:
-    """The same, without prints and ONNX Runtime's own log, and with temporary files in ``folder``."""
+    """The same, without prints, warnings and ONNX Runtime's own log, and with temporary files in ``folder``."""
     import onnxruntime as ort
 
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)
     ort.set_default_logger_severity(4)
     try:
-        with logging_left_alone(), contextlib.redirect_stdout(io.StringIO()):
+        with logging_left_alone(), contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             yield
     finally:
         ort.set_default_logger_severity(2)

@@ -128,12 +128,15 @@ class _ReferenceSession:
             return [wide(inputs[0])]
         if node.op_type == "Loop" and node.domain == "":
             return run_loop(node, inputs, results, attributes)
+        import numpy as np
+
         extra: dict[str, Any] = {"context": results} if node.need_context() else {}
         if node.has_linked_attribute and attributes:
             extra["linked_attributes"] = attributes
         widened = [wide(value) for value in inputs]
         try:
-            outputs = node.run(*widened, **extra)
+            with np.errstate(all="ignore"):
+                outputs = node.run(*widened, **extra)
             narrow = any(is_float(value, "float64") for value in widened) and any(
                 is_float(value, "float32") for value in outputs
             )
@@ -143,7 +146,8 @@ class _ReferenceSession:
             if isinstance(refused, PrecisionDebugError) or not any(is_float(value, "float64") for value in widened):
                 raise self._failed(node, refused) from refused
             try:
-                outputs = node.run(*(single(value) for value in inputs), **extra)
+                with np.errstate(all="ignore"):
+                    outputs = node.run(*(single(value) for value in inputs), **extra)
             except Exception as error:
                 if self._raised is not None:
                     raise self._raised from None

@@ -79,7 +79,8 @@ class Runtime:
         libraries = [str(path) for path in ([given] if isinstance(given, str) else given or ())]
         if taps:
             libraries.append(str(extensions().get_library_path()))
-        return libraries
+        # a library that is registered twice is in conflict with itself
+        return list(dict.fromkeys(str(Path(path).resolve()) for path in libraries))
 
 
 def _has_external(proto: Any) -> bool:
@@ -155,7 +156,7 @@ def _translated(text: str, where: str, hint: str) -> PrecisionDebugError:
         named = f" (node {node})" if node else ""
         what = f"ONNX Runtime has no kernel here for {op} of opset {version} with its types{named}"
         return BackendError(what, where=where, hint=hint)
-    if re.search(r"invalid model|INVALID_GRAPH|Type Error|ShapeInferenceError|Load model from", text, re.IGNORECASE):
+    if re.search(r"invalid model|INVALID_GRAPH|Type Error|ShapeInferenceError|initializer_arg", text, re.IGNORECASE):
         return ModelError(f"ONNX Runtime refuses the model: {text}", where=where, hint=hint)
     return BackendError(text, where=where, hint=hint)
 
@@ -164,6 +165,7 @@ def _plain(text: str, limit: int = 300) -> str:
     """ONNX Runtime's words without its error code, and without where in its own source they come from."""
     text = " ".join(text.split())
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text).replace("Fatal error: ", "")
+    text = re.sub(r"Load model from \S+ failed:\s*", "", text)
     place = re.search(r"/\S+\.(?:cc|h|cpp):\d+ ", text)
     if place:
         rest = _after_signature(text[place.end() :])

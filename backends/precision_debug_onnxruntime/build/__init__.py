@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from precision_debug.errors import PrecisionDebugError
 from precision_debug.protocols import Feeds
 
 from ..graph import all_graphs, reorder
@@ -41,7 +42,7 @@ def build(source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds
         # a graph with compiled nodes cannot be written
         runtime = dataclasses.replace(runtime, providers=("CPUExecutionProvider",), provider_options=())
     given, notes = _changed(source, recipe.change, runtime, feeds, folder)
-    running = dump(given, runtime, folder, "all") if recipe.optimise else unoptimised(given, runtime, folder)
+    running = _run_as(given, recipe, runtime, folder)
     reorder(running.proto.graph, _places(source))
     types = infer_types(running, runtime, folder)
     if recipe.change.endswith("_sim"):
@@ -54,6 +55,16 @@ def build(source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds
 
         notes = (*float16_notes(running, types, recipe.engine == "cpu"), *notes)
     return Built(given=given, running=running, types=types, notes=notes)
+
+
+def _run_as(given: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Model:
+    try:
+        return dump(given, runtime, folder, "all") if recipe.optimise else unoptimised(given, runtime, folder)
+    except PrecisionDebugError as error:
+        if recipe.change != "float16":
+            raise
+        hint = "keep the operators at fault in float32: options op_block_list, node_block_list"
+        raise type(error)(f"after its conversion to float16: {error.what}", where=error.where, hint=hint) from error
 
 
 def _places(source: Model) -> dict[str, int]:

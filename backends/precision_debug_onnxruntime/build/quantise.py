@@ -150,6 +150,8 @@ class _Reader:
 
 
 def _mark_prepared(model: Model) -> None:
+    # before version 4 every constant had to be an input as well, which the quantiser's own constants are not
+    model.proto.ir_version = max(model.proto.ir_version, 4)
     entry = model.proto.metadata_props.add()
     entry.key, entry.value = "onnx.quant.pre_process", "onnxruntime.quant"
 
