@@ -3,7 +3,8 @@
 The table has a row for every tensor of either side that was asked for: those that were compared, those that the
 target's graph no longer has, those that only the target has, and those that could not be seen.
 
-Events of a journal: start, side, tensors, matches, selected, inputs, saved, row, leftover, note, scores, failure, end.
+Events of a journal: start, side, tensors, matches, selected, inputs, saved, row, leftover, layers, note, scores, failure,
+end.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .align import Alignment, Matches, align, stem
 from .codec import decode
+from .inspector import EngineLayer
 from .machine import machine, now
 from .records import InputInfo, ModelFiles, Row, RunSpec, Side, Status, TensorMeta, TensorStats
 
@@ -153,6 +155,8 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
                 stats[event["name"]] = decode(TensorStats, event["stats"])
         elif kind == "row":
             rows.append(decode(Row, event["row"]))
+        elif kind == "layers":
+            values["layers"] = tuple(decode(EngineLayer, item) for item in event["layers"])
         elif kind == "note":
             notes.append(event["text"])
         elif kind == "scores":

@@ -94,6 +94,7 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
                     _finish_recording(writer, target, given, target_outputs)
             base.announce(save.tensors)
             target.announce(check.tensors)
+            journal.write("layers", layers=getattr(target.session, "layers", ()))
             for name in store:
                 array = store.get(name)
                 if array is not None:

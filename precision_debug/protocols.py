@@ -29,7 +29,10 @@ class Hook(Protocol):
 
 @runtime_checkable
 class Session(Protocol):
-    """One loaded model in one run mode."""
+    """One loaded model in one run mode.
+
+    A session of an engine whose inspector tells its layers may have them as ``layers``, a sequence of EngineLayer.
+    """
 
     @property
     def tensors(self) -> Sequence[TensorMeta]:

@@ -308,3 +308,15 @@ def test_a_chart_of_many_rows_is_thinned_and_says_so(tmp_path: Path) -> None:
     book = book_of(report, tmp_path)
     assert 1000 < book["ChartData"].max_row <= 5001
     assert any("Thinned" in text for text in texts(book["Chart"]))
+
+
+def test_the_engines_layers_are_a_sheet(tmp_path: Path, root: Path) -> None:
+    from precision_debug.inspector import read_inspector
+
+    layers = read_inspector(root / "tests" / "data" / "inspector" / "trt86_resnet18_fp32.json")
+    report = dataclasses.replace(make_report(), layers=layers)
+    book = openpyxl.load_workbook(report.save(tmp_path / "o.xlsx"))
+    lines = list(book["Layers"].iter_rows(values_only=True))
+    assert len(lines) == len(layers) + 1
+    assert "TF32" in {line[2] for line in lines}
+    assert type(report).load(report.save(tmp_path / "o.json")).layers == layers

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..inspector import EngineLayer
 from ..records import InputInfo, Row, RunSpec, Side, Status
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Report:
 
     failure: one line on why the run ended early; "" where it did not.
     scores: results on labelled inputs ("accuracy, baseline", …), shares from 0 to 1.
+    layers: of the engine that the target really ran, where an inspector told them.
     inputs_file: where the feeds were stored, relative to the report.
     """
 
@@ -52,6 +54,7 @@ class Report:
     notes: tuple[str, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
     failure: str = ""
+    layers: tuple[EngineLayer, ...] = ()
     format_version: int = FORMAT_VERSION
 
     @property

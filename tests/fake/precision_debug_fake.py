@@ -54,7 +54,7 @@ class FakeSession:
     versions: Mapping[str, str] = {"fake": "1"}
 
     def __init__(self, mode: str, model: dict[str, int]) -> None:
-        self.mode, self.layers, self.pause = mode, model["layers"], model.get("pause", 0)
+        self.mode, self.depth, self.pause = mode, model["layers"], model.get("pause", 0)
         fused = mode == "fake_fused"
         self.tensors = [
             TensorMeta(
@@ -63,16 +63,16 @@ class FakeSession:
                 node=f"layer{i}",
                 inputs=(f"t{i - 1}",) if i and not fused else (),
                 origin=f"t{i}" if fused else "",
-                is_output=i == self.layers - 1,
+                is_output=i == self.depth - 1,
             )
-            for i in range(self.layers)
+            for i in range(self.depth)
             if not fused or i % 2 == 1
         ]
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         value = np.asarray(feeds["x"]).copy()
         by_layer = {meta.node: meta for meta in self.tensors}
-        for layer in range(self.layers):
+        for layer in range(self.depth):
             value += np.float32(1)
             time.sleep(self.pause)
             if self.mode == "fake_off" and layer == 3:
@@ -82,7 +82,7 @@ class FakeSession:
             meta = by_layer.get(f"layer{layer}")
             if hook is not None and meta is not None and (names is None or meta.name in names):
                 hook(meta.op_type, meta.name, value)
-        return {f"t{self.layers - 1}": value}
+        return {f"t{self.depth - 1}": value}
 
     def _go_wrong(self) -> None:
         if self.mode == "fake_abort":

@@ -11,6 +11,7 @@ from ..model import Report, Verdict
 from ..summary import summary
 from .chart import write_chart
 from .formats import Formats
+from .layers import write_layers
 from .page import write_summary
 from .table import ROW_LIMIT, write_table
 
@@ -45,6 +46,7 @@ def _fill(book: Any, report: Report) -> None:
     formats = Formats(book)
     sheets = write_table(book, formats, columns(report), report.rows)
     shown = write_summary(book, formats, report, summary(report), sheets)
+    write_layers(book, report)
     write_chart(book, formats, report)
     if report.verdict in (Verdict.PARTIAL, Verdict.INCONCLUSIVE):
         shown.activate()
