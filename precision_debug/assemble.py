@@ -3,8 +3,8 @@
 The table has a row for every tensor of either side that was asked for: those that were compared, those that the
 target's graph no longer has, those that only the target has, and those that could not be seen.
 
-Events of a journal: start, side, tensors, matches, selected, inputs, saved, row, leftover, layers, note, scores, failure,
-end.
+Events of a journal: start, side, tensors, matches, selected, inputs, saved, row, leftover, layers, note, scores,
+failure, end.
 """
 
 from __future__ import annotations
