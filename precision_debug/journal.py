@@ -6,6 +6,7 @@ An event is {"event": NAME, ...}; ``assemble`` says which there are. A last line
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,19 @@ __all__ = ["Journal", "read_events"]
 
 
 class Journal:
-    """Appends events to a file. Use as a context manager."""
+    """Appends events to a file. Use as a context manager; safe to use from several threads."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._file = self.path.open("a", encoding="utf-8")
+        self._lock = threading.Lock()
 
     def write(self, event: str, **values: Any) -> None:
         """Append one event and hand it to the operating system, so that it outlives this process."""
         line = json.dumps({"event": event, **{key: encode(value) for key, value in values.items()}}, allow_nan=False)
-        self._file.write(line + "\n")
-        self._file.flush()
+        with self._lock:
+            self._file.write(line + "\n")
+            self._file.flush()
 
     def close(self) -> None:
         """Close the file; further writes fail."""

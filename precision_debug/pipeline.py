@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ def execute(spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Fe
 def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path) -> None:
     labels = scores.load_labels(spec.labels) if spec.labels else None
     matches = _matched(first, second, given, journal) if crosses(first, second) else None
-    with _Side("baseline", first, given, journal) as base, _Side("target", second, given, journal) as target:
+    together = _side_by_side(spec, first, second)
+    with _open_both(first, second, given, journal, together) as (base, target):
         names = _selected(spec, base.tensors, journal)
         alignment = align(base.tensors, target.tensors, spec.renames, matches)
         paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
@@ -65,7 +67,7 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
             return key not in known or key in paired or stem(key) in paired
 
         with Store(folder=folder, memory_budget=spec.options.get("memory_budget")) as store:
-            meeting = Meeting(store) if _side_by_side(spec, first, second) else None
+            meeting = Meeting(store) if together else None
             save = SaveBaseline(
                 store=meeting or store,
                 wanted=may_have_a_partner,
@@ -105,6 +107,23 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
         result = scores.score(base_outputs, target_outputs, labels)
         if result:
             journal.write("scores", scores=result)
+
+
+@contextlib.contextmanager
+def _open_both(
+    first: Opening, second: Opening, given: FeedSet, journal: Journal, together: bool
+) -> Iterator[tuple[_Side, _Side]]:
+    """Both sides, opened at the same time where they will also run so, and closed whatever happens."""
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as beside:
+        later = beside.submit(_Side, "target", second, given, journal) if together else None
+        try:
+            base = stack.enter_context(_Side("baseline", first, given, journal))
+        except BaseException:
+            if later is not None and later.exception() is None:
+                later.result().session.close()
+            raise
+        target = stack.enter_context(later.result() if later is not None else _Side("target", second, given, journal))
+        yield base, target
 
 
 def _matched(first: Opening, second: Opening, given: FeedSet, journal: Journal) -> Matches:

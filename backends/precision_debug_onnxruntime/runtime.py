@@ -60,6 +60,9 @@ class Runtime:
         if optimise == "none":
             # even then each reader of a DequantizeLinear would get a copy of it, taps too, which run out of order
             entry("session.disable_quant_qdq", "1")
+        if taps:
+            # between two nodes a hook compares, and another session may run: threads that spin would take its cores
+            entry("session.intra_op.allow_spinning", "0")
         if dump is not None:
             options.optimized_model_filepath = str(dump)
             if dump.suffix == ".onnx" and not inline:
