@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +77,7 @@ def numpy_dtype(elem: int) -> Any:
     return np.dtype(object) if name == "str" else np.dtype(name) if name in np.sctypeDict else None
 
 
+@functools.cache
 def _fbs(name: str) -> Any:
     """A class of the format's own schema."""
     return getattr(lean_import(f"{_FBS}.{name}"), name)

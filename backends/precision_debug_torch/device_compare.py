@@ -1,14 +1,15 @@
 """Compares two tensors on their own device; the numbers are those of ``precision_debug.metrics.compare``.
 
-Two ways. A Triton kernel reads float16, bfloat16 and float32 tensors on CUDA once: single errors are rounded to
-float32 (6e-8 of the error), sums are within 2e-6 of the sum of magnitudes (the
-cosine distance within 2e-7 times the relative difference of the norms), counts of mismatches and their first index
-are float64's, the required tolerances are rounded up by a few 1e-7. Where it meets a NaN, an infinity, values whose
-squares leave float32, or norms more than a factor of 2 apart, and for float64 tensors, torch does the same in float64,
-a piece at a time.
+Two ways. A Triton kernel reads float16, bfloat16 and float32 tensors on CUDA once: errors are float32's before they are
+summed, sums are within 4e-6 of the sum of magnitudes (up to 128 elements are added up in float32, usually to 1e-7), the
+largest errors, the count of mismatches and the first of them are float64's, the required tolerances are rounded up by a
+few 1e-7, and the share of errors above 1 % and the count of float16's subnormals take a magnitude below 1e-30 for 0.
+Where it meets a NaN, an infinity, values whose squares leave float32, or norms more than a factor of 2 apart, and for
+float64 tensors, torch does the same in float64, a piece at a time.
 
 Quantiles are exact below 65536 elements; above, they are those of 262144 elements in runs of 32, spread over the whole
-tensor (``quantiles_exact`` is False). Other types are compared in the host's memory.
+tensor, read by the kernel's way from a histogram of 32 buckets an octave (``quantiles_exact`` is False). Other types
+are compared in the host's memory.
 """
 
 from __future__ import annotations
@@ -53,16 +54,16 @@ def compare_on_device(base: Any, target: Any, tolerance: Tolerance | None = None
         return metrics.compare(as_array(base), as_array(target), tolerance)
     metrics.compare(np.zeros(0), np.zeros(0), tolerance)  # raises on a bad tolerance
     totals = None
-    sample = None
+    at = None
     if kernel and _fits(flat_base, flat_target):
-        totals, sample = _by_kernel(flat_base, flat_target, tolerance)
+        totals, at = _by_kernel(flat_base, flat_target, tolerance)
     if totals is None:
         totals = _by_torch(flat_base, flat_target, tolerance)
+        at = _quantiles(flat_base, flat_target, totals)
     if totals.pairs.max_abs == 0 and base.dtype == target.dtype:
         totals.identical = _same_bits(flat_base, flat_target)
     else:
         totals.identical = False
-    at = _quantiles(flat_base, flat_target, totals, sample)
     found = finish.comparison(_shell(base), _shell(target), totals, tolerance, quantiles=at, statistic=(None, None))
     if base.numel() >= _EXACT_BELOW and totals.pairs.finite:
         found = dataclasses.replace(found, quantiles_exact=False)
@@ -101,52 +102,77 @@ def _shell(tensor: Any) -> Any:
 
 
 def _by_kernel(base: Any, target: Any, tolerance: Tolerance) -> tuple[Totals | None, Any]:
-    from .device_kernel import FIELDS, SUMS, reduced
+    """The totals and the quantiles; None where float32 does not hold them."""
+    from .device_kernel import BUCKETS, FIELDS, SUMS, reduced, sampled
 
-    partial = reduced(base, target, tolerance.atol, tolerance.rtol, tolerance.rule == "either")
-    sample = _sorted_sample(base, target)
-    places = _ranks(sample.numel())
-    host = torch.cat([partial.view(-1), sample[places]]).cpu().numpy()  # the only wait for the device
-    rows = host[: partial.numel()].reshape(-1, len(FIELDS))
-    column = dict(zip(FIELDS, rows.T, strict=True))
-    peak = max(column["base_max"].max(), -column["base_min"].min(), column["target_max"].max(),
-               -column["target_min"].min(), column["max_abs"].max())  # fmt: skip
-    largest = float(column["max_abs"].max())
+    width, size = len(FIELDS), base.numel()
+    exact = size < _EXACT_BELOW
+    answer = torch.empty(width, dtype=torch.float64, device=base.device)
+    if exact:
+        few = _sorted_errors(base, target)[_ranks(size)]
+        reduced(base, target, tolerance.atol, tolerance.rtol, tolerance.rule == "either", answer)
+        host = torch.cat([answer, few]).cpu().numpy()  # the only wait for the device
+        quantiles = _between(host[width:], size)
+    else:
+        answer = torch.zeros(width + BUCKETS // 2, dtype=torch.float64, device=base.device)
+        sampled(base, target, answer[width:].view(torch.int32))
+        reduced(base, target, tolerance.atol, tolerance.rtol, tolerance.rule == "either", answer)
+        host = answer.cpu().numpy()
+        quantiles = None
+    column = dict(zip(FIELDS, host[:width].tolist(), strict=True))
+    largest = column["max_abs"]
+    peak = max(column["base_max"], -column["base_min"], column["target_max"], -column["target_min"], largest)
     tiny = 0 < largest < 1 / _SAFE
-    finite = all(np.isfinite(column[name]).all() for name in SUMS)
-    if not finite or not peak < _SAFE or tiny:
+    if not all(math.isfinite(column[name]) for name in SUMS) or not peak < _SAFE or tiny:
         return None, None
-    size = base.numel()
-    base_side = _side(column, "base")
-    target_side = _side(column, "target")
+    base_side, target_side = _side(column, "base"), _side(column, "target")
     if not 0.25 * base_side.squares <= target_side.squares <= 4 * base_side.squares:
         return None, None  # the cosine needs the product of both, in float64
-    worst = int(np.lexsort((column["max_abs_at"], -column["max_abs"]))[0])
-    worst_rel = int(np.lexsort((column["max_rel_at"], -column["max_rel"]))[0])
-    first = float(column["first_mismatch"].min())
-    mismatched = int(column["mismatched"].sum())
+    mismatched = int(column["mismatched"])
     pairs = Pairs(
         finite=size,
         mismatched=mismatched,
-        first_mismatch=int(first) if mismatched else -1,
+        first_mismatch=int(column["first_mismatch"]),
         max_abs=largest,
-        max_abs_at=int(column["max_abs_at"][worst]),
-        max_rel=float(column["max_rel"][worst_rel]),
-        max_rel_at=int(column["max_rel_at"][worst_rel]),
-        sum_abs=math.fsum(column["sum_abs"]),
-        sum_rel=math.fsum(column["sum_rel"]),
-        squares=math.fsum(column["squares"]),
+        max_abs_at=int(column["max_abs_at"]),
+        max_rel=column["max_rel"],
+        max_rel_at=int(column["max_rel_at"]),
+        sum_abs=column["sum_abs"],
+        sum_rel=column["sum_rel"],
+        squares=column["squares"],
         base_squares=base_side.squares,
         target_squares=target_side.squares,
-        over_1pct=int(column["over_1pct"].sum()),
-        required_atol=_rounded_up(float(column["required_atol"].max()), largest if mismatched else 0.0, tolerance),
-        required_rtol=float(column["required_rtol"].max()) * (1 + 4e-7),
+        over_1pct=int(column["over_1pct"]),
+        required_atol=_rounded_up(column["required_atol"], largest if mismatched else 0.0, tolerance),
+        required_rtol=_unbounded(column["required_rtol"] * (1 + 6e-7)),
     )
     totals = Totals(
-        base=base_side, target=target_side, pairs=pairs, fp16_overflow=int(column["overflow"].sum()),
-        fp16_subnormal=int(column["subnormal"].sum()),
+        base=base_side, target=target_side, pairs=pairs, fp16_overflow=int(column["overflow"]),
+        fp16_subnormal=int(column["subnormal"]),
     )  # fmt: skip
-    return totals, host[partial.numel() :]
+    return totals, quantiles or _of_buckets(host[width:].view(np.int32), largest)
+
+
+def _unbounded(rtol: float) -> float:
+    """The kernel divides by 1e-30 where the baseline is 0."""
+    return math.inf if rtol > 1e20 else rtol
+
+
+def _of_buckets(counts: Any, largest: float) -> list[float]:
+    """Quantiles of the sample's histogram, linear inside a bucket (1/32 of an octave's lower end)."""
+    from .device_kernel import BUCKET_BITS
+
+    filled = np.flatnonzero(counts)
+    edges = (np.stack([filled, filled + 1]) << BUCKET_BITS).astype(np.uint32).view(np.float32).astype(np.float64)
+    below = np.concatenate([[0], np.cumsum(counts[filled])])
+    found = []
+    for q in finish.QUANTILES:
+        place = q * (below[-1] - 1)
+        at = int(np.searchsorted(below, place, side="right")) - 1
+        low, high = edges[0, at], min(edges[1, at], largest)
+        part = (place - below[at]) / (below[at + 1] - below[at])
+        found.append(0.0 if filled[at] == 0 else min(low + (high - low) * part, largest))
+    return found
 
 
 def _rounded_up(atol: float, largest: float, tolerance: Tolerance) -> float:
@@ -156,13 +182,11 @@ def _rounded_up(atol: float, largest: float, tolerance: Tolerance) -> float:
     return atol * (1 + 2.4e-7) if tolerance.rule == "either" else max(atol, 0.0) + 2.4e-7 * max(largest, atol)
 
 
-def _side(column: Any, name: str) -> Side:
+def _side(column: dict[str, float], name: str) -> Side:
     return Side(
-        min=float(column[f"{name}_min"].min()),
-        max=float(column[f"{name}_max"].max()),
-        sum=math.fsum(column[f"{name}_sum"]),
-        squares=math.fsum(column[f"{name}_squares"]),
-    )
+        min=column[f"{name}_min"], max=column[f"{name}_max"], sum=column[f"{name}_sum"],
+        squares=column[f"{name}_squares"],
+    )  # fmt: skip
 
 
 def _by_torch(base: Any, target: Any, tolerance: Tolerance) -> Totals:
@@ -255,24 +279,16 @@ def _same_bits(base: Any, target: Any) -> bool:
     return bool(torch.equal(base.view(whole), target.view(whole)))
 
 
-@functools.lru_cache(maxsize=64)
-def _positions(size: int, device: torch.device) -> Any:
-    """Flat indices of the sample: one run in each of 8192 equal stretches, its place in it by the golden ratio."""
-    stretch = size / _RUNS
-    number = torch.arange(_RUNS, dtype=torch.float64, device=device)
-    start = (number * stretch + torch.frac(number * 0.6180339887498949) * max(stretch - _RUN, 0)).long()
-    return torch.clamp(start[:, None] + torch.arange(_RUN, device=device), max=size - 1).view(-1)
-
-
-def _sorted_sample(base: Any, target: Any) -> Any:
-    """Errors of all elements, or of the sample, ascending, in float64; those that are not finite are at the end."""
-    if base.numel() >= _RUNS * _RUN:
-        at = _positions(base.numel(), base.device)
+def _sorted_errors(base: Any, target: Any) -> Any:
+    """Errors of all elements, or of every n-th run, ascending, in float64; those that are not finite are at the end."""
+    size = base.numel()
+    if size >= _RUNS * _RUN:
+        start = torch.arange(_RUNS, device=base.device) * (size // _RUNS)
+        at = (start[:, None] + torch.arange(_RUN, device=base.device)).view(-1)
         base, target = base[at], target[at]
-    narrow = torch.float64 not in (base.dtype, target.dtype) and base.is_cuda and base.numel() >= _EXACT_BELOW
-    diff = (target.float() - base.float()).abs() if narrow else (target.double() - base.double()).abs()
+    diff = (target.double() - base.double()).abs()
     finite = torch.isfinite(base) & torch.isfinite(target)
-    return torch.where(finite, diff, math.inf).sort().values.double()
+    return torch.where(finite, diff, math.inf).sort().values
 
 
 def _ranks(count: int) -> list[int]:
@@ -285,20 +301,19 @@ def _around(count: int, q: float) -> tuple[int, int, float]:
     return low, min(low + 1, count - 1), place - low
 
 
-def _quantiles(base: Any, target: Any, totals: Totals, values: Any) -> list[float] | None:
-    """numpy's quantiles of the finite errors; values: those at ``_ranks`` where the kernel's path has them already."""
+def _between(values: Any, count: int) -> list[float]:
+    """numpy's quantiles of ``count`` errors; values: those at ``_ranks``."""
+    pairs = zip(finish.QUANTILES, values[::2], values[1::2], strict=True)
+    return [float(low) + (float(high) - float(low)) * _around(count, q)[2] for q, low, high in pairs]
+
+
+def _quantiles(base: Any, target: Any, totals: Totals) -> list[float] | None:
     if totals.pairs.finite == 0:
         return None
-    count = min(base.numel(), _RUNS * _RUN)
-    if values is None:
-        errors = _sorted_sample(base, target)
-        if totals.pairs.finite < base.numel():
-            count = int(torch.isfinite(errors).sum())
-            if count == 0:
-                return [math.nan] * 4
-        values = errors[_ranks(count)].tolist()
-    found = []
-    for number, q in enumerate(finish.QUANTILES):
-        low, high = float(values[2 * number]), float(values[2 * number + 1])
-        found.append(low + (high - low) * _around(count, q)[2])
-    return found
+    errors = _sorted_errors(base, target)
+    count = errors.numel()
+    if totals.pairs.finite < base.numel():
+        count = int(torch.isfinite(errors).sum())
+        if count == 0:
+            return [math.nan] * 4
+    return _between(errors[_ranks(count)].tolist(), count)

@@ -1,12 +1,12 @@
 # Triton has no types, and its functions are compiled, not called.
 # mypy: ignore-errors
-"""The Triton kernel of ``device_compare``: every sum, extreme and count of two float tensors in one reading.
+"""The Triton kernels of ``device_compare``: every sum, extreme and count of two float tensors in one reading.
 
-Each program walks over chunks of ``BLOCK * INNER`` elements. Inside a chunk every lane keeps float32 accumulators over
-``INNER`` elements; a chunk's totals are added up in float64. What is rare is not counted on the way: a chunk is read
-once more, from the cache and in float64, where float32 cannot decide an element against the tolerance, where the first
-mismatch is in it, or where something lies beyond float16; and so are the two chunks with the largest errors, for the
-place. NaN and infinity show in the sums.
+A thread reads ``wide`` neighbouring elements at a time, and ``INNER`` times, before its float32 sums are added to its
+float64 ones: a chunk. No thread waits for another but for one vote a chunk: a chunk is read once more, from the cache
+and in float64, where float32 cannot decide an element against the tolerance or where something lies beyond float16.
+Of extremes only the chunk is remembered. A second, small kernel adds the programs up and looks for the places of the
+extremes in those chunks, in float64. NaN and infinity show in the sums. A third fills a histogram of a sample.
 """
 
 from __future__ import annotations
@@ -19,20 +19,24 @@ import torch
 import triton
 import triton.language as tl
 
-__all__ = ["FIELDS", "SUMS", "Shape", "reduced"]
+__all__ = ["BUCKETS", "BUCKET_BITS", "FIELDS", "RUN", "SUMS", "Shape", "reduced", "sampled"]
 
 SUMS = ("base_sum", "target_sum", "base_squares", "target_squares", "sum_abs", "squares", "sum_rel")
-COUNTS = ("mismatched", "over_1pct", "overflow", "subnormal")
-LOWEST = ("base_min", "target_min", "first_mismatch")
-HIGHEST = ("base_max", "target_max", "required_atol", "required_rtol")
-WORST = ("max_abs", "max_abs_at", "max_rel", "max_rel_at")
-FIELDS = (*SUMS, *COUNTS, *LOWEST, *HIGHEST, *WORST)
+FIELDS = (
+    *SUMS, "mismatched", "over_1pct", "overflow", "subnormal", "base_min", "target_min", "first_mismatch", "base_max",
+    "target_max", "required_atol", "required_rtol", "max_abs", "max_abs_at", "max_rel", "max_rel_at",
+)  # fmt: skip
 
-INNER = 16
+BUCKET_BITS = 18
+BUCKETS = 1 << (31 - BUCKET_BITS)
+RUN = 32
+_RUNS = 8192
+"""The sample: in each of so many equal stretches one run of RUN elements, its place in it by the golden ratio."""
+
+DOUBT = tl.constexpr(4e-7)
 LESS = tl.constexpr(1 - 6e-7)
-MORE = tl.constexpr(1 + 6e-7)
 NOWHERE = tl.constexpr(2147483647)
-FAR = tl.constexpr(9.0e15)
+TINY = tl.constexpr(1e-30)
 
 
 @triton.jit
@@ -44,11 +48,85 @@ def _inverse(x, FAST: tl.constexpr):  # noqa: N803
     return 1.0 / x
 
 
-@triton.jit(do_not_specialize=["size", "from_chunk", "to_chunk"])
+@triton.jit
+def _positive(x, FAST: tl.constexpr):  # noqa: N803
+    """1.0 where x > 0, else 0.0: a saturated product with 2**100."""
+    if FAST:
+        return tl.inline_asm_elementwise(
+            "mul.rn.ftz.sat.f32 $0, $1, 0f71800000;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return tl.where(x > 0, 1.0, 0.0)
+
+
+@triton.jit
+def _over_1pct(x, FAST: tl.constexpr):  # noqa: N803
+    """1.0 where x > 0.01: (x - 0.01) * 2**100, saturated."""
+    if FAST:
+        return tl.inline_asm_elementwise(
+            "fma.rn.ftz.sat.f32 $0, $1, 0f71800000, 0fEE23D70A;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return tl.where(x > 0.01, 1.0, 0.0)
+
+
+@triton.jit
+def _below_normal(x, FAST: tl.constexpr):  # noqa: N803
+    """1.0 where x < 2**-14: (2**-14 - x) * 2**100, saturated."""
+    if FAST:
+        return tl.inline_asm_elementwise(
+            "fma.rn.ftz.sat.f32 $0, $1, 0fF1800000, 0f6A800000;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return tl.where(x < 6.103515625e-05, 1.0, 0.0)
+
+
+@triton.jit
+def _not_tiny(x, FAST: tl.constexpr):  # noqa: N803
+    """1.0 where x > 1e-30, of a sum with 1e-30: (x - 1e-30) * 2**120, saturated."""
+    if FAST:
+        return tl.inline_asm_elementwise(
+            "fma.rn.ftz.sat.f32 $0, $1, 0f7B800000, 0fC9A24260;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return tl.where(x > 1e-30, 1.0, 0.0)
+
+
+@triton.jit
+def _lower(x, y, FAST: tl.constexpr):  # noqa: N803
+    """The smaller of each; two 16-bit numbers at a time."""
+    if FAST and x.dtype == tl.float16:
+        return tl.inline_asm_elementwise(
+            "min.f16x2 $0, $1, $2;", "=r,r,r", [x, y], dtype=tl.float16, is_pure=True, pack=2
+        )
+    if FAST and x.dtype == tl.bfloat16:
+        return tl.inline_asm_elementwise(
+            "min.bf16x2 $0, $1, $2;", "=r,r,r", [x, y], dtype=tl.bfloat16, is_pure=True, pack=2
+        )
+    return tl.minimum(x, y)
+
+
+@triton.jit
+def _higher(x, y, FAST: tl.constexpr):  # noqa: N803
+    if FAST and x.dtype == tl.float16:
+        return tl.inline_asm_elementwise(
+            "max.f16x2 $0, $1, $2;", "=r,r,r", [x, y], dtype=tl.float16, is_pure=True, pack=2
+        )
+    if FAST and x.dtype == tl.bfloat16:
+        return tl.inline_asm_elementwise(
+            "max.bf16x2 $0, $1, $2;", "=r,r,r", [x, y], dtype=tl.bfloat16, is_pure=True, pack=2
+        )
+    return tl.maximum(x, y)
+
+
+@triton.jit
+def _wrong(b64, t64, atol64, rtol64, EITHER: tl.constexpr):  # noqa: N803
+    part = rtol64 * tl.abs(b64)
+    bound = tl.maximum(atol64, part) if EITHER else atol64 + part
+    return tl.abs(t64 - b64) > bound
+
+
+@triton.jit(do_not_specialize=["size", "from_chunk", "to_chunk", "row", "rows"])
 def _kernel(
-    base_ptr, target_ptr, out_ptr, tolerance_ptr, size, from_chunk, to_chunk,
-    MASKED: tl.constexpr, EITHER: tl.constexpr, FAST: tl.constexpr,  # noqa: N803
-    BLOCK: tl.constexpr, INNER: tl.constexpr, UNROLL: tl.constexpr, FIELDS: tl.constexpr,  # noqa: N803
+    base_ptr, target_ptr, out_ptr, tolerance_ptr, size, from_chunk, to_chunk, row, rows,
+    MASKED: tl.constexpr, EITHER: tl.constexpr, STRICT: tl.constexpr, FAST: tl.constexpr,  # noqa: N803
+    LANES: tl.constexpr, WIDE: tl.constexpr, INNER: tl.constexpr, UNROLL: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     program = tl.program_id(0)
     programs = tl.num_programs(0)
@@ -56,186 +134,251 @@ def _kernel(
     rtol64 = tl.load(tolerance_ptr + 1)
     atol = atol64.to(tl.float32)
     rtol = rtol64.to(tl.float32)
-    atol_less, atol_more = atol * LESS, atol * MORE
-    rtol_less, rtol_more = rtol * LESS, rtol * MORE
-    lane = tl.arange(0, BLOCK)
+    place = tl.arange(0, LANES)[:, None] * WIDE + tl.arange(0, WIDE)[None, :]
 
-    all_b = tl.zeros((), tl.float64)
-    all_t = tl.zeros((), tl.float64)
-    all_bb = tl.zeros((), tl.float64)
-    all_tt = tl.zeros((), tl.float64)
-    all_d = tl.zeros((), tl.float64)
-    all_dd = tl.zeros((), tl.float64)
-    all_rel = tl.zeros((), tl.float64)
-    all_wrong = tl.zeros((), tl.int64)
-    all_over = tl.zeros((), tl.int64)
-    all_big = tl.zeros((), tl.int64)
-    all_small = tl.zeros((), tl.int64)
-    all_first = tl.full((), FAR, tl.float64)
-    low_b = tl.full((), float("inf"), tl.float32)
-    low_t = tl.full((), float("inf"), tl.float32)
-    high_b = tl.full((), float("-inf"), tl.float32)
-    high_t = tl.full((), float("-inf"), tl.float32)
-    need_a = tl.zeros((), tl.float32)
-    need_r = tl.zeros((), tl.float32)
-    worst = tl.full((), -1.0, tl.float32)
-    worst_rel = tl.full((), -1.0, tl.float32)
-    worst_start = tl.zeros((), tl.int64)
-    worst_rel_start = tl.zeros((), tl.int64)
+    all_b = tl.zeros((LANES,), tl.float64)
+    all_t = tl.zeros((LANES,), tl.float64)
+    all_bb = tl.zeros((LANES,), tl.float64)
+    all_tt = tl.zeros((LANES,), tl.float64)
+    all_d = tl.zeros((LANES,), tl.float64)
+    all_dd = tl.zeros((LANES,), tl.float64)
+    all_rel = tl.zeros((LANES,), tl.float64)
+    all_wrong = tl.zeros((LANES,), tl.int32)
+    all_over = tl.zeros((LANES,), tl.int32)
+    all_big = tl.zeros((LANES,), tl.int32)
+    all_small = tl.zeros((LANES,), tl.int32)
+    low_b = tl.full((LANES,), float("inf"), tl.float32)
+    low_t = tl.full((LANES,), float("inf"), tl.float32)
+    high_b = tl.full((LANES,), float("-inf"), tl.float32)
+    high_t = tl.full((LANES,), float("-inf"), tl.float32)
+    need_a = tl.zeros((LANES,), tl.float32)
+    need_r = tl.zeros((LANES,), tl.float32)
+    worst = tl.full((LANES,), -1.0, tl.float32)
+    worst_rel = tl.full((LANES,), -1.0, tl.float32)
+    worst_chunk = tl.zeros((LANES,), tl.int32)
+    worst_rel_chunk = tl.zeros((LANES,), tl.int32)
+    first_chunk = tl.full((LANES,), NOWHERE, tl.int32)
 
     for chunk in range(from_chunk + program, to_chunk, programs):
-        start = (tl.zeros((), tl.int64) + chunk) * (BLOCK * INNER)
-        left = tl.minimum(size - start, BLOCK * INNER).to(tl.int32)
-        s_b = tl.zeros((BLOCK,), tl.float32)
-        s_t = tl.zeros((BLOCK,), tl.float32)
-        s_bb = tl.zeros((BLOCK,), tl.float32)
-        s_tt = tl.zeros((BLOCK,), tl.float32)
-        s_d = tl.zeros((BLOCK,), tl.float32)
-        s_dd = tl.zeros((BLOCK,), tl.float32)
-        s_rel = tl.zeros((BLOCK,), tl.float32)
-        packed = tl.zeros((BLOCK,), tl.int32)
-        m_b = tl.full((BLOCK,), float("inf"), tl.float32)
-        m_t = tl.full((BLOCK,), float("inf"), tl.float32)
-        x_b = tl.full((BLOCK,), float("-inf"), tl.float32)
-        x_t = tl.full((BLOCK,), float("-inf"), tl.float32)
-        n_a = tl.zeros((BLOCK,), tl.float32)
-        n_r = tl.zeros((BLOCK,), tl.float32)
-        w = tl.zeros((BLOCK,), tl.float32)
-        v = tl.zeros((BLOCK,), tl.float32)
+        start = (tl.zeros((), tl.int64) + chunk) * (LANES * WIDE * INNER)
+        left = tl.minimum(size - start, LANES * WIDE * INNER).to(tl.int32)
+        s_b = tl.zeros((LANES,), tl.float32)
+        s_t = tl.zeros((LANES,), tl.float32)
+        s_d = tl.zeros((LANES,), tl.float32)
+        s_rel = tl.zeros((LANES,), tl.float32)
+        n_wrong = tl.zeros((LANES,), tl.float32)
+        n_over = tl.zeros((LANES,), tl.float32)
+        s_bb = tl.zeros((LANES, WIDE), tl.float32)
+        s_tt = tl.zeros((LANES, WIDE), tl.float32)
+        s_dd = tl.zeros((LANES, WIDE), tl.float32)
+        n_small = tl.zeros((LANES, WIDE), tl.float32)
+        m_b = tl.full((LANES, WIDE), float("inf"), base_ptr.dtype.element_ty)
+        m_t = tl.full((LANES, WIDE), float("inf"), target_ptr.dtype.element_ty)
+        x_b = tl.full((LANES, WIDE), float("-inf"), base_ptr.dtype.element_ty)
+        x_t = tl.full((LANES, WIDE), float("-inf"), target_ptr.dtype.element_ty)
+        near = tl.full((LANES,), float("inf"), tl.float32)
+        w = tl.zeros((LANES,), tl.float32)
+        v = tl.zeros((LANES,), tl.float32)
         for step in tl.range(0, INNER, loop_unroll_factor=UNROLL):
-            at = step * BLOCK + lane
-            here = (at < left) if MASKED else tl.full((BLOCK,), 1, tl.int1)
-            b = tl.load(base_ptr + start + at, mask=here, other=0.0).to(tl.float32)
-            t = tl.load(target_ptr + start + at, mask=here, other=0.0).to(tl.float32)
+            at = step * (LANES * WIDE) + place
+            if MASKED:
+                here = at < left
+                raw_b = tl.load(base_ptr + start + at, mask=here, other=0.0)
+                raw_t = tl.load(target_ptr + start + at, mask=here, other=0.0)
+                # what lies beyond the end is the first element of this chunk to the extremes
+                m_b = _lower(m_b, tl.where(here, raw_b, float("inf")), FAST)
+                m_t = _lower(m_t, tl.where(here, raw_t, float("inf")), FAST)
+                x_b = _higher(x_b, tl.where(here, raw_b, float("-inf")), FAST)
+                x_t = _higher(x_t, tl.where(here, raw_t, float("-inf")), FAST)
+            else:
+                raw_b = tl.load(base_ptr + start + at)
+                raw_t = tl.load(target_ptr + start + at)
+                m_b = _lower(m_b, raw_b, FAST)
+                m_t = _lower(m_t, raw_t, FAST)
+                x_b = _higher(x_b, raw_b, FAST)
+                x_t = _higher(x_t, raw_t, FAST)
+            b = raw_b.to(tl.float32)
+            t = raw_t.to(tl.float32)
             d = tl.abs(t - b)
-            a = tl.abs(b)
+            a = tl.abs(b) + TINY
             rel = d * _inverse(a + 1e-7, FAST)
-            s_b += b
-            s_t += t
+            inverse = _inverse(a, FAST)
+            share = d * inverse
+            # negated: Triton would turn a sum of what was just loaded into one accumulator an element
+            s_b -= tl.sum(-b, 1)
+            s_t -= tl.sum(-t, 1)
             s_bb += b * b
             s_tt += t * t
-            s_d += d
+            s_d += tl.sum(d, 1)
             s_dd += d * d
-            s_rel += rel
+            s_rel += tl.sum(rel, 1)
             if EITHER:
-                surely = d > tl.maximum(atol_more, rtol_more * a)
-                perhaps = d > tl.maximum(atol_less, rtol_less * a)
-                n_a = tl.maximum(n_a, tl.where(d > rtol * a, d, 0.0))
-                n_r = tl.maximum(n_r, tl.where(d > atol, d * _inverse(a, FAST), 0.0))
+                part = rtol * a
+                beyond = d - tl.maximum(atol, part)
+                need_a = tl.maximum(need_a, tl.max(tl.where(d > part, d, 0.0), 1))
+                need_r = tl.maximum(need_r, tl.max(tl.where(d > atol, share, 0.0), 1))
             else:
-                surely = d > atol_more + rtol_more * a
-                perhaps = d > atol_less + rtol_less * a
-                n_a = tl.maximum(n_a, d - rtol * a)
-                n_r = tl.maximum(n_r, tl.where(d > atol, (d - atol) * _inverse(a, FAST), 0.0))
-            small = (a < 6.103515625e-05) & (a > 0)
-            packed += (
-                tl.where(surely, 1, 0) + tl.where(perhaps, 32, 0)
-                + tl.where(d > 0.01 * a, 1024, 0) + tl.where(small, 32768, 0)
-            )  # fmt: skip
-            if MASKED:
-                m_b = tl.minimum(m_b, tl.where(here, b, float("inf")))
-                m_t = tl.minimum(m_t, tl.where(here, t, float("inf")))
-                x_b = tl.maximum(x_b, tl.where(here, b, float("-inf")))
-                x_t = tl.maximum(x_t, tl.where(here, t, float("-inf")))
-            else:
-                m_b = tl.minimum(m_b, b)
-                m_t = tl.minimum(m_t, t)
-                x_b = tl.maximum(x_b, b)
-                x_t = tl.maximum(x_t, t)
-            w = tl.maximum(w, d)
-            v = tl.maximum(v, rel)
+                excess = d - rtol * a
+                beyond = excess - atol
+                need_a = tl.maximum(need_a, tl.max(excess, 1))
+                need_r = tl.maximum(need_r, tl.max(share - atol * inverse, 1))
+            n_wrong += tl.sum(_positive(beyond, FAST), 1)
+            gap = tl.abs(beyond)
+            if STRICT:
+                gap = tl.where(d > 0, gap, float("inf"))
+            near = tl.minimum(near, tl.min(gap, 1))
+            n_over += tl.sum(_over_1pct(share, FAST), 1)
+            n_small += _below_normal(a, FAST) * _not_tiny(a, FAST)
+            w = tl.maximum(w, tl.max(d, 1))
+            v = tl.maximum(v, tl.max(rel, 1))
 
-        all_b += tl.sum(s_b).to(tl.float64)
-        all_t += tl.sum(s_t).to(tl.float64)
-        all_bb += tl.sum(s_bb).to(tl.float64)
-        all_tt += tl.sum(s_tt).to(tl.float64)
-        all_d += tl.sum(s_d).to(tl.float64)
-        all_dd += tl.sum(s_dd).to(tl.float64)
-        all_rel += tl.sum(s_rel).to(tl.float64)
-        all_over += tl.sum((packed >> 10) & 31).to(tl.int64)
-        all_small += tl.sum(packed >> 15).to(tl.int64)
-        least_b = tl.min(m_b)
-        most_b = tl.max(x_b)
+        all_b += s_b.to(tl.float64)
+        all_t += s_t.to(tl.float64)
+        all_bb += tl.sum(s_bb, 1).to(tl.float64)
+        all_tt += tl.sum(s_tt, 1).to(tl.float64)
+        all_d += s_d.to(tl.float64)
+        all_dd += tl.sum(s_dd, 1).to(tl.float64)
+        all_rel += s_rel.to(tl.float64)
+        all_over += n_over.to(tl.int32)
+        all_small += tl.sum(n_small, 1).to(tl.int32)
+        least_b = tl.min(m_b.to(tl.float32), 1)
+        most_b = tl.max(x_b.to(tl.float32), 1)
         low_b = tl.minimum(low_b, least_b)
-        low_t = tl.minimum(low_t, tl.min(m_t))
         high_b = tl.maximum(high_b, most_b)
-        high_t = tl.maximum(high_t, tl.max(x_t))
-        need_a = tl.maximum(need_a, tl.max(n_a))
-        need_r = tl.maximum(need_r, tl.max(n_r))
-        top = tl.max(w)
-        worst_start = tl.where(top > worst, start, worst_start)
-        worst = tl.maximum(worst, top)
-        top = tl.max(v)
-        worst_rel_start = tl.where(top > worst_rel, start, worst_rel_start)
-        worst_rel = tl.maximum(worst_rel, top)
+        low_t = tl.minimum(low_t, tl.min(m_t.to(tl.float32), 1))
+        high_t = tl.maximum(high_t, tl.max(x_t.to(tl.float32), 1))
+        worst_chunk = tl.where(w > worst, chunk, worst_chunk)
+        worst = tl.maximum(worst, w)
+        worst_rel_chunk = tl.where(v > worst_rel, chunk, worst_rel_chunk)
+        worst_rel = tl.maximum(worst_rel, v)
 
-        wrong_here = tl.sum(packed & 31)
-        perhaps_here = tl.sum((packed >> 5) & 31)
-        first_here = tl.full((), 2147483647, tl.int32)
-        big_here = tl.zeros((), tl.int32)
-        unknown = (perhaps_here != wrong_here) | ((perhaps_here > 0) & (all_first == FAR))
-        if unknown | (tl.maximum(most_b, -least_b) > 65504.0):
-            count = tl.zeros((BLOCK,), tl.int32)
-            big = tl.zeros((BLOCK,), tl.int32)
-            first = tl.full((BLOCK,), NOWHERE, tl.int32)
+        wrong_here = n_wrong.to(tl.int32)
+        careful = (near < DOUBT * w) | (tl.maximum(most_b, -least_b) > 65504.0)
+        if tl.max(careful.to(tl.int32)) > 0:
+            wrong_here = tl.zeros((LANES,), tl.int32)
             for step in range(INNER):
-                at = step * BLOCK + lane
+                at = step * (LANES * WIDE) + place
                 here = at < left
                 b64 = tl.load(base_ptr + start + at, mask=here, other=0.0).to(tl.float64)
                 t64 = tl.load(target_ptr + start + at, mask=here, other=0.0).to(tl.float64)
-                part = rtol64 * tl.abs(b64)
-                bound = tl.maximum(atol64, part) if EITHER else atol64 + part
-                wrong = (tl.abs(t64 - b64) > bound) & here
-                count += tl.where(wrong, 1, 0)
-                big += tl.where(tl.abs(b64) > 65504.0, 1, 0)
-                first = tl.minimum(first, tl.where(wrong, at, NOWHERE))
-            wrong_here = tl.sum(count)
-            big_here = tl.sum(big)
-            first_here = tl.min(first)
-        all_wrong += wrong_here.to(tl.int64)
-        all_big += big_here.to(tl.int64)
-        place = start.to(tl.float64) + first_here.to(tl.float64)
-        all_first = tl.where((first_here < NOWHERE) & (place < all_first), place, all_first)
+                wrong = _wrong(b64, t64, atol64, rtol64, EITHER) & here
+                wrong_here += tl.sum(wrong.to(tl.int32), 1)
+                all_big += tl.sum((tl.abs(b64) > 65504.0).to(tl.int32), 1)
+        all_wrong += wrong_here
+        first_chunk = tl.where(wrong_here > 0, tl.minimum(first_chunk, chunk), first_chunk)
 
-    first_abs = tl.full((BLOCK,), NOWHERE, tl.int32)
-    first_rel = tl.full((BLOCK,), NOWHERE, tl.int32)
-    for step in range(INNER):
-        at = step * BLOCK + lane
-        here = at < size - worst_start
-        b = tl.load(base_ptr + worst_start + at, mask=here, other=0.0).to(tl.float32)
-        t = tl.load(target_ptr + worst_start + at, mask=here, other=0.0).to(tl.float32)
-        first_abs = tl.minimum(first_abs, tl.where(here & (tl.abs(t - b) >= worst), at, NOWHERE))
-        here = at < size - worst_rel_start
-        b = tl.load(base_ptr + worst_rel_start + at, mask=here, other=0.0).to(tl.float32)
-        t = tl.load(target_ptr + worst_rel_start + at, mask=here, other=0.0).to(tl.float32)
-        rel = tl.abs(t - b) * _inverse(tl.abs(b) + 1e-7, FAST)
-        first_rel = tl.minimum(first_rel, tl.where(here & (rel >= worst_rel * LESS), at, NOWHERE))
-    worst_at = worst_start.to(tl.float64) + tl.min(first_abs).to(tl.float64)
-    worst_rel_at = worst_rel_start.to(tl.float64) + tl.min(first_rel).to(tl.float64)
+    out = out_ptr + row + program
+    tl.store(out, tl.sum(all_b))
+    tl.store(out + rows, tl.sum(all_t))
+    tl.store(out + 2 * rows, tl.sum(all_bb))
+    tl.store(out + 3 * rows, tl.sum(all_tt))
+    tl.store(out + 4 * rows, tl.sum(all_d))
+    tl.store(out + 5 * rows, tl.sum(all_dd))
+    tl.store(out + 6 * rows, tl.sum(all_rel))
+    tl.store(out + 7 * rows, tl.sum(all_wrong.to(tl.int64)).to(tl.float64))
+    tl.store(out + 8 * rows, tl.sum(all_over.to(tl.int64)).to(tl.float64))
+    tl.store(out + 9 * rows, tl.sum(all_big.to(tl.int64)).to(tl.float64))
+    tl.store(out + 10 * rows, tl.sum(all_small.to(tl.int64)).to(tl.float64))
+    tl.store(out + 11 * rows, tl.min(low_b).to(tl.float64))
+    tl.store(out + 12 * rows, tl.min(low_t).to(tl.float64))
+    tl.store(out + 13 * rows, tl.min(first_chunk).to(tl.float64))
+    tl.store(out + 14 * rows, tl.max(high_b).to(tl.float64))
+    tl.store(out + 15 * rows, tl.max(high_t).to(tl.float64))
+    tl.store(out + 16 * rows, tl.max(need_a).to(tl.float64))
+    tl.store(out + 17 * rows, tl.max(need_r).to(tl.float64))
+    top = tl.max(worst)
+    tl.store(out + 18 * rows, top.to(tl.float64))
+    tl.store(out + 19 * rows, tl.min(tl.where(worst == top, worst_chunk, NOWHERE)).to(tl.float64))
+    top = tl.max(worst_rel)
+    tl.store(out + 20 * rows, top.to(tl.float64))
+    tl.store(out + 21 * rows, tl.min(tl.where(worst_rel == top, worst_rel_chunk, NOWHERE)).to(tl.float64))
 
-    out = out_ptr + program * FIELDS
-    tl.store(out + 0, all_b)
-    tl.store(out + 1, all_t)
-    tl.store(out + 2, all_bb)
-    tl.store(out + 3, all_tt)
-    tl.store(out + 4, all_d)
-    tl.store(out + 5, all_dd)
-    tl.store(out + 6, all_rel)
-    tl.store(out + 7, all_wrong.to(tl.float64))
-    tl.store(out + 8, all_over.to(tl.float64))
-    tl.store(out + 9, all_big.to(tl.float64))
-    tl.store(out + 10, all_small.to(tl.float64))
-    tl.store(out + 11, low_b.to(tl.float64))
-    tl.store(out + 12, low_t.to(tl.float64))
-    tl.store(out + 13, all_first)
-    tl.store(out + 14, high_b.to(tl.float64))
-    tl.store(out + 15, high_t.to(tl.float64))
-    tl.store(out + 16, need_a.to(tl.float64))
-    tl.store(out + 17, need_r.to(tl.float64))
-    tl.store(out + 18, worst.to(tl.float64))
-    tl.store(out + 19, worst_at)
-    tl.store(out + 20, worst_rel.to(tl.float64))
-    tl.store(out + 21, worst_rel_at)
+
+@triton.jit(do_not_specialize=["size", "rows"])
+def _combine(
+    base_ptr, target_ptr, out_ptr, tolerance_ptr, row_ptr, size, rows,
+    CHUNK: tl.constexpr, EITHER: tl.constexpr, FAST: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """Program f makes field f of the one row; those of places look them up in the chunk that the programs name."""
+    field = tl.program_id(0)
+    lane = tl.arange(0, BLOCK)
+    column = out_ptr + field * rows
+    total = tl.zeros((BLOCK,), tl.float64)
+    low = tl.full((BLOCK,), float("inf"), tl.float64)
+    high = tl.full((BLOCK,), float("-inf"), tl.float64)
+    for first in range(0, rows, BLOCK):
+        here = first + lane < rows
+        value = tl.load(column + first + lane, mask=here, other=0.0)
+        total += value
+        low = tl.minimum(low, tl.where(here, value, float("inf")))
+        high = tl.maximum(high, tl.where(here, value, float("-inf")))
+    result = tl.sum(total)
+    least = tl.min(low)
+    most = tl.max(high)
+    if (field == 11) | (field == 12):
+        result = least
+    if (field >= 14) & (field <= 17):
+        result = most
+    place = result
+    if (field == 13) | (field == 18) | (field == 20):
+        chunk = least
+        if field != 13:
+            low = tl.full((BLOCK,), float("inf"), tl.float64)
+            for first in range(0, rows, BLOCK):
+                here = first + lane < rows
+                value = tl.load(column + first + lane, mask=here, other=-2.0)
+                number = tl.load(column + rows + first + lane, mask=here, other=0.0)
+                low = tl.minimum(low, tl.where(value == most, number, float("inf")))
+            chunk = tl.min(low)
+        result = least * 0 - 1
+        place = result
+        if chunk < NOWHERE:
+            start = chunk.to(tl.int64) * CHUNK
+            found = tl.full((BLOCK,), NOWHERE, tl.int32)
+            top = most.to(tl.float32)
+            atol64 = tl.load(tolerance_ptr)
+            rtol64 = tl.load(tolerance_ptr + 1)
+            for first in range(0, CHUNK, BLOCK):
+                at = first + lane
+                here = at < size - start
+                b = tl.load(base_ptr + start + at, mask=here, other=0.0).to(tl.float32)
+                t = tl.load(target_ptr + start + at, mask=here, other=0.0).to(tl.float32)
+                d = tl.abs(t - b)
+                hit = _wrong(b.to(tl.float64), t.to(tl.float64), atol64, rtol64, EITHER)
+                if field == 18:
+                    hit = d >= top
+                if field == 20:
+                    hit = d * _inverse(tl.abs(b) + TINY + 1e-7, FAST) >= top * LESS
+                found = tl.minimum(found, tl.where(here & hit, at, NOWHERE))
+            index = start + tl.min(found)
+            place = index.to(tl.float64)
+            result = place
+            if field != 13:
+                b64 = tl.load(base_ptr + index).to(tl.float64)
+                t64 = tl.load(target_ptr + index).to(tl.float64)
+                result = tl.abs(t64 - b64)
+                if field == 20:
+                    result = result / (tl.abs(b64) + 1e-7)
+    if (field != 19) & (field != 21):
+        tl.store(row_ptr + field, result)
+    if (field == 18) | (field == 20):
+        tl.store(row_ptr + field + 1, place)
+
+
+@triton.jit(do_not_specialize=["size", "runs"])
+def _sample(
+    base_ptr, target_ptr, counts_ptr, size, runs,
+    RUN: tl.constexpr, RUNS: tl.constexpr, BITS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    number = tl.program_id(0) * RUNS + tl.arange(0, RUNS)
+    stretch = size.to(tl.float64) / runs
+    golden = number.to(tl.float64) * 0.6180339887498949
+    start = (number.to(tl.float64) * stretch + (golden - tl.floor(golden)) * tl.maximum(stretch - RUN, 0.0)).to(tl.int64)
+    at = tl.minimum(start[:, None] + tl.arange(0, RUN)[None, :], size - 1)
+    b = tl.load(base_ptr + at).to(tl.float32)
+    t = tl.load(target_ptr + at).to(tl.float32)
+    bucket = tl.abs(t - b).to(tl.int32, bitcast=True) >> BITS
+    tl.atomic_add(counts_ptr + bucket, 1, mask=(number < runs)[:, None], sem="relaxed")
 
 
 @functools.lru_cache(maxsize=16)
@@ -250,33 +393,46 @@ def _processors(device: torch.device) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """How the kernel is laid out: elements a step, steps that are unrolled, warps and programs a processor."""
+    """How the kernel is laid out: neighbours a thread reads at once, how often in a chunk, and how often unrolled."""
 
-    block: int
+    wide: int
+    inner: int = 32
     unroll: int = 2
-    warps: int = 8
-    programs: int = 8
+    warps: int = 1
+    programs: int = 16
 
 
-def reduced(base: Any, target: Any, atol: float, rtol: float, either: bool, shape: Shape | None = None) -> Any:
-    """One row of FIELDS a program, float64 on the device: shape [programs, len(FIELDS)], not yet combined.
+def reduced(base: Any, target: Any, atol: float, rtol: float, either: bool, row: Any, shape: Shape | None = None) -> None:
+    """Write FIELDS into row: float64 [len(FIELDS)] on the device. first_mismatch is -1 where there is none.
 
     base, target: contiguous, of equal size (at least 1) and of float16, bfloat16 or float32. The values hold only where
-    the SUMS of every row are finite.
+    the SUMS are finite.
     """
     size = base.numel()
-    narrow = max(base.element_size(), target.element_size()) == 2
-    shape = shape or (Shape(block=1024, warps=16) if narrow else Shape(block=512, warps=8))
-    whole, rest = divmod(size, shape.block * INNER)
+    wide = 8 if max(base.element_size(), target.element_size()) == 2 else 4
+    shape = shape or Shape(wide=wide, inner=128 // wide)
+    chunk = shape.warps * 32 * shape.wide * shape.inner
+    whole, rest = divmod(size, chunk)
     programs = min(whole, _processors(base.device) * shape.programs)
-    out = torch.empty((programs + (rest > 0), len(FIELDS)), dtype=torch.float64, device=base.device)
+    rows = programs + (rest > 0)
+    partial = torch.empty((len(FIELDS), rows), dtype=torch.float64, device=base.device)
     bounds = _bounds(base.device, atol, rtol)
     # chunks that are full need no mask, and are read in wider loads for it; the last one follows by itself
-    for grid, row, first, last in ((programs, 0, 0, whole), (int(rest > 0), programs, whole, whole + 1)):
+    for grid, offset, first, last in ((programs, 0, 0, whole), (int(rest > 0), programs, whole, whole + 1)):
         if grid:
             _kernel[(grid,)](
-                base, target, out[row:], bounds, size, first, last, MASKED=row > 0 or whole == 0, EITHER=either,
-                FAST=base.is_cuda, BLOCK=shape.block, INNER=INNER, UNROLL=shape.unroll, FIELDS=len(FIELDS),
-                num_warps=shape.warps,
+                base, target, partial, bounds, size, first, last, offset, rows, MASKED=first == whole, EITHER=either,
+                STRICT=atol == 0, FAST=base.is_cuda, LANES=32 * shape.warps, WIDE=shape.wide, INNER=shape.inner,
+                UNROLL=shape.unroll, num_warps=shape.warps,
             )  # fmt: skip
-    return out
+    _combine[(len(FIELDS),)](
+        base, target, partial, bounds, row, size, rows, CHUNK=chunk, EITHER=either, FAST=base.is_cuda, BLOCK=1024,
+        num_warps=8,
+    )  # fmt: skip
+
+
+def sampled(base: Any, target: Any, counts: Any) -> None:
+    """Add a sample's errors to counts: int32 [BUCKETS], by the top bits of the error as a float32."""
+    size = base.numel()
+    runs = min(_RUNS, size // RUN)
+    _sample[(-(-runs // 32),)](base, target, counts, size, runs, RUN=RUN, RUNS=32, BITS=BUCKET_BITS, num_warps=4)
