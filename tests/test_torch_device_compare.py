@@ -92,7 +92,7 @@ def test_the_kernel_gives_the_same_in_tritons_interpreter() -> None:
         "plain = device_compare._by_kernel\n"
         "def counted(*a):\n    found = plain(*a); used.append(found[0] is not None); return found\n"
         "device_compare._by_kernel = counted\n"
-        "cases = [(k, s, d, r) for k in t.KINDS for s in ((7,), (3, 5, 100), (50, 200))\n"
+        "cases = [(k, s, d, r) for k in t.KINDS for s in ((7,), (50, 200))\n"
         "         for d in ('float32', 'float16', 'bfloat16') for r in ('isclose', 'either')]\n"
         "cases += [('near', (130, 700), d, 'isclose') for d in ('float32', 'float16', 'bfloat16')]\n"
         "bad = [(*c, w) for c in cases if (w := t.check(c[0], c[1], getattr(torch, c[2]), c[3])[1])]\n"

@@ -176,6 +176,8 @@ def _kernel(
         m_t = tl.full((LANES, WIDE), float("inf"), target_ptr.dtype.element_ty)
         x_b = tl.full((LANES, WIDE), float("-inf"), base_ptr.dtype.element_ty)
         x_t = tl.full((LANES, WIDE), float("-inf"), target_ptr.dtype.element_ty)
+        if not FAST:  # the interpreter takes bfloat16 for whole numbers
+            m_b, m_t, x_b, x_t = m_b.to(tl.float32), m_t.to(tl.float32), x_b.to(tl.float32), x_t.to(tl.float32)
         near = tl.full((LANES,), float("inf"), tl.float32)
         w = tl.zeros((LANES,), tl.float32)
         v = tl.zeros((LANES,), tl.float32)
@@ -185,7 +187,8 @@ def _kernel(
                 here = at < left
                 raw_b = tl.load(base_ptr + start + at, mask=here, other=0.0)
                 raw_t = tl.load(target_ptr + start + at, mask=here, other=0.0)
-                # what lies beyond the end is the first element of this chunk to the extremes
+                if not FAST:
+                    raw_b, raw_t = raw_b.to(tl.float32), raw_t.to(tl.float32)
                 m_b = _lower(m_b, tl.where(here, raw_b, float("inf")), FAST)
                 m_t = _lower(m_t, tl.where(here, raw_t, float("inf")), FAST)
                 x_b = _higher(x_b, tl.where(here, raw_b, float("-inf")), FAST)
@@ -193,6 +196,8 @@ def _kernel(
             else:
                 raw_b = tl.load(base_ptr + start + at)
                 raw_t = tl.load(target_ptr + start + at)
+                if not FAST:
+                    raw_b, raw_t = raw_b.to(tl.float32), raw_t.to(tl.float32)
                 m_b = _lower(m_b, raw_b, FAST)
                 m_t = _lower(m_t, raw_t, FAST)
                 x_b = _higher(x_b, raw_b, FAST)
@@ -393,13 +398,15 @@ def _processors(device: torch.device) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """How the kernel is laid out: neighbours a thread reads at once, how often in a chunk, and how often unrolled."""
+    """How the kernel is laid out: neighbours a thread reads at once, how often in a chunk and how often unrolled; warps
+    a program, programs a processor, and at most how many registers a thread."""
 
     wide: int
     inner: int = 32
     unroll: int = 2
     warps: int = 1
     programs: int = 16
+    registers: int | None = None
 
 
 def reduced(base: Any, target: Any, atol: float, rtol: float, either: bool, row: Any, shape: Shape | None = None) -> None:
@@ -423,7 +430,7 @@ def reduced(base: Any, target: Any, atol: float, rtol: float, either: bool, row:
             _kernel[(grid,)](
                 base, target, partial, bounds, size, first, last, offset, rows, MASKED=first == whole, EITHER=either,
                 STRICT=atol == 0, FAST=base.is_cuda, LANES=32 * shape.warps, WIDE=shape.wide, INNER=shape.inner,
-                UNROLL=shape.unroll, num_warps=shape.warps,
+                UNROLL=shape.unroll, num_warps=shape.warps, maxnreg=shape.registers,
             )  # fmt: skip
     _combine[(len(FIELDS),)](
         base, target, partial, bounds, row, size, rows, CHUNK=chunk, EITHER=either, FAST=base.is_cuda, BLOCK=1024,

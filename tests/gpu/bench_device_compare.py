@@ -11,7 +11,6 @@ and how far each number lies from float64 on the device. Tries a few kernel layo
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import statistics
@@ -27,6 +26,20 @@ from precision_debug.records import Tolerance
 OUT = Path(os.environ.get("OUT", "output"))
 GIB = 1 << 30
 TOLERANCE = Tolerance(atol=1e-3, rtol=1e-3)
+LAYOUTS = {
+    False: (
+        (4, 128, 2, 1, 16, None), (4, 128, 2, 1, 12, None), (4, 128, 2, 1, 32, None), (4, 128, 1, 1, 20, None),
+        (4, 128, 4, 1, 16, None), (4, 128, 2, 1, 20, 96), (4, 128, 2, 2, 8, None), (4, 128, 2, 4, 4, None),
+        (8, 128, 1, 1, 16, None),
+    ),
+    True: (
+        (8, 128, 2, 1, 12, None), (8, 128, 1, 1, 16, None), (8, 128, 1, 1, 16, 128), (8, 128, 2, 1, 16, 128),
+        (8, 128, 1, 1, 32, None), (8, 128, 2, 2, 6, None), (8, 128, 1, 4, 4, None), (4, 128, 2, 1, 16, None),
+        (4, 128, 2, 1, 20, 96), (4, 128, 4, 1, 16, 128), (8, 256, 1, 1, 16, None),
+    ),
+}  # fmt: skip
+"""Layouts that are tried, without and with a 16-bit side: wide, elements a thread and chunk, unroll, warps, programs,
+registers."""
 
 
 def timed(call, repeats: int = 20, warmup: int = 5) -> float:
@@ -123,7 +136,7 @@ def checks(base, target, found, tolerance) -> dict[str, float]:
 def one_pair(first, second, ceiling: float) -> dict:
     """Times and numbers of one pair of dtypes; 1 GiB of the wider one."""
     from precision_debug_torch.device_compare import compare_on_device
-    from precision_debug_torch.device_kernel import Shape, reduced
+    from precision_debug_torch.device_kernel import BUCKETS, FIELDS, Shape, reduced, sampled
 
     elements = GIB // max(first.itemsize, second.itemsize)
     base = torch.randn(elements, device="cuda").to(first)
@@ -133,21 +146,27 @@ def one_pair(first, second, ceiling: float) -> dict:
         target[piece] = (base[piece].float() * (1 + 1e-3 * torch.randn_like(base[piece].float()))).to(second)
     size = base.nbytes + target.nbytes
     layouts: dict = {}
-    grids = ((512, 4), (512, 8), (1024, 4), (1024, 8), (1024, 16), (2048, 16))
-    for (block, warps), unroll in itertools.product(grids, (1, 2)):
-        shape = Shape(block=block, unroll=unroll, warps=warps)
+    row = torch.empty(len(FIELDS), dtype=torch.float64, device="cuda")
+    for wide, chunk, unroll, warps, programs, registers in LAYOUTS[min(first.itemsize, second.itemsize) == 2]:
+        shape = Shape(
+            wide=wide, inner=chunk // wide, unroll=unroll, warps=warps, programs=programs, registers=registers
+        )
+        name = f"wide={wide} chunk={chunk} unroll={unroll} warps={warps} programs={programs} registers={registers}"
         try:
-            seconds = timed(lambda s=shape: reduced(base, target, 1e-3, 1e-3, False, s), repeats=5, warmup=2)
-            layouts[str(shape)] = size / seconds / 1e9
+            seconds = timed(lambda s=shape: reduced(base, target, 1e-3, 1e-3, False, row, s), repeats=7, warmup=2)
+            layouts[name] = size / seconds / 1e9
         except Exception as error:
-            layouts[str(shape)] = f"{type(error).__name__}: {error}"[:200]
+            layouts[name] = f"{type(error).__name__}: {error}"[:200]
     rates = {name: rate for name, rate in layouts.items() if isinstance(rate, float)}
-    kernel = timed(lambda: reduced(base, target, 1e-3, 1e-3, False))
+    kernel = timed(lambda: reduced(base, target, 1e-3, 1e-3, False, row))
+    counts = torch.zeros(BUCKETS, dtype=torch.int32, device="cuda")
+    sample = timed(lambda: sampled(base, target, counts))
     whole = wall(lambda: compare_on_device(base, target, TOLERANCE))
     return {
         "bytes": size,
         "kernel_GBps": size / kernel / 1e9,
         "kernel_share": size / kernel / 1e9 / ceiling,
+        "sample_us": sample * 1e6,
         "whole_GBps": size / whole / 1e9,
         "whole_share": size / whole / 1e9 / ceiling,
         "whole_ms": whole * 1e3,
