@@ -58,6 +58,9 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
         names = _selected(spec, base.tensors, journal)
         alignment = align(base.tensors, target.tensors, spec.renames, matches)
         paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
+        if spec.fused_only:
+            names = frozenset(paired if names is None else names & paired)
+            journal.write("selected", names=[meta.name for meta in base.tensors if meta.name in names])
         known = {meta.name for meta in base.tensors}
         of_target = None if names is None else {n for n, pair in alignment.pairs.items() if pair.base.name in names}
         seen = [meta for meta in base.tensors if not meta.unseen and (names is None or meta.name in names)]

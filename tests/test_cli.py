@@ -158,3 +158,12 @@ def test_an_engine_without_a_baseline_model_says_what_to_add() -> None:
     done = command("--model_file", "m.engine", "--run_mode", "trt_engine")
     assert done.returncode == 2
     assert "--baseline_model" in done.stderr
+
+
+def test_fused_only_leaves_out_what_fusion_removed_and_says_how_many(digits: list[str]) -> None:
+    done = command(*digits, "--run_mode", "ort_opt", "--fused_only", "--output", "o.json")
+    assert done.returncode == 0, done.stderr
+    report = Report.load("o.json")
+    assert report.compared
+    assert not report.counts[Status.FUSED_AWAY]
+    assert any("were not marked" in note for note in report.notes)
