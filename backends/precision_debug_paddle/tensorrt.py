@@ -160,7 +160,8 @@ class Builder:
         options, inference = self.options, inference_module()
         with our_errors(self.model.path, mode=self.spec.mode):
             config = make_config(self.recipe, program, self.model.params, options, device="gpu")
-            config.set_optim_cache_dir(cache or str(program.parent / "_opt_cache"))
+            if cache:  # else Paddle makes "_opt_cache" beside the program, and puts the inspector's file there
+                config.set_optim_cache_dir(cache)
             precision = {
                 "float32": inference.PrecisionType.Float32, "float16": inference.PrecisionType.Half,
                 "bfloat16": inference.PrecisionType.Bfloat16, "int8": inference.PrecisionType.Int8,
