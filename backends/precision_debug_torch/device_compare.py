@@ -52,22 +52,25 @@ def compare_on_device(base: Any, target: Any, tolerance: Tolerance | None = None
     flat_base, flat_target = base.contiguous().view(-1), target.contiguous().view(-1)
     if tolerance.check_error_stat != "elemwise":  # decides the verdict: exact, and rare
         return metrics.compare(as_array(base), as_array(target), tolerance)
-    metrics.compare(np.zeros(0), np.zeros(0), tolerance)  # raises on a bad tolerance
-    totals = None
-    at = None
-    if kernel and _fits(flat_base, flat_target):
-        totals, at = _by_kernel(flat_base, flat_target, tolerance)
+    _check(tolerance)
+    answer = _launched(flat_base, flat_target, tolerance) if kernel and _fits(flat_base, flat_target) else None
+    shells = _shell(base.dtype, tuple(base.shape)), _shell(target.dtype, tuple(target.shape))
+    totals, at = _read(answer, base.numel(), tolerance) if answer is not None else (None, None)
     if totals is None:
         totals = _by_torch(flat_base, flat_target, tolerance)
         at = _quantiles(flat_base, flat_target, totals)
-    if totals.pairs.max_abs == 0 and base.dtype == target.dtype:
-        totals.identical = _same_bits(flat_base, flat_target)
-    else:
-        totals.identical = False
-    found = finish.comparison(_shell(base), _shell(target), totals, tolerance, quantiles=at, statistic=(None, None))
+    same = totals.pairs.max_abs == 0 and base.dtype == target.dtype
+    totals.identical = same and _same_bits(flat_base, flat_target)
+    found = finish.comparison(*shells, totals, tolerance, quantiles=at, statistic=(None, None))
     if base.numel() >= _EXACT_BELOW and totals.pairs.finite:
         found = dataclasses.replace(found, quantiles_exact=False)
     return found
+
+
+@functools.lru_cache(maxsize=64)
+def _check(tolerance: Tolerance) -> None:
+    """Raise UsageError where the tolerance is not one."""
+    metrics.compare(np.zeros(0), np.zeros(0), tolerance)
 
 
 def describe_on_device(tensor: Any) -> TensorStats:
@@ -95,30 +98,35 @@ def _interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def _shell(tensor: Any) -> Any:
+@functools.lru_cache(maxsize=256)
+def _shell(dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
     """A numpy array of the tensor's type and shape that takes no memory."""
-    one = as_array(torch.zeros((), dtype=tensor.dtype))
-    return np.broadcast_to(one, tuple(tensor.shape))
+    return np.broadcast_to(as_array(torch.zeros((), dtype=dtype)), shape)
 
 
-def _by_kernel(base: Any, target: Any, tolerance: Tolerance) -> tuple[Totals | None, Any]:
+def _launched(base: Any, target: Any, tolerance: Tolerance) -> Any:
+    """What the kernels will leave on the device: FIELDS, then the errors at ``_ranks`` or a sample's histogram."""
+    from .device_kernel import FIELDS, reduced
+    from .device_sample import BUCKETS, COPIES, sampled
+
+    width, either = len(FIELDS), tolerance.rule == "either"
+    if base.numel() < _EXACT_BELOW:
+        answer = torch.empty(width, dtype=torch.float64, device=base.device)
+        reduced(base, target, tolerance.atol, tolerance.rtol, either, answer)
+        return torch.cat([answer, _sorted_errors(base, target)[_ranks(base.numel())]])
+    answer = torch.empty(width + BUCKETS // 2, dtype=torch.float64, device=base.device)
+    reduced(base, target, tolerance.atol, tolerance.rtol, either, answer)
+    copies = torch.zeros((COPIES, BUCKETS), dtype=torch.int32, device=base.device)
+    sampled(base, target, copies, answer[width:].view(torch.int32))
+    return answer
+
+
+def _read(answer: Any, size: int, tolerance: Tolerance) -> tuple[Totals | None, Any]:
     """The totals and the quantiles; None where float32 does not hold them."""
-    from .device_kernel import BUCKETS, FIELDS, SUMS, reduced, sampled
+    from .device_kernel import FIELDS, SUMS
 
-    width, size = len(FIELDS), base.numel()
-    exact = size < _EXACT_BELOW
-    answer = torch.empty(width, dtype=torch.float64, device=base.device)
-    if exact:
-        few = _sorted_errors(base, target)[_ranks(size)]
-        reduced(base, target, tolerance.atol, tolerance.rtol, tolerance.rule == "either", answer)
-        host = torch.cat([answer, few]).cpu().numpy()  # the only wait for the device
-        quantiles = _between(host[width:], size)
-    else:
-        answer = torch.zeros(width + BUCKETS // 2, dtype=torch.float64, device=base.device)
-        sampled(base, target, answer[width:].view(torch.int32))
-        reduced(base, target, tolerance.atol, tolerance.rtol, tolerance.rule == "either", answer)
-        host = answer.cpu().numpy()
-        quantiles = None
+    width = len(FIELDS)
+    host = answer.cpu().numpy()  # the only wait for the device
     column = dict(zip(FIELDS, host[:width].tolist(), strict=True))
     largest = column["max_abs"]
     peak = max(column["base_max"], -column["base_min"], column["target_max"], -column["target_min"], largest)
@@ -150,7 +158,9 @@ def _by_kernel(base: Any, target: Any, tolerance: Tolerance) -> tuple[Totals | N
         base=base_side, target=target_side, pairs=pairs, fp16_overflow=int(column["overflow"]),
         fp16_subnormal=int(column["subnormal"]),
     )  # fmt: skip
-    return totals, quantiles or _of_buckets(host[width:].view(np.int32), largest)
+    if size < _EXACT_BELOW:
+        return totals, _between(host[width:], size)
+    return totals, _of_buckets(host[width:].view(np.int32), largest)
 
 
 def _unbounded(rtol: float) -> float:
@@ -160,18 +170,18 @@ def _unbounded(rtol: float) -> float:
 
 def _of_buckets(counts: Any, largest: float) -> list[float]:
     """Quantiles of the sample's histogram, linear inside a bucket (1/32 of an octave's lower end)."""
-    from .device_kernel import BUCKET_BITS
+    from .device_sample import BUCKET_BITS
 
-    filled = np.flatnonzero(counts)
-    edges = (np.stack([filled, filled + 1]) << BUCKET_BITS).astype(np.uint32).view(np.float32).astype(np.float64)
-    below = np.concatenate([[0], np.cumsum(counts[filled])])
+    filled = (counts != 0).nonzero()[0]
+    below = counts[filled].cumsum()
+    places = [q * (int(below[-1]) - 1) for q in finish.QUANTILES]
     found = []
-    for q in finish.QUANTILES:
-        place = q * (below[-1] - 1)
-        at = int(np.searchsorted(below, place, side="right")) - 1
-        low, high = edges[0, at], min(edges[1, at], largest)
-        part = (place - below[at]) / (below[at + 1] - below[at])
-        found.append(0.0 if filled[at] == 0 else min(low + (high - low) * part, largest))
+    for place, at in zip(places, below.searchsorted(places, side="right").tolist(), strict=True):
+        bucket = int(filled[at])
+        low, high = np.array([bucket << BUCKET_BITS, (bucket + 1) << BUCKET_BITS], np.uint32).view(np.float32).tolist()
+        before = int(below[at - 1]) if at else 0
+        part = (place - before) / (int(below[at]) - before)
+        found.append(0.0 if bucket == 0 else min(low + (min(high, largest) - low) * part, largest))
     return found
 
 

@@ -6,7 +6,10 @@ A thread reads ``wide`` neighbouring elements at a time, and ``INNER`` times, be
 float64 ones: a chunk. No thread waits for another but for one vote a chunk: a chunk is read once more, from the cache
 and in float64, where float32 cannot decide an element against the tolerance or where something lies beyond float16.
 Of extremes only the chunk is remembered. A second, small kernel adds the programs up and looks for the places of the
-extremes in those chunks, in float64. NaN and infinity show in the sums. A third fills a histogram of a sample.
+extremes in those chunks, in float64. NaN and infinity show in the sums.
+
+Bandwidth leaves a 16-bit pair some 40 instructions an element, hence the saturated products that count, the sign bits,
+and two 16-bit numbers at a time.
 """
 
 from __future__ import annotations
@@ -19,19 +22,13 @@ import torch
 import triton
 import triton.language as tl
 
-__all__ = ["BUCKETS", "BUCKET_BITS", "FIELDS", "RUN", "SUMS", "Shape", "reduced", "sampled"]
+__all__ = ["FIELDS", "SUMS", "Shape", "reduced"]
 
 SUMS = ("base_sum", "target_sum", "base_squares", "target_squares", "sum_abs", "squares", "sum_rel")
 FIELDS = (
     *SUMS, "mismatched", "over_1pct", "overflow", "subnormal", "base_min", "target_min", "first_mismatch", "base_max",
     "target_max", "required_atol", "required_rtol", "max_abs", "max_abs_at", "max_rel", "max_rel_at",
 )  # fmt: skip
-
-BUCKET_BITS = 18
-BUCKETS = 1 << (31 - BUCKET_BITS)
-RUN = 32
-_RUNS = 8192
-"""The sample: in each of so many equal stretches one run of RUN elements, its place in it by the golden ratio."""
 
 DOUBT = tl.constexpr(4e-7)
 LESS = tl.constexpr(1 - 6e-7)
@@ -49,13 +46,9 @@ def _inverse(x, FAST: tl.constexpr):  # noqa: N803
 
 
 @triton.jit
-def _positive(x, FAST: tl.constexpr):  # noqa: N803
-    """1.0 where x > 0, else 0.0: a saturated product with 2**100."""
-    if FAST:
-        return tl.inline_asm_elementwise(
-            "mul.rn.ftz.sat.f32 $0, $1, 0f71800000;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-        )
-    return tl.where(x > 0, 1.0, 0.0)
+def _negative(x):
+    """1 where x < 0, else 0: the sign bit."""
+    return (x.to(tl.uint32, bitcast=True) >> 31).to(tl.int32)
 
 
 @triton.jit
@@ -95,11 +88,12 @@ def _lower(x, y, FAST: tl.constexpr):  # noqa: N803
         return tl.inline_asm_elementwise(
             "min.f16x2 $0, $1, $2;", "=r,r,r", [x, y], dtype=tl.float16, is_pure=True, pack=2
         )
-    if FAST and x.dtype == tl.bfloat16:
+    elif FAST and x.dtype == tl.bfloat16:  # noqa: RET505
         return tl.inline_asm_elementwise(
             "min.bf16x2 $0, $1, $2;", "=r,r,r", [x, y], dtype=tl.bfloat16, is_pure=True, pack=2
         )
-    return tl.minimum(x, y)
+    else:
+        return tl.minimum(x, y)
 
 
 @triton.jit
@@ -108,11 +102,31 @@ def _higher(x, y, FAST: tl.constexpr):  # noqa: N803
         return tl.inline_asm_elementwise(
             "max.f16x2 $0, $1, $2;", "=r,r,r", [x, y], dtype=tl.float16, is_pure=True, pack=2
         )
-    if FAST and x.dtype == tl.bfloat16:
+    elif FAST and x.dtype == tl.bfloat16:  # noqa: RET505
         return tl.inline_asm_elementwise(
             "max.bf16x2 $0, $1, $2;", "=r,r,r", [x, y], dtype=tl.bfloat16, is_pure=True, pack=2
         )
-    return tl.maximum(x, y)
+    else:
+        return tl.maximum(x, y)
+
+
+@triton.jit
+def _subnormal_halves(x, count):
+    """count + 1 where x, of float16, is subnormal; two at a time."""
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .b32 size, below, not_zero, limit, zero;
+            mov.b32 limit, 0x04000400;
+            mov.b32 zero, 0;
+            abs.f16x2 size, $1;
+            set.lt.f16x2.f16x2 below, size, limit;
+            set.ne.f16x2.f16x2 not_zero, $1, zero;
+            fma.rn.f16x2 $0, below, not_zero, $2;
+        }
+        """,
+        "=r,r,r", [x, count], dtype=tl.float16, is_pure=True, pack=2,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -128,6 +142,7 @@ def _kernel(
     MASKED: tl.constexpr, EITHER: tl.constexpr, STRICT: tl.constexpr, FAST: tl.constexpr,  # noqa: N803
     LANES: tl.constexpr, WIDE: tl.constexpr, INNER: tl.constexpr, UNROLL: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
+    HALVES: tl.constexpr = FAST and base_ptr.dtype.element_ty == tl.float16  # noqa: N806
     program = tl.program_id(0)
     programs = tl.num_programs(0)
     atol64 = tl.load(tolerance_ptr)
@@ -166,12 +181,12 @@ def _kernel(
         s_t = tl.zeros((LANES,), tl.float32)
         s_d = tl.zeros((LANES,), tl.float32)
         s_rel = tl.zeros((LANES,), tl.float32)
-        n_wrong = tl.zeros((LANES,), tl.float32)
+        n_wrong = tl.zeros((LANES,), tl.int32)
         n_over = tl.zeros((LANES,), tl.float32)
         s_bb = tl.zeros((LANES, WIDE), tl.float32)
         s_tt = tl.zeros((LANES, WIDE), tl.float32)
         s_dd = tl.zeros((LANES, WIDE), tl.float32)
-        n_small = tl.zeros((LANES, WIDE), tl.float32)
+        n_small = tl.zeros((LANES, WIDE), tl.float16 if HALVES else tl.float32)
         m_b = tl.full((LANES, WIDE), float("inf"), base_ptr.dtype.element_ty)
         m_t = tl.full((LANES, WIDE), float("inf"), target_ptr.dtype.element_ty)
         x_b = tl.full((LANES, WIDE), float("-inf"), base_ptr.dtype.element_ty)
@@ -189,10 +204,10 @@ def _kernel(
                 raw_t = tl.load(target_ptr + start + at, mask=here, other=0.0)
                 if not FAST:
                     raw_b, raw_t = raw_b.to(tl.float32), raw_t.to(tl.float32)
-                m_b = _lower(m_b, tl.where(here, raw_b, float("inf")), FAST)
-                m_t = _lower(m_t, tl.where(here, raw_t, float("inf")), FAST)
-                x_b = _higher(x_b, tl.where(here, raw_b, float("-inf")), FAST)
-                x_t = _higher(x_t, tl.where(here, raw_t, float("-inf")), FAST)
+                m_b = _lower(m_b, tl.where(here, raw_b, float("inf")).to(raw_b.dtype), FAST)
+                m_t = _lower(m_t, tl.where(here, raw_t, float("inf")).to(raw_t.dtype), FAST)
+                x_b = _higher(x_b, tl.where(here, raw_b, float("-inf")).to(raw_b.dtype), FAST)
+                x_t = _higher(x_t, tl.where(here, raw_t, float("-inf")).to(raw_t.dtype), FAST)
             else:
                 raw_b = tl.load(base_ptr + start + at)
                 raw_t = tl.load(target_ptr + start + at)
@@ -219,21 +234,24 @@ def _kernel(
             s_rel += tl.sum(rel, 1)
             if EITHER:
                 part = rtol * a
-                beyond = d - tl.maximum(atol, part)
+                room = tl.maximum(atol, part) - d
                 need_a = tl.maximum(need_a, tl.max(tl.where(d > part, d, 0.0), 1))
                 need_r = tl.maximum(need_r, tl.max(tl.where(d > atol, share, 0.0), 1))
             else:
                 excess = d - rtol * a
-                beyond = excess - atol
+                room = atol - excess
                 need_a = tl.maximum(need_a, tl.max(excess, 1))
                 need_r = tl.maximum(need_r, tl.max(share - atol * inverse, 1))
-            n_wrong += tl.sum(_positive(beyond, FAST), 1)
-            gap = tl.abs(beyond)
+            n_wrong += tl.sum(_negative(room), 1)
+            gap = tl.abs(room)
             if STRICT:
                 gap = tl.where(d > 0, gap, float("inf"))
             near = tl.minimum(near, tl.min(gap, 1))
             n_over += tl.sum(_over_1pct(share, FAST), 1)
-            n_small += _below_normal(a, FAST) * _not_tiny(a, FAST)
+            if HALVES:
+                n_small = _subnormal_halves(raw_b, n_small)
+            else:
+                n_small += _below_normal(a, FAST) * _not_tiny(a, FAST)
             w = tl.maximum(w, tl.max(d, 1))
             v = tl.maximum(v, tl.max(rel, 1))
 
@@ -245,7 +263,7 @@ def _kernel(
         all_dd += tl.sum(s_dd, 1).to(tl.float64)
         all_rel += s_rel.to(tl.float64)
         all_over += n_over.to(tl.int32)
-        all_small += tl.sum(n_small, 1).to(tl.int32)
+        all_small += tl.sum(n_small.to(tl.float32), 1).to(tl.int32)
         least_b = tl.min(m_b.to(tl.float32), 1)
         most_b = tl.max(x_b.to(tl.float32), 1)
         low_b = tl.minimum(low_b, least_b)
@@ -257,7 +275,7 @@ def _kernel(
         worst_rel_chunk = tl.where(v > worst_rel, chunk, worst_rel_chunk)
         worst_rel = tl.maximum(worst_rel, v)
 
-        wrong_here = n_wrong.to(tl.int32)
+        wrong_here = n_wrong
         careful = (near < DOUBT * w) | (tl.maximum(most_b, -least_b) > 65504.0)
         if tl.max(careful.to(tl.int32)) > 0:
             wrong_here = tl.zeros((LANES,), tl.int32)
@@ -355,7 +373,7 @@ def _combine(
                 if field == 20:
                     hit = d * _inverse(tl.abs(b) + TINY + 1e-7, FAST) >= top * LESS
                 found = tl.minimum(found, tl.where(here & hit, at, NOWHERE))
-            index = start + tl.min(found)
+            index = tl.minimum(start + tl.min(found), size - 1)  # nothing is found among NaNs
             place = index.to(tl.float64)
             result = place
             if field != 13:
@@ -368,22 +386,6 @@ def _combine(
         tl.store(row_ptr + field, result)
     if (field == 18) | (field == 20):
         tl.store(row_ptr + field + 1, place)
-
-
-@triton.jit(do_not_specialize=["size", "runs"])
-def _sample(
-    base_ptr, target_ptr, counts_ptr, size, runs,
-    RUN: tl.constexpr, RUNS: tl.constexpr, BITS: tl.constexpr,  # noqa: N803
-):  # fmt: skip
-    number = tl.program_id(0) * RUNS + tl.arange(0, RUNS)
-    stretch = size.to(tl.float64) / runs
-    golden = number.to(tl.float64) * 0.6180339887498949
-    start = (number.to(tl.float64) * stretch + (golden - tl.floor(golden)) * tl.maximum(stretch - RUN, 0.0)).to(tl.int64)
-    at = tl.minimum(start[:, None] + tl.arange(0, RUN)[None, :], size - 1)
-    b = tl.load(base_ptr + at).to(tl.float32)
-    t = tl.load(target_ptr + at).to(tl.float32)
-    bucket = tl.abs(t - b).to(tl.int32, bitcast=True) >> BITS
-    tl.atomic_add(counts_ptr + bucket, 1, mask=(number < runs)[:, None], sem="relaxed")
 
 
 @functools.lru_cache(maxsize=16)
@@ -409,7 +411,9 @@ class Shape:
     registers: int | None = None
 
 
-def reduced(base: Any, target: Any, atol: float, rtol: float, either: bool, row: Any, shape: Shape | None = None) -> None:
+def reduced(
+    base: Any, target: Any, atol: float, rtol: float, either: bool, row: Any, shape: Shape | None = None
+) -> None:  # fmt: skip
     """Write FIELDS into row: float64 [len(FIELDS)] on the device. first_mismatch is -1 where there is none.
 
     base, target: contiguous, of equal size (at least 1) and of float16, bfloat16 or float32. The values hold only where
@@ -417,7 +421,7 @@ def reduced(base: Any, target: Any, atol: float, rtol: float, either: bool, row:
     """
     size = base.numel()
     wide = 8 if max(base.element_size(), target.element_size()) == 2 else 4
-    shape = shape or Shape(wide=wide, inner=128 // wide)
+    shape = shape or Shape(wide=wide, inner=128 // wide, programs=12 if wide == 8 else 16)
     chunk = shape.warps * 32 * shape.wide * shape.inner
     whole, rest = divmod(size, chunk)
     programs = min(whole, _processors(base.device) * shape.programs)
@@ -436,10 +440,3 @@ def reduced(base: Any, target: Any, atol: float, rtol: float, either: bool, row:
         base, target, partial, bounds, row, size, rows, CHUNK=chunk, EITHER=either, FAST=base.is_cuda, BLOCK=1024,
         num_warps=8,
     )  # fmt: skip
-
-
-def sampled(base: Any, target: Any, counts: Any) -> None:
-    """Add a sample's errors to counts: int32 [BUCKETS], by the top bits of the error as a float32."""
-    size = base.numel()
-    runs = min(_RUNS, size // RUN)
-    _sample[(-(-runs // 32),)](base, target, counts, size, runs, RUN=RUN, RUNS=32, BITS=BUCKET_BITS, num_warps=4)

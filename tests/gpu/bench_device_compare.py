@@ -97,13 +97,17 @@ def read_bandwidth() -> dict[str, float]:
 def checks(base, target, found, tolerance) -> dict[str, float]:
     """Relative distance of each number from float64's, a quarter of the tensors at a time."""
     n = base.numel()
-    total = dict.fromkeys(("mismatched", "sum_abs", "squares", "base_squares", "target_squares", "over"), 0.0)
-    worst, worst_rel, need_a = 0.0, 0.0, 0.0
+    total = dict.fromkeys(("mismatched", "sum_abs", "squares", "base_squares", "target_squares", "over", "small"), 0.0)
+    worst, worst_rel, need_a, first_wrong = 0.0, 0.0, 0.0, -1
     for first in range(0, n, n // 8):
         b, t = base[first : first + n // 8].double(), target[first : first + n // 8].double()
         d = (t - b).abs()
         bound = tolerance.atol + tolerance.rtol * b.abs()
-        total["mismatched"] += (d > bound).sum().item()
+        wrong = d > bound
+        total["mismatched"] += wrong.sum().item()
+        if first_wrong < 0 and wrong.any():
+            first_wrong = first + int(wrong.to(torch.int8).argmax())
+        total["small"] += ((b.abs() < 2.0**-14) & (b != 0)).sum().item()
         total["sum_abs"] += d.sum().item()
         total["squares"] += d.square().sum().item()
         total["base_squares"] += b.square().sum().item()
@@ -117,6 +121,8 @@ def checks(base, target, found, tolerance) -> dict[str, float]:
     cosine = (total["squares"] - (norm_b - norm_t) ** 2) / (2 * norm_b * norm_t)
     wanted = {
         "mismatched": (found.mismatched, total["mismatched"]),
+        "first_mismatch": (-1 if found.first_mismatch is None else found.first_mismatch[0], first_wrong),
+        "fp16_subnormal": (found.fp16_subnormal, total["small"]),
         "mean_abs": (found.mean_abs, total["sum_abs"] / n),
         "rmse": (found.rmse, (total["squares"] / n) ** 0.5),
         "base_rms": (found.base.rms, norm_b / n**0.5),
@@ -143,13 +149,14 @@ def made(first, second):
 def one_pair(base, target, ceiling: float) -> dict:
     """Times and numbers of one pair of dtypes; 1 GiB of the wider one."""
     from precision_debug_torch.device_compare import compare_on_device
-    from precision_debug_torch.device_kernel import BUCKETS, FIELDS, reduced, sampled
+    from precision_debug_torch.device_kernel import FIELDS, reduced
+    from precision_debug_torch.device_sample import BUCKETS, COPIES, sampled
 
     size = base.nbytes + target.nbytes
     row = torch.empty(len(FIELDS), dtype=torch.float64, device="cuda")
     kernel = timed(lambda: reduced(base, target, 1e-3, 1e-3, False, row))
-    counts = torch.zeros(BUCKETS, dtype=torch.int32, device="cuda")
-    sample = timed(lambda: sampled(base, target, counts))
+    copies = torch.zeros((COPIES, BUCKETS), dtype=torch.int32, device="cuda")
+    sample = timed(lambda: sampled(base, target, copies, torch.empty_like(copies[0])))
     whole = wall(lambda: compare_on_device(base, target, TOLERANCE))
     return {
         "bytes": size,
