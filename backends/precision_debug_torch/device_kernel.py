@@ -149,6 +149,7 @@ def _kernel(
     rtol64 = tl.load(tolerance_ptr + 1)
     atol = atol64.to(tl.float32)
     rtol = rtol64.to(tl.float32)
+    slack = rtol * (4 * TINY) + 1e-37  # what TINY adds to a magnitude, and denormal numbers
     place = tl.arange(0, LANES)[:, None] * WIDE + tl.arange(0, WIDE)[None, :]
 
     all_b = tl.zeros((LANES,), tl.float64)
@@ -276,7 +277,7 @@ def _kernel(
         worst_rel = tl.maximum(worst_rel, v)
 
         wrong_here = n_wrong
-        careful = (near < DOUBT * w) | (tl.maximum(most_b, -least_b) > 65504.0)
+        careful = (near < DOUBT * w + slack) | (tl.maximum(most_b, -least_b) > 65504.0)
         if tl.max(careful.to(tl.int32)) > 0:
             wrong_here = tl.zeros((LANES,), tl.int32)
             for step in range(INNER):
