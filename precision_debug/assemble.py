@@ -76,10 +76,11 @@ def complete_table(
             place = order[alignment.pairs[name].base.name] + 0.5
             continue
         row = alone.pop(name, None)
-        if row is None and (selected is not None or failure):
+        if row is None and selected is not None:
             continue
         if row is None:
-            reason = meta.unseen or "the target's hook was not called for it"
+            ended = "the run ended before this tensor" if failure else "the target's hook was not called for it"
+            reason = meta.unseen or ended
             row = Row(index=0, op_type=meta.op_type, name=name, status=Status.UNMATCHED, reason=reason,
                       target_name=name, target_op_type=meta.op_type)  # fmt: skip
         keyed.append(((place, number), _dressed(row, None, meta)))
