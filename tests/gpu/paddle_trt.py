@@ -98,6 +98,42 @@ print("RESULT", json.dumps({"output": [float(y.min()), float(y.max())], "row sum
     return _python(folder, code)
 
 
+def inspector(folder: Path) -> dict[str, Any]:
+    """Where Paddle puts the inspector's file, by how the cache folder is named and how the shapes are given."""
+    found: dict[str, Any] = {}
+    for label in ("default", "cache", "cache/", "default static", "default use_static", "default marked"):
+        home = folder / label.replace("/", "_slash").replace(" ", "_")
+        code = f"""
+import json, os, pathlib, paddle_models
+from paddle import inference
+label, home = {label!r}, pathlib.Path({str(home)!r})
+home.mkdir(parents=True, exist_ok=True); os.chdir(home)
+path = paddle_models.legacy("cnn", home)
+x = paddle_models.feeds("cnn")["x"]
+config = inference.Config(str(path), str(path.with_suffix(".pdiparams")))
+config.enable_use_gpu(256, 0)
+if label.startswith("cache"):
+    config.set_optim_cache_dir(str(home) + "/" + label)
+config.enable_tensorrt_engine(1 << 28, 2, 3, inference.PrecisionType.Half, "use_static" in label, False)
+if label != "default static":
+    shapes = {{"x": list(x.shape)}}
+    config.set_trt_dynamic_shape_info(shapes, shapes, shapes)
+config.enable_tensorrt_inspector(True)
+if "marked" in label:
+    config.mark_trt_engine_outputs(["relu_0.tmp_0"])
+predictor = inference.create_predictor(config)
+def files():
+    return sorted(str(p.relative_to(home)) for p in home.rglob("*"))
+built = files()
+handle = predictor.get_input_handle("x"); handle.reshape(x.shape); handle.copy_from_cpu(x); predictor.run()
+print("RESULT", json.dumps({{"built": built, "after a run": [name for name in files() if name not in built]}}))
+"""
+        found[label] = _python(home, code)
+        log = (home / "log.txt").read_text().splitlines()
+        found[label]["said"] = [line[:200] for line in log if "nspect" in line or "engine info" in line][:5]
+    return found
+
+
 def gpu_fp32(folder: Path) -> dict[str, Any]:
     """The capability check through the command line: exit status 2 and one line on sm_90."""
     return _compare(folder, "cnn", "gpu_fp32")
@@ -115,6 +151,15 @@ def resnet_fp16_fused(folder: Path) -> dict[str, Any]:
     return _compare(
         folder, "resnet18", "trt_fp16", "--atol", "1e-2", "--rtol", "1e-2", "--option", "fused_only=True"
     )
+
+
+def resnet_fp32_tf32_off(folder: Path) -> dict[str, Any]:
+    """TensorRT may take TF32 for FP32; NVIDIA's switch forbids it."""
+    os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+    try:
+        return _compare(folder, "resnet18", "trt_fp32", "--atol", "1e-3", "--rtol", "1e-3")
+    finally:
+        del os.environ["NVIDIA_TF32_OVERRIDE"]
 
 
 def encoder_fp16(folder: Path) -> dict[str, Any]:
@@ -177,6 +222,13 @@ def disabled_ops(folder: Path) -> dict[str, Any]:
     return _compare(folder, "cnn", "trt_fp16", "--option", "disable_tensorrt_ops=['pool2d']")
 
 
+def disabled_collected(folder: Path) -> dict[str, Any]:
+    """The same with the shape range of every tensor, which a graph in two parts needs."""
+    return _compare(
+        folder, "cnn", "trt_fp16", "--option", "disable_tensorrt_ops=['pool2d']", "--option", "collect_shape_range=True"
+    )
+
+
 def mobilenet_fp16(folder: Path) -> dict[str, Any]:
     return _compare(
         folder, "mobilenet_v3", "trt_fp16", "--atol", "1e-2", "--rtol", "1e-2", "--option", "fused_only=True"
@@ -208,9 +260,9 @@ def unmarked(folder: Path) -> dict[str, Any]:
 STEPS = {
     step.__name__: step
     for step in (
-        machine, gpu_fp32, unmarked, calibration_refused, bf16_refused, fault, resnet_fp16, resnet_fp16_fused,
-        encoder_fp16, resnet_fp32, dynamic, disabled_ops, calibration, encoder_collected, fatbin, cached,
-        resnet_fault, section, mobilenet_fp16,
+        machine, inspector, resnet_fp16_fused, resnet_fp32, resnet_fp32_tf32_off, disabled_ops, disabled_collected,
+        unmarked, dynamic, cached, fatbin, encoder_collected, fault, resnet_fp16, encoder_fp16, resnet_fault, section,
+        mobilenet_fp16, calibration, calibration_refused, bf16_refused, gpu_fp32,
     )
 }  # fmt: skip
 

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
+from types import FrameType
 
 import torch
 
@@ -46,6 +49,47 @@ def seconds_of(call, repeats: int = 3) -> float:
         if number:
             best = min(best, time.perf_counter() - begun)
     return best
+
+
+class Sampler:
+    """Where the threads of this process are, looked at every few milliseconds: counts by innermost line of our own
+    code, and by function anywhere on the stack."""
+
+    def __init__(self, every: float = 0.004) -> None:
+        self.every, self.lines, self.functions = every, collections.Counter(), collections.Counter()
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Sampler:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.done.set()
+        self.thread.join()
+
+    def _look(self) -> None:
+        own = threading.get_ident()
+        while not self.done.wait(self.every):
+            for ident, top in sys._current_frames().items():
+                if ident == own:
+                    continue
+                frame: FrameType | None = top
+                seen: set[str] = set()
+                ours = leaf = ""
+                while frame is not None:
+                    code = frame.f_code
+                    name = f"{Path(code.co_filename).name}:{code.co_name}"
+                    leaf = leaf or f"{name}:{frame.f_lineno}"
+                    if not ours and "precision_debug" in code.co_filename:
+                        ours = f"{name}:{frame.f_lineno}"
+                    seen.add(name)
+                    frame = frame.f_back
+                self.lines[f"{ours} <- {leaf}"] += 1
+                self.functions.update(seen)
+
+    def summary(self) -> dict[str, object]:
+        return {"lines": self.lines.most_common(60), "functions": self.functions.most_common(80)}
 
 
 class Counting(torch.utils._python_dispatch.TorchDispatchMode):
@@ -107,15 +151,18 @@ def main() -> int:
 
         from precision_debug.records import Tolerance
 
-        for attempt in ("first", "second"):
+        for attempt in ("first", "second", "sampled"):
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
             torch.cuda.synchronize()
             begun = time.perf_counter()
-            report = compare_module(
-                model, {"input_ids": tokens}, run_mode="torch_bf16", level="op", device="cuda",
-                tolerance=Tolerance(atol=1e-2, rtol=1e-2),
-            )  # fmt: skip
+            with Sampler() if attempt == "sampled" else contextlib.nullcontext() as sampler:
+                report = compare_module(
+                    model, {"input_ids": tokens}, run_mode="torch_bf16", level="op", device="cuda",
+                    tolerance=Tolerance(atol=1e-2, rtol=1e-2),
+                )  # fmt: skip
+            if sampler is not None:
+                result["samples"] = sampler.summary()
             torch.cuda.synchronize()
             spent = time.perf_counter() - begun
             bare = result["bare_fp32_seconds"] + result["bare_bf16_seconds"]
