@@ -75,6 +75,7 @@ def test_a_real_layer():
         weights_type="FP16",
         tactic_name=layer.tactic_name,
         onnx_nodes=("/c/Conv", "/Relu"),
+        tactic_value="0xc4e457eb6dc4cc67",
     )
     assert layer.tactic_name.startswith("sm90_xmma_fprop_image_first_layer_f16f16_f32_f16_")
     assert layer.precision == "FP16"

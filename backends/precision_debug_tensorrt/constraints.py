@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from precision_debug.errors import MarkError
-from precision_debug.inspector import EngineLayer, real_precision
+from precision_debug.inspector import EngineLayer, is_opaque, real_precision
 from precision_debug.nearest import did_you_mean
 
-from .naming import LayerIndex
+from .naming import LayerIndex, operators
 from .options import Options
 from .versions import Api
 
@@ -101,10 +101,14 @@ def asked_of_network(network: Any) -> tuple[Asked, ...]:
 
 
 def outcomes(
-    asked: Sequence[Asked], layers: Sequence[EngineLayer], disobeyed: Mapping[str, str] | None = None
-) -> tuple[Outcome, ...]:
-    """What the engine's inspector says of each. disobeyed: what the builder said itself (see Messages)."""
-    index = LayerIndex(layers)
+    asked: Sequence[Asked], layers: Sequence[EngineLayer], disobeyed: Mapping[str, str] | None = None,
+    reads: Mapping[str, Sequence[str]] | None = None,
+) -> tuple[Outcome, ...]:  # fmt: skip
+    """What the engine's inspector says of each. disobeyed: what the builder said itself (see Messages).
+
+    reads: see LayerIndex.
+    """
+    index = LayerIndex(layers, reads)
     return tuple(_told_by_builder(_outcome(item, index), disobeyed or {}) for item in asked)
 
 
@@ -122,15 +126,18 @@ def _outcome(asked: Asked, index: LayerIndex) -> Outcome:
     if layer is None:
         return Outcome(asked=asked, obeyed=None, got="no layer of the engine names it")
     precision, source = real_precision(layer)
-    others = [node for node in layer.onnx_nodes if node != asked.layer]
+    fused = operators(layer)
+    others = [node for node in fused if node != asked.layer]
     result = Outcome(asked=asked, obeyed=None, got="", fused_layer=layer.name)
+    if is_opaque(layer):
+        return dataclasses.replace(result, got=f"inside {source}; what it computes in is not told")
     output = next((tensor.dtype for tensor in layer.outputs if tensor.name == asked.output), "")
     if asked.precision and source in {"", "output type"} and (others or not precision):
         # one kernel for several operators, of which only the types at its edges are told
         edges = {tensor.dtype for tensor in (*layer.inputs, *layer.outputs) if tensor.dtype in _FLOATS}
         obeyed = True if edges == {asked.precision} else False if edges and asked.precision not in edges else None
         types = " and ".join(sorted(edges)) or "types that the engine does not tell"
-        what = f"one kernel for {len(layer.onnx_nodes)} operators reads and writes {types}"
+        what = f"one kernel for {len(fused)} operators reads and writes {types}; what lies between is not told"
         return dataclasses.replace(result, obeyed=obeyed, got=what)
     if asked.precision:
         same = precision == asked.precision or (asked.precision == "FP32" and precision == "TF32")

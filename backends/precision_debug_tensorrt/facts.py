@@ -21,6 +21,7 @@ from .modes import Recipe
 from .naming import LayerIndex, columns, onnx_tensors, script_tensors
 from .network import refused_marks
 from .options import Options
+from .regions import region_notes
 from .versions import Api
 from .weights import WeightCount, builder_lines, count_weights
 
@@ -66,9 +67,10 @@ def gather(
 ) -> Facts:  # fmt: skip
     """Put together what the real engine and its network tell. asked: of layers, beyond what ``built`` knows."""
     proto = source.model.proto if isinstance(source, OnnxModel) else None
-    results = outcomes([*built.asked, *asked], layers, messages.disobeyed)
     counts = _weights(source, recipe)
     tensors = _tensors(source, built, layers, inputs, outputs, options)
+    reads = {meta.name: meta.inputs for meta in tensors}
+    results = outcomes([*built.asked, *asked], layers, messages.disobeyed, reads)
     if options.save_inspector:
         Path(options.save_inspector).parent.mkdir(parents=True, exist_ok=True)
         Path(options.save_inspector).write_text(inspector, encoding="utf-8")
@@ -76,6 +78,7 @@ def gather(
         *road.notes,
         *extra_notes,
         *_build_notes(built, layers, recipe, source, samples),
+        *region_notes(layers, tensors, messages.regions.found, len(built.data), proto),
         *_constraint_notes(results, options),
         *builder_lines(messages.weight_issues, counts),
     ]
@@ -149,7 +152,7 @@ def _with_columns(
     counts: Mapping[str, WeightCount], messages: Messages,
 ) -> tuple[TensorMeta, ...]:  # fmt: skip
     warned = _warned_layers(messages)
-    index = LayerIndex(layers)
+    index = LayerIndex(layers, {meta.name: meta.inputs for meta in tensors})
     by_layer = {result.asked.layer: result for result in results}
     dressed = []
     for meta in tensors:

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from .region_times import RegionTimes
+
 __all__ = ["Messages", "WeightIssue", "make_logger"]
 
 _ISSUE = re.compile(r"(\d+) weights are affected by this issue: (.+)")
@@ -34,7 +36,7 @@ class Messages:
     """The messages of one session, the last ones of each severity.
 
     cache_refused: TensorRT said that it does not use the timing cache that it was given. disobeyed: layers (of the
-    engine, so fused ones too) whose constraints the builder says it did not follow, and why.
+    engine, so fused ones too) whose constraints the builder says it did not follow, and why. regions: what it timed.
     """
 
     def __init__(self) -> None:
@@ -44,6 +46,7 @@ class Messages:
         self._open = ""
         self.disobeyed: dict[str, str] = {}
         self.cache_refused = False
+        self.regions = RegionTimes()
 
     def take(self, severity: str, text: str) -> None:
         """severity: TensorRT's name of it."""
@@ -53,6 +56,8 @@ class Messages:
                 self.cache_refused = True
         elif severity == "WARNING":
             self.warnings.append(text)
+        if severity == "VERBOSE":
+            self.regions.take(text)
         if "affected" in text:
             self._read_weights(text)
         elif "conforming implementation" in text:

@@ -13,21 +13,25 @@ from typing import Any
 from precision_debug_onnxruntime.graph import initializers_of, labels, outer_reads, values
 from precision_debug_onnxruntime.types import dtype_name
 
-from precision_debug.inspector import EngineLayer, real_precision
+from precision_debug.inspector import EngineLayer, is_opaque, real_precision
 from precision_debug.records import TensorMeta
 
 from .casts import CAST, carriers
 from .network import LayerFacts
 
-__all__ = ["LayerIndex", "columns", "onnx_tensors", "script_tensors", "without_casts"]
+__all__ = ["LayerIndex", "columns", "onnx_tensors", "operators", "script_tensors", "without_casts"]
 
 _PARTS = re.compile(r" \+ | \|\| |, |PWN\(|\)+(?=, |$)|\{ForeignNode\[|\]\}$|\.\.\.")
 
 
 class LayerIndex:
-    """Finds the engine's layer of a tensor or of an ONNX node."""
+    """Finds the engine's layer of a tensor or of an ONNX node.
 
-    def __init__(self, layers: Sequence[EngineLayer]) -> None:
+    reads: tensor of the model to the tensors that its operator reads. With it, what lies inside a Myelin region is
+    found too, of which the engine names only the first and the last operator.
+    """
+
+    def __init__(self, layers: Sequence[EngineLayer], reads: Mapping[str, Sequence[str]] | None = None) -> None:
         self.by_tensor: dict[str, EngineLayer] = {}
         self.by_node: dict[str, EngineLayer] = {}
         made: dict[str, EngineLayer] = {}
@@ -40,6 +44,7 @@ class LayerIndex:
         for layer in sorted(working, key=lambda layer: layer.layer_type == "NoOp"):
             for node in (*layer.onnx_nodes, layer.name, *(part for part in _PARTS.split(layer.name) if part)):
                 self.by_node.setdefault(node, layer)
+        self.by_region = _regions(layers, reads or {})
 
     def find(self, tensor: str, node: str) -> EngineLayer | None:
         """The layer that computes the node, else the one that writes the tensor."""
@@ -47,17 +52,45 @@ class LayerIndex:
         by_tensor = self.by_tensor.get(tensor)
         if by_tensor is not None and (by_node is None or by_tensor.layer_type != "NoOp"):
             return by_tensor
-        return by_node
+        return by_node or self.by_region.get(tensor)
+
+
+def operators(layer: EngineLayer) -> tuple[str, ...]:
+    """Operators that were fused into a layer; read from its name where the engine has no metadata."""
+    if layer.onnx_nodes:
+        return layer.onnx_nodes
+    parts = tuple(part for part in _PARTS.split(layer.name) if part and part != ")")
+    return parts if len(parts) > 1 else ()
+
+
+def _regions(layers: Sequence[EngineLayer], reads: Mapping[str, Sequence[str]]) -> dict[str, EngineLayer]:
+    """Tensors between the outputs and the inputs of the Myelin regions."""
+    copied: dict[str, str] = {}
+    found: dict[str, EngineLayer] = {}
+    for layer in layers:
+        if layer.is_reformat and layer.inputs:
+            copied |= {tensor.name: copied.get(layer.inputs[0].name, layer.inputs[0].name) for tensor in layer.outputs}
+        if not is_opaque(layer):
+            continue
+        ends = {copied.get(tensor.name, tensor.name) for tensor in layer.inputs}
+        waiting = [tensor.name for tensor in layer.outputs]
+        while waiting:
+            name = waiting.pop()
+            if name not in ends and name not in found:
+                found[name] = layer
+                waiting += reads.get(name, ())
+    return found
 
 
 def columns(layer: EngineLayer | None) -> dict[str, str]:
     """The report's columns on a tensor's layer."""
     if layer is None:
         return {}
-    precision = real_precision(layer)[0]
+    precision, source = real_precision(layer)
     found = {
         "Fused Layer": layer.name,
-        "Real Precision": precision,
+        "Real Precision": precision or "not told",
+        "Precision Read From": source or "neither a tactic nor a type is told",
         "Tactic": layer.tactic_name,
         "Origin": layer.origin,
     }

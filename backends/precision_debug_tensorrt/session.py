@@ -116,6 +116,8 @@ class TensorRTSession:
         parts = group(rest, sizes, budget)
         seconds, number = 0.0, 0
         measured: dict[str, dict[str, str]] = {}
+        reads = {meta.name: meta.inputs for meta in self._tensors}
+        real = LayerIndex(self.layers, reads)
         for part in parts:
             for batch, runner in marking.batches(part, feeds):
                 number += 1
@@ -133,9 +135,15 @@ class TensorRTSession:
                         f"The fusion of engine {number} is NOT that of the real one although only the outputs of fused "
                         f"layers were marked: {', '.join(batch.diff.lost[:3])} became other layers."
                     )
-                index = LayerIndex(batch.layers)
-                for name in batch.names:
-                    measured[name] = _measured(index, name, facts.node_of(name), number)
+                index = LayerIndex(batch.layers, reads)
+                there = {name: _measured(real, index, name, facts.node_of(name), number) for name in batch.names}
+                measured |= there
+                other = sum("Fused Layer There" in columns for columns in there.values())
+                if other:
+                    self._run_notes.append(
+                        f"{other} of these {len(there)} tensors come from another fusion than the real engine's: their "
+                        f"errors in engine {number} need not be the real engine's. Their column Fused Layer There says."
+                    )
                 facts.keep_inspector(batch.text, number)
         queue.finish()
         if marking.refused:
@@ -237,11 +245,17 @@ class _Queue:
             raise self._error
 
 
-def _measured(index: LayerIndex, name: str, node: str, number: int) -> dict[str, str]:
-    layer = index.find(name, node)
-    precision = real_precision(layer)[0] if layer is not None else ""
+def _measured(real: LayerIndex, index: LayerIndex, name: str, node: str, number: int) -> dict[str, str]:
+    """Columns on the rebuilt engine that a tensor was seen in, and on how far that is the real one."""
+    layer, before = index.find(name, node), real.find(name, node)
     found = {"Seen In": f"engine rebuilt with marks, {number}"}
-    return {**found, "Precision There": precision} if precision else found
+    if layer is None:
+        return found
+    precision, source = real_precision(layer)
+    found["Precision There"] = precision or f"not told: {source}"
+    if before is not None and not diff_engines([before], [layer]).fusion_kept:
+        found["Fused Layer There"] = layer.name
+    return found
 
 
 def _said_of(batch: Batch, number: int, gap: float) -> str:

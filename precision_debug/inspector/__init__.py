@@ -5,14 +5,16 @@ from __future__ import annotations
 from .diff import EngineDiff, diff_engines
 from .layers import EngineLayer, EngineTensor, parse_inspector, read_inspector
 from .outputs import fused_outputs, producers, strip_subgraph_suffix
-from .precision import real_precision
+from .precision import edge_types, is_opaque, real_precision
 
 __all__ = [
     "EngineDiff",
     "EngineLayer",
     "EngineTensor",
     "diff_engines",
+    "edge_types",
     "fused_outputs",
+    "is_opaque",
     "parse_inspector",
     "producers",
     "read_inspector",

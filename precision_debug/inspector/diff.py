@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .layers import EngineLayer
+from .precision import edge_types, is_opaque
 
 __all__ = ["EngineDiff", "diff_engines"]
 
@@ -16,7 +17,9 @@ class EngineDiff:
     """Two engines by the names of their layers, copies into another format left aside.
 
     layers, reformats: how many each engine has; layers includes the copies. lost: only in the first. added: only in
-    the second. tactics_changed: (layer, tactic in the first, tactic in the second) of the kept ones.
+    the second; a Myelin region with other outputs is another one, since it is compiled as a whole.
+    tactics_changed: (layer, tactic in the first, tactic in the second) of the kept ones; where a tactic has no name,
+    its number and the types that the layer reads and writes stand for it.
     """
 
     layers: tuple[int, int]
@@ -51,23 +54,24 @@ class EngineDiff:
 
 def diff_engines(first: Sequence[EngineLayer], second: Sequence[EngineLayer]) -> EngineDiff:
     """Compare two engines. A name that comes more than once is paired in order."""
-    waiting: dict[str, list[int]] = defaultdict(list)
+    waiting: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for place, layer in enumerate(second):
         if not layer.is_reformat:
-            waiting[layer.name].append(place)
+            waiting[_identity(layer)].append(place)
     kept: list[str] = []
     lost: list[str] = []
     tactics: list[tuple[str, str, str]] = []
     for layer in first:
         if layer.is_reformat:
             continue
-        if not waiting[layer.name]:
+        same = waiting[_identity(layer)]
+        if not same:
             lost.append(layer.name)
             continue
-        partner = second[waiting[layer.name].pop(0)]
+        partner = second[same.pop(0)]
         kept.append(layer.name)
-        if partner.tactic_name != layer.tactic_name:
-            tactics.append((layer.name, layer.tactic_name, partner.tactic_name))
+        if _tactic(partner) != _tactic(layer):
+            tactics.append((layer.name, _tactic(layer), _tactic(partner)))
     return EngineDiff(
         layers=(len(first), len(second)),
         reformats=(sum(layer.is_reformat for layer in first), sum(layer.is_reformat for layer in second)),
@@ -76,3 +80,13 @@ def diff_engines(first: Sequence[EngineLayer], second: Sequence[EngineLayer]) ->
         added=tuple(second[place].name for place in sorted(place for left in waiting.values() for place in left)),
         tactics_changed=tuple(tactics),
     )
+
+
+def _identity(layer: EngineLayer) -> tuple[str, ...]:
+    return (layer.name, *sorted(tensor.name for tensor in layer.outputs)) if is_opaque(layer) else (layer.name,)
+
+
+def _tactic(layer: EngineLayer) -> str:
+    if layer.tactic_name:
+        return f"{layer.tactic_name} {layer.tactic_value}".rstrip()
+    return f"{layer.tactic_value} {edge_types(layer)}".lstrip()

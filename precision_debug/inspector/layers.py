@@ -49,7 +49,7 @@ class EngineLayer:
 
     onnx_nodes: the nodes fused into it; nodes_cut: the inspector cut that list off. weights_type: as EngineTensor's
     dtype. origin: why TensorRT made the layer ("REFORMAT", "QDQ", …). is_reformat: it only copies a tensor into
-    another format or type.
+    another format or type. tactic_value: TensorRT's number of the tactic, which layers without a name have too.
     """
 
     name: str
@@ -62,6 +62,7 @@ class EngineLayer:
     nodes_cut: bool = False
     origin: str = ""
     is_reformat: bool = False
+    tactic_value: str = ""
 
     @property
     def precision(self) -> str:
@@ -132,6 +133,7 @@ def _layer(entry: Mapping[str, Any]) -> EngineLayer:
         nodes_cut=cut,
         origin=origin,
         is_reformat=copies,
+        tactic_value=str(entry.get("TacticValue") or ""),
     )
 
 

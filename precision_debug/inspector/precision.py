@@ -11,7 +11,7 @@ import re
 
 from .layers import EngineLayer
 
-__all__ = ["real_precision"]
+__all__ = ["edge_types", "is_opaque", "real_precision"]
 
 _ATOM = r"(?:e4m3|e5m2|bf16|tf32|f16|f32|f64|i32|[iu]8|[iu]4)"
 _OPERANDS = re.compile(rf"(?<![a-z0-9])({_ATOM})(?:{_ATOM})+((?:_{_ATOM}+)*)(?![a-z0-9])")
@@ -33,19 +33,23 @@ _FAMILIES = (
     ("FP16", re.compile(r"fp16|hmma|(?<![a-z])h\d*(?:cudnn|gemm)")),
     ("FP32", re.compile(r"fp32|ffma|(?<![a-z])s(?:cudnn|gemm)")),
 )
+_OPAQUE = re.compile(r"myelin|foreignnode", re.IGNORECASE)
 _ARITHMETIC = ("FP32", "FP16", "BF16", "FP8", "INT8")
 _MULTIPLIES = re.compile(r"gemm|conv|matrix|matmul|mha|correlation", re.IGNORECASE)
 
 
 def real_precision(layer: EngineLayer) -> tuple[str, str]:
-    """("TF32" | "FP32" | "FP16" | "BF16" | "FP8" | "INT8", what it was read from), or ("", "") where nothing tells.
+    """("TF32" | "FP32" | "FP16" | "BF16" | "FP8" | "INT8", what it was read from), or ("", what is known instead).
 
     Asked in this order: tactic name, type of the weights, type of the inputs of a layer that multiplies 8-bit values,
-    type of the first output. FP32 that was not read from the tactic name may be TF32.
+    type of the first output. FP32 that was not read from the tactic name may be TF32. A Myelin region of TensorRT 8
+    (see ``is_opaque``) is many kernels in one layer, so the types at its edges do not tell what it computes in.
     """
     by_tactic = _of_tactic(layer.tactic_name)
     if by_tactic:
         return by_tactic, "tactic name"
+    if is_opaque(layer):
+        return "", f"a Myelin region, {edge_types(layer)}"
     if layer.weights_type in _ARITHMETIC:
         return layer.weights_type, "weights type"
     inputs = {tensor.dtype for tensor in layer.inputs if tensor.dtype}
@@ -53,6 +57,22 @@ def real_precision(layer: EngineLayer) -> tuple[str, str]:
         return inputs.pop(), "input type"
     output = next((tensor.dtype for tensor in layer.outputs if tensor.dtype in _ARITHMETIC), "")
     return (output, "output type") if output else ("", "")
+
+
+def is_opaque(layer: EngineLayer) -> bool:
+    """Whether it is a region that TensorRT's compiler Myelin runs as a whole: no kernel of it is named.
+
+    Seen with TensorRT 8.6, which lists "{ForeignNode[first...last]}" without metadata, tactic and weights. TensorRT 10
+    lists the region's kernels one by one.
+    """
+    return not layer.tactic_name and bool(_OPAQUE.match(layer.layer_type) or layer.name.startswith("{ForeignNode["))
+
+
+def edge_types(layer: EngineLayer) -> str:
+    """ "reads FP32, writes FP16"; types that the inspector does not tell are left out."""
+    sides = (("reads", layer.inputs), ("writes", layer.outputs))
+    parts = [(verb, " and ".join(sorted({t.dtype for t in tensors if t.dtype}))) for verb, tensors in sides]
+    return ", ".join(f"{verb} {types}" for verb, types in parts if types) or "of types that are not told"
 
 
 def _of_tactic(name: str) -> str:
