@@ -28,7 +28,7 @@ from precision_debug.metrics import finish
 from precision_debug.metrics.totals import Pairs, Side, Totals
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
-__all__ = ["compare_on_device", "describe_on_device"]
+__all__ = ["Started", "compare_on_device", "describe_on_device", "start_on_device"]
 
 _EXACT_BELOW = 65536
 _RUNS, _RUN = 8192, 32
@@ -43,28 +43,66 @@ def compare_on_device(base: Any, target: Any, tolerance: Tolerance | None = None
 
     Raises UsageError where the tolerance is not one.
     """
+    return start_on_device(base, target, tolerance, kernel=kernel).finish()
+
+
+def start_on_device(base: Any, target: Any, tolerance: Tolerance | None = None, *, kernel: bool = True) -> Started:
+    """Queue a comparison on the device, without a wait. Where only the host can do it, it is done here.
+
+    The tensors must keep their values until ``finish``. Raises UsageError where the tolerance is not one.
+    """
     tolerance = tolerance or Tolerance()
     base, target = base.detach(), target.detach()
     floats = base.dtype.is_floating_point and target.dtype.is_floating_point
     narrow = min(base.element_size(), target.element_size()) < 2
-    if base.shape != target.shape or base.numel() == 0 or not floats or narrow or base.device != target.device:
-        return metrics.compare(as_array(base), as_array(target), tolerance)
-    flat_base, flat_target = base.contiguous().view(-1), target.contiguous().view(-1)
-    if tolerance.check_error_stat != "elemwise":  # decides the verdict: exact, and rare
-        return metrics.compare(as_array(base), as_array(target), tolerance)
+    foreign = base.shape != target.shape or base.numel() == 0 or not floats or narrow or base.device != target.device
+    if foreign or tolerance.check_error_stat != "elemwise":  # such a statistic decides the verdict: exact, and rare
+        return Started(base, target, tolerance, found=metrics.compare(as_array(base), as_array(target), tolerance))
     _check(tolerance)
-    answer = _launched(flat_base, flat_target, tolerance) if kernel and _fits(flat_base, flat_target) else None
-    shells = _shell(base.dtype, tuple(base.shape)), _shell(target.dtype, tuple(target.shape))
-    totals, at = _read(answer, base.numel(), tolerance) if answer is not None else (None, None)
-    if totals is None:
-        totals = _by_torch(flat_base, flat_target, tolerance)
-        at = _quantiles(flat_base, flat_target, totals)
-    same = totals.pairs.max_abs == 0 and base.dtype == target.dtype
-    totals.identical = same and _same_bits(flat_base, flat_target)
-    found = finish.comparison(*shells, totals, tolerance, quantiles=at, statistic=(None, None))
-    if base.numel() >= _EXACT_BELOW and totals.pairs.finite:
-        found = dataclasses.replace(found, quantiles_exact=False)
-    return found
+    if not kernel or not _fits(base, target):
+        return Started(base, target, tolerance)
+    answer = _launched(base.contiguous().view(-1), target.contiguous().view(-1), tolerance)
+    if not base.is_cuda:
+        return Started(base, target, tolerance, answer=answer)
+    host = answer.to("cpu", non_blocking=True)  # into pinned memory
+    return Started(base, target, tolerance, answer=host, copied=torch.cuda.current_stream(base.device).record_event())
+
+
+class Started:
+    """A comparison that is under way; it keeps both tensors, because float64 may have to do it again."""
+
+    def __init__(
+        self, base: Any, target: Any, tolerance: Tolerance, *, answer: Any = None, copied: Any = None,
+        found: Comparison | None = None,
+    ) -> None:  # fmt: skip
+        self._base, self._target, self._tolerance = base, target, tolerance
+        self._answer, self._copied, self._found = answer, copied, found
+
+    @property
+    def ready(self) -> bool:
+        """Whether ``finish`` need not wait for the device."""
+        return self._copied is None or bool(self._copied.query())
+
+    def finish(self) -> Comparison:
+        """The numbers; waits for the device."""
+        if self._found is not None:
+            return self._found
+        if self._copied is not None:
+            self._copied.synchronize()
+        base, target, tolerance = self._base, self._target, self._tolerance
+        shells = _shell(base.dtype, tuple(base.shape)), _shell(target.dtype, tuple(target.shape))
+        totals, at = _read(self._answer, base.numel(), tolerance) if self._answer is not None else (None, None)
+        if totals is None:
+            flat = base.contiguous().view(-1), target.contiguous().view(-1)
+            totals = _by_torch(*flat, tolerance)
+            at = _quantiles(*flat, totals)
+        same = totals.pairs.max_abs == 0 and base.dtype == target.dtype
+        totals.identical = same and _same_bits(base.contiguous().view(-1), target.contiguous().view(-1))
+        found = finish.comparison(*shells, totals, tolerance, quantiles=at, statistic=(None, None))
+        if base.numel() >= _EXACT_BELOW and totals.pairs.finite:
+            found = dataclasses.replace(found, quantiles_exact=False)
+        self._found = found
+        return found
 
 
 @functools.lru_cache(maxsize=64)
