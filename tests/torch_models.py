@@ -202,12 +202,12 @@ class Odd(nn.Module):
         x = self.again(self.shared(x))
         self.seen.append(x)
         if x.sum().item() > -1e9:
-            x = x + torch.rand_like(x) + torch.randn(8, dtype=x.dtype)
+            x = x + torch.rand_like(x) + torch.randn(8, dtype=x.dtype, device=x.device)
         y = F.dropout(x, 0.5, training=True)
         y[:, :2] = 0
         y.view(-1)[3:5].mul_(2)
         picked = torch.nonzero(y > 0)
-        return (y, {"count": picked.shape[0] * torch.ones(()), "steps": self.steps + len(self.seen)})
+        return (y, {"count": picked.shape[0] * torch.ones((), device=x.device), "steps": self.steps + len(self.seen)})
 
 
 def _settled(model: nn.Module) -> nn.Module:
