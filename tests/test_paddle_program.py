@@ -178,6 +178,10 @@ def test_of_equal_values_the_one_of_the_same_operator_is_likeliest() -> None:
         ),
         ("Failed to parse program_desc", "gpu_fp16", ModelError, ["PIR", "legacy"]),
         ("(PreconditionNotMet) Please compile with TensorRT", "trt_fp16", BackendUnavailable, ["CPU mode"]),
+        (
+            "(InvalidArgument) Cannot get pool2d_0.tmp_0 min/max/opt shape (at /paddle/op_converter.h:322)\n",
+            "trt_fp16", BackendError, ["of pool2d_0.tmp_0 between them", "collect_shape_range=True"],
+        ),
         ("ResourceExhaustedError: Out of memory error on GPU 0.", "gpu_fp32", BackendError, ["smaller batch"]),
         (
             "\n\n----\nC++ Traceback\n----\nError Message Summary:\n----\nInvalidArgumentError: (InvalidArgument) The "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,17 +11,20 @@ from typing import Any
 import numpy as np
 import paddle_models
 import pytest
-from precision_debug_paddle import capability, engine, modes, tensorrt
+from precision_debug_paddle import capability, engine, layers, modes, tensorrt, tf32
 from precision_debug_paddle.model import read_model
 
-from precision_debug.errors import BackendUnavailable, UsageError
-from precision_debug.inspector import read_inspector
+from precision_debug.errors import BackendError, BackendUnavailable, UsageError
+from precision_debug.inspector import EngineLayer, read_inspector
 from precision_debug.records import ModelFiles, SessionSpec
 
 RECORDED = Path(__file__).parent / "data" / "inspector"
 FUSED = RECORDED / "paddle26_trt853_resnet18_fp16.json"
+FP32 = RECORDED / "paddle26_trt853_resnet18_fp32.json"
+INT8 = Path(__file__).parent / "data" / "paddle_trt" / "cnn_int8.json"
 MARKED = RECORDED / "paddle26_trt853_resnet18_fp16_marked.json"
 FEEDS = [paddle_models.feeds("resnet18")]
+GIVEN = {key: {"x": (1, 3, 8, 8)} for key in ("min_shapes", "opt_shapes", "max_shapes")}
 
 
 def test_fused_layers_outputs_are_tensors_of_the_program(tmp_path: Path) -> None:
@@ -49,13 +53,17 @@ def test_columns_say_layer_precision_and_tactic() -> None:
 @pytest.mark.parametrize(
     ("options", "calibrates", "how"),
     [
-        ({}, False, "feeds"),
+        ({}, False, "collected"),
+        ({"collect_shape_range": False}, False, "feeds"),
         ({}, True, "static"),
         ({"use_dynamic_shape": False}, False, "static"),
-        ({"use_dynamic_shape": True}, False, "feeds"),
+        ({"use_dynamic_shape": True}, False, "collected"),
         ({"collect_shape_range": True}, False, "collected"),
         ({"shape_range_file": "f"}, False, "file"),
-        ({key: {"x": (1, 3, 8, 8)} for key in ("min_shapes", "opt_shapes", "max_shapes")}, False, "given"),
+        (GIVEN, False, "given"),
+        ({**GIVEN, "collect_shape_range": True}, False, "collected"),
+        ({**GIVEN, "disable_tensorrt_ops": ["pool2d"]}, False, "collected"),
+        ({**GIVEN, "disable_tensorrt_ops": ["pool2d"], "collect_shape_range": False}, False, "given"),
     ],
 )
 def test_where_shapes_come_from(options: Mapping[str, Any], calibrates: bool, how: str) -> None:
@@ -87,10 +95,11 @@ class Engine:
         self.marks = config["marks"]
         folder = config["program"].parent / "_opt_cache"
         folder.mkdir(exist_ok=True)
+        cache = next((values[0] for name, values, _ in config["calls"] if name == "set_optim_cache_dir"), f"{folder}/")
         self.log.append(self.marks)
         self.all = len(self.marks) > 40
-        if config["inspector"]:
-            shutil.copyfile(MARKED if self.all else FUSED, folder / "engine_info_123.json")
+        if config["inspector"]:  # Paddle puts both together without a separator
+            shutil.copyfile(MARKED if self.all else FUSED, f"{cache}engine_info_123.json")
 
     def run(self, feeds: Any, receiver: Any = None) -> dict[str, Any]:
         layers = read_inspector(MARKED if self.all else FUSED)
@@ -112,7 +121,7 @@ class Engine:
 
 class Config(dict[str, Any]):
     def __getattr__(self, name: str) -> Any:
-        return lambda *values, **named: self.setdefault("calls", []).append((name, values, named))
+        return lambda *values, **named: self["calls"].append((name, values, named))
 
     def enable_tensorrt_inspector(self, serialize: bool) -> None:
         self["inspector"] = serialize
@@ -129,8 +138,10 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.setattr(Engine, "extra", False)
     monkeypatch.setattr(tensorrt, "Runner", Engine)
     monkeypatch.setattr(
-        tensorrt, "make_config", lambda recipe, program, *_, **__: Config(program=program, marks=[], inspector=False)
-    )
+        tensorrt, "make_config",
+        lambda recipe, program, *_, **__: Config(program=program, marks=[], inspector=False, calls=[]),
+    )  # fmt: skip
+    monkeypatch.setattr(tensorrt.Builder, "_collected", lambda self: self.folder / "shape_range.pbtxt")
     monkeypatch.setattr(capability, "tensorrt_version", lambda: (8, 5, 3))
     monkeypatch.setattr(capability, "gpu", lambda: None)
     return Engine.log
@@ -200,6 +211,77 @@ def test_a_stale_inspector_file_is_not_read(tmp_path: Path, engines: list[list[s
     assert _shown(_open(tmp_path))
 
 
+def test_a_cache_folder_holds_this_builds_inspector_file(tmp_path: Path, engines: list[list[str]]) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "engine_info_123.json").write_text("stale")
+    session = _open(tmp_path, mark_all=False, cache_dir=str(cache))
+    assert any("20 FP16" in note for note in session.notes)
+    assert (cache / "engine_info_123.json").read_text() == FUSED.read_text()
+
+
+@pytest.mark.parametrize("where", ["build/_opt_cache/", "build/_opt_cache", "build/", "cache", "cache/", "model/"])
+def test_the_inspectors_file_is_found_wherever_paddle_puts_it(where: str, tmp_path: Path) -> None:
+    for name in ("build/_opt_cache", "cache", "model"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "engine_info_1.json").write_text("stale")
+    (tmp_path / "cacheengine_info_1.json").write_text("stale")
+    files = layers.InspectorFiles(tmp_path / "build", str(tmp_path / "cache"), [tmp_path / "model"])
+    assert files.written() == ()
+    (tmp_path / f"{where}engine_info_2.json").write_text("new") if not where.endswith("/") else (
+        tmp_path / where / "engine_info_2.json"
+    ).write_text("new")
+    assert files.written() == (tmp_path / "cache" / "engine_info_2.json",)
+    assert files.written()[0].read_text() == "new"
+
+
+def test_files_of_several_engines_come_in_the_order_of_their_builds(tmp_path: Path) -> None:
+    files = layers.InspectorFiles(tmp_path, "", [])
+    for stamp, name in enumerate(("engine_info_9.json", "engine_info_1.json")):
+        (tmp_path / name).write_text("new")
+        os.utime(tmp_path / name, (stamp, stamp))
+    assert [path.name for path in files.written()] == ["engine_info_9.json", "engine_info_1.json"]
+
+
+@pytest.mark.parametrize(
+    ("file", "precision", "mode", "words"),
+    [
+        (FUSED, "float16", "trt_fp16", "unmarked engine's layers ran in: 20 FP16, 2 FP32; of 1 more"),
+        (FUSED, "bfloat16", "trt_bf16", "NO LAYER OF THE UNMARKED ENGINE RAN IN BF16, which trt_bf16 asks for"),
+        (INT8, "int8", "trt_int8", "NO LAYER OF THE UNMARKED ENGINE RAN IN INT8, which trt_int8 asks for"),
+        (FP32, "float32", "trt_fp32", "19 RAN IN TF32 (10 bits of mantissa), not in FP32: 19 TF32, 4 FP32"),
+    ],
+)
+def test_the_report_says_in_which_precision_the_layers_ran(file: Path, precision: str, mode: str, words: str) -> None:
+    assert words in layers.precision_note(read_inspector(file), precision, mode, which="unmarked")
+
+
+def test_nothing_is_claimed_of_an_engine_that_is_one_opaque_region() -> None:
+    region = EngineLayer(name="{ForeignNode[a...b]}", layer_type="Myelin")
+    copy = EngineLayer(name="c", layer_type="PointWise", tactic_name="ffma_fp32")
+    said = layers.precision_note([region], "float16", "trt_fp16", which="unmarked")
+    assert "tells of no layer" in said
+    said = layers.precision_note([region, copy], "float16", "trt_fp16", which="unmarked")
+    assert "is known to have run in FP16: 1 FP32; of 1 more" in said
+
+
+def test_trt_fp32_is_fp32(tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recorded FP32 engine has 19 convolutions in TF32, the default of TensorRT."""
+    monkeypatch.setattr(os, "environ", {})
+    recipe = modes.recipe("trt_fp32")
+    tf32.settle(recipe, {})
+    assert os.environ == {tf32.VARIABLE: "0"}
+    assert any("TF32 was switched off" in note for note in _open(tmp_path, "trt_fp32", mark_all=False).notes)
+    tf32.settle(modes.recipe("gpu_fp32"), {"tf32": True})
+    assert os.environ == {tf32.VARIABLE: "0"}, "only TensorRT's modes"
+    assert "FP32 layers did not run in TF32" in tf32.tensorrt_note(modes.recipe("trt_fp16"), {})
+    tf32.settle(recipe, {"tf32": True})
+    assert os.environ == {}
+    assert "left on" in tf32.tensorrt_note(recipe, {"tf32": True})
+    tf32.settle(modes.recipe("trt_fp16"), {})
+    assert os.environ == {}, "an engine in FP16 is compared as it ships"
+
+
 def test_operators_outside_the_engine_are_refused_on_a_card_without_code(
     tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +296,58 @@ def test_operators_outside_the_engine_are_refused_on_a_card_without_code(
         _open(tmp_path / "parts", mark_all=False)
     assert "pool2d" in str(caught.value)
     assert "compute capability 9.0" in str(caught.value)
+
+
+def test_calibration_says_why_operators_stay_outside(
+    tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capability, "gpu", lambda: capability.Gpu("NVIDIA H200", "9.0", works=False))
+    monkeypatch.setattr(Engine, "extra", True)
+    with pytest.raises(BackendUnavailable, match="1x1 convolutions") as caught:
+        _open(tmp_path, "trt_int8", mark_all=False)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_shapes_of_every_tensor_are_collected_on_the_cpu(given: bool, tmp_path: Path) -> None:
+    pytest.importorskip("paddle", reason="paddlepaddle is not installed")
+    shapes = {"min": (1, 3, 8, 8), "opt": (3, 3, 16, 16), "max": (4, 3, 24, 24)}
+    options = {f"{which}_shapes": {"x": shape} for which, shape in shapes.items()} if given else {}
+    spec = SessionSpec(
+        model=ModelFiles(model_file=str(paddle_models.legacy("cnn", tmp_path))), mode="trt_fp16",
+        options={**options, "collect_shape_range": True},
+    )  # fmt: skip
+    builder = tensorrt.Builder(
+        spec, read_model(spec.model), modes.recipe("trt_fp16"), [paddle_models.feeds("cnn")], tmp_path
+    )
+    text = builder.ranges.read_text()
+    of_tensor = {part.split('"')[1]: part for part in text.split("shape_range_info {")[1:]}
+    found = {
+        which: [int(line.split(":")[1]) for line in of_tensor["relu_0.tmp_0"].splitlines() if f"{which}_shape:" in line]
+        for which in shapes
+    }
+    plain = [2, 8, 16, 16]
+    assert found == ({which: [n, 8, *rest] for which, (n, _, *rest) in shapes.items()} if given else dict.fromkeys(
+        shapes, plain
+    ))  # fmt: skip
+    assert any("collected on the CPU" in note for note in builder.notes)
+
+
+def test_a_model_that_the_cpu_cannot_run_is_built_for_the_shapes_of_its_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: tensorrt.Builder) -> Path:
+        raise BackendError("no such kernel", where="m")
+
+    monkeypatch.setattr(tensorrt.Builder, "_collected", fails)
+    spec = SessionSpec(model=_files(tmp_path), mode="trt_fp16")
+    model, recipe = read_model(spec.model), modes.recipe("trt_fp16")
+    builder = tensorrt.Builder(spec, model, recipe, FEEDS, tmp_path)
+    assert (builder.shapes, builder.ranges[0]) == ("feeds", {"x": [2, 3, 64, 64]})
+    assert any("could not run the model" in note for note in builder.notes)
+    asked = SessionSpec(model=spec.model, mode="trt_fp16", options={"collect_shape_range": True})
+    with pytest.raises(BackendError, match="no such kernel"):
+        tensorrt.Builder(asked, model, recipe, FEEDS, tmp_path)
 
 
 def test_calibration_builds_twice_from_the_same_folder(tmp_path: Path, engines: list[list[str]]) -> None:
@@ -237,3 +371,21 @@ def test_pir_goes_another_way_and_says_what_is_missing(tmp_path: Path) -> None:
             tensorrt.open_tensorrt(
                 chosen, read_model(spec.model), modes.recipe("trt_fp16"), [paddle_models.feeds("cnn")], tmp_path, {}
             )
+
+
+def test_operators_cannot_be_bisected_on_a_card_without_code(
+    tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from precision_debug_paddle import ladder
+
+    from precision_debug.ladder import Rung
+
+    monkeypatch.setattr(ladder, "passes_of", lambda *_: ("conv_bn_fuse_pass",))
+    spec, rung = SessionSpec(model=_files(tmp_path), mode="trt_fp16"), Rung(name="TensorRT", mode="trt_fp16")
+    first, second = ladder.switches(spec, rung, ["tensorrt_engine"])
+    assert (first.name, getattr(first, "needs", None)) == ("operators that TensorRT takes", "")
+    assert first.options(["pool2d"]) == {"disable_tensorrt_ops": ["pool2d"]}
+    assert second.items == ("conv_bn_fuse_pass",)
+    monkeypatch.setattr(capability, "gpu", lambda: capability.Gpu("NVIDIA H200", "9.0", works=False))
+    first, _ = ladder.switches(spec, rung, ["tensorrt_engine"])
+    assert "compute capability 9.0" in getattr(first, "needs", "")

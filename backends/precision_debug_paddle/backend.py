@@ -12,7 +12,7 @@ from precision_debug.ladder import Rung, Switch
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 
-from . import ladder, modes
+from . import ladder, modes, tf32
 from .build import check_options
 from .model import read_model
 
@@ -40,6 +40,7 @@ class PaddleBackend:
                 f"run mode {spec.mode} cannot run here: {available.needs}", where=model.path,
                 hint="`precision_debug doctor` lists what can",
             )  # fmt: skip
+        tf32.settle(modes.recipe(spec.mode), spec.options)
         from .opening import open_session
 
         folder: Any = spec.work_dir or tempfile.mkdtemp(prefix="precision_debug-")

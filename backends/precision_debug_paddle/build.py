@@ -27,8 +27,10 @@ OPTIONS: Mapping[str, str] = {
     "min_shapes": "TensorRT: the smallest shape of each input",
     "opt_shapes": "TensorRT: the shape to tune for",
     "max_shapes": "TensorRT: the largest shape of each input",
-    "collect_shape_range": "TensorRT: find the range by running the feeds",
+    "collect_shape_range": "TensorRT: find every tensor's range by running the feeds on the CPU (default); off: give "
+    "only the inputs' shapes",
     "shape_range_file": "TensorRT: a shape range file that was collected before",
+    "tf32": "TensorRT fp32 and GPU FP32: leave TF32 on (default: off)",
     "workspace": "TensorRT: workspace in bytes (default 1 GiB)",
     "max_batch_size": "TensorRT: largest batch of a static engine (default: the feed's)",
     "min_subgraph_size": "TensorRT: fewest operators of a subgraph (default 3)",

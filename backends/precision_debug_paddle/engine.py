@@ -14,6 +14,7 @@ from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import TensorMeta
 
 from . import capability, naming
+from .layers import precision_note
 from .runtime import Runner
 from .session import HookSession, meta_of, metas_of
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["ENGINE", "EngineSession", "columns", "without_suffixes"]
 
 ENGINE = "tensorrt_engine"
+_OUTSIDE = "use a GPU that the wheel has code for, or try --option min_subgraph_size=1"
+_CALIBRATES = (
+    "calibration needs a static shape, and with one Paddle gives TensorRT no matrix product: write fully connected "
+    "layers as 1x1 convolutions, quantise the model before (PaddleSlim), or use a GPU that the wheel has code for"
+)
 _SUFFIX = re.compile(r"_subgraph_\d+")
 
 
@@ -53,7 +59,7 @@ class EngineSession:
     @property
     def notes(self) -> Sequence[str]:
         shown = self._shown.notes if self._shown is not None else ()
-        return (*self._builder.notes, *self._said, *shown)
+        return tuple(dict.fromkeys(note for note in (*self._builder.notes, *self._said, *shown) if note))
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if self._closed:
@@ -72,7 +78,7 @@ class EngineSession:
 
     def _show(self, marks: tuple[str, ...]) -> None:
         """Build the engine with these marks, where it is not the one at hand, and learn what it shows."""
-        layers = self._plain
+        layers, self._said = self._plain, ()
         if marks != self._marks:
             self._runner.close()
             self._shown = None
@@ -81,6 +87,9 @@ class EngineSession:
             layers = self._builder.inspected(folder)
             self._marks = marks
             self._said = self._compared(layers)
+        for which, built in (("unmarked", self._plain), ("marked", layers if marks else ())):
+            recipe = self._builder.recipe
+            self._said += (precision_note(built, recipe.precision, recipe.mode.name, which=which),)
         shown = HookSession(
             self._builder.model, self._runner, versions=self.versions, extra=columns(layers) if layers else {}
         )
@@ -118,7 +127,7 @@ class EngineSession:
                 f"{sum(outside.values())} tensors come from operators that TensorRT did not take ({types}), and "
                 f"{card.problem}",
                 where=self._builder.model.path,
-                hint="use a GPU that the wheel has code for, or try --option min_subgraph_size=1",
+                hint=_CALIBRATES if self._builder.calibrates else _OUTSIDE,
             )
         shown.add_note(f"TensorRT ran every operator; apart from that, {card.problem}.")
 

@@ -11,6 +11,7 @@ from precision_debug.errors import BackendError, BackendUnavailable, ModelError,
 __all__ = ["our_errors"]
 
 _OPERATOR = re.compile(r"\[operator < (\S+) > error\]")
+_NO_RANGE = re.compile(r"Cannot get (?:the )?(\S+)(?:'s)? min/max/opt shape")
 _FRAME = re.compile(r"\[Hint: .*?\](?= *(?:\(at|$))|\(at \S+?:\d+\)", re.DOTALL)
 
 
@@ -37,6 +38,13 @@ def _translated(text: str, where: str, mode: str) -> PrecisionDebugError:
             where=where,
             hint="name the operators that may run in bfloat16, e.g. --option \"bfloat16_ops=['conv2d','matmul_v2']\", "
             "or export the model with Paddle 3 (.json)",
+        )
+    unknown = _NO_RANGE.search(text)
+    if unknown:
+        return BackendError(
+            f"TensorRT takes the graph in parts, and the shape range of {unknown[1]} between them is not known",
+            where=where,
+            hint="--option collect_shape_range=True finds the range of every tensor (on the CPU)",
         )
     if "not compiled with" in text.lower() or "compile with tensorrt" in text.lower():
         return BackendUnavailable(

@@ -15,7 +15,7 @@ from precision_debug.errors import BackendError
 from precision_debug.ladder import Rung, Switch
 from precision_debug.records import SessionSpec
 
-from . import modes
+from . import capability, modes
 from .build import make_config, names_in
 from .framework import inference_module
 from .model import Model, read_model
@@ -47,11 +47,15 @@ class Passes:
 
 @dataclass(frozen=True, kw_only=True)
 class Operators:
-    """Operator types that are kept out of the lower precision or of TensorRT. key: the backend's setting for it."""
+    """Operator types that are kept out of the lower precision or of TensorRT. key: the backend's setting for it.
+
+    needs: why it cannot be tried here, or "".
+    """
 
     items: tuple[str, ...]
     key: str
     before: tuple[str, ...] = ()
+    needs: str = ""
 
     @property
     def name(self) -> str:
@@ -113,7 +117,9 @@ def switches(spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> tuple[
     )  # fmt: skip
     if key:
         before = () if key == "bfloat16_ops" else names_in(spec.options.get(key))
-        found.append(Operators(items=types, key=key, before=before))
+        card = capability.gpu() if recipe.tensorrt else None
+        needs = card.problem if card is not None else ""  # what TensorRT does not take, Paddle's own kernels run
+        found.append(Operators(items=types, key=key, before=before, needs=needs))
     known = passes_of(model, rung.mode, spec.options)
     if known:
         before = names_in(spec.options.get("delete_pass"))
@@ -142,11 +148,16 @@ def passes_of(model: Model, mode: str, options: Mapping[str, Any]) -> tuple[str,
 
 
 def _log(mode: str, file: str, params: str, options: str) -> None:
-    """Build a predictor that logs its passes; TensorRT is left out, as its passes are Paddle's own too."""
+    """Build a predictor that logs its passes. With TensorRT they are others: it is on, but takes no subgraph."""
     from pathlib import Path
 
     recipe = modes.recipe(mode)
     config = make_config(recipe, Path(file), Path(params), json.loads(options), device=recipe.device, quiet=False)
+    if recipe.tensorrt and not file.endswith(".json"):
+        config.enable_tensorrt_engine(
+            workspace_size=1 << 20, max_batch_size=1, min_subgraph_size=1 << 20,
+            precision_mode=inference_module().PrecisionType.Float32, use_static=False, use_calib_mode=False,
+        )  # fmt: skip
     inference_module().create_predictor(config)
 
 

@@ -9,7 +9,7 @@ from precision_debug.errors import ModelError
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
-from . import capability, modes
+from . import capability, modes, tf32
 from .build import make_config
 from .fetched import FetchSession
 from .marks import Trace
@@ -31,6 +31,8 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
         from .tensorrt import open_tensorrt
 
         return open_tensorrt(spec, model, recipe, feeds, folder, versions)
+    if device == "gpu" and recipe.precision == "float32" and (said := tf32.own_kernels(spec.options)):
+        notes = (*notes, said)
     if not model.program.pir and not recipe.onednn:
         config = make_config(recipe, model.file, model.params, spec.options, device=device)
         runner = Runner(config, where=model.path, mode=spec.mode)

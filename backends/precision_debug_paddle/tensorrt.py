@@ -1,19 +1,24 @@
 """Paddle-TRT on a legacy program: marks, the engine inspector, dynamic shapes and calibration.
 
 Every build gets a folder of its own with a copy of the program, so that an inspector file, an engine or a calibration
-table from an earlier run is never taken for this one's. Seen with paddlepaddle-gpu 2.6.2 and TensorRT 8.5.3.
+table from an earlier run is never taken for this one's. A graph that TensorRT takes in parts needs the shape range of
+the tensors between them too, so the range is collected on the CPU unless told otherwise. Seen with paddlepaddle-gpu
+2.6.2 and TensorRT 8.5.3.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from precision_debug.errors import BackendError, BackendUnavailable, ModelError, UsageError
+import numpy as np
+
+from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
 from precision_debug.inspector import (
     EngineLayer,
     fused_outputs,
@@ -23,11 +28,12 @@ from precision_debug.inspector import (
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
-from . import capability
+from . import capability, tf32
 from .build import make_config, names_in
 from .engine import EngineSession
 from .failures import our_errors
 from .framework import inference_module
+from .layers import InspectorFiles
 from .model import Model
 from .modes import Recipe
 from .runtime import Runner
@@ -59,7 +65,7 @@ def open_tensorrt(
 
 
 def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence[Feeds]) -> str:
-    """How the engine's shapes are found: "static", "given", "collected", "file", or "feeds": the feeds' own shapes.
+    """How the engine's shapes are found: "static", "given", "collected", "file", or "feeds": the inputs' own shapes.
 
     Raises UsageError on settings that contradict each other, and on those on which Paddle aborts.
     """
@@ -78,18 +84,20 @@ def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence
             where="trt_int8",
             hint="leave out --use_dynamic_shape and the shape range, or quantise the model before (PaddleSlim)",
         )
+    collects = options.get("collect_shape_range")
     if given:
         names = set(feeds[0]) if feeds else set()
         for key in given:
             missing = names - set(options[key])
             if missing:
                 raise UsageError(f"--{key} says nothing of input {min(missing)}", hint="give all three for every input")
-        return "given"
+        split = bool(names_in(options.get("disable_tensorrt_ops")))
+        return "collected" if collects or (split and collects is None) else "given"
     if options.get("shape_range_file"):
         return "file"
-    if options.get("collect_shape_range"):
-        return "collected"
-    return "static" if calibrates or dynamic is False else "feeds"
+    if calibrates or dynamic is False:
+        return "static"
+    return "collected" if collects or collects is None else "feeds"
 
 
 def fused_names(layers: Sequence[EngineLayer]) -> tuple[str, ...]:
@@ -107,7 +115,8 @@ class Builder:
         self.spec, self.model, self.recipe, self.feeds, self.folder = spec, model, recipe, feeds, folder
         self.options = spec.options
         self.builds = 0
-        self.notes: list[str] = []
+        self.notes: list[str] = [tf32.tensorrt_note(recipe, self.options)]
+        self._written: dict[Path, InspectorFiles] = {}
         quantised = any(_QUANTISERS.search(value.op_type) for value in model.program.values)
         int8 = recipe.precision == "int8"
         self.calibrates = int8 and bool(self.options.get("calibration", not quantised))
@@ -117,8 +126,6 @@ class Builder:
     def session(self, versions: Mapping[str, str]) -> EngineSession:
         folder, runner = self.built(())
         plain = self.inspected(folder)
-        if self.shapes == "feeds":
-            self.notes.append("The engine was built for the shapes of the inputs alone (--min_shapes … set a range).")
         return EngineSession(self, runner, plain, versions)
 
     def markable(self, plain: Sequence[EngineLayer]) -> tuple[str, ...]:
@@ -144,6 +151,7 @@ class Builder:
         keep = str(self.options.get("cache_dir") or "")
         if keep:
             Path(keep).mkdir(parents=True, exist_ok=True)
+        self._written[folder] = InspectorFiles(folder, keep, (self.model.file.parent, Path.cwd()))
         runner = self._runner(program, marks, keep)
         if self.calibrates:
             for feeds in self.feeds:
@@ -160,8 +168,8 @@ class Builder:
         options, inference = self.options, inference_module()
         with our_errors(self.model.path, mode=self.spec.mode):
             config = make_config(self.recipe, program, self.model.params, options, device="gpu")
-            if cache:  # else Paddle makes "_opt_cache" beside the program, and puts the inspector's file there
-                config.set_optim_cache_dir(cache)
+            if cache:  # with a separator: Paddle only appends names to it
+                config.set_optim_cache_dir(os.path.join(cache, ""))
             precision = {
                 "float32": inference.PrecisionType.Float32, "float16": inference.PrecisionType.Half,
                 "bfloat16": inference.PrecisionType.Bfloat16, "int8": inference.PrecisionType.Int8,
@@ -209,12 +217,22 @@ class Builder:
                 raise ModelError("no such file", where=str(path), hint="check --option shape_range_file")
             return path
         if self.shapes == "collected":
-            return self._collected()
+            try:
+                return self._collected()
+            except PrecisionDebugError as error:
+                if self.options.get("collect_shape_range"):
+                    raise
+                self.shapes = "given" if self.options.get("min_shapes") else "feeds"
+                self.notes.append(f"The CPU could not run the model to collect shape ranges ({error.what}).")
+                return self._ranges()
+        self.notes.append("The engine was built for the shapes of the inputs alone (--min_shapes … set a range).")
         shapes = {name: [int(dim) for dim in value.shape] for name, value in self.feeds[0].items()}
         return (shapes, shapes, shapes)
 
     def _collected(self) -> Path:
-        """Run every sample set unoptimised on the CPU, where Paddle's own kernels work on any machine."""
+        """Run every sample set, and each given shape, unoptimised on the CPU, where Paddle's own kernels work on any
+        machine.
+        """
         from . import modes
 
         path = self.folder / "shape_range.pbtxt"
@@ -222,26 +240,39 @@ class Builder:
             config = make_config(modes.recipe("cpu_fp32"), self.model.file, self.model.params, {}, device="cpu")
             config.collect_shape_range_info(str(path))
         runner = Runner(config, where=self.model.path, mode=self.spec.mode)
-        for feeds in self.feeds:
+        for feeds in (*self.feeds, *self._given()):
             runner.run(feeds)
         runner.close()
         gc.collect()
         if not path.is_file():
             raise BackendError("Paddle wrote no shape range", where=self.model.path, hint="give --min_shapes … instead")
-        self.notes.append(f"The shape range was collected on {len(self.feeds)} sample set(s), on the CPU.")
+        what = " and on the smallest, usual and largest shape given" if self._given() else ""
+        self.notes.append(
+            f"The shape range of every tensor was collected on the CPU, on {len(self.feeds)} sample set(s){what}; the "
+            "engine is built for it."
+        )
         return path
+
+    def _given(self) -> list[Feeds]:
+        """The first sample set in the smallest, the usual (more often, so that Paddle takes it) and the largest shape
+        that the user gave, its values repeated.
+        """
+        options, first = self.options, self.feeds[0]
+        if not options.get("min_shapes"):
+            return []
+        usual = ["opt"] * (len(self.feeds) + 1)
+        return [
+            {
+                name: np.resize(np.asarray(value), tuple(options[f"{which}_shapes"][name]))
+                for name, value in first.items()
+            }
+            for which in ("min", *usual, "max")
+        ]
 
     def inspected(self, folder: Path) -> tuple[EngineLayer, ...]:
         """The layers in the inspector files of one build; none where TensorRT took no subgraph."""
-        cache = str(self.options.get("cache_dir") or "")
-        found = sorted(folder.rglob("engine_info_*.json"))
-        if cache:
-            for path in found:
-                shutil.copyfile(path, Path(cache, path.name))
-            begun = (folder / self.model.file.name).stat().st_mtime
-            found = found or sorted(p for p in Path(cache).glob("engine_info_*.json") if p.stat().st_mtime >= begun)
+        found = self._written[folder].written()
         if not found:
             self.notes.append("TensorRT's inspector wrote no file; layers, real precision and tactics are not shown.")
             return ()
         return read_inspector(*found)
-

@@ -94,6 +94,9 @@ def _explain(
     before = next((step.passes for other, step in reversed(found.steps) if other is not rung), None)
     explanations = []
     for switch in backend.switches(session, rung, step.op_types):
+        if needs := getattr(switch, "needs", ""):
+            print(f"{switch.name}: cannot be switched off here, as {needs}")
+            continue
         print(f"bisecting {len(switch.items)} {switch.name} …", file=sys.stderr)
         explanations.append(
             explain(
