@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +28,7 @@ from precision_debug_tensorrt.options import read_options
 from precision_debug_tensorrt.sizes import Sizes
 from precision_debug_tensorrt.strongly_typed import typed_model
 from precision_debug_tensorrt.weights import builder_lines, count_weights
+from tensorrt_fake import HostCuda
 
 from precision_debug.errors import BackendError, BackendUnavailable, MarkError, ModelError, OutputError, UsageError
 from precision_debug.inspector import EngineLayer, EngineTensor, diff_engines, fused_outputs, read_inspector
@@ -612,40 +612,6 @@ def test_builds_of_one_process_share_a_timing_cache(monkeypatch: pytest.MonkeyPa
 
 
 # --- device memory
-
-
-class HostCuda:
-    """cuda-python's runtime module, on the host's memory."""
-
-    cudaMemcpyKind = SimpleNamespace(cudaMemcpyHostToDevice=1, cudaMemcpyDeviceToHost=2)
-
-    def __init__(self, limit: int = 10**6) -> None:
-        self.held: dict[int, Any] = {}
-        self.limit = limit
-
-    def __getattr__(self, name: str) -> Any:
-        fixed = {
-            "cudaGetDeviceCount": (0, 1), "cudaGetDevice": (0, 0), "cudaStreamCreate": (0, 7),
-            "cudaStreamSynchronize": (0,), "cudaMemGetInfo": (0, 5, 9),
-            "cudaGetDeviceProperties": (0, SimpleNamespace(name=b"GPU\0\0")),
-            "cudaGetErrorString": (0, b"out of memory"),
-        }  # fmt: skip
-        return lambda *_: fixed[name]
-
-    def cudaMalloc(self, size: int) -> tuple[Any, ...]:
-        if size > self.limit:
-            return 2, 0
-        buffer = ctypes.create_string_buffer(size)
-        self.held[ctypes.addressof(buffer)] = buffer
-        return 0, ctypes.addressof(buffer)
-
-    def cudaFree(self, pointer: int) -> tuple[int]:
-        del self.held[pointer]
-        return (0,)
-
-    def cudaMemcpy(self, to: int, source: int, size: int, kind: int) -> tuple[int]:
-        ctypes.memmove(to, source, size)
-        return (0,)
 
 
 def devices() -> list[Any]:

@@ -1,0 +1,392 @@
+"""A stand-in for TensorRT's Python module: it parses ONNX, "fuses" chains, and computes with ONNX Runtime on the host.
+
+Nothing here says how TensorRT behaves; it lets the backend's own steps run where there is no GPU: what is marked, what
+is built how often, where tensors go. FP16 rounds every output. Convolutions take in the normalisation and activation
+behind them, unless what lies between is an output.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import json
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+
+__all__ = ["HostCuda", "fake_tensorrt"]
+
+_FOLLOWS = {"BatchNormalization", "Relu"}
+
+
+class HostCuda:
+    """cuda-python's runtime module, on the host's memory. limit: bytes that one allocation may have."""
+
+    cudaMemcpyKind = SimpleNamespace(cudaMemcpyHostToDevice=1, cudaMemcpyDeviceToHost=2)
+
+    def __init__(self, limit: int = 10**6, free: int = 5) -> None:
+        self.held: dict[int, Any] = {}
+        self.limit, self.free = limit, free
+
+    def __getattr__(self, name: str) -> Any:
+        fixed = {
+            "cudaGetDeviceCount": (0, 1), "cudaGetDevice": (0, 0), "cudaStreamCreate": (0, 7),
+            "cudaStreamSynchronize": (0,), "cudaMemGetInfo": (0, self.free, 9),
+            "cudaGetDeviceProperties": (0, SimpleNamespace(name=b"GPU\0\0")),
+            "cudaGetErrorString": (0, b"out of memory"),
+        }  # fmt: skip
+        return lambda *_: fixed[name]
+
+    def cudaMalloc(self, size: int) -> tuple[Any, ...]:
+        if size > self.limit:
+            return 2, 0
+        buffer = ctypes.create_string_buffer(size)
+        self.held[ctypes.addressof(buffer)] = buffer
+        return 0, ctypes.addressof(buffer)
+
+    def cudaFree(self, pointer: int) -> tuple[int]:
+        del self.held[pointer]
+        return (0,)
+
+    def cudaMemcpy(self, to: int, source: int, size: int, kind: int) -> tuple[int]:
+        ctypes.memmove(to, source, size)
+        return (0,)
+
+
+class DataType(enum.Enum):
+    FLOAT, HALF, INT8, INT32, BOOL, UINT8, BF16, INT64 = range(8)
+
+
+class TensorLocation(enum.Enum):
+    DEVICE, HOST = range(2)
+
+
+class TensorIOMode(enum.Enum):
+    NONE, INPUT, OUTPUT = range(3)
+
+
+class TensorFormat(enum.Enum):
+    LINEAR = 0
+
+
+class LayerType(enum.Enum):
+    OTHER, CONSTANT, SHAPE, QUANTIZE, DEQUANTIZE = range(5)
+
+
+_TYPES = {1: DataType.FLOAT, 10: DataType.HALF, 6: DataType.INT32, 7: DataType.INT32, 9: DataType.BOOL}
+
+
+class Tensor:
+    """ITensor."""
+
+    def __init__(self, name: str, dtype: DataType, shape: tuple[int, ...]) -> None:
+        self.name, self.dtype, self.shape = name, dtype, shape
+        self.is_shape_tensor = self.is_network_output = False
+
+
+class Layer:
+    """ILayer."""
+
+    def __init__(self, node: onnx.NodeProto, reads: list[Tensor], writes: list[Tensor]) -> None:
+        self.name, self._reads, self._writes = node.name, reads, writes
+        self.type = LayerType.CONSTANT if node.op_type == "Constant" else LayerType.OTHER
+        self.precision_is_set, self._precision = False, DataType.FLOAT
+        self._types: dict[int, DataType] = {}
+
+    num_inputs = property(lambda self: len(self._reads))
+    num_outputs = property(lambda self: len(self._writes))
+    precision = property(lambda self: self._precision)
+
+    @precision.setter
+    def precision(self, kind: DataType) -> None:
+        self._precision, self.precision_is_set = kind, True
+
+    def get_input(self, place: int) -> Tensor:
+        return self._reads[place]
+
+    def get_output(self, place: int) -> Tensor:
+        return self._writes[place]
+
+    def output_type_is_set(self, place: int) -> bool:
+        return place in self._types
+
+    def set_output_type(self, place: int, kind: DataType) -> None:
+        self._types[place] = kind
+
+    def get_output_type(self, place: int) -> DataType:
+        return self._types.get(place, DataType.FLOAT)
+
+
+class Network:
+    """INetworkDefinition, filled by the parser."""
+
+    proto: onnx.ModelProto
+
+    def __init__(self) -> None:
+        self.inputs: list[Tensor] = []
+        self.outputs: list[Tensor] = []
+        self.layers: list[Layer] = []
+        self.debug: list[str] = []
+
+    num_inputs = property(lambda self: len(self.inputs))
+    num_outputs = property(lambda self: len(self.outputs))
+    num_layers = property(lambda self: len(self.layers))
+
+    def get_input(self, place: int) -> Tensor:
+        return self.inputs[place]
+
+    def get_output(self, place: int) -> Tensor:
+        return self.outputs[place]
+
+    def get_layer(self, place: int) -> Layer:
+        return self.layers[place]
+
+    def mark_output(self, tensor: Tensor) -> None:
+        tensor.is_network_output = True
+        self.outputs.append(tensor)
+
+    def mark_debug(self, tensor: Tensor) -> None:
+        self.debug.append(tensor.name)
+
+
+class Config:
+    """IBuilderConfig."""
+
+    int8_calibrator: Any = None
+    algorithm_selector: Any = None
+
+    def __init__(self) -> None:
+        self.flags: set[Any] = set()
+
+    def set_flag(self, flag: Any) -> None:
+        self.flags.add(flag)
+
+    def clear_flag(self, flag: Any) -> None:
+        self.flags.discard(flag)
+
+    def create_timing_cache(self, data: bytes) -> Any:
+        return SimpleNamespace(serialize=lambda: b"times")
+
+    def set_timing_cache(self, cache: Any, _ignore: bool) -> bool:
+        self.cache = cache
+        return True
+
+    def get_timing_cache(self) -> Any:
+        return self.cache
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"set_memory_pool_limit", "set_tactic_sources", "add_optimization_profile"}:
+            return lambda *_: True
+        raise AttributeError(name)
+
+
+class Engine:
+    """ICudaEngine and its inspector."""
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        import onnxruntime as ort
+
+        self.proto = onnx.ModelProto.FromString(bytes.fromhex(plan["model"]))
+        self.half, self.debug, self.shown = plan["half"], plan["debug"], plan["outputs"]
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        self.session = ort.InferenceSession(
+            self.proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        self.inputs = {item.name: item for item in self.session.get_inputs()}
+        self.names = [*self.inputs, *self.shown]
+
+    num_io_tensors = property(lambda self: len(self.names))
+
+    def get_tensor_name(self, place: int) -> str:
+        return self.names[place]
+
+    def get_tensor_mode(self, name: str) -> TensorIOMode:
+        return TensorIOMode.INPUT if name in self.inputs else TensorIOMode.OUTPUT
+
+    def get_tensor_dtype(self, name: str) -> DataType:
+        return DataType.FLOAT
+
+    def get_tensor_location(self, name: str) -> TensorLocation:
+        return TensorLocation.DEVICE
+
+    def get_tensor_format(self, name: str) -> TensorFormat:
+        return TensorFormat.LINEAR
+
+    def get_tensor_shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self.inputs[name].shape)
+
+    def create_execution_context(self) -> Context:
+        return Context(self)
+
+    def create_engine_inspector(self) -> Any:
+        return SimpleNamespace(get_engine_information=lambda _format: json.dumps({"Layers": self._layers()}))
+
+    def _layers(self) -> list[dict[str, Any]]:
+        made: dict[str, list[onnx.NodeProto]] = {}
+        for node in self.proto.graph.node:
+            before = made.get(node.input[0]) if node.op_type in _FOLLOWS else None
+            if before is not None and before[0].op_type == "Conv" and node.input[0] not in self.shown:
+                made[node.output[0]] = [*made.pop(node.input[0]), node]
+            else:
+                made[node.output[0]] = [node]
+        kind = "Half" if self.half else "Float"
+        return [
+            {
+                "Name": " + ".join(node.name for node in nodes), "LayerType": nodes[0].op_type,
+                "Inputs": [_told(nodes[0].input[0], kind)], "Outputs": [_told(output, kind)],
+                "TacticName": "sm80_xmma_f16f16_f16f16_f16" if self.half else "sm80_xmma_f32f32_f32f32_f32",
+                "TacticValue": "0x1", "Metadata": "\x1e".join(f"[ONNX Layer: {node.name}]" for node in nodes),
+            }
+            for output, nodes in made.items()
+        ]  # fmt: skip
+
+
+def _told(name: str, kind: str) -> dict[str, Any]:
+    return {"Name": name, "Dimensions": [1], "Format/Datatype": kind}
+
+
+class Context:
+    """IExecutionContext."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.addresses: dict[str, int] = {}
+        self.listener: Any = None
+
+    def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
+        self.shapes[name] = tuple(shape)
+        return True
+
+    def set_tensor_address(self, name: str, address: int) -> bool:
+        self.addresses[name] = address
+        return True
+
+    def infer_shapes(self) -> list[str]:
+        self.values = self._compute()
+        return []
+
+    def get_tensor_shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self.shapes.get(name) or self.values[name].shape)
+
+    def set_debug_listener(self, listener: Any) -> None:
+        self.listener = listener
+
+    def set_all_tensors_debug_state(self, _on: bool) -> None: ...
+
+    def execute_async_v3(self, stream: int) -> bool:
+        for name in self.engine.debug if self.listener is not None else ():
+            value = np.ascontiguousarray(self.values[name])
+            self.listener.process_debug_tensor(
+                value.ctypes.data, TensorLocation.DEVICE, DataType.FLOAT, value.shape, name, stream
+            )
+        for name in self.engine.shown:
+            value = np.ascontiguousarray(self.values[name])
+            ctypes.memmove(self.addresses[name], value.ctypes.data, value.nbytes)
+        return True
+
+    def _compute(self) -> dict[str, Any]:
+        feeds = {}
+        for name, shape in self.shapes.items():
+            size = int(np.prod(shape)) * 4
+            feeds[name] = np.frombuffer(ctypes.string_at(self.addresses[name], size), np.float32).reshape(shape)
+        names = [item.name for item in self.engine.session.get_outputs()]
+        values = dict(zip(names, self.engine.session.run(None, feeds), strict=True))
+        if self.engine.half:
+            return {name: value.astype(np.float16).astype(np.float32) for name, value in values.items()}
+        return values
+
+
+class _Parser:
+    def __init__(self, network: Network, _logger: Any) -> None:
+        self._network = network
+
+    num_errors = 0
+
+    def parse(self, data: bytes, _path: str) -> bool:
+        proto = onnx.shape_inference.infer_shapes(onnx.ModelProto.FromString(data))
+        graph, network = proto.graph, self._network
+        typed = {item.name: item.type.tensor_type for item in (*graph.input, *graph.value_info, *graph.output)}
+        weights = {item.name for item in graph.initializer}
+        tensors: dict[str, Tensor] = {}
+
+        def tensor(name: str) -> Tensor:
+            found = typed.get(name)
+            dims = found.shape.dim if found is not None else ()
+            shape = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in dims)
+            kind = _TYPES.get(found.elem_type, DataType.FLOAT) if found is not None else DataType.FLOAT
+            return tensors.setdefault(name, Tensor(name, kind, shape))
+
+        network.inputs = [tensor(item.name) for item in graph.input if item.name not in weights]
+        for node in graph.node:
+            reads = [tensors[name] for name in node.input if name in tensors]
+            network.layers.append(Layer(node, reads, [tensor(name) for name in node.output if name]))
+        for item in graph.output:
+            network.mark_output(tensors[item.name])
+        network.proto = proto
+        return True
+
+
+def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_large: int = 10**12) -> Any:
+    """The module. refuse: tensors without which it builds no engine. too_large: outputs, in bytes, that end a build.
+
+    ``builds`` collects the names of the outputs of every build.
+    """
+    listens = not version.startswith("8")
+    members = ("TF32", "FP16", "INT8", "OBEY_PRECISION_CONSTRAINTS", "PREFER_PRECISION_CONSTRAINTS")
+    flags = enum.Enum("BuilderFlag", members)  # type: ignore[misc]
+    creation = enum.IntEnum("NetworkDefinitionCreationFlag", ("EXPLICIT_BATCH",), start=0)  # type: ignore[misc]
+    builds: list[list[str]] = []
+
+    class Base:
+        def __init__(self) -> None: ...
+
+    class Builder:
+        def __init__(self, logger: Any) -> None:
+            self._logger = logger
+
+        def create_network(self, _flags: int = 0) -> Network:
+            return Network()
+
+        def create_builder_config(self) -> Config:
+            return Config()
+
+        def create_optimization_profile(self) -> Any:
+            return SimpleNamespace(set_shape=lambda *_: None)
+
+        def build_serialized_network(self, network: Network, config: Config) -> bytes | None:
+            names = [tensor.name for tensor in network.outputs]
+            builds.append(names)
+            size = sum(4 * int(np.prod(tensor.shape)) for tensor in network.outputs)
+            if set(names) & set(refuse) or size > too_large:
+                self._logger.log("Severity.ERROR", "4: [builder.cpp::fail::1] Error Code 4: Internal Error (no reason)")
+                return None
+            proto = onnx.ModelProto()
+            proto.CopyFrom(network.proto)
+            del proto.graph.output[:]
+            wanted = dict.fromkeys([*names, *network.debug])
+            proto.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in wanted)
+            plan = {"model": proto.SerializeToString().hex(), "half": flags.FP16 in config.flags,
+                    "debug": network.debug, "outputs": names}  # fmt: skip
+            return json.dumps(plan).encode()
+
+    class Runtime:
+        def __init__(self, _logger: Any) -> None: ...
+
+        def deserialize_cuda_engine(self, data: bytes) -> Engine:
+            return Engine(json.loads(data))
+
+    extra = {"IDebugListener": Base} if listens else {}
+    return SimpleNamespace(
+        __version__=version, builds=builds, BuilderFlag=flags, NetworkDefinitionCreationFlag=creation,
+        DataType=DataType, LayerType=LayerType, TensorLocation=TensorLocation, TensorIOMode=TensorIOMode,
+        TensorFormat=TensorFormat, TacticSource=enum.IntEnum("TacticSource", ("CUBLAS",), start=0),
+        MemoryPoolType=SimpleNamespace(WORKSPACE=0), ProfilingVerbosity=SimpleNamespace(DETAILED=2),
+        LayerInformationFormat=SimpleNamespace(JSON=1), ILogger=Base, IInt8EntropyCalibrator2=Base,
+        IAlgorithmSelector=Base, IOutputAllocator=Base, INetworkDefinition=Network, Builder=Builder,
+        OnnxParser=_Parser, Runtime=Runtime, init_libnvinfer_plugins=lambda *_: True, **extra,
+    )  # fmt: skip
