@@ -350,6 +350,24 @@ def test_a_model_that_the_cpu_cannot_run_is_built_for_the_shapes_of_its_inputs(
         tensorrt.Builder(asked, model, recipe, FEEDS, tmp_path)
 
 
+def test_an_engine_that_fails_on_collected_shapes_is_built_for_the_inputs(
+    tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Picky(Engine):
+        def __init__(self, config: Any, **named: Any) -> None:
+            if any(name == "enable_tuned_tensorrt_dynamic_shape" for name, _, _ in config["calls"]):
+                raise BackendError("no range of x", where="m")
+            super().__init__(config, **named)
+
+    monkeypatch.setattr(tensorrt, "Runner", Picky)
+    session = _open(tmp_path)
+    assert len(_shown(session)) == 50
+    assert any("could not build for the collected shape ranges (no range of x)" in note for note in session.notes)
+    (tmp_path / "asked").mkdir()
+    with pytest.raises(BackendError, match="no range of x"):
+        _open(tmp_path / "asked", collect_shape_range=True)
+
+
 def test_calibration_builds_twice_from_the_same_folder(tmp_path: Path, engines: list[list[str]]) -> None:
     session = _open(tmp_path, "trt_int8", [*FEEDS, *FEEDS], mark_all=False)
     assert len(engines) == 2

@@ -124,7 +124,13 @@ class Builder:
         self.ranges = self._ranges()
 
     def session(self, versions: Mapping[str, str]) -> EngineSession:
-        folder, runner = self.built(())
+        try:
+            folder, runner = self.built(())
+        except BackendError as error:
+            if self.shapes != "collected" or self.options.get("collect_shape_range"):
+                raise
+            self._leave_collected(f"TensorRT could not build for the collected shape ranges ({error.what})")
+            folder, runner = self.built(())
         plain = self.inspected(folder)
         return EngineSession(self, runner, plain, versions)
 
@@ -222,12 +228,17 @@ class Builder:
             except PrecisionDebugError as error:
                 if self.options.get("collect_shape_range"):
                     raise
-                self.shapes = "given" if self.options.get("min_shapes") else "feeds"
-                self.notes.append(f"The CPU could not run the model to collect shape ranges ({error.what}).")
-                return self._ranges()
+                return self._leave_collected(f"The CPU could not run the model to collect shape ranges ({error.what})")
         self.notes.append("The engine was built for the shapes of the inputs alone (--min_shapes … set a range).")
         shapes = {name: [int(dim) for dim in value.shape] for name, value in self.feeds[0].items()}
         return (shapes, shapes, shapes)
+
+    def _leave_collected(self, why: str) -> Any:
+        """Go on with the shapes of the inputs alone, given or of the first sample set."""
+        self.shapes = "given" if self.options.get("min_shapes") else "feeds"
+        self.notes.append(f"{why}.")
+        self.ranges = self._ranges()
+        return self.ranges
 
     def _collected(self) -> Path:
         """Run every sample set, and each given shape, unoptimised on the CPU, where Paddle's own kernels work on any
