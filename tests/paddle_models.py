@@ -52,6 +52,31 @@ def _cnn() -> Any:
     return Cnn()
 
 
+def _convs() -> Any:
+    """Convolutions only, a residual, pooling, and a 1x1 convolution as classifier: what TensorRT takes with a static
+    shape too, and wide enough that it has int8 and float16 kernels for it.
+    """
+    from paddle import nn
+
+    class Convs(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.bn1 = nn.Conv2D(3, 64, 3, padding=1), nn.BatchNorm2D(64)
+            self.conv2, self.bn2 = nn.Conv2D(64, 64, 3, padding=1), nn.BatchNorm2D(64)
+            self.conv3, self.bn3 = nn.Conv2D(64, 128, 3, padding=1, stride=2), nn.BatchNorm2D(128)
+            self.relu1, self.relu2, self.relu3 = nn.ReLU(), nn.ReLU(), nn.ReLU()
+            self.small, self.pool, self.classes = nn.MaxPool2D(2), nn.AdaptiveAvgPool2D(1), nn.Conv2D(128, 32, 1)
+            self.flatten = nn.Flatten()
+
+        def forward(self, x: Any) -> Any:
+            first = self.small(self.relu1(self.bn1(self.conv1(x))))
+            second = self.relu2(self.bn2(self.conv2(first)) + first)
+            third = self.relu3(self.bn3(self.conv3(second)))
+            return self.flatten(self.classes(self.pool(third)))
+
+    return Convs()
+
+
 def _conv_norm() -> Any:
     """A convolution without bias or padding before a batch norm, which a pass folds into it."""
     from paddle import nn
@@ -135,6 +160,7 @@ def _mobilenet_v3() -> Any:
 
 MODELS: Mapping[str, tuple[Any, tuple[int, ...]]] = {
     "cnn": (_cnn, (3, 16, 16)),
+    "convs": (_convs, (3, 32, 32)),
     "conv_norm": (_conv_norm, (3, 16, 16)),
     "mlp": (_mlp, (16,)),
     "offset": (_offset, (16,)),

@@ -6,8 +6,9 @@ Start it in the repository's root, with paddlepaddle-gpu 2.6.2 and TensorRT 8.5.
 
 Without steps all are run, the quick and important ones first, until $BUDGET seconds (480) are used: what is left is
 listed as not run. Each step is a process of its own, so one that fails or crashes costs no other. $OUT gets a folder a
-step (output.xlsx, output.json, log.txt), summary.json and summary.txt, which are rewritten after every step. ``--dry``
-runs the same steps with CPU modes, to try the script itself.
+step (output.xlsx, output.json, log.txt, the inspector's files in cache/), summary.json and summary.txt, which are
+rewritten after every step; "checks" in them is what the step is for, by words to true or false. ``--dry`` runs the same
+steps with CPU modes, to try the script itself.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import collections
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -28,7 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu_paddle")).resolve()
 DRY = "--dry" in sys.argv
 MODES = {"trt_fp32": "cpu_opt", "trt_fp16": "onednn_fp32", "trt_int8": "cpu_opt"} if DRY else {}
-SHAPES: dict[str, list[int]] = {}
+INSPECTOR = ROOT / "tests" / "data" / "inspector" / "paddle26_trt853_resnet18_fp16_marked.json"
 
 
 def main() -> int:
@@ -140,30 +142,58 @@ def gpu_fp32(folder: Path) -> dict[str, Any]:
 
 
 def resnet_fp32(folder: Path) -> dict[str, Any]:
-    return _compare(folder, "resnet18", "trt_fp32", "--atol", "1e-3", "--rtol", "1e-3")
-
-
-def resnet_fp16(folder: Path) -> dict[str, Any]:
-    return _compare(folder, "resnet18", "trt_fp16", "--atol", "1e-2", "--rtol", "1e-2")
-
-
-def resnet_fp16_fused(folder: Path) -> dict[str, Any]:
-    return _compare(
-        folder, "resnet18", "trt_fp16", "--atol", "1e-2", "--rtol", "1e-2", "--option", "fused_only=True"
+    """True FP32: every tensor within 1e-4 of its own scale, and no layer in TF32."""
+    result = _compare(folder, "resnet18", "trt_fp32", "--atol", "1e-3", "--rtol", "1e-3", _cache(folder))
+    return _checked(
+        result,
+        {
+            "the 50 tensors of facts/paddle.md are paired, and no other": sorted(result.get("paired", ())) == _fifty(),
+            "no layer ran in TF32": _counted(result, "TF32") == 0 and _counted(result, "FP32") > 0,
+            "every tensor within 1e-4 relative L2": (result.get("largest relative L2") or 1) < 1e-4,
+        },
     )
 
 
-def resnet_fp32_tf32_off(folder: Path) -> dict[str, Any]:
-    """TensorRT may take TF32 for FP32; NVIDIA's switch forbids it."""
-    os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
-    try:
-        return _compare(folder, "resnet18", "trt_fp32", "--atol", "1e-3", "--rtol", "1e-3")
-    finally:
-        del os.environ["NVIDIA_TF32_OVERRIDE"]
+def resnet_tf32(folder: Path) -> dict[str, Any]:
+    """TensorRT's default for FP32, asked for by name."""
+    result = _compare(folder, "resnet18", "trt_fp32", "--atol", "1e-3", "--rtol", "1e-3", "--option", "tf32=True")
+    return _checked(result, {"layers ran in TF32": _counted(result, "TF32") > 0})
+
+
+def resnet_fp16(folder: Path) -> dict[str, Any]:
+    """Every tensor marked."""
+    result = _compare(folder, "resnet18", "trt_fp16", "--atol", "1e-2", "--rtol", "1e-2", _cache(folder))
+    return _checked(
+        result,
+        {
+            "the 50 tensors of facts/paddle.md are paired, and no other": sorted(result.get("paired", ())) == _fifty(),
+            "layers ran in FP16": _counted(result, "FP16") > 0,
+            "says how many layers the marks added": "layers to" in str(result.get("target notes")),
+        },
+    )
+
+
+def resnet_fp16_fused(folder: Path) -> dict[str, Any]:
+    result = _compare(
+        folder, "resnet18", "trt_fp16", "--atol", "1e-2", "--rtol", "1e-2", "--option", "fused_only=True",
+        _cache(folder),
+    )  # fmt: skip
+    said = str(result.get("target notes"))
+    return _checked(
+        result,
+        {
+            "says what became of the fusion": "fusion kept" in said or "fusion changed" in said,
+            "fusion kept": "fusion kept" in said,
+            "20 tensors or more compared": len(result.get("paired", ())) >= 20,
+            "layers ran in FP16": _counted(result, "FP16") > 0,
+            "rows name their fused layer": bool(result.get("rows with a fused layer")),
+        },
+    )
 
 
 def encoder_fp16(folder: Path) -> dict[str, Any]:
-    return _compare(folder, "encoder", "trt_fp16", "--atol", "1e-2", "--rtol", "1e-2")
+    result = _compare(folder, "encoder", "trt_fp16", "--atol", "1e-2", "--rtol", "1e-2", _cache(folder))
+    return _checked(result, {"50 tensors or more compared": len(result.get("paired", ())) >= 50})
 
 
 def encoder_collected(folder: Path) -> dict[str, Any]:
@@ -179,9 +209,9 @@ def fault(folder: Path) -> dict[str, Any]:
     def plant(weights: dict[str, Any]) -> None:
         weights["linear_1.w_0"] *= 1e5
 
-    result = _compare(folder, "mlp", "trt_fp16", "--atol", "0.05", "--rtol", "0.05", change=plant)
-    result["expected"] = "first mismatch is linear_1.tmp_0 or linear_1.tmp_1"
-    return result
+    result = _compare(folder, "mlp", "trt_fp16", "--atol", "0.05", "--rtol", "0.05", _cache(folder), change=plant)
+    first = (result.get("first mismatch") or [None, ""])[1]
+    return _checked(result, {"first mismatch in linear_1": first in {"linear_1.tmp_0", "linear_1.tmp_1"}})
 
 
 def resnet_fault(folder: Path) -> dict[str, Any]:
@@ -193,8 +223,12 @@ def resnet_fault(folder: Path) -> dict[str, Any]:
     result = _compare(
         folder, "resnet18", "trt_fp16", "--atol", "0.5", "--rtol", "0.05", "--option", "fused_only=True", change=plant
     )
-    result["expected"] = "first mismatch is the first fused tensor at or after batch_norm_9.tmp_2"
-    return result
+    first = (result.get("first mismatch") or [None, ""])[1]
+    report = folder / "output.json"
+    rows = json.loads(report.read_text())["rows"] if report.exists() else []
+    start = next((place for place, row in enumerate(rows) if row["name"] == "batch_norm_9.tmp_2"), 0)
+    expected = next((row["name"] for row in rows[start:] if row.get("comparison")), None)
+    return _checked(result, {f"first mismatch is {expected}, the first seen from batch_norm_9 on": first == expected})
 
 
 def dynamic(folder: Path) -> dict[str, Any]:
@@ -204,7 +238,25 @@ def dynamic(folder: Path) -> dict[str, Any]:
 
 
 def calibration(folder: Path) -> dict[str, Any]:
-    return _compare(folder, "cnn", "trt_int8", "--atol", "0.1", "--rtol", "0.1")
+    """Convolutions only: with the static shape that calibration needs, Paddle gives TensorRT no matrix product."""
+    result = _compare(
+        folder, "convs", "trt_int8", "--atol", "0.1", "--rtol", "0.1", "--option", "mark_all=False", _cache(folder)
+    )
+    result["tables"] = sorted(path.name for path in (folder / "cache").glob("trt_calib*"))
+    return _checked(
+        result,
+        {
+            "the output is compared": bool(result.get("paired")),
+            "layers ran in INT8": _counted(result, "INT8") > 0,
+            "says that it calibrated": "calibrated int8" in str(result.get("target notes")),
+        },
+    )
+
+
+def calibration_outside(folder: Path) -> dict[str, Any]:
+    """With a fully connected layer: one line that says why it stays outside, and what to do."""
+    result = _compare(folder, "cnn", "trt_int8", "--option", "mark_all=False")
+    return _checked(result, {"refused in one line": result["status"] == 2 and "1x1 conv" in result.get("stderr", "")})
 
 
 def calibration_refused(folder: Path) -> dict[str, Any]:
@@ -219,13 +271,36 @@ def bf16_refused(folder: Path) -> dict[str, Any]:
 
 def disabled_ops(folder: Path) -> dict[str, Any]:
     """An operator that is kept out of TensorRT runs on Paddle's own kernels: refused on a card without code."""
-    return _compare(folder, "cnn", "trt_fp16", "--option", "disable_tensorrt_ops=['pool2d']")
+    result = _compare(folder, "cnn", "trt_fp16", "--option", "disable_tensorrt_ops=['pool2d']")
+    refused = result["status"] == 2 and "pool2d" in result.get("stderr", "")
+    return _checked(result, {"built in parts, and refused in one line for the card": refused})
 
 
-def disabled_collected(folder: Path) -> dict[str, Any]:
-    """The same with the shape range of every tensor, which a graph in two parts needs."""
-    return _compare(
-        folder, "cnn", "trt_fp16", "--option", "disable_tensorrt_ops=['pool2d']", "--option", "collect_shape_range=True"
+def ladder(folder: Path) -> dict[str, Any]:
+    """A planted FP16 overflow: the GPU stages cannot run on this card, TensorRT in FP32 passes, FP16 fails."""
+    import paddle_models
+
+    def plant(weights: dict[str, Any]) -> None:
+        weights["linear_1.w_0"] *= 1e5
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = paddle_models.legacy("mlp", folder, change=plant)
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "precision_debug", "ladder", "--model_file", str(path), "--run_mode",
+            MODES.get("trt_fp16", "trt_fp16"), "--input_shapes", "x:[2,16]", "--atol", "0.05", "--rtol", "1e-3",
+            "--output", str(folder / "ladder.json"),
+        ],
+        capture_output=True, text=True, env=_environment(folder), timeout=300, cwd=folder, check=False,
+    )  # fmt: skip
+    (folder / "log.txt").write_text(done.stdout + done.stderr)
+    stages = re.findall(r"^(pass|FAIL|not run)\s+.*?\((\w+)", done.stdout, re.MULTILINE)
+    return _checked(
+        {"status": done.returncode, "stdout": done.stdout[-3000:], "stderr": done.stderr[-1000:]},
+        {
+            "TensorRT in FP32 passes, in FP16 fails": {("pass", "trt_fp32"), ("FAIL", "trt_fp16")} <= set(stages),
+            "says why operators are not bisected": "cannot be switched off here" in done.stdout,
+        },
     )
 
 
@@ -246,11 +321,16 @@ def section(folder: Path) -> dict[str, Any]:
 def cached(folder: Path) -> dict[str, Any]:
     """Inspector files and engines in a folder of the user's, as the example does."""
     result = _compare(
-        folder, "cnn", "trt_fp16", "--option", "mark_all=False", "--option", f"cache_dir='{folder / 'cache'}'",
-        "--option", "use_static=True",
-    )  # fmt: skip
-    result["cache"] = sorted(path.name for path in (folder / "cache").glob("*"))
-    return result
+        folder, "cnn", "trt_fp16", "--option", "mark_all=False", _cache(folder), "--option", "use_static=True"
+    )
+    result["cache"] = found = sorted(path.name for path in (folder / "cache").glob("*"))
+    return _checked(
+        result,
+        {
+            "an inspector file and an engine": {name.rpartition("_")[0] for name in found}
+            >= {"engine_info", "trt_serialized"}
+        },
+    )
 
 
 def unmarked(folder: Path) -> dict[str, Any]:
@@ -260,11 +340,32 @@ def unmarked(folder: Path) -> dict[str, Any]:
 STEPS = {
     step.__name__: step
     for step in (
-        machine, inspector, resnet_fp16_fused, resnet_fp32, resnet_fp32_tf32_off, disabled_ops, disabled_collected,
-        unmarked, dynamic, cached, fatbin, encoder_collected, fault, resnet_fp16, encoder_fp16, resnet_fault, section,
-        mobilenet_fp16, calibration, calibration_refused, bf16_refused, gpu_fp32,
+        resnet_fp16_fused, resnet_fp32, resnet_fp16, encoder_fp16, fault, calibration, disabled_ops, ladder, dynamic,
+        cached, resnet_fault, section, gpu_fp32, unmarked, resnet_tf32, encoder_collected, mobilenet_fp16,
+        calibration_outside, calibration_refused, bf16_refused, machine, fatbin, inspector,
     )
 }  # fmt: skip
+
+
+def _cache(folder: Path) -> str:
+    return f"--option=cache_dir={str(folder / 'cache')!r}"
+
+
+def _fifty() -> list[str]:
+    """The tensors that the marked engine of the recorded run computes, sorted."""
+    from precision_debug_paddle.tensorrt import fused_names
+
+    from precision_debug.inspector import read_inspector
+
+    return sorted(fused_names(read_inspector(INSPECTOR)))
+
+
+def _counted(result: dict[str, Any], precision: str) -> int:
+    return int(result.get("precisions", {}).get(precision, 0))
+
+
+def _checked(result: dict[str, Any], checks: dict[str, bool]) -> dict[str, Any]:
+    return {"checks": checks, **result}
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -340,6 +441,9 @@ def _summary(report: dict[str, Any]) -> dict[str, Any]:
         "first compared": brief(compared[0] if compared else None),
         "last compared": brief(compared[-1] if compared else None),
         "largest max_abs": worst,
+        "largest relative L2": max((_relative(row["comparison"].get("sqnr_db")) for row in compared), default=None),
+        "paired": [row["name"] for row in compared],
+        "rows with a fused layer": sum(1 for row in compared if (row.get("extra") or {}).get("Fused Layer")),
         "unmatched": [row["name"] for row in rows if row["status"] == "unmatched"][:20],
         "reasons": dict(collections.Counter(row.get("reason", "") for row in rows if row["status"] != "pass")),
         "precisions": dict(collections.Counter((row.get("extra") or {}).get("Real Precision", "") for row in compared)),
@@ -347,6 +451,13 @@ def _summary(report: dict[str, Any]) -> dict[str, Any]:
         "target notes": report["target"].get("notes"),
         "versions": report["target"].get("versions"),
     }
+
+
+def _relative(sqnr_db: Any) -> float:
+    """Relative L2 error of a signal-to-noise ratio; one that is not finite says "equal" or "worthless"."""
+    if isinstance(sqnr_db, (int, float)):
+        return float(10 ** (-sqnr_db / 20))
+    return 0.0 if sqnr_db == {"$float": "inf"} else float("inf")
 
 
 def _finite(row: dict[str, Any]) -> bool:
