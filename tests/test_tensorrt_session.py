@@ -10,16 +10,19 @@ import numpy as np
 import onnx
 import pytest
 import tensorrt_models as models
-from precision_debug_tensorrt import TensorRTBackend, device, opening, timing, versions
-from precision_debug_tensorrt.device import CudaPython
+from precision_debug_tensorrt import TensorRTBackend, device, on_device, opening, timing, versions
+from precision_debug_tensorrt.device import CudaPython, Torch
 from tensorrt_fake import HostCuda, fake_tensorrt
 
-from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.hooks import AssertClose, SaveBaseline
+from precision_debug.records import ModelFiles, SessionSpec, Tolerance
 
 pytest.importorskip("onnxruntime", reason="the stand-in computes with it")
 
 IMAGE = {"image": np.random.default_rng(3).uniform(-1, 1, (2, 3, 32, 32)).astype(np.float32)}
 NAMES = ["image", *(node.output[0] for node in models.residual().graph.node)]
+
+SPEC = SessionSpec(model=ModelFiles(model_file="m.onnx"), mode="trt_fp16")
 
 Install = Callable[..., Any]
 
@@ -34,7 +37,7 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
         memory = memory or CudaPython(HostCuda(limit=10**9, free=10**9))
         for place in (versions, opening):
             monkeypatch.setattr(place, "load_api", lambda: api)
-        for place in (device, opening):
+        for place in (device, opening, on_device):
             monkeypatch.setattr(place, "find_device", lambda: memory)
         monkeypatch.setattr(timing, "_of_this_process", [])
         onnx.save(models.residual(), tmp_path / "m.onnx")
@@ -153,3 +156,87 @@ def test_the_same_run_without_a_hook_is_one_build(install: Install) -> None:
     assert len(trt.builds) == 1
     outputs: dict[str, Any] = session.run(IMAGE, lambda *_: None)
     np.testing.assert_array_equal(outputs["probabilities"], first)
+
+
+# --- on the device
+
+
+@pytest.mark.parametrize("version", ["8.6.1", "10.3.0"])
+def test_tensors_stay_on_the_device_where_torch_has_it(install: Install, version: str) -> None:
+    torch = pytest.importorskip("torch", reason="tensors of the device are torch's")
+    install(memory=Torch("cpu"), version=version)
+    wanted = shown(opened())
+    seen: dict[str, Any] = {}
+    session = opened(comparer=object())
+
+    def hook(kind: str, name: str, value: Any, /) -> None:
+        assert isinstance(value, np.ndarray if name == "image" else torch.Tensor)
+        seen[name] = np.asarray(value).copy()
+
+    outputs = session.run(IMAGE, hook)
+    assert list(seen) == list(wanted)
+    for name, value in seen.items():
+        np.testing.assert_array_equal(value, wanted[name])
+    assert isinstance(outputs["probabilities"], np.ndarray)
+
+
+def test_without_torch_a_comparer_gets_arrays(install: Install) -> None:
+    install()
+    assert all(isinstance(value, np.ndarray) for value in shown(opened(comparer=object())).values())
+    assert TensorRTBackend().on_device(SPEC, SPEC) is None
+
+
+def test_the_comparers_rows_are_the_hosts(install: Install) -> None:
+    """Of a baseline in the host's memory, as ONNX Runtime's is, and of another engine's."""
+    pytest.importorskip("torch", reason="tensors of the device are torch's")
+    install(memory=Torch("cpu"))
+    plain = report_of(None, shown(opened("trt_fp32")))
+    found = TensorRTBackend().on_device(SPEC, SPEC)
+    assert found is not None
+    comparer, store = found
+    rows = report_of((comparer, store), shown(opened("trt_fp32")))
+    assert comparer.on_device == len(NAMES) - 1
+    assert [(row.name, row.status) for row in rows] == [(row.name, row.status) for row in plain]
+    assert any(row.status == "fail" for row in rows)
+    for row, other in zip(rows, plain, strict=True):
+        ours, theirs = row.comparison, other.comparison
+        assert ours.mismatched == theirs.mismatched
+        assert ours.max_abs == pytest.approx(theirs.max_abs, rel=1e-6)
+        assert ours.base.mean == pytest.approx(theirs.base.mean, rel=1e-5, abs=1e-7)
+
+
+def report_of(parts: Any, baseline: dict[str, Any]) -> Any:
+    """Rows of trt_fp16 against a baseline's tensors, through the core's hooks."""
+    comparer, store = parts or (None, None)
+    save = SaveBaseline(store=store, comparer=comparer)
+    for name, value in baseline.items():
+        save("", name, value)
+    check = AssertClose(save, atol=1e-4, rtol=1e-4, consume=True)
+    opened(comparer=comparer).run(IMAGE, check)
+    save.close()
+    return check.rows
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64", "bool"])
+@pytest.mark.parametrize("shape", [(3, 4), (), (0, 2)])
+def test_the_comparer_takes_every_type(install: Install, dtype: str, shape: tuple[int, ...]) -> None:
+    torch = pytest.importorskip("torch", reason="tensors of the device are torch's")
+    import ml_dtypes
+
+    install(memory=Torch("cpu"))
+    comparer, store = TensorRTBackend().on_device(SPEC, SPEC)  # type: ignore[misc]
+    values = np.arange(int(np.prod(shape))).reshape(shape)
+    array = values.astype(getattr(ml_dtypes, dtype, None) or dtype)
+    target = torch.from_numpy(values).to(getattr(torch, dtype))
+    taken = comparer.take(target, "x")
+    assert comparer.dtype(taken) == comparer.dtype(array) == dtype
+    told: list[Any] = []
+    store.put("x", taken)
+    for base in (array, store.get("x")):
+        comparer.compare(base, taken, Tolerance(), told.append)
+    comparer.describe(taken, told.append)
+    comparer.settle()
+    assert [numbers.mismatched for numbers in told[:2]] == [0, 0]
+    assert told[2].dtype == dtype
+    assert told[2].shape == shape
+    store.close()

@@ -13,6 +13,7 @@ from .modes import RUN_MODES, availability, recipe
 
 if TYPE_CHECKING:
     from .modes import Recipe
+    from .on_device import EngineComparer, HostStore
 
 __all__ = ["TensorRTBackend"]
 
@@ -39,6 +40,12 @@ class TensorRTBackend:
         from .opening import open_session
 
         return open_session(spec, chosen, feeds)
+
+    def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[EngineComparer, HostStore] | None:
+        """See protocols.OnDevice; for an engine's run after, or beside, a baseline of any backend."""
+        from .on_device import on_device
+
+        return on_device(first, second)
 
     def _available(self, mode: str) -> Recipe:
         found = availability(mode)

@@ -51,6 +51,16 @@ class Device(Protocol):
     def download(self, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """A copy of ``pointer``'s memory in C order, once the stream has finished what it was given."""
 
+    @property
+    def shows_tensors(self) -> bool:
+        """Whether ``tensor`` gives one."""
+
+    def tensor(self, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: Any = None) -> Any:
+        """``pointer``'s memory as a torch tensor, not copied, once the stream has finished; None without torch.
+
+        owner: what must live as long as the tensor.
+        """
+
     def synchronise(self) -> None:
         """Wait for the stream. Raises BackendError where a kernel failed."""
 
@@ -113,14 +123,31 @@ class Torch:
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if not size:
             return np.empty(shape, dtype)
+        flat: Array = self._bytes(pointer, size).cpu().numpy()
+        return (flat if self._stream is not None else flat.copy()).view(dtype).reshape(shape)
+
+    @property
+    def shows_tensors(self) -> bool:
+        return True
+
+    def tensor(self, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: Any = None) -> Any:
+        self.synchronise()
+        kind = getattr(self.torch, dtype.name, None)
+        if kind is None:
+            return None
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if not size:
+            return self.torch.empty(shape, dtype=kind, device=self.where)
+        return self._bytes(pointer, size, owner).view(kind).reshape(shape)
+
+    def _bytes(self, pointer: int, size: int, owner: Any = None) -> Any:
         if self._stream is None:
             import ctypes
 
-            copied: Array = np.frombuffer(ctypes.string_at(pointer, size), dtype).reshape(shape).copy()
-            return copied
-        view = self.torch.as_tensor(_CudaArray(pointer, size), device=self.where)
-        flat: Array = view.cpu().numpy()
-        return flat.view(dtype).reshape(shape)
+            memory = (ctypes.c_uint8 * size).from_address(pointer)
+            memory.owner = owner  # type: ignore[attr-defined]
+            return self.torch.frombuffer(memory, dtype=self.torch.uint8)
+        return self.torch.as_tensor(_CudaArray(pointer, size, owner), device=self.where)
 
     def synchronise(self) -> None:
         if self._stream is not None:
@@ -134,9 +161,10 @@ class Torch:
 
 
 class _CudaArray:
-    """Foreign device memory for whoever reads ``__cuda_array_interface__`` (version 3)."""
+    """Foreign device memory for whoever reads ``__cuda_array_interface__`` (version 3), and keeps this object."""
 
-    def __init__(self, pointer: int, size: int) -> None:
+    def __init__(self, pointer: int, size: int, owner: Any = None) -> None:
+        self.owner = owner
         self.__cuda_array_interface__ = {
             "shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 3, "strides": None, "stream": None,
         }  # fmt: skip
@@ -187,6 +215,13 @@ class Cupy:
             memory = self.cupy.cuda.UnownedMemory(pointer, result.nbytes, self)
             self.cupy.cuda.MemoryPointer(memory, 0).copy_to_host(result.ctypes.data, result.nbytes)
         return result
+
+    @property
+    def shows_tensors(self) -> bool:
+        return False
+
+    def tensor(self, *_: Any, **__: Any) -> Any:
+        return None
 
     def synchronise(self) -> None:
         try:
@@ -253,6 +288,13 @@ class CudaPython:
             kind = self.cudart.cudaMemcpyKind.cudaMemcpyDeviceToHost
             self._call("cudaMemcpy", result.ctypes.data, pointer, result.nbytes, kind)
         return result
+
+    @property
+    def shows_tensors(self) -> bool:
+        return False
+
+    def tensor(self, *_: Any, **__: Any) -> Any:
+        return None
 
     def synchronise(self) -> None:
         self._call("cudaStreamSynchronize", self._stream)

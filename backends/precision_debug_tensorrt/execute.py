@@ -86,9 +86,12 @@ class Runner:
         except Exception:
             return text, ()
 
-    def listen(self, listener: Listener, *, unfused: bool) -> None:
-        """Call the listener with each debug tensor of the run. unfused: with all that fusion left."""
-        self._listener = make_listener(self.api, self.device, listener)
+    def listen(self, listener: Listener, *, unfused: bool, on_device: bool = False) -> None:
+        """Call the listener with each debug tensor of the run. unfused: with all that fusion left.
+
+        on_device: with a torch tensor over the engine's own memory, where that can be had.
+        """
+        self._listener = make_listener(self.api, self.device, listener, on_device=on_device)
         self.context.set_debug_listener(self._listener)
         if unfused:
             self.context.unfused_tensors_debug_state = True
@@ -120,6 +123,18 @@ class Runner:
             return self.device.download(held.pointer, tuple(self.context.get_tensor_shape(name)), dtype)
         pointer, shape = held.result(name)
         return self.device.download(pointer, shape, dtype)
+
+    def tensor(self, name: str) -> Any:
+        """One output where it is, as a torch tensor that keeps its memory; a copy as ``output`` gives it elsewhere."""
+        held, dtype = self._outputs[name], numpy_dtype(self.engine.get_tensor_dtype(name))
+        found = None
+        if dtype is not None and not isinstance(held, np.ndarray):
+            if isinstance(held, Buffer):
+                pointer, shape = held.pointer, tuple(self.context.get_tensor_shape(name))
+            else:
+                pointer, shape = held.result(name)
+            found = self.device.tensor(pointer, shape, dtype, held)
+        return self.output(name) if found is None else found
 
     def outputs(self) -> Iterator[str]:
         """Names of the outputs of the engine, in its order."""

@@ -30,7 +30,9 @@ __all__ = ["Facts", "gather"]
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """proto: the ONNX model, None without one. mark_outputs: marks are wanted even where a listener exists."""
+    """proto: the ONNX model, None without one. mark_outputs: marks are wanted even where a listener exists. on_device:
+    hooks get torch tensors where the engine left them.
+    """
 
     api: Api
     device: Device
@@ -45,6 +47,7 @@ class Facts:
     memory_budget: int | None = None
     mark_outputs: bool = False
     fused_only: bool = False
+    on_device: bool = False
     inspector_path: str = ""
     outcomes: tuple[Outcome, ...] = field(default=())
 
@@ -100,6 +103,7 @@ def gather(
         memory_budget=options.memory_budget,
         mark_outputs=options.observe == "marks" or (options.fused_only and not api.unfused_debug_tensors),
         fused_only=options.fused_only,
+        on_device=options.on_device and device.shows_tensors,
         inspector_path=options.save_inspector,
         outcomes=results,
     )

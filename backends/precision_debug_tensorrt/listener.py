@@ -18,8 +18,11 @@ Listener = Callable[[str, Any, Exception | None], None]
 """Gets the tensor's name and its array; or None and what went wrong, since nothing may be raised inside TensorRT."""
 
 
-def make_listener(api: Api, device: Device, receive: Listener) -> Any:
-    """A listener that copies each tensor to the host, where TensorRT lets its memory go after the call."""
+def make_listener(api: Api, device: Device, receive: Listener, *, on_device: bool = False) -> Any:
+    """A listener that copies each tensor to the host, where TensorRT lets its memory go after the call.
+
+    on_device: it is shown where it is instead, and lives during the call only.
+    """
     base: Any = api.trt.IDebugListener
     host = api.trt.TensorLocation.HOST
 
@@ -36,11 +39,14 @@ def make_listener(api: Api, device: Device, receive: Listener) -> Any:
                     receive(name, None, TypeError(f"its type {type_name(kind)} is not read here"))
                     return True
                 sizes = tuple(int(dim) for dim in shape)
+                array: Any
                 if location == host:
                     size = int(np.prod(sizes, dtype=np.int64)) * dtype.itemsize
                     array = np.frombuffer(ctypes.string_at(address_of(addr), size), dtype).reshape(sizes)
                 else:
-                    array = device.download(address_of(addr), sizes, dtype)
+                    array = device.tensor(address_of(addr), sizes, dtype) if on_device else None
+                    if array is None:
+                        array = device.download(address_of(addr), sizes, dtype)
                 receive(name, array, None)
             except Exception as error:
                 receive(name, None, error)

@@ -14,11 +14,12 @@ __all__ = ["listen"]
 
 def listen(
     runner: Runner, seen: dict[str, np.ndarray[Any, Any]], notes: list[str], *, unfused: bool,
-    show: Callable[[str, Any], None] | None = None,
+    show: Callable[[str, Any], None] | None = None, on_device: bool = False,
 ) -> None:  # fmt: skip
     """Let ``runner`` report its debug tensors.
 
     show: gets each one while it lives, and then only its name is kept in ``seen``; None: the arrays are kept.
+    on_device: show gets torch tensors where that can be had.
     notes: told of tensors that could not be read.
     """
 
@@ -30,4 +31,4 @@ def listen(
         if show is not None:
             show(name, array)
 
-    runner.listen(receive, unfused=unfused)
+    runner.listen(receive, unfused=unfused, on_device=on_device and show is not None)

@@ -30,7 +30,7 @@ class Options:
     one that he wants. tactic_sources: names; None: TensorRT's own choice. workspace, memory_budget: bytes.
     optimization_level: TensorRT's, 0 (fast builds) to 5. shapes: input name to (min, opt, max). typing: "", "weak" or
     "strong". observe: "marks" sees intermediate tensors as marked outputs even where TensorRT has a debug listener.
-    side: "baseline" or "target".
+    side: "baseline" or "target". on_device: the hook takes tensors of the device.
     """
 
     layer_precisions: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +52,7 @@ class Options:
     typing: str = ""
     observe: str = ""
     side: str = "target"
+    on_device: bool = False
 
     @property
     def asks_for_layers(self) -> bool:
@@ -78,6 +79,7 @@ def read_options(given: Mapping[str, Any]) -> Options:
         "typing": _one_of(given, "typing", ("", "weak", "strong")),
         "observe": _one_of(given, "observe", ("", "marks", "listener")),
         "side": side,
+        "on_device": given.get("comparer") is not None,
     }
     if side == "baseline":
         return Options(**common)

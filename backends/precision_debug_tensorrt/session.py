@@ -70,10 +70,11 @@ class TensorRTSession:
                 listen(runner, seen_by_listener, self._run_notes, unfused=self._facts.api.unfused_debug_tensors)
             runner.run()
             outputs = {name: runner.output(name) for name in runner.outputs()}
+            held = {name: self._shown(runner, name) for name in outputs} if hook is not None else {}
         finally:
             runner.close()
         if hook is not None:
-            self._show(feeds, hook, names, {**seen_by_listener, **outputs}, outputs)
+            self._show(feeds, hook, names, {**seen_by_listener, **held}, outputs)
         return outputs
 
     def close(self) -> None:
@@ -85,6 +86,9 @@ class TensorRTSession:
         runner = Runner(facts.api, built, facts.device, facts.messages, facts.path)
         runner.set_inputs(feeds)
         return runner
+
+    def _shown(self, runner: Runner, name: str) -> Any:
+        return runner.tensor(name) if self._facts.on_device else runner.output(name)
 
     def _show(
         self, feeds: Feeds, hook: Hook, names: Collection[str] | None, known: Mapping[str, Any],
@@ -123,7 +127,7 @@ class TensorRTSession:
                 number += 1
                 try:
                     for name in (name for name in batch.names if name in part):
-                        queue.show(name, runner.output(name))
+                        queue.show(name, self._shown(runner, name))
                     gap = largest_difference(outputs, {n: runner.output(n) for n in runner.outputs() if n in outputs})
                 finally:
                     runner.close()
@@ -170,7 +174,9 @@ class TensorRTSession:
 
         try:
             _, layers = runner.inspect()
-            listen(runner, seen, self._run_notes, unfused=unfused, show=show)
+            listen(
+                runner, seen, self._run_notes, unfused=unfused, show=show, on_device=self._facts.on_device
+            )
             runner.run()
         finally:
             runner.close()
