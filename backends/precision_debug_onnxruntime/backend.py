@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
@@ -31,9 +32,11 @@ class OnnxRuntimeBackend:
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
         self._available(spec.mode)
+        from .build.weights import of_run, read_source
         from .model import read_inputs, read_model
 
-        return read_inputs(read_model(spec.model.model_file))
+        path = spec.model.model_file
+        return read_inputs(read_source(path, Path(spec.work_dir), of_run(spec)) if spec.work_dir else read_model(path))
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         chosen = self._available(spec.mode)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,10 @@ from precision_debug.records import InputMeta
 from .graph import all_graphs, external_data, initializers_of
 from .types import dtype_name
 
-__all__ = ["Model", "name_nodes", "read_inputs", "read_model", "tensor_shape"]
+__all__ = ["Model", "name_nodes", "named", "opened", "parsed", "read_inputs", "read_model", "tensor_shape"]
+
+_AGAIN = "export or copy the model again"
+_GIT_LFS = b"version https://git-lfs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +36,18 @@ class Model:
 
 def read_model(path: str) -> Model:
     """Read an ``.onnx`` file without its external weights. Raises ModelError."""
-    proto = _parse(Path(path))
+    proto = parsed(opened(Path(path)), path)
     _check_external(proto, Path(path))
+    return Model(proto=named(proto, path), folder=Path(path).resolve().parent, path=path)
+
+
+def named(proto: Any, path: str) -> Any:
+    """The model with its functions written out and a name for every node. Raises ModelError."""
     if proto.functions:
         proto = _inlined(proto, path)
     for graph in all_graphs(proto.graph):
         name_nodes(graph)
-    return Model(proto=proto, folder=Path(path).resolve().parent, path=path)
+    return proto
 
 
 def read_inputs(model: Model) -> tuple[InputMeta, ...]:
@@ -46,30 +56,38 @@ def read_inputs(model: Model) -> tuple[InputMeta, ...]:
     return tuple(_input(value, value.name in defaults) for value in model.proto.graph.input)
 
 
-def _parse(path: Path) -> Any:
-    import onnx
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
-
+def opened(path: Path) -> memoryview:
+    """The bytes of a file that may be a model, mapped into memory. Raises ModelError."""
     if path.is_dir():
         raise ModelError("is a folder, not an .onnx file", where=str(path), hint="name the .onnx file inside it")
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except FileNotFoundError as error:
         raise ModelError("no such file", where=str(path), hint="check --model_file") from error
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    hint = "export or copy the model again"
     if not data:
-        raise ModelError("the file is empty", where=str(path), hint=hint)
-    if data.startswith(b"version https://git-lfs"):
+        raise ModelError("the file is empty", where=str(path), hint=_AGAIN)
+    view = memoryview(data)
+    if view[: len(_GIT_LFS)] == _GIT_LFS:
         raise ModelError("is a Git LFS pointer, not the model", where=str(path), hint="run git lfs pull")
+    return view  # the mapping goes with its last view
+
+
+def parsed(data: bytes | memoryview, path: str) -> Any:
+    """The onnx.ModelProto in some bytes. Raises ModelError."""
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
+
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
     except DecodeError as error:
-        raise ModelError("is not an ONNX model, or is cut off", where=str(path), hint=hint) from error
+        raise ModelError("is not an ONNX model, or is cut off", where=path, hint=_AGAIN) from error
     if not proto.ir_version or not proto.opset_import or not proto.graph.output:
-        raise ModelError("is not an ONNX model: no IR version, opset or output in it", where=str(path), hint=hint)
+        raise ModelError("is not an ONNX model: no IR version, opset or output in it", where=path, hint=_AGAIN)
     return proto
 
 

@@ -14,10 +14,10 @@ from precision_debug.records import SessionSpec
 from .build import build
 from .build.dump import infer_types
 from .build.simulate import internal
-from .build.weights import set_aside
+from .build.weights import of_run, read_source
 from .graph import values
 from .listing import Entry, Sizes, list_tensors, with_dropped
-from .model import Model, read_model
+from .model import Model
 from .modes import Recipe
 from .naming import hold
 from .runtime import Runtime
@@ -35,7 +35,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     options = recipe.provider_options(settings)
     runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings)
     folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
-    source = set_aside(read_model(spec.model.model_file), folder)
+    source = read_source(spec.model.model_file, folder, of_run(spec))
     built = build(source, recipe, runtime, feeds, folder)
     known = Known.of(source.proto.graph, built.given.proto.graph)
     holdings = hold(built.running.proto.graph, built.types, known)

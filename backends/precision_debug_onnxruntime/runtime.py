@@ -65,6 +65,7 @@ class Runtime:
             entry("session.intra_op.allow_spinning", "0")
         if dump is not None:
             options.optimized_model_filepath = str(dump)
+            entry("session.disable_prepacking", "1")  # it is not run
             if dump.suffix == ".onnx" and not inline:
                 entry("session.optimized_model_external_initializers_file_name", f"{dump.name}.bin")
                 entry("session.optimized_model_external_initializers_min_size_in_bytes", _INLINE_BYTES)

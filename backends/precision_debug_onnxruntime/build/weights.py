@@ -1,38 +1,92 @@
-"""Puts a model's weights into a file, so that every further copy of the graph is small."""
+"""Reads a model file once for all that ask: its large weights go to a file, so that copies of the graph are small."""
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
 from pathlib import Path
 
-from ..graph import all_graphs
-from ..model import Model
+from precision_debug.errors import ModelError
+from precision_debug.records import SessionSpec
 
-__all__ = ["set_aside"]
+from ..graph import all_graphs
+from ..model import Model, named, opened, parsed, read_model
+from ..wire import Chunk, cut
+
+__all__ = ["of_run", "read_source"]
 
 _SMALL = 1024
-_ALIGN = 64
+_FILE = "weights.bin"
 
 
-def set_aside(model: Model, folder: Path) -> Model:
-    """The model with its large weights in a file in ``folder``; the model given is of no use afterwards.
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """A model that was read: the graph's bytes, and the folder of its weights."""
 
-    A model that has external weights already is returned as it is: the two could not lie in one folder.
+    key: tuple[str, int, int, str]
+    graph: bytes
+    folder: Path
+
+
+_lock = threading.Lock()
+_kept: list[_Kept] = []
+
+
+def of_run(spec: SessionSpec) -> str:
+    """What both sides of a run have in common: the folder that their own folders lie in."""
+    return str(Path(spec.work_dir).parent) if spec.work_dir else ""
+
+
+def read_source(path: str, folder: Path, run: str = "") -> Model:
+    """The model of a file with its large weights in a file in ``folder``, or in the folder of who read it before.
+
+    run: a name that all share who may share that file; "" shares it with nobody. A model that has external weights
+    already keeps them where they are: the two could not lie in one folder. Raises ModelError.
     """
-    tensors = [tensor for graph in all_graphs(model.proto.graph) for tensor in graph.initializer]
-    large = [tensor for tensor in model.proto.graph.initializer if len(tensor.raw_data) > _SMALL]
-    if not large or any(tensor.external_data for tensor in tensors):
-        return model
-    path = folder / "weights.bin"
-    with path.open("wb") as file:
-        for tensor in large:
-            file.write(b"\0" * (-file.tell() % _ALIGN))
-            place = {"location": path.name, "offset": str(file.tell()), "length": str(len(tensor.raw_data))}
-            file.write(tensor.raw_data)
-            tensor.ClearField("raw_data")
-            tensor.data_location = tensor.EXTERNAL
-            for key, value in place.items():
-                entry = tensor.external_data.add()
-                entry.key, entry.value = key, value
-    # a message keeps what was cleared until it goes itself, so the light graph moves into a new one
-    light = type(model.proto).FromString(model.proto.SerializeToString())
-    return Model(proto=light, folder=folder, path=model.path)
+    with _lock:
+        key = _key(path, run)
+        kept = next((item for item in _kept if item.key == key and (item.folder / _FILE).exists()), None)
+        if kept is None:
+            model = _read(path, folder)
+            if run and model.folder == folder:
+                _kept[:] = [_Kept(key=key, graph=model.proto.SerializeToString(), folder=folder)]
+            return model
+    return Model(proto=parsed(kept.graph, path), folder=kept.folder, path=path)
+
+
+def _key(path: str, run: str) -> tuple[str, int, int, str]:
+    try:
+        file = Path(path).resolve()
+        state = file.stat()
+    except OSError:
+        return path, 0, 0, run
+    return str(file), state.st_mtime_ns, state.st_size, run
+
+
+def _read(path: str, folder: Path) -> Model:
+    data = opened(Path(path))
+    try:
+        light, chunks = cut(data, larger=_SMALL, location=_FILE)
+    except ValueError:
+        return read_model(path)
+    if not chunks:
+        return read_model(path)
+    proto = parsed(light, path)
+    tensors = [tensor for graph in all_graphs(proto.graph) for tensor in graph.initializer]
+    if sum(bool(tensor.external_data) for tensor in tensors) > len(chunks):
+        return read_model(path)
+    _write(data, chunks, folder / _FILE)
+    return Model(proto=named(proto, path), folder=folder, path=path)
+
+
+def _write(data: memoryview, chunks: tuple[Chunk, ...], path: Path) -> None:
+    try:
+        with path.open("wb") as file:
+            for chunk in chunks:
+                file.seek(chunk.place)
+                file.write(data[chunk.start : chunk.start + chunk.length])
+    except OSError as error:
+        raise ModelError(
+            f"its weights cannot be set aside: {error.strerror}", where=str(path),
+            hint="free some space, or set TMPDIR to a larger disk",
+        ) from error  # fmt: skip
