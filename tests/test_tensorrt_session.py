@@ -11,9 +11,12 @@ import onnx
 import pytest
 import tensorrt_models as models
 from precision_debug_tensorrt import TensorRTBackend, device, on_device, opening, timing, versions
+from precision_debug_tensorrt.constraints import apply
 from precision_debug_tensorrt.device import CudaPython, Torch
+from precision_debug_tensorrt.options import read_options
 from tensorrt_fake import HostCuda, fake_tensorrt
 
+from precision_debug.errors import MarkError
 from precision_debug.hooks import AssertClose, SaveBaseline
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
 
@@ -156,6 +159,31 @@ def test_the_same_run_without_a_hook_is_one_build(install: Install) -> None:
     assert len(trt.builds) == 1
     outputs: dict[str, Any] = session.run(IMAGE, lambda *_: None)
     np.testing.assert_array_equal(outputs["probabilities"], first)
+
+
+def test_patterns_leave_alone_what_computes_no_floats(install: Install) -> None:
+    trt = install()
+    api, network = versions.Api(trt), trt.Builder(None).create_network()
+    trt.OnnxParser(network, None).parse(models.residual().SerializeToString(), "m.onnx")
+    layers = {layer.name: layer for layer in network.layers}
+    layers["pool"].get_output(0).dtype = trt.DataType.INT32
+    layers["flatten"].type = trt.LayerType.SHAPE
+    apply(api, network, read_options({"layer_precisions": "*:float16 fc:float32", "layer_output_types": "conv?:half"}))
+    assert {name for name, layer in layers.items() if not layer.precision_is_set} == {"pool", "flatten"}
+    assert layers["fc"].precision == trt.DataType.FLOAT
+    assert layers["conv1"].get_output_type(0) == trt.DataType.HALF
+    with pytest.raises(MarkError, match=r"no layer that 'po\*' matches computes in floating point"):
+        apply(api, network, read_options({"layer_precisions": "po*:float16"}))
+
+
+def test_asked_layers_are_rows_with_what_became_of_them(install: Install) -> None:
+    install()
+    session = opened(layer_precisions="fc:float32 conv1:float16", precision_constraints="prefer")
+    shown(session)
+    told = {meta.node: (meta.extra["Asked Precision"], meta.extra["Obeyed"])
+            for meta in session.tensors if "Obeyed" in meta.extra}  # fmt: skip
+    assert told == {"fc": ("FP32", "no"), "conv1": ("FP16", "yes")}
+    assert "Precision constraints (prefer), 2 layers: 1 obeyed, 1 NOT obeyed." in session.notes
 
 
 # --- on the device

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,14 @@ from precision_debug.nearest import did_you_mean
 
 from .naming import LayerIndex, operators
 from .options import Options
+from .types import type_name
 from .versions import Api
 
 __all__ = ["Asked", "Outcome", "apply", "asked_of_network", "match_layers", "outcomes"]
 
 
+_FLOATING = frozenset({"FLOAT", "HALF", "BF16", "FP8"})
+_SILENT = frozenset({"CONSTANT", "SHAPE", "QUANTIZE", "DEQUANTIZE"})
 _FLOATS = frozenset({"FP32", "FP16", "BF16", "FP8", "INT8"})
 
 
@@ -42,10 +45,13 @@ class Outcome:
     fused_layer: str = ""
 
 
-def match_layers(wanted: Mapping[str, str], names: Sequence[str], *, where: str) -> dict[str, str]:
+def match_layers(
+    wanted: Mapping[str, str], names: Sequence[str], *, where: str, silent: Collection[str] = ()
+) -> dict[str, str]:
     """Layer name to precision. A key is a name, a pattern with * and ?, or re:EXPR; a name beats a pattern.
 
-    Raises MarkError where a key matches no layer.
+    silent: layers that patterns leave alone, since they compute nothing in floating point. Raises MarkError where a
+    key matches no layer.
     """
     found: dict[str, str] = {}
     known = set(names)
@@ -55,6 +61,13 @@ def match_layers(wanted: Mapping[str, str], names: Sequence[str], *, where: str)
                 continue
             pattern = _pattern(key)
             matches = [key] if exact else [name for name in names if pattern is not None and pattern.fullmatch(name)]
+            if matches and not exact:
+                matches = [name for name in matches if name not in silent]
+                if not matches:
+                    raise MarkError(
+                        f"no layer that '{key}' matches computes in floating point", where=where,
+                        hint="name the layers that do",
+                    )  # fmt: skip
             if not matches:
                 raise MarkError(
                     f"the network has no layer '{key}'", where=where,
@@ -68,11 +81,24 @@ def apply(api: Api, network: Any, options: Options) -> None:
     """Set what the options ask on the network's layers. Raises MarkError."""
     layers = {network.get_layer(place).name: network.get_layer(place) for place in range(network.num_layers)}
     names = list(layers)
-    for name, kind in match_layers(options.layer_precisions, names, where="--layer_precisions").items():
+    silent = frozenset(name for name, layer in layers.items() if _is_silent(layer))
+    wanted = (
+        ("--layer_precisions", options.layer_precisions), ("--layer_output_types", options.layer_output_types)
+    )  # fmt: skip
+    precisions, types = (match_layers(given, names, where=where, silent=silent) for where, given in wanted)
+    for name, kind in precisions.items():
         layers[name].precision = api.data_type(kind)
-    for name, kind in match_layers(options.layer_output_types, names, where="--layer_output_types").items():
+    for name, kind in types.items():
         for index in range(layers[name].num_outputs):
             layers[name].set_output_type(index, api.data_type(kind))
+
+
+def _is_silent(layer: Any) -> bool:
+    """Whether it computes no floating-point values: constants, shapes, QDQ, and what gives integers or truth values."""
+    if str(layer.type).rpartition(".")[2] in _SILENT:
+        return True
+    outputs = (layer.get_output(place) for place in range(layer.num_outputs))
+    return not any(type_name(output.dtype) in _FLOATING for output in outputs if output is not None)
 
 
 def asked_of_network(network: Any) -> tuple[Asked, ...]:

@@ -89,6 +89,7 @@ def columns(layer: EngineLayer | None) -> dict[str, str]:
     precision, source = real_precision(layer)
     found = {
         "Fused Layer": layer.name,
+        "Fused Nodes": ", ".join(operators(layer)) + (", …" if layer.nodes_cut else ""),
         "Real Precision": precision or "not told",
         "Precision Read From": source or "neither a tactic nor a type is told",
         "Tactic": layer.tactic_name,
