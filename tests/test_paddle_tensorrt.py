@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -407,3 +409,69 @@ def test_operators_cannot_be_bisected_on_a_card_without_code(
     monkeypatch.setattr(capability, "gpu", lambda: capability.Gpu("NVIDIA H200", "9.0", works=False))
     first, _ = ladder.switches(spec, rung, ["tensorrt_engine"])
     assert "compute capability 9.0" in getattr(first, "needs", "")
+
+
+@pytest.fixture
+def paddle_tensorrt(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """paddle.tensorrt without TensorRT: the program goes through Paddle's own loading and saving, as there.
+
+    Returns the settings of the last conversion.
+    """
+    paddle = pytest.importorskip("paddle", reason="exporting a PIR model takes Paddle 3")
+    if not paddle.__version__.startswith("3"):
+        pytest.skip("PIR takes Paddle 3")
+    from precision_debug_paddle import build, tensorrt_pir
+
+    asked: dict[str, Any] = {}
+
+    def convert(path: str, config: dict[str, Any]) -> None:
+        asked.update(config)
+        with paddle.pir_utils.IrGuard():
+            executor = paddle.static.Executor(paddle.CPUPlace())
+            program, _, _ = paddle.static.io.load_inference_model(path, executor=executor)
+            ops = program.global_block().ops
+            inputs = [value for op in ops if op.name() == "pd_op.data" for value in op.results()]
+            outputs = [operand.source() for op in ops if op.name() == "pd_op.fetch" for operand in op.operands()]
+            paddle.static.save_inference_model(
+                config["save_model_dir"], inputs, outputs, executor, program=program
+            )
+
+    module = types.ModuleType("paddle.tensorrt")
+    precisions = {name: name for name in ("FP32", "FP16", "BF16", "INT8")}
+    module.__dict__.update(convert=convert, TensorRTConfig=dict, Input=dict, PrecisionMode=precisions)
+    monkeypatch.setitem(sys.modules, "paddle.tensorrt", module)
+    monkeypatch.setattr(
+        tensorrt_pir, "make_config",
+        lambda _, *paths, device: build.make_config(modes.recipe("cpu_fp32"), *paths, device="cpu"),
+    )  # fmt: skip
+    return asked
+
+
+def test_a_pir_program_keeps_its_names_through_paddles_converter(
+    tmp_path: Path, paddle_tensorrt: dict[str, Any]
+) -> None:
+    """Seen with Paddle 3.3.1: a program that is saved anew calls its outputs fetch_name_0, fetch_name_1, …"""
+    spec = SessionSpec(
+        model=ModelFiles(model_file=str(paddle_models.pir("encoder"))), mode="trt_fp16", work_dir=str(tmp_path),
+        options={"disable_tensorrt_ops": ["softmax", "pd_op.gelu"], "delete_pass": "some_pass"},
+    )  # fmt: skip
+    model, feeds = read_model(spec.model), paddle_models.feeds("encoder")
+    session = tensorrt.open_tensorrt(spec, model, modes.recipe("trt_fp16"), [feeds], tmp_path, {})
+    seen: dict[str, Any] = {}
+    session.run(feeds, lambda _, name, tensor: seen.update({name: np.array(tensor)}))
+    assert list(seen) == [meta.name for meta in session.tensors]
+    assert len(seen) == 58
+    from precision_debug_paddle.opening import open_session
+
+    (tmp_path / "base").mkdir()
+    base = open_session(
+        SessionSpec(model=spec.model, mode="cpu_fp32"), model, modes.recipe("cpu_fp32"), [feeds], tmp_path / "base"
+    )
+    expected: dict[str, Any] = {}
+    base.run(feeds, lambda _, name, tensor: expected.update({name: np.array(tensor)}))
+    assert seen.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(seen[name], array, err_msg=name)
+    assert paddle_tensorrt["disable_ops"] == ["pd_op.softmax", "pd_op.gelu"]
+    assert paddle_tensorrt["disable_passes"] == ["some_pass"]
+    assert paddle_tensorrt["precision_mode"] == "FP16"

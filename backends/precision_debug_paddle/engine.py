@@ -101,7 +101,7 @@ class EngineSession:
     def _compared(self, marked: Sequence[EngineLayer]) -> tuple[str, ...]:
         """What the marks did to the engine."""
         if not self._plain or not marked:
-            return ()
+            return ("Whether the marks changed the fusion is not known, as the inspector wrote no file.",)
         diff = diff_engines(without_suffixes(self._plain), without_suffixes(marked))
         if self._builder.options.get("fused_only"):
             return (f"Only fused layers were marked; {diff.summary}.",)

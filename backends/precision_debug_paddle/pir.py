@@ -18,7 +18,7 @@ from precision_debug.records import InputMeta
 from .naming import Namer, fetch_name, plain_type
 from .program import Value, dims
 
-__all__ = ["PirProgram", "read_pir"]
+__all__ = ["PirProgram", "name_fetches", "read_pir"]
 
 _DTYPES = {
     "t_f16": "float16", "t_bf16": "bfloat16", "t_f32": "float32", "t_f64": "float64", "t_bool": "bool", "t_i8": "int8",
@@ -147,6 +147,26 @@ def read_pir(path: Path) -> PirProgram:
     if not any(value.output for value in program.values):
         raise ModelError("the program has no output that an operator computes", where=str(path), hint=hint)
     return program
+
+
+def name_fetches(path: Path, like: Path) -> None:
+    """Give the fetches of a program that Paddle saved anew, and named itself, the names of those in ``like``, which
+    are in the same order. Raises ModelError where there are not as many.
+    """
+    data, wanted = (json.loads(file.read_text(encoding="utf-8")) for file in (path, like))
+    fetches, names = _fetches(data), [_attribute(op, "name") for op in _fetches(wanted)]
+    if len(fetches) != len(names):
+        raise ModelError(
+            f"has {len(fetches)} outputs after its conversion, and had {len(names)}", where=str(path),
+            hint="this Paddle changes the outputs of a program; compare a legacy program (.pdmodel) instead",
+        )  # fmt: skip
+    for op, name in zip(fetches, names, strict=True):
+        next(item for item in op["A"] if item["N"] == "name")["AT"]["D"] = name
+    path.write_text(json.dumps(data, separators=(",", ":")), encoding="utf-8")
+
+
+def _fetches(data: dict[str, Any]) -> list[dict[str, Any]]:
+    return [op for op in data["program"]["regions"][0]["blocks"][0]["ops"] if plain_type(op["#"]) == _FETCH]
 
 
 def _outputs(op: dict[str, Any]) -> list[dict[str, Any]]:

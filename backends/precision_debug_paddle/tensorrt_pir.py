@@ -17,12 +17,13 @@ from precision_debug.errors import BackendUnavailable, UsageError
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
-from . import modes
+from . import modes, tf32
 from .build import make_config, names_in
 from .failures import our_errors
 from .fetched import FetchSession
 from .model import Model
 from .modes import Recipe
+from .pir import name_fetches
 from .runtime import Runner
 
 __all__ = ["open_pir"]
@@ -60,15 +61,18 @@ def open_pir(
             if not beside.exists():
                 beside.symlink_to(model.params.resolve())
             converter.convert(str(program.with_suffix("")), _config(converter, spec, recipe, feeds, target))
+            name_fetches(target.with_suffix(".json"), program)  # Paddle saves it with names of its own
             config = make_config(
                 modes.recipe("gpu_opt"), target.with_suffix(".json"), target.with_suffix(".pdiparams"), spec.options,
                 device="gpu",
             )  # fmt: skip
         return Runner(config, where=model.path, mode=spec.mode)
 
+    about = tf32.tensorrt_note(recipe, spec.options)
     session = FetchSession(
         model, start, unfused=True, view="", folder=folder, versions=versions,
         notes=(
+            *((about,) if about else ()),
             "TensorRT through paddle.tensorrt, written by its source and not run on hardware by this project: every "
             "tensor is fetched, so the fusion is not the one that ships.",
         ),
@@ -85,11 +89,17 @@ def _config(converter: Any, spec: SessionSpec, recipe: Recipe, feeds: Sequence[F
         inputs=[_input(converter, options, name, feeds) for name in names],
         min_subgraph_size=int(options.get("min_subgraph_size", 3)),
         save_model_dir=str(target),
-        disable_ops=list(names_in(options.get("disable_tensorrt_ops"))) or None,
+        disable_ops=_operators(options.get("disable_tensorrt_ops")) or None,
         precision_mode=converter.PrecisionMode[_PRECISIONS[recipe.precision]],
-        ops_run_float=list(names_in(options.get("disable_mixed_precision_ops"))) or None,
+        ops_run_float=_operators(options.get("disable_mixed_precision_ops")) or None,
+        disable_passes=list(names_in(options.get("delete_pass"))),
         workspace_size=int(options.get("workspace", 1 << 30)),
     )
+
+
+def _operators(value: Any) -> list[str]:
+    """Types as Paddle 3 names them, with their dialect."""
+    return [name if "." in name else f"pd_op.{name}" for name in names_in(value)]
 
 
 def _input(converter: Any, options: Mapping[str, Any], name: str, feeds: Sequence[Feeds]) -> Any:

@@ -231,6 +231,28 @@ def resnet_fault(folder: Path) -> dict[str, Any]:
     return _checked(result, {f"first mismatch is {expected}, the first seen from batch_norm_9 on": first == expected})
 
 
+def example(folder: Path) -> dict[str, Any]:
+    """examples/paddle_trt: all tensors, a section, and the names from the inspector's file of the engine that ships."""
+    import paddle_models
+
+    folder.mkdir(parents=True, exist_ok=True)
+    path = paddle_models.legacy("convs", folder)
+    script = ROOT / "examples" / "paddle_trt" / "debug_engine.py"
+    done = subprocess.run(
+        [
+            sys.executable, str(script), str(path), str(path.with_suffix(".pdiparams")),
+            MODES.get("trt_fp16", "trt_fp16"), *([str(INSPECTOR)] if DRY else []),
+        ],
+        capture_output=True, text=True, env=_environment(folder), timeout=300, cwd=folder, check=False,
+    )  # fmt: skip
+    (folder / "log.txt").write_text(done.stdout + done.stderr)
+    said = [line for line in done.stdout.splitlines() if "compared, first mismatch" in line]
+    return _checked(
+        {"status": done.returncode, "stdout": done.stdout[-1500:], "stderr": done.stderr[-1000:]},
+        {"all, section, shipped and fused": [line.split()[0] for line in said] == ["all", "section", "shipped", "fused"]},
+    )
+
+
 def dynamic(folder: Path) -> dict[str, Any]:
     shapes = {which: f"x:[{batch},3,16,16]" for which, batch in (("min", 1), ("opt", 2), ("max", 4))}
     extra = [part for which, text in shapes.items() for part in (f"--{which}_shapes", text)]
@@ -340,8 +362,8 @@ def unmarked(folder: Path) -> dict[str, Any]:
 STEPS = {
     step.__name__: step
     for step in (
-        resnet_fp16_fused, resnet_fp32, resnet_fp16, encoder_fp16, fault, calibration, disabled_ops, ladder, dynamic,
-        cached, resnet_fault, section, gpu_fp32, unmarked, resnet_tf32, encoder_collected, mobilenet_fp16,
+        resnet_fp16_fused, resnet_fp32, resnet_fp16, encoder_fp16, fault, calibration, disabled_ops, ladder, example,
+        dynamic, cached, resnet_fault, section, gpu_fp32, unmarked, resnet_tf32, encoder_collected, mobilenet_fp16,
         calibration_outside, calibration_refused, bf16_refused, machine, fatbin, inspector,
     )
 }  # fmt: skip
