@@ -17,12 +17,11 @@ import collections
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from . import judge, metrics
-from .align import Alignment
-from .arrays import as_array
-from .records import Row, Status, TensorMeta, TensorStats, Tolerance
+from . import judge
+from .align import Alignment, Pair
+from .comparing import HostComparer
+from .protocols import Comparer
+from .records import Comparison, Row, Status, TensorMeta, TensorStats, Tolerance
 from .store import BaselineStore, Store
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class SaveBaseline:
 
     names: keep only these (None: all). store: where to keep it; in memory by default, freed by ``close``.
     wanted: asked once for each tensor; where it says no, only the tensor's statistics are kept.
-    on_saved: called with the key after each tensor.
+    on_saved: called with the key after each tensor. comparer: where numbers are computed; the host's memory by default.
     """
 
     def __init__(
@@ -57,7 +56,9 @@ class SaveBaseline:
         store: BaselineStore | None = None,
         wanted: Callable[[str], bool] | None = None,
         on_saved: Callable[[str, TensorStats | None], None] | None = None,
+        comparer: Comparer | None = None,
     ) -> None:
+        self.comparer: Comparer = comparer or HostComparer()
         self.store: BaselineStore = store if store is not None else Store()
         self.stats: dict[str, TensorStats] = {}
         self._names = None if names is None else frozenset(names)
@@ -66,6 +67,7 @@ class SaveBaseline:
         self._keys = _Names()
         self._tensors: list[TensorMeta] = []
         self._types: dict[str, str] = {}
+        self._alone: set[str] = set()
 
     @property
     def tensors(self) -> tuple[TensorMeta, ...]:
@@ -79,15 +81,25 @@ class SaveBaseline:
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
         if self._names is not None and tensor_name not in self._names:
             return
-        array = as_array(tensor, name=tensor_name)
+        value = self.comparer.take(tensor, tensor_name)
         key = self._keys.key(tensor_name)
-        self._tensors.append(TensorMeta(name=key, op_type=op_type, dtype=array.dtype.name, shape=array.shape))
+        dtype, shape = self.comparer.dtype(value), tuple(value.shape)
+        self._tensors.append(TensorMeta(name=key, op_type=op_type, dtype=dtype, shape=shape))
         self._types[key] = op_type
-        stats = None
         if self._wanted is None or self._wanted(key):
-            self.store.put(key, array)
+            self.store.put(key, value)
+            if self._on_saved is not None:
+                self._on_saved(key, None)
         else:
-            stats = self.stats[key] = metrics.describe(array)
+            self._alone.add(key)
+            self.comparer.describe(value, lambda stats: self._described(key, stats))
+
+    def was_not_kept(self, key: str) -> bool:
+        """Whether only the statistics of this tensor are kept."""
+        return key in self._alone
+
+    def _described(self, key: str, stats: TensorStats) -> None:
+        self.stats[key] = stats
         if self._on_saved is not None:
             self._on_saved(key, stats)
 
@@ -144,13 +156,25 @@ class AssertClose:
         return tuple(self._tensors)
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
-        array = as_array(tensor, name=tensor_name)
+        comparer = self.baseline.comparer
+        value = comparer.take(tensor, tensor_name)
         key = self._keys.key(tensor_name)
-        self._tensors.append(TensorMeta(name=key, op_type=op_type, dtype=array.dtype.name, shape=array.shape))
-        row = self._row(op_type, key, array)
-        self._rows.append(row)
-        if self._on_row is not None:
-            self._on_row(row)
+        dtype, shape = comparer.dtype(value), tuple(value.shape)
+        self._tensors.append(TensorMeta(name=key, op_type=op_type, dtype=dtype, shape=shape))
+        pair = self._alignment.partner(key) if self._alignment is not None else None
+        base_name, how = (pair.base.name, pair.how) if pair is not None else (key, "exact")
+        rival = self._alignment.rivals.get(key) if self._alignment is not None else None
+        known = self._alignment is None or pair is not None
+        base = self.baseline.store.get(base_name) if known and rival is None else None
+        if base is None:
+            reason = self._why_alone(key, base_name, rival)
+            comparer.describe(value, lambda stats: self._unmatched(op_type, key, reason, stats))
+            return
+        comparer.compare(
+            base, value, self.tolerance, lambda numbers: self._compared(op_type, key, base_name, how, pair, numbers)
+        )
+        if self._consume:
+            self.baseline.store.drop(base_name)
 
     def report(self) -> Report:
         """The table of everything seen so far, ordered and completed by what the target never showed."""
@@ -158,39 +182,45 @@ class AssertClose:
 
         return report_of_hooks(self)
 
-    def _row(self, op_type: str, key: str, array: np.ndarray[Any, Any]) -> Row:
-        pair = self._alignment.partner(key) if self._alignment is not None else None
-        base_name, how = (pair.base.name, pair.how) if pair is not None else (key, "exact")
-        rival = self._alignment.rivals.get(key) if self._alignment is not None else None
-        known = self._alignment is None or pair is not None
-        base = self.baseline.store.get(base_name) if known and rival is None else None
-        if base is None:
-            refused = self._alignment.refused.get(key) if self._alignment is not None else None
-            if refused is not None:
-                reason = refused
-            elif rival is not None:
-                reason = f"its baseline tensor is compared with {rival}"
-            elif base_name in self.baseline.stats:
-                reason = "its baseline tensor was not kept"
-            else:
-                reason = "the baseline has no tensor of this name"
-            return Row(
+    def _why_alone(self, key: str, base_name: str, rival: str | None) -> str:
+        refused = self._alignment.refused.get(key) if self._alignment is not None else None
+        if refused is not None:
+            return refused
+        if rival is not None:
+            return f"its baseline tensor is compared with {rival}"
+        if self.baseline.was_not_kept(base_name):
+            return "its baseline tensor was not kept"
+        return "the baseline has no tensor of this name"
+
+    def _unmatched(self, op_type: str, key: str, reason: str, stats: TensorStats) -> None:
+        self._keep(
+            Row(
                 index=len(self._rows), op_type=op_type, name=key, status=Status.UNMATCHED, reason=reason,
-                target_name=key, target_op_type=op_type, target=metrics.describe(array),
-            )  # fmt: skip
-        comparison = metrics.compare(base, array, self.tolerance)
+                target_name=key, target_op_type=op_type, target=stats,
+            )
+        )  # fmt: skip
+
+    def _compared(
+        self, op_type: str, key: str, base_name: str, how: str, pair: Pair | None, comparison: Comparison
+    ) -> None:
         passes, reason = judge.verdict(comparison, self.tolerance)
-        if self._consume:
-            self.baseline.store.drop(base_name)
-        return Row(
-            index=len(self._rows),
-            op_type=pair.base.op_type if pair is not None else self.baseline.op_type(base_name, op_type),
-            name=base_name,
-            status=Status.PASS if passes else Status.FAIL,
-            reason=reason,
-            target_name=key,
-            target_op_type=op_type,
-            paired_by=how,
-            view=pair.target.view if pair is not None else "",
-            comparison=comparison,
+        base_type = pair.base.op_type if pair is not None else self.baseline.op_type(base_name, op_type)
+        self._keep(
+            Row(
+                index=len(self._rows),
+                op_type=base_type,
+                name=base_name,
+                status=Status.PASS if passes else Status.FAIL,
+                reason=reason,
+                target_name=key,
+                target_op_type=op_type,
+                paired_by=how,
+                view=pair.target.view if pair is not None else "",
+                comparison=comparison,
+            )
         )
+
+    def _keep(self, row: Row) -> None:
+        self._rows.append(row)
+        if self._on_row is not None:
+            self._on_row(row)

@@ -11,15 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-import numpy as np
-
-from .store import Store
+from .store import BaselineStore
 
 __all__ = ["Meeting", "run_both"]
 
 B = TypeVar("B")
 T = TypeVar("T")
-Array = np.ndarray[Any, Any]
 
 
 class Ended(Exception):
@@ -33,17 +30,17 @@ class Meeting:
     until it is dropped. Of the two threads at most one is blocked at any time, so they cannot wait for each other.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: BaselineStore) -> None:
         self.store = store
         self._changed = threading.Condition()
-        self._offer: tuple[str, Array] | None = None
+        self._offer: tuple[str, Any] | None = None
         self._wanted: str | None = None
         self._held = ""
         self._baseline_done = False
         self._target_done = False
         self._failed = False
 
-    def put(self, key: str, array: Array) -> None:
+    def put(self, key: str, array: Any) -> None:
         """Offer a tensor; returns when it may be overwritten: it was compared, or copied into the store."""
         with self._changed:
             self._check()
@@ -61,7 +58,7 @@ class Meeting:
         waits_for_another = self._wanted is not None and self._wanted != key
         return self._held != key and (waits_for_another or self._target_done)
 
-    def get(self, key: str) -> Array | None:
+    def get(self, key: str) -> Any:
         """The tensor of a key, waited for; None where the baseline ended without it."""
         with self._changed:
             while True:

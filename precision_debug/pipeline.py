@@ -6,6 +6,7 @@ Everything is told to the journal as it is finished; ``assemble`` makes the repo
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ import numpy as np
 from . import machine, marks, metrics, recording, scores
 from .align import Matches, align, stem
 from .arrays import as_array
+from .comparing import HostComparer
 from .crossing import crosses, match_values
 from .errors import BackendError, InputError, PrecisionDebugError, UsageError
 from .feeds import FeedSet, make_feeds, save_feeds
@@ -25,9 +27,9 @@ from .hooks import AssertClose, SaveBaseline
 from .journal import Journal
 from .meeting import Meeting, run_both
 from .plan import Opening, Plan, make_plan
-from .protocols import Feeds, Hook, Session
+from .protocols import Comparer, Feeds, Hook, OnDevice, Session
 from .records import InputInfo, InputMeta, RunSpec, Side, TensorMeta
-from .store import Store
+from .store import BaselineStore, Store
 
 __all__ = ["execute"]
 
@@ -54,6 +56,9 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
     labels = scores.load_labels(spec.labels) if spec.labels else None
     matches = _matched(first, second, given, journal) if crosses(first, second) else None
     together = _side_by_side(spec, first, second)
+    comparer, kept_there = _on_device(first, second) if together else (HostComparer(), None)
+    if kept_there is not None:
+        first, second = _showing_to(comparer, first), _showing_to(comparer, second)
     with _open_both(first, second, given, journal, together) as (base, target):
         names = _selected(spec, base.tensors, journal)
         alignment = align(base.tensors, target.tensors, spec.renames, matches)
@@ -75,6 +80,7 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
                 store=meeting or store,
                 wanted=may_have_a_partner,
                 on_saved=lambda key, stats: journal.write("saved", name=key, stats=stats),
+                comparer=comparer,
             )
             check = AssertClose(
                 save,
@@ -89,9 +95,15 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
                     writer = stack.enter_context(recording.RecordingWriter(spec.record))
                     hook = _both(check, writer)
                 if meeting is not None:
-                    base_outputs, target_outputs = run_both(
-                        meeting, lambda: base.run(save, names), lambda: target.run(hook, of_target)
-                    )
+                    try:
+                        base_outputs, target_outputs = run_both(
+                            meeting, lambda: base.run(save, names), lambda: target.run(hook, of_target)
+                        )
+                    except BaseException:
+                        with contextlib.suppress(Exception):  # what was under way is finished, and told
+                            comparer.settle()
+                        raise
+                    comparer.settle()
                 else:
                     base_outputs = base.run(save, names)
                     target_outputs = target.run(hook, of_target)
@@ -100,16 +112,37 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
             base.announce(save.tensors)
             target.announce(check.tensors)
             journal.write("layers", layers=getattr(target.session, "layers", ()))
-            for name in store:
-                array = store.get(name)
-                if array is not None:
-                    journal.write("leftover", name=name, stats=metrics.describe(array))
+            left: BaselineStore = kept_there or store
+            for name in left:
+                _describe_leftover(name, left.get(name), comparer, journal)
+            comparer.settle()
+            left.close()
             if store.spilled_bytes:
                 text = f"{store.spilled_bytes / 1e6:.0f} MB of baseline tensors waited on disk, beyond --memory_budget."
                 journal.write("note", text=text)
         result = scores.score(base_outputs, target_outputs, labels)
         if result:
             journal.write("scores", scores=result)
+
+
+def _describe_leftover(name: str, value: Any, comparer: Comparer, journal: Journal) -> None:
+    if value is not None:
+        comparer.describe(value, lambda stats: journal.write("leftover", name=name, stats=stats))
+
+
+def _on_device(first: Opening, second: Opening) -> tuple[Comparer, BaselineStore | None]:
+    """The backend's own comparer where both sides are its own and share a device; otherwise the host's."""
+    backend: object = first.backend
+    if first.backend is second.backend and isinstance(backend, OnDevice):
+        tools = backend.on_device(first.spec, second.spec)
+        if tools is not None:
+            return tools
+    return HostComparer(), None
+
+
+def _showing_to(comparer: Comparer, side: Opening) -> Opening:
+    options = {**side.spec.options, "comparer": comparer}
+    return dataclasses.replace(side, spec=dataclasses.replace(side.spec, options=options))
 
 
 @contextlib.contextmanager

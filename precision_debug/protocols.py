@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from .records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
+from .records import Availability, Comparison, InputMeta, RunMode, SessionSpec, TensorMeta, TensorStats, Tolerance
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from .report.model import Report
+    from .store import BaselineStore
 
-__all__ = ["Backend", "Exporter", "Feeds", "Hook", "Session", "Tensor", "Writer"]
+__all__ = ["Backend", "Comparer", "Exporter", "Feeds", "Hook", "OnDevice", "Session", "Tensor", "Writer"]
 
 Tensor = Any
 """Anything with ``__array__`` or ``__dlpack__``. A backend decodes bfloat16 that arrives as raw bits itself."""
@@ -97,6 +98,39 @@ class Exporter(Protocol):
 
     def check_weights(self, spec: SessionSpec, path: str) -> Sequence[str]:
         """What to know of an exported file's weights before an operator is blamed, one sentence each."""
+
+
+class Comparer(Protocol):
+    """Numbers of tensors where they are. Results are given to ``then``, at once or later, in the order of the calls.
+
+    Both runs' threads call it, and ``then`` is called by either of them, never by two at a time.
+    """
+
+    def take(self, tensor: Tensor, name: str) -> Any:
+        """What a hook got, as the other methods want it: with ``shape``, and without a copy where that is possible."""
+
+    def dtype(self, value: Any) -> str:
+        """numpy's name of its type."""
+
+    def compare(self, base: Any, target: Any, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
+        """The numbers of a pair. Both may be dropped, and overwritten by their own run, as soon as this returns."""
+
+    def describe(self, value: Any, then: Callable[[TensorStats], None]) -> None:
+        """The numbers of one tensor."""
+
+    def settle(self) -> None:
+        """Wait for everything that is under way; every ``then`` was called."""
+
+
+@runtime_checkable
+class OnDevice(Protocol):
+    """A backend that compares tensors on their own device; an addition to Backend, where it applies."""
+
+    def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore] | None:
+        """For two runs side by side: what compares, and what keeps the tensors that must wait; None: use the host's.
+
+        The sessions are then opened with the comparer as their option "comparer", and show tensors as it takes them.
+        """
 
 
 class Writer(Protocol):

@@ -17,12 +17,15 @@ __all__ = ["BaselineStore", "Store"]
 
 
 class BaselineStore(Protocol):
-    """What the hooks need of a store: ``Store``, or a ``Meeting`` of two runs side by side."""
+    """What the hooks need of a store: ``Store``, or a ``Meeting`` of two runs side by side.
 
-    def put(self, key: str, array: np.ndarray[Any, Any]) -> None:
+    Tensors are numpy arrays, or what a backend's own comparer takes.
+    """
+
+    def put(self, key: str, array: Any) -> None:
         """Take a tensor; the caller may overwrite it afterwards."""
 
-    def get(self, key: str) -> np.ndarray[Any, Any] | None:
+    def get(self, key: str) -> Any:
         """The tensor of a key, None where there is none."""
 
     def drop(self, key: str) -> None:

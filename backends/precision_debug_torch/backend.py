@@ -7,21 +7,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, UsageError
-from precision_debug.protocols import Feeds, Session
+from precision_debug.protocols import Comparer, Feeds, Session
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 
 from . import modes
 
 if TYPE_CHECKING:
+    from precision_debug.store import BaselineStore
+
     from .model import Model
 
-__all__ = ["TorchBackend"]
+__all__ = ["TorchBackend", "on_device", "open_model"]
 
 LEVELS = ("op", "module")
+PLACES = ("", "device", "host")
 
 
 class TorchBackend:
-    """PyTorch. Options: level ("op", "module"), device, seed, training, device_tensors (hooks get torch tensors)."""
+    """PyTorch.
+
+    Options: level ("op", "module"), device, seed, training, device_tensors (hooks get torch tensors), compare_on
+    ("device", "host"; two runs side by side on a GPU compare there unless it says otherwise).
+    """
 
     def __init__(self) -> None:
         self._kept: tuple[tuple[Any, ...], Model] | None = None
@@ -67,6 +74,11 @@ class TorchBackend:
         if Path(path).suffix.lower() != ".onnx":
             return ()
         return summary(check_weights(self._model(spec), path), path)
+
+    def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore] | None:
+        """What compares both runs' tensors on the device that they share; None where they share none, or on the CPU."""
+        self._require("torch_fp32")
+        return on_device(first.options, second.options)
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         self._require(spec.mode)
@@ -118,9 +130,23 @@ def open_model(
     kind: Any = CompiledSession if recipe.change == "compile" else TorchSession
     session: Session = kind(
         built, recipe, level=level, seed=_seed(options), feeds=feeds[0] if feeds else None,
-        device_tensors=bool(options.get("device_tensors")), on_close=on_close,
+        device_tensors=bool(options.get("device_tensors")), comparer=options.get("comparer"), on_close=on_close,
     )  # fmt: skip
     return session
+
+
+def on_device(first: Any, second: Any) -> tuple[Comparer, BaselineStore] | None:
+    """See TorchBackend; first, second: both sessions' options."""
+    from .build import chosen_device
+    from .on_device import DeviceComparer, DeviceStore
+
+    where = str(second.get("compare_on") or "")
+    if where not in PLACES:
+        raise UsageError(f"no place '{where}'", where="--option compare_on", hint="use device or host")
+    one, other = chosen_device(first), chosen_device(second)
+    if where == "host" or one != other or (one.type == "cpu" and where != "device"):
+        return None
+    return DeviceComparer(), DeviceStore()
 
 
 def _seed(options: Any) -> int:

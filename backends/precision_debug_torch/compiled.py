@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from precision_debug.arrays import as_array
 from precision_debug.errors import BackendError
-from precision_debug.protocols import Feeds, Hook
+from precision_debug.protocols import Comparer, Feeds, Hook
 from precision_debug.records import TensorMeta
 
 from .arithmetic import Arithmetic
@@ -49,13 +49,13 @@ class CompiledSession:
 
     def __init__(
         self, built: Built, recipe: Recipe, *, level: str, seed: int, feeds: Feeds | None = None,
-        device_tensors: bool = False, on_close: Callable[[], None] | None = None,
+        device_tensors: bool = False, comparer: Comparer | None = None, on_close: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self._built: Built | None = built
         self._recipe = recipe
         self._level = level
         self._feeds = feeds
-        self._device_tensors = device_tensors
+        self._device_tensors = device_tensors or comparer is not None
         self._on_close = on_close
         self._arithmetic = Arithmetic(recipe, device=built.device, seed=seed)
         self._notes = [*built.notes, "random operators are eager's own, so that both runs see the same numbers"]

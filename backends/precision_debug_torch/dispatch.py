@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,11 +12,13 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
+from precision_debug.protocols import Comparer
 from precision_debug.records import TensorMeta
 
 from .arithmetic import Arithmetic
 from .leaves import leaves
 from .naming import Namer, op_type
+from .on_device import Elements
 from .source import source_line
 
 __all__ = ["Trace", "Watch"]
@@ -23,6 +27,28 @@ Show = Callable[[TensorMeta, Any], None]
 
 _CAST = torch.ops.aten._to_copy.default
 _UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Facts:
+    """What is known of an ATen operator beforehand. shares: its result may hold its argument's elements, in order."""
+
+    kind: str
+    unseen: str
+    writes: bool
+    shares: bool
+
+
+@functools.lru_cache(maxsize=4096)
+def _facts(func: Any) -> _Facts:
+    kind, schema = op_type(func), func._schema
+    shares = any(value.alias_info is not None for value in schema.returns) or kind == "aten._unsafe_view"
+    return _Facts(
+        kind=kind,
+        unseen="holds uninitialised memory" if kind.removeprefix("aten.") in _UNWRITTEN else "",
+        writes=schema.is_mutable,
+        shares=shares and not schema.is_mutable and len(schema.returns) == 1,
+    )
 
 
 class Trace:
@@ -49,6 +75,7 @@ class Trace:
         self.module_results: dict[str, str] = {}  # at level "op": name of a module's result to its row's name
         self._names: Any = WeakIdKeyDictionary()  # tensor to the names of the rows that it stems from
         self._constants: Any = WeakIdKeyDictionary()
+        self._elements: Any = WeakIdKeyDictionary()  # tensor to what stands for its elements
         for name, tensor in constants:
             self._constants[tensor] = name
         for name, tensor in given.items():
@@ -65,14 +92,18 @@ class Trace:
 
     def operator(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """An operator was run."""
-        read = self._sources((args, kwargs))
+        given = [*_tensors(args), *_tensors(kwargs)] if kwargs else list(_tensors(args))
+        read = self._names_of(given)
+        facts = _facts(func)
+        if facts.writes:
+            self._elements.clear()
         if self.level == "module":
             for tensor in _tensors(result):
                 self._names[tensor] = read
             return
         name = self._call_name(func, args, kwargs)
-        kind, extra = op_type(func), {"Source": source_line()}
-        unseen = "holds uninitialised memory" if kind.removeprefix("aten.") in _UNWRITTEN else ""
+        kind, unseen = facts.kind, facts.unseen
+        extra = {"Source": source_line()}
         self.calls.append(func)
         several = isinstance(result, (tuple, list))
         values = list(result) if several else [result]
@@ -83,6 +114,8 @@ class Trace:
                 unseen = "is the kernel's own bookkeeping"
             if isinstance(value, torch.Tensor):
                 self.places[full] = len(self.calls) - 1, place if several else None
+                if facts.shares and not several:
+                    self._share(value, given)
                 self._tell(full, kind, value, node=name, inputs=read, extra=extra, unseen=unseen)
                 shown += 1
             elif isinstance(value, (bool, int, float, complex)) and not shown:
@@ -135,8 +168,22 @@ class Trace:
         return self.namer.operator(func)
 
     def _sources(self, values: Any) -> tuple[str, ...]:
+        return self._names_of(_leaf_tensors(values))
+
+    def _share(self, value: Any, given: list[Any]) -> None:
+        """Remember where a result is an argument's elements in the same order."""
+        if value.layout is not torch.strided or not value.is_contiguous():
+            return
+        for tensor in given:
+            same = tensor.dtype == value.dtype and tensor.numel() == value.numel() and tensor.is_contiguous()
+            plain = tensor.is_conj() == value.is_conj() and tensor.is_neg() == value.is_neg()
+            if same and plain and tensor.data_ptr() == value.data_ptr():
+                self._elements[value] = self._elements.setdefault(tensor, Elements())
+                return
+
+    def _names_of(self, tensors: Iterable[Any]) -> tuple[str, ...]:
         found: dict[str, None] = {}
-        for tensor in _tensors(values):
+        for tensor in tensors:
             if tensor not in self._constants:
                 found.update(dict.fromkeys(self._names.get(tensor, ())))
         return tuple(found)
@@ -155,26 +202,51 @@ class Trace:
         self._names[tensor] = (name,)
         self._constants.pop(tensor, None)
         if self._show is not None and not unseen:
+            if value is not tensor and view == "":
+                held = self._elements.get(tensor)
+                if held is None:
+                    held = self._elements[tensor] = Elements()
+                value.elements_held = held
             self._show(meta, value)
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs each operator by the run's arithmetic and tells the trace, if there is one."""
+    """Runs each operator by the run's arithmetic and tells the trace, if there is one.
 
-    def __init__(self, arithmetic: Arithmetic, trace: Trace | None = None) -> None:
+    comparer: reads what is under way before an operator writes into a tensor.
+    """
+
+    def __init__(self, arithmetic: Arithmetic, trace: Trace | None = None, comparer: Comparer | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._arithmetic = arithmetic
         self._trace = trace
+        self._comparer = comparer
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self._comparer is not None and _facts(func).writes:
+            self._comparer.settle()
         result = self._arithmetic.call(func, args, kwargs)
         if self._trace is not None:
             self._trace.operator(func, args, kwargs, result)
         return result
 
 
-def _tensors(values: Any) -> list[Any]:
+def _tensors(values: Any) -> Iterator[Any]:
+    """Of an operator's arguments or results, which are nested in plain containers only."""
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, (tuple, list)):
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                yield value
+            elif isinstance(value, (tuple, list)):
+                yield from _tensors(value)
+    elif isinstance(values, dict):
+        yield from _tensors(list(values.values()))
+
+
+def _leaf_tensors(values: Any) -> list[Any]:
     return [value for value in pytree.tree_leaves(values) if isinstance(value, torch.Tensor)]
 
 

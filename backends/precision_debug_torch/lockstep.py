@@ -2,52 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from precision_debug import judge
-from precision_debug.align import align
+from precision_debug.align import Alignment, align
 from precision_debug.assemble import complete_table
+from precision_debug.comparing import HostComparer
+from precision_debug.hooks import AssertClose, SaveBaseline
 from precision_debug.machine import machine, now
 from precision_debug.meeting import Meeting, run_both
-from precision_debug.records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
+from precision_debug.records import ModelFiles, Row, RunSpec, Side, Tolerance
+from precision_debug.store import Store
 
 from . import modes
-from .backend import open_model
-from .device_compare import compare_on_device, describe_on_device
+from .backend import on_device, open_model
 from .model import example_feeds, from_module
 
 if TYPE_CHECKING:
+    from precision_debug.protocols import Comparer, Feeds
     from precision_debug.report.model import Report
+    from precision_debug.store import BaselineStore
 
     from .session import TorchSession
 
-__all__ = ["DeviceStore", "compare_module"]
-
-
-class DeviceStore:
-    """The few tensors whose partner comes in another order, as copies on their own device."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, Any] = {}
-        self.largest = 0
-
-    def put(self, key: str, tensor: Any) -> None:
-        self._held[key] = tensor.clone()
-        self.largest = max(self.largest, len(self._held))
-
-    def get(self, key: str) -> Any:
-        return self._held.get(key)
-
-    def drop(self, key: str) -> None:
-        self._held.pop(key, None)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._held))
-
-    def close(self) -> None:
-        self._held.clear()
+__all__ = ["compare_module"]
 
 
 def compare_module(
@@ -61,81 +41,59 @@ def compare_module(
     seed: int = 0,
     tolerance: Tolerance | None = None,
     on_row: Callable[[Row], None] | None = None,
+    compare_on: str = "",
 ) -> Report:
     """Run a live ``nn.Module`` in two modes in lockstep and compare every tensor.
 
     inputs: a tensor, a tuple of arguments, or a dict of keyword arguments. level: "op" or "module".
-    Memory is the two models plus the tensors of one operator. Raises PrecisionDebugError.
+    compare_on: "device" or "host"; "" compares on a GPU where the runs are, and otherwise in the host's memory.
+    Memory is the two models plus the tensors of a few operators. Raises PrecisionDebugError.
     """
     from precision_debug.report.model import Report
 
     begun = time.monotonic()
     tolerance = tolerance or Tolerance()
     model = from_module(module, inputs)
-    options = {"level": level, "device": device, "seed": seed, "device_tensors": True}
+    options: dict[str, Any] = {"level": level, "device": device, "seed": seed, "compare_on": compare_on}
+    comparer: Comparer
+    store: BaselineStore
+    tools = on_device(options, options)
+    comparer, store = tools if tools is not None else (HostComparer(), Store())
+    opening = {**options, "comparer": comparer} if tools is not None else options
     feeds = example_feeds(model)
-    base: Any = open_model(model, baseline, options, [feeds])
-    target: Any = open_model(model, run_mode, options, [feeds])
-    try:
-        rows, stats = _meet(base, target, feeds, tolerance, on_row)
-        table = complete_table(rows, align(base.tensors, target.tensors), stats=stats)
+    with contextlib.ExitStack() as stack:
+        base: Any = open_model(model, baseline, opening, [feeds])
+        stack.callback(base.close)
+        target: Any = open_model(model, run_mode, opening, [feeds])
+        stack.callback(target.close)
+        alignment = align(base.tensors, target.tensors)
+        save, check = _meet(base, target, feeds, alignment, tolerance, on_row, comparer, store)
+        table = complete_table(check.rows, alignment, stats=save.stats)
         spec = RunSpec(
             model=ModelFiles(), run_mode=run_mode, baseline=baseline, tolerance=tolerance, seed=seed,
-            options={"level": level, "device": device}, command="precision_debug_torch.lockstep.compare_module",
+            options=options, command="precision_debug_torch.lockstep.compare_module",
         )  # fmt: skip
         return Report(
             rows=table, spec=spec, baseline=_side(baseline, base, model.path),
             target=_side(run_mode, target, model.path), machine=machine(), started=now(),
             seconds=time.monotonic() - begun,
         )  # fmt: skip
-    finally:
-        base.close()
-        target.close()
 
 
 def _meet(
-    base: TorchSession, target: TorchSession, feeds: Mapping[str, Any], tolerance: Tolerance,
-    on_row: Callable[[Row], None] | None,
-) -> tuple[list[Row], dict[str, TensorStats]]:  # fmt: skip
-    ours = {meta.name for meta in base.tensors if not meta.unseen}
-    theirs = {meta.name for meta in target.tensors if not meta.unseen}
-    kinds = {meta.name: meta.op_type for meta in base.tensors}
-    shared = ours & theirs
-    store = DeviceStore()
-    meeting = Meeting(store)  # type: ignore[arg-type]
-    rows: list[Row] = []
-    stats: dict[str, TensorStats] = {}
-
-    def offer(op_type: str, name: str, tensor: Any, /) -> None:  # noqa: ARG001
-        if name in shared:
-            meeting.put(name, tensor)
-        else:
-            stats[name] = describe_on_device(tensor)
-
-    def check(op_type: str, name: str, tensor: Any, /) -> None:
-        partner: Any = meeting.get(name) if name in shared else None
-        if partner is None:
-            row = Row(
-                index=0, op_type=op_type, name=name, status=Status.UNMATCHED, target_name=name, target_op_type=op_type,
-                reason="the baseline has no tensor of this name", target=describe_on_device(tensor),
-            )  # fmt: skip
-        else:
-            comparison = compare_on_device(partner, tensor, tolerance)
-            meeting.drop(name)
-            passes, reason = judge.verdict(comparison, tolerance)
-            row = Row(
-                index=len(rows), op_type=kinds[name], name=name, status=Status.PASS if passes else Status.FAIL,
-                reason=reason, target_name=name, target_op_type=op_type, paired_by="exact", comparison=comparison,
-            )  # fmt: skip
-        rows.append(row)
-        if on_row is not None:
-            on_row(row)
-
+    base: TorchSession, target: TorchSession, feeds: Feeds, alignment: Alignment, tolerance: Tolerance,
+    on_row: Callable[[Row], None] | None, comparer: Comparer, store: BaselineStore,
+) -> tuple[SaveBaseline, AssertClose]:  # fmt: skip
+    paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
+    meeting = Meeting(store)
+    save = SaveBaseline(store=meeting, wanted=paired.__contains__, comparer=comparer)
+    check = AssertClose(save, tolerance=tolerance, alignment=alignment, consume=True, on_row=on_row)
     try:
-        run_both(meeting, lambda: base.run(feeds, offer), lambda: target.run(feeds, check))
+        run_both(meeting, lambda: base.run(feeds, save), lambda: target.run(feeds, check))
+        comparer.settle()
     finally:
         meeting.close()
-    return rows, stats
+    return save, check
 
 
 def _side(mode: str, session: TorchSession, path: str) -> Side:

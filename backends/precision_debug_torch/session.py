@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from precision_debug.arrays import as_array
 from precision_debug.errors import BackendError, PrecisionDebugError
-from precision_debug.protocols import Feeds, Hook
+from precision_debug.protocols import Comparer, Feeds, Hook
 from precision_debug.records import TensorMeta
 
 from .arithmetic import Arithmetic
@@ -28,18 +30,20 @@ class TorchSession:
 
     Every run works on a twin of the module, so that state which a model keeps (caches, counters) is fresh in each.
     feeds: for listing the tensors before the first run, which takes a run of its own. device_tensors: whether the hook
-    gets torch tensors on their own device, or numpy arrays (of a CPU tensor without a copy).
+    gets torch tensors on their own device, or numpy arrays (of a CPU tensor without a copy). comparer: what compares
+    them; it reads its results before an operator writes into a tensor.
     """
 
     def __init__(
         self, built: Built, recipe: Recipe, *, level: str, seed: int, feeds: Feeds | None = None,
-        device_tensors: bool = False, on_close: Callable[[], None] | None = None,
+        device_tensors: bool = False, comparer: Comparer | None = None, on_close: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self._built: Built | None = built
         self._recipe = recipe
         self._level = level
         self._feeds = feeds
-        self._device_tensors = device_tensors
+        self._device_tensors = device_tensors or comparer is not None
+        self._comparer = comparer
         self._on_close = on_close
         self._arithmetic = Arithmetic(recipe, device=built.device, seed=seed)
         self._metas: tuple[TensorMeta, ...] | None = None
@@ -89,8 +93,11 @@ class TorchSession:
         return self._execute(feeds, show)
 
     def close(self) -> None:
+        held = weakref.ref(self._built.module) if self._built is not None else None
         self._built = None
         self._feeds = None
+        if held is not None and held() is not None:
+            gc.collect()  # a model that refers to itself would keep its memory until some later time
         on_close, self._on_close = self._on_close, None
         if on_close is not None:
             on_close()
@@ -170,7 +177,7 @@ class TorchSession:
             if trace is None and not self._arithmetic.needed:
                 stack.enter_context(self._arithmetic.globally())
             else:
-                stack.enter_context(Watch(self._arithmetic, trace))
+                stack.enter_context(Watch(self._arithmetic, trace, self._comparer))
             return module(*args, **kwargs)
 
     @contextlib.contextmanager

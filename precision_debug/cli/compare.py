@@ -174,6 +174,8 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--lockstep",
         choices=("auto", "on", "off"),
+        nargs="?",
+        const="on",
         default="auto",
         help="both runs advance together and meet at each tensor, so that none waits (default: where both can)",
     )

@@ -1,0 +1,194 @@
+"""Compares torch tensors where they are, for the core's hooks: work is queued, results are read once they are there.
+
+Most comparisons need nothing of their tensors once the kernels are queued, because the device works in order. Some must
+be done again in float64, so that tensors are held until their result was read: up to HOLD bytes, and never across an
+operator that writes into a tensor (``settle``).
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from precision_debug.records import Comparison, TensorStats, Tolerance
+
+from .device_compare import start_on_device
+from .device_describe import start_describing
+
+__all__ = ["DeviceComparer", "DeviceStore"]
+
+HOLD = 1 << 30
+"""Bytes of tensors whose results are under way."""
+
+DEEP = 256
+"""Results under way."""
+
+
+class DeviceStore:
+    """The few tensors whose partner comes in another order, as copies on their own device."""
+
+    spilled_bytes = 0
+
+    def __init__(self) -> None:
+        self._held: dict[str, Any] = {}
+        self.largest = 0
+
+    def put(self, key: str, tensor: Any) -> None:
+        self._held[key] = tensor.clone()
+        self.largest = max(self.largest, len(self._held))
+
+    def get(self, key: str) -> Any:
+        return self._held.get(key)
+
+    def drop(self, key: str) -> None:
+        self._held.pop(key, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._held))
+
+    def close(self) -> None:
+        self._held.clear()
+
+
+class _Waiting:
+    """A result that is under way, and whom to tell. ``result`` is there once it was told."""
+
+    __slots__ = ("__weakref__", "finish", "ready", "result", "size", "then")
+
+    def __init__(self, finish: Callable[[], Any], ready: Callable[[], bool], size: int, then: Callable[[Any], None]):
+        self.finish, self.ready, self.size, self.then = finish, ready, size, then
+        self.result: Any = None
+
+
+class DeviceComparer:
+    """A Comparer of torch tensors (see protocols). hold: bytes of tensors that may wait for their results."""
+
+    def __init__(self, *, hold: int = HOLD) -> None:
+        self._hold = hold
+        self._lock = threading.RLock()
+        self._waiting: collections.deque[_Waiting] = collections.deque()
+        self._held = 0
+        self._known: Any = weakref.WeakKeyDictionary()
+        self.reused = 0
+
+    def take(self, tensor: Any, name: str) -> Any:  # noqa: ARG002
+        """The tensor itself."""
+        return tensor
+
+    def dtype(self, value: Any) -> str:
+        """torch's name of the type, which is numpy's."""
+        return str(value.dtype).removeprefix("torch.")
+
+    def compare(self, base: Any, target: Any, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
+        """Queue a comparison; one of the same elements in another shape is not done again."""
+        shapes = tuple(base.shape), tuple(target.shape)
+        with self._lock:
+            marks = elements(base), elements(target)
+            known = self._of(marks)
+            if known is not None and shapes[0] == shapes[1]:
+                self.reused += 1
+                self._add(_Waiting(lambda: _reshaped(known.result, *shapes), _always, 0, then))
+                return
+            self._make_room(base, target)
+            started = start_on_device(base, target, tolerance)
+            waiting = _Waiting(started.finish, lambda: started.ready, base.nbytes + target.nbytes, then)
+            if shapes[0] == shapes[1]:
+                self._remember(marks, waiting)
+            self._add(waiting)
+
+    def describe(self, value: Any, then: Callable[[TensorStats], None]) -> None:
+        """Queue one tensor's numbers."""
+        shape = tuple(value.shape)
+        with self._lock:
+            marks = elements(value), None
+            known = self._of(marks)
+            if known is not None:
+                self.reused += 1
+                self._add(_Waiting(lambda: dataclasses.replace(known.result, shape=shape), _always, 0, then))
+                return
+            self._make_room(value)
+            started = start_describing(value)
+            waiting = _Waiting(started.finish, lambda: started.ready, value.nbytes, then)
+            self._remember(marks, waiting)
+            self._add(waiting)
+
+    def settle(self) -> None:
+        """Read every result that is under way."""
+        with self._lock:
+            while self._waiting:
+                self._tell()
+
+    def _add(self, waiting: _Waiting) -> None:
+        self._waiting.append(waiting)
+        self._held += waiting.size
+        while self._waiting and (
+            self._held > self._hold or len(self._waiting) > DEEP or self._waiting[0].ready()
+        ):
+            self._tell()
+
+    def _tell(self) -> None:
+        waiting = self._waiting.popleft()
+        self._held -= waiting.size
+        waiting.result = waiting.finish()
+        del waiting.finish, waiting.ready  # they hold the tensors
+        waiting.then(waiting.result)
+
+    def _make_room(self, *tensors: Any) -> None:
+        """Contiguous copies of large tensors take memory themselves."""
+        if sum(0 if tensor.is_contiguous() else tensor.nbytes for tensor in tensors) > self._hold:
+            self.settle()
+
+    def _of(self, marks: tuple[Any, Any]) -> _Waiting | None:
+        first, second = marks
+        if first is None or first not in self._known:
+            return None
+        other, waiting = self._known[first]
+        same = other is None if second is None else other is not None and other() is second
+        return waiting if same else None
+
+    def _remember(self, marks: tuple[Any, Any], waiting: _Waiting) -> None:
+        first, second = marks
+        if first is not None:
+            self._known[first] = None if second is None else weakref.ref(second), waiting
+
+
+class Elements:
+    """Stands for certain elements in a certain order; tensors that hold the same ones share it."""
+
+    __slots__ = ("__weakref__",)
+
+
+def elements(tensor: Any) -> Elements | None:
+    """What a trace said of a tensor that it shows."""
+    return getattr(tensor, "elements_held", None)
+
+
+def _always() -> bool:
+    return True
+
+
+def _reshaped(known: Comparison, base: tuple[int, ...], target: tuple[int, ...]) -> Comparison:
+    """The numbers of the same elements in another shape."""
+    before = known.base.shape
+
+    def index(at: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if at is None:
+            return None
+        place = int(np.ravel_multi_index(at, before)) if before else 0
+        return tuple(int(i) for i in np.unravel_index(place, base)) if base else ()
+
+    return dataclasses.replace(
+        known,
+        base=dataclasses.replace(known.base, shape=base),
+        target=dataclasses.replace(known.target, shape=target),
+        first_mismatch=index(known.first_mismatch),
+        max_abs_index=index(known.max_abs_index),
+        max_rel_index=index(known.max_rel_index),
+    )
+

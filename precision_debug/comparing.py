@@ -1,0 +1,41 @@
+"""Numbers of tensors in the host's memory: what the hooks use unless a backend compares where its tensors are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import metrics
+from .arrays import as_array
+from .records import Comparison, TensorStats, Tolerance
+
+__all__ = ["HostComparer"]
+
+Array = np.ndarray[Any, Any]
+
+
+class HostComparer:
+    """A Comparer of numpy arrays; every result is there at once."""
+
+    def take(self, tensor: Any, name: str) -> Array:
+        """The tensor as an array, over its own memory where that is possible."""
+        return as_array(tensor, name=name)
+
+    def dtype(self, value: Array) -> str:
+        """numpy's name of the array's type."""
+        return str(value.dtype.name)
+
+    def compare(
+        self, base: Array, target: Array, tolerance: Tolerance, then: Callable[[Comparison], None]
+    ) -> None:
+        """Compare, and call ``then`` with the numbers."""
+        then(metrics.compare(base, target, tolerance))
+
+    def describe(self, value: Array, then: Callable[[TensorStats], None]) -> None:
+        """Call ``then`` with one array's numbers."""
+        then(metrics.describe(value))
+
+    def settle(self) -> None:
+        """Nothing is under way."""
