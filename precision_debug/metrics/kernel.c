@@ -264,6 +264,44 @@ INLINE int passes(double diff, double magnitude, const Tolerance *tolerance, int
 #define HALF_TINY 0x3f10000000000000
 #include "kernel_core.h"
 
+/* The scan of 16-bit floats as they lie in memory: as many numbers at a time as a scan of floats has bytes. */
+CLONES static Scan scan_short(const int16_t *x, int n, int type, int count_half) {
+    int16_t infinite = type == F16 ? 0x7c00 : 0x7f80;
+    int16_t most = type == F16 ? 0x7bff : 0x477f, tiny = type == F16 ? 0x0400 : 0x3880;
+    int16_t low = INT16_MAX, high = INT16_MIN, overflow = 0, subnormal = 0;
+    if (count_half) {
+#pragma omp simd reduction(min : low) reduction(max : high) reduction(+ : overflow, subnormal)
+        for (int i = 0; i < n; i++) {
+            int16_t magnitude = x[i] & 0x7fff, key = x[i] ^ ((int16_t)(x[i] >> 15) & 0x7fff);
+            low = key < low ? key : low;
+            high = key > high ? key : high;
+            overflow += magnitude > most;
+            subnormal += (magnitude < tiny) & (magnitude > 0);
+        }
+    } else {
+#pragma omp simd reduction(min : low) reduction(max : high)
+        for (int i = 0; i < n; i++) {
+            int16_t key = x[i] ^ ((int16_t)(x[i] >> 15) & 0x7fff);
+            low = key < low ? key : low;
+            high = key > high ? key : high;
+        }
+    }
+    uint16_t keys[2] = {(uint16_t)low, (uint16_t)high};
+    float ends[2];
+    for (int i = 0; i < 2; i++)
+        keys[i] ^= keys[i] & 0x8000u ? 0x7fffu : 0u;
+    if (type == F16)
+        widen_half(keys, ends, 2);
+    else
+        widen_bfloat(keys, ends, 2);
+    int finite = high < infinite && low > ~infinite;
+    return (Scan){finite, overflow, subnormal, ends[0], ends[1]};
+}
+
+static Scan scan_of(const void *from, const float *wide, int type, int n, int count_half) {
+    return type == F16 || type == BF16 ? scan_short(from, n, type, count_half) : scan_float(wide, n, count_half);
+}
+
 /* ---- what Python calls ---- */
 
 /* Elements [first, first + n) of two tensors; base and target point at the first of them, first is a multiple of 8.
@@ -304,8 +342,8 @@ void pd_compare(const void *base, const void *target, int32_t base_type, int32_t
         } else {
             const float *left = as_float(b, base_type, base_table, base_buffer.narrow, size);
             const float *right = same ? left : as_float(t, target_type, target_table, target_buffer.narrow, size);
-            Scan left_scan = scan_float(left, size, 1);
-            Scan right_scan = same ? left_scan : scan_float(right, size, 0);
+            Scan left_scan = scan_of(b, left, base_type, size, 1);
+            Scan right_scan = same ? left_scan : scan_of(t, right, target_type, size, 0);
             block_float(&task, left, right, &left_scan, &right_scan, first + start, size);
         }
     }
