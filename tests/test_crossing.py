@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -68,3 +69,28 @@ def test_the_same_name_in_another_framework_means_nothing(root: Path, exported: 
     assert done.returncode == 0, done.stderr
     rows = {row.name: row for row in Report.load("o.json").rows}
     assert rows["blocks.1/add"].status is Status.FUSED_AWAY
+
+
+def test_a_recorded_module_is_paired_by_its_recorded_values(root: Path, exported: Path) -> None:
+    """As where the module's framework and the target's cannot be had in one environment."""
+    model = root / "examples" / "torch_onnx" / "model.py"
+    recorded = subprocess.run(
+        [sys.executable, "-m", "precision_debug", "--model_file", f"{model}:build", "--run_mode", "torch_fp32",
+         "--record", "rec"], capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert recorded.returncode == 0, recorded.stderr
+    Path("hidden").mkdir()
+    Path("hidden/torch.py").write_text("raise ImportError('there is no torch here')")
+    done = subprocess.run(
+        [sys.executable, "-m", "precision_debug", "--baseline", "rec", "--model_file", str(exported), "--run_mode",
+         "ort_fp16", "--atol", "1e-2", "--rtol", "1e-2", "--output", "o.json"],
+        capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(["hidden", os.environ["PYTHONPATH"]])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = Report.load("o.json")
+    assert {"blocks.0/relu", "blocks.1/relu", "blocks.2/relu"} <= {row.name for row in report.compared}
+    assert all(row.paired_by.startswith("fingerprint") for row in report.compared)
+    assert report.outputs
+    assert all(row.status is Status.PASS for row in report.outputs)
+    assert any("weights were not checked" in note for note in report.notes)
