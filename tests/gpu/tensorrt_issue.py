@@ -2,7 +2,8 @@
 
     . ENV/env.sh; cd CHECKOUT; OUT=/some/empty/folder python3.11 tests/gpu/tensorrt_issue.py --part PART
 
-PART is models, resnet, constraints, builds or tests; each takes at most about 7 minutes (--seconds). Writes
+PART is models, resnet, constraints, builds, tests, regions, commands or recorded; each takes at most about 7 minutes
+(--seconds). The recorded part reads a PyTorch recording and its exported file from $TORCH_RECORD. Writes
 $OUT/PART.json, a report (.xlsx and .json) for each comparison, and engine inspector files. A part runs in a process of
 its own, so that its builds share what was timed; where it dies, another one goes on with the next case.
 """
@@ -22,7 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests"), str(ROOT / "tests" / "gpu")]
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu"))
 
 SOURCES = "EDGE_MASK_CONVOLUTIONS,JIT_CONVOLUTIONS"  # the packed environment's cuBLAS and cuDNN are stubs
@@ -172,6 +173,34 @@ def pytest_run() -> dict[str, Any]:
     return {"status": status, "tail": log.read_text()[-3000:]}
 
 
+def save_model(name: str, path: Path) -> None:
+    """Write one of the models of ``model_and_feeds``."""
+    import onnx
+
+    onnx.save(model_and_feeds(name)[0], path)
+
+
+def in_region(label: str, mode: str, model: str = "encoder", **options: Any) -> dict[str, Any]:
+    """A comparison with the builder's times of the regions kept."""
+    import tensorrt_cases as cases
+
+    return cases.logged(OUT, label, lambda: compared(label, model, mode, **options))
+
+
+def case(name: str, *arguments: Any) -> Callable[[], dict[str, Any]]:
+    """A case of tensorrt_cases, imported when it runs."""
+
+    def run() -> dict[str, Any]:
+        import tensorrt_cases
+
+        found: dict[str, Any] = getattr(tensorrt_cases, name)(OUT, *arguments)
+        return found
+
+    return run
+
+
+RECORD = Path(os.environ.get("TORCH_RECORD", ROOT / "output" / "torch_record"))
+ALL_HALF = {"layer_precisions": {"*": "float16"}}
 CONSTRAINED = {"Add": "float16", "Sub": "float16"}
 NEEDS = EXAMPLES / "needs_constraints"
 PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
@@ -232,6 +261,28 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
         "div_zero_ort": lambda: compared("div_zero_ort", "div_zero", "ort_opt"),
     },
     "tests": {"tests": pytest_run},
+    "regions": {
+        "encoder_tf32": lambda: in_region("encoder_tf32", "trt_tf32"),
+        "encoder_fp16": lambda: in_region("encoder_fp16", "trt_fp16"),
+        "encoder_fp16_obey": lambda: in_region(
+            "encoder_fp16_obey", "trt_fp16", precision_constraints="obey", **ALL_HALF
+        ),
+        "encoder_fp16_prefer": lambda: in_region(
+            "encoder_fp16_prefer", "trt_fp16", precision_constraints="prefer", **ALL_HALF
+        ),
+        "encoder17_fp16": lambda: in_region("encoder17_fp16", "trt_fp16", "encoder17"),
+        "encoder17_tf32": lambda: in_region("encoder17_tf32", "trt_tf32", "encoder17"),
+        "encoder17_fp32": lambda: in_region("encoder17_fp32", "trt_fp32", "encoder17"),
+    },
+    "commands": {
+        "validated": case("validated", save_model),
+        "refused": case("refused"),
+        "built_engine": case("built_engine", save_model),
+    },
+    "recorded": {
+        "recorded_trt_fp16": case("recorded", RECORD, "trt_fp16"),
+        "recorded_trt_fp32": case("recorded", RECORD, "trt_fp32"),
+    },
     "builds": {
         "twice_without_cache": lambda: built_twice("twice_without_cache"),
         "twice_with_cache": lambda: built_twice("twice_with_cache", timing_cache="fp16.cache"),

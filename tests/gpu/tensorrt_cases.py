@@ -1,0 +1,134 @@
+"""Cases of tensorrt_issue.py that run whole commands, look inside Myelin regions, or take a recorded PyTorch run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ["--tactic_sources", "EDGE_MASK_CONVOLUTIONS", "JIT_CONVOLUTIONS"]
+
+Case = Callable[[], dict[str, Any]]
+
+
+def command(out: Path, *words: str) -> dict[str, Any]:
+    """One ``python -m precision_debug …`` as a user types it, in ``out``."""
+    paths = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-m", "precision_debug", *words], cwd=out, capture_output=True, text=True, check=False,
+        timeout=400, env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)},
+    )  # fmt: skip
+    said = [line for line in done.stderr.splitlines() if "[TensorRT]" not in line]
+    return {"status": done.returncode, "out": done.stdout[-6000:], "err": "\n".join(said)[-3000:], "words": words,
+            "summary": f"status {done.returncode}"}  # fmt: skip
+
+
+def rows_of(file: Path) -> dict[str, Any]:
+    """What a JSON report says, short."""
+    from precision_debug import Report
+
+    report = Report.load(file)
+    return {
+        "verdict": str(report.verdict), "counts": {str(key): value for key, value in report.counts.items()},
+        "paired": sorted({row.paired_by for row in report.rows})[:20],
+        "rows": {row.name: [str(row.status), row.comparison.max_abs if row.comparison else None, row.paired_by,
+                            row.reason, dict(row.extra)] for row in report.rows},
+        "notes": [*report.notes, *report.target.notes],
+    }  # fmt: skip
+
+
+def built_engine(out: Path, save: Callable[[str, Path], None]) -> dict[str, Any]:
+    """Save an engine, then run it against its model: the issue's two forms of the command."""
+    save("resnet18", out / "engine.onnx")
+    shape = ["--input_shapes", "image:[1,3,112,112]"]
+    both = [*SOURCES, *shape, "--optimization_level", "1", "--atol", "1e-3", "--rtol", "1e-3"]
+    built = command(out, "--model_file", "engine.onnx", "--run_mode", "trt_fp16", "--fused_only", "--save_engine",
+                    "saved.engine", "--output", "built.xlsx", "--output", "built.json", *both)  # fmt: skip
+    ran = command(out, "--model_file", "saved.engine", "--run_mode", "trt_engine", "--baseline_model", "engine.onnx",
+                  *shape, "--output", "ran.xlsx", "--output", "ran.json")  # fmt: skip
+    bare = command(out, "--model_file", "saved.engine", "--run_mode", "trt_engine")
+    mode = command(out, "--model_file", "saved.engine", "--run_mode", "trt_fp16", "--baseline_model", "engine.onnx",
+                   *shape, "--output", "mode.json")  # fmt: skip
+    for name in ("saved.engine", "engine.onnx"):
+        (out / name).unlink(missing_ok=True)
+    return {"built": built, "ran": ran, "without_model": bare, "by_mode": mode, "report": rows_of(out / "ran.json"),
+            "summary": f"{built['summary']}, {ran['summary']}, {bare['summary']}, {mode['summary']}"}  # fmt: skip
+
+
+def validated(out: Path, save: Callable[[str, Path], None]) -> dict[str, Any]:
+    """--validate on div_zero: the node that makes the first NaN or Inf, in TensorRT and in ONNX Runtime."""
+    save("div_zero", out / "div_zero.onnx")
+    found = {
+        mode: command(out, "--model_file", "div_zero.onnx", "--run_mode", mode, "--validate", "--val_range", "1,2",
+                      "--output", f"div_zero_{mode}.json", "--output", f"div_zero_{mode}.xlsx",
+                      *(SOURCES if mode.startswith("trt") else []))
+        for mode in ("trt_fp16", "trt_fp32", "ort_opt")
+    }  # fmt: skip
+    return {**found, "summary": "; ".join(
+        f"{mode}: status {entry['status']}, "
+        f"{next((line.strip() for line in entry['out'].splitlines() if 'NaN' in line or 'Inf' in line), 'nothing')}"
+        for mode, entry in found.items()
+    )}  # fmt: skip
+
+
+def refused(out: Path) -> dict[str, Any]:
+    """Operators that TensorRT does not take, and constraints that no kernel meets, as a user sees them."""
+    import onnx
+    import tensorrt_models as models
+
+    found = {}
+    for name in ("custom_operator", "non_zero"):
+        onnx.save(getattr(models, name)(), out / f"{name}.onnx")
+        found[name] = command(out, "--model_file", f"{name}.onnx", "--run_mode", "trt_fp16", *SOURCES,
+                              "--output", f"{name}.json")  # fmt: skip
+        (out / f"{name}.onnx").unlink()
+    return {**found, "summary": "; ".join(f"{name}: {entry['status']} {entry['err'].splitlines()[-1:]}"
+                                          for name, entry in found.items())}  # fmt: skip
+
+
+def logged(out: Path, label: str, case: Case) -> dict[str, Any]:
+    """Run a case and keep what the builder says while it times the Myelin regions."""
+    from precision_debug_tensorrt import messages
+
+    lines: list[str] = []
+    take, near = messages.Messages.take, [0]
+
+    def keep(self: Any, severity: str, text: str) -> None:
+        if "Autotuning format" in text or "Computing costs" in text or "Myelin" in text or "ForeignNode" in text:
+            near[0] = 6
+        if near[0] > 0 and len(lines) < 600:
+            near[0] -= 1
+            lines.append(f"{severity}: {text[:400]}\n")
+        take(self, severity, text)
+
+    messages.Messages.take = keep  # type: ignore[method-assign]
+    try:
+        return case()
+    finally:
+        messages.Messages.take = take  # type: ignore[method-assign]
+        (out / f"{label}_regions.txt").write_text("".join(lines))
+
+
+def recorded(out: Path, folder: Path, mode: str) -> dict[str, Any]:
+    """A PyTorch run that was recorded elsewhere, against engines built from its ONNX export: one table.
+
+    folder: holds the recording (a folder with manifest.json) and the exported file.
+    """
+    manifest = next(iter(sorted(folder.rglob("manifest.json"))), None)
+    model = next(iter(sorted(folder.rglob("*.onnx"))), None)
+    if manifest is None or model is None:
+        return {"error": f"no recording and model in {folder}"}
+    done = command(out, "--model_file", str(model), "--run_mode", mode, "--baseline", str(manifest.parent), *SOURCES,
+                   "--atol", "1e-2", "--rtol", "1e-2", "--optimization_level", "2", "--output", f"torch_{mode}.xlsx",
+                   "--output", f"torch_{mode}.json")  # fmt: skip
+    file = out / f"torch_{mode}.json"
+    made_by = {key: json.loads(manifest.read_text()).get(key) for key in ("mode", "backend", "versions")}
+    told = rows_of(file) if file.exists() else {}
+    counts = re.sub(r"[{}']", "", str(told.get("counts", "")))
+    return {**told, "command": done, "recording": made_by, "summary": f"status {done['status']}: {counts}"}
