@@ -10,6 +10,7 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .assemble import report_of_events
@@ -33,6 +34,19 @@ def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "") -> Repo
     failure: why the run ended early, where its journal does not say; the log is then kept beside the first output.
     Raises OutputError; the folder then stays, so that nothing is lost.
     """
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(_clear, folder)  # what backends wrote is large, and in nobody's way
+        return _deliver(folder, outputs, failure)
+
+
+def _clear(folder: Path) -> None:
+    """Remove the folders that the backends worked in."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _deliver(folder: Path, outputs: Sequence[Path], failure: str) -> Report:
     report = report_of_events(read_events(folder / JOURNAL), failure=failure)
     if outputs:
         stored = _keep_inputs(folder / "inputs.npz", outputs[0])

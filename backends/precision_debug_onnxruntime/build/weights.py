@@ -17,6 +17,7 @@ __all__ = ["of_run", "read_source"]
 
 _SMALL = 1024
 _FILE = "weights.bin"
+_BUFFER = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,16 +76,25 @@ def _read(path: str, folder: Path) -> Model:
     tensors = [tensor for graph in all_graphs(proto.graph) for tensor in graph.initializer]
     if sum(bool(tensor.external_data) for tensor in tensors) > len(chunks):
         return read_model(path)
-    _write(data, chunks, folder / _FILE)
+    _write(Path(path), chunks, folder / _FILE)
     return Model(proto=named(proto, path), folder=folder, path=path)
 
 
-def _write(data: memoryview, chunks: tuple[Chunk, ...], path: Path) -> None:
+def _write(model: Path, chunks: tuple[Chunk, ...], path: Path) -> None:
+    """Copy the chunks of a model file; by a small buffer, which costs half of what its mapped pages would."""
+    buffer = memoryview(bytearray(_BUFFER))
     try:
-        with path.open("wb") as file:
+        with model.open("rb", buffering=0) as source, path.open("wb") as file:
             for chunk in chunks:
+                source.seek(chunk.start)
                 file.seek(chunk.place)
-                file.write(data[chunk.start : chunk.start + chunk.length])
+                left = chunk.length
+                while left:
+                    count = source.readinto(buffer[: min(left, _BUFFER)])
+                    if not count:
+                        raise ModelError("the file changed while it was read", where=str(model), hint="try again")
+                    file.write(buffer[:count])
+                    left -= count
     except OSError as error:
         raise ModelError(
             f"its weights cannot be set aside: {error.strerror}", where=str(path),
