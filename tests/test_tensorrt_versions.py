@@ -73,7 +73,11 @@ WEAK = {
     ],
     "IBuilderConfig": ["int8_calibrator", "set_calibration_profile", "algorithm_selector"],
     "IInt8EntropyCalibrator2": [],
-    "IAlgorithmSelector": [],
+    "IAlgorithmSelector": ["select_algorithms", "report_algorithms"],
+    "IAlgorithm": ["algorithm_variant", "get_algorithm_io_info"],
+    "IAlgorithmContext": ["name", "num_inputs", "num_outputs"],
+    "IAlgorithmVariant": ["implementation", "tactic"],
+    "IAlgorithmIOInfo": ["dtype", "strides", "vectorized_dim", "components_per_element"],
 }  # fmt: skip
 LISTENING = {
     "IDebugListener": ["process_debug_tensor"],
