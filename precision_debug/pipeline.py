@@ -27,7 +27,7 @@ from .hooks import AssertClose, SaveBaseline
 from .journal import Journal
 from .meeting import Meeting, run_both
 from .plan import Opening, Plan, make_plan
-from .protocols import Comparer, Feeds, Hook, OnDevice, Session
+from .protocols import Comparer, Feeds, Hook, OnDevice, OnDeviceAlone, Session
 from .records import InputInfo, InputMeta, RunSpec, Side, TensorMeta
 from .store import BaselineStore, Store
 
@@ -59,6 +59,9 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
     comparer, kept_there = _on_device(first, second) if together else (HostComparer(), None)
     if kept_there is not None:
         first, second = _showing_to(comparer, first), _showing_to(comparer, second)
+    alone = None if together else _on_device_alone(first, second)
+    if alone is not None:
+        comparer, second = alone, _showing_to(alone, second)
     with _open_both(first, second, given, journal, together) as (base, target):
         names = _selected(spec, base.tensors, journal)
         alignment = align(base.tensors, target.tensors, spec.renames, matches)
@@ -75,7 +78,7 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
             return key not in known or key in paired or stem(key) in paired
 
         with Store(folder=folder, memory_budget=spec.options.get("memory_budget")) as store:
-            meeting = Meeting(store) if together else None
+            meeting = Meeting(kept_there or store) if together else None
             save = SaveBaseline(
                 store=meeting or store,
                 wanted=may_have_a_partner,
@@ -138,6 +141,12 @@ def _on_device(first: Opening, second: Opening) -> tuple[Comparer, BaselineStore
         if tools is not None:
             return tools
     return HostComparer(), None
+
+
+def _on_device_alone(first: Opening, second: Opening) -> Comparer | None:
+    """The target backend's own comparer where it runs after a baseline in the host's memory; None for the host's."""
+    backend: object = second.backend
+    return backend.on_device_alone(first.spec, second.spec) if isinstance(backend, OnDeviceAlone) else None
 
 
 def _showing_to(comparer: Comparer, side: Opening) -> Opening:

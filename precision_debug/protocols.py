@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from .report.model import Report
     from .store import BaselineStore
 
-__all__ = ["Backend", "Comparer", "Exporter", "Feeds", "Hook", "OnDevice", "Session", "Tensor", "Writer"]
+__all__ = [
+    "Backend",
+    "Comparer",
+    "Exporter",
+    "Feeds",
+    "Hook",
+    "OnDevice",
+    "OnDeviceAlone",
+    "Session",
+    "Tensor",
+    "Writer",
+]
 
 Tensor = Any
 """Anything with ``__array__`` or ``__dlpack__``. A backend decodes bfloat16 that arrives as raw bits itself."""
@@ -130,6 +141,18 @@ class OnDevice(Protocol):
         """For two runs side by side: what compares, and what keeps the tensors that must wait; None: use the host's.
 
         The sessions are then opened with the comparer as their option "comparer", and show tensors as it takes them.
+        """
+
+
+@runtime_checkable
+class OnDeviceAlone(Protocol):
+    """A backend that compares its tensors on their own device while it runs alone; an addition to Backend."""
+
+    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | None:
+        """For its run after a baseline of any backend, whose tensors wait in the host's memory; None: use the host's.
+
+        The target's session is then opened with the comparer as its option "comparer", and shows tensors as it takes
+        them; the comparer takes arrays too.
         """
 
 

@@ -16,6 +16,7 @@ from precision_debug_tensorrt.device import CudaPython, Torch
 from precision_debug_tensorrt.options import read_options
 from tensorrt_fake import HostCuda, fake_tensorrt
 
+from precision_debug.api import compare
 from precision_debug.errors import MarkError
 from precision_debug.hooks import AssertClose, SaveBaseline
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
@@ -211,7 +212,7 @@ def test_tensors_stay_on_the_device_where_torch_has_it(install: Install, version
 def test_without_torch_a_comparer_gets_arrays(install: Install) -> None:
     install()
     assert all(isinstance(value, np.ndarray) for value in shown(opened(comparer=object())).values())
-    assert TensorRTBackend().on_device(SPEC, SPEC) is None
+    assert TensorRTBackend().on_device_alone(SPEC, SPEC) is None
 
 
 def test_the_comparers_rows_are_the_hosts(install: Install) -> None:
@@ -219,10 +220,9 @@ def test_the_comparers_rows_are_the_hosts(install: Install) -> None:
     pytest.importorskip("torch", reason="tensors of the device are torch's")
     install(memory=Torch("cpu"))
     plain = report_of(None, shown(opened("trt_fp32")))
-    found = TensorRTBackend().on_device(SPEC, SPEC)
-    assert found is not None
-    comparer, store = found
-    rows = report_of((comparer, store), shown(opened("trt_fp32")))
+    comparer = TensorRTBackend().on_device_alone(SPEC, SPEC)
+    assert comparer is not None
+    rows = report_of(comparer, shown(opened("trt_fp32")))
     assert comparer.on_device == len(NAMES) - 1
     assert [(row.name, row.status) for row in rows] == [(row.name, row.status) for row in plain]
     assert any(row.status == "fail" for row in rows)
@@ -233,10 +233,9 @@ def test_the_comparers_rows_are_the_hosts(install: Install) -> None:
         assert ours.base.mean == pytest.approx(theirs.base.mean, rel=1e-5, abs=1e-7)
 
 
-def report_of(parts: Any, baseline: dict[str, Any]) -> Any:
+def report_of(comparer: Any, baseline: dict[str, Any]) -> Any:
     """Rows of trt_fp16 against a baseline's tensors, through the core's hooks."""
-    comparer, store = parts or (None, None)
-    save = SaveBaseline(store=store, comparer=comparer)
+    save = SaveBaseline(comparer=comparer)
     for name, value in baseline.items():
         save("", name, value)
     check = AssertClose(save, atol=1e-4, rtol=1e-4, consume=True)
@@ -252,19 +251,34 @@ def test_the_comparer_takes_every_type(install: Install, dtype: str, shape: tupl
     import ml_dtypes
 
     install(memory=Torch("cpu"))
-    comparer, store = TensorRTBackend().on_device(SPEC, SPEC)  # type: ignore[misc]
+    comparer: Any = TensorRTBackend().on_device_alone(SPEC, SPEC)
     values = np.arange(int(np.prod(shape))).reshape(shape)
     array = values.astype(getattr(ml_dtypes, dtype, None) or dtype)
     target = torch.from_numpy(values).to(getattr(torch, dtype))
     taken = comparer.take(target, "x")
     assert comparer.dtype(taken) == comparer.dtype(array) == dtype
     told: list[Any] = []
-    store.put("x", taken)
-    for base in (array, store.get("x")):
+    for base in (array, taken):
         comparer.compare(base, taken, Tolerance(), told.append)
     comparer.describe(taken, told.append)
     comparer.settle()
     assert [numbers.mismatched for numbers in told[:2]] == [0, 0]
     assert told[2].dtype == dtype
     assert told[2].shape == shape
-    store.close()
+
+
+def test_a_whole_comparison_on_the_device(install: Install) -> None:
+    """Against ONNX Runtime, through the pipeline: the same table as in the host's memory."""
+    pytest.importorskip("torch", reason="tensors of the device are torch's")
+    reports = []
+    for memory in (CudaPython(HostCuda(limit=10**9, free=10**9)), Torch("cpu")):
+        install(memory=memory)
+        reports.append(compare("m.onnx", run_mode="trt_fp16", inputs=IMAGE, atol=1e-3, rtol=1e-3))
+    plain, there = reports
+    assert any("compared in the GPU's memory, by torch" in note for note in there.target.notes)
+    assert not any("in the GPU's memory" in note for note in plain.target.notes)
+    assert [(row.name, row.status, row.paired_by) for row in there.rows] == [
+        (row.name, row.status, row.paired_by) for row in plain.rows
+    ]
+    assert len(there.compared) == len(NAMES)
+    assert there.layers

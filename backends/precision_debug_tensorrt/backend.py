@@ -13,7 +13,7 @@ from .modes import RUN_MODES, availability, recipe
 
 if TYPE_CHECKING:
     from .modes import Recipe
-    from .on_device import EngineComparer, HostStore
+    from .on_device import EngineComparer
 
 __all__ = ["TensorRTBackend"]
 
@@ -41,11 +41,11 @@ class TensorRTBackend:
 
         return open_session(spec, chosen, feeds)
 
-    def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[EngineComparer, HostStore] | None:
-        """See protocols.OnDevice; for an engine's run after, or beside, a baseline of any backend."""
-        from .on_device import on_device
+    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> EngineComparer | None:  # noqa: ARG002
+        """See protocols.OnDeviceAlone; None without a GPU that torch can use."""
+        from .on_device import engine_comparer
 
-        return on_device(first, second)
+        return engine_comparer()
 
     def _available(self, mode: str) -> Recipe:
         found = availability(mode)

@@ -85,6 +85,9 @@ def gather(
         *_constraint_notes(results, options),
         *builder_lines(messages.weight_issues, counts),
     ]
+    on_device = options.on_device and device.shows_tensors
+    if on_device:
+        notes.append(f"Tensors were compared in the GPU's memory, by {device.library}.")
     listed = {meta.name for meta in tensors}
     tensors = tuple(
         dataclasses.replace(meta, inputs=tuple(name for name in meta.inputs if name in listed)) for meta in tensors
@@ -103,7 +106,7 @@ def gather(
         memory_budget=options.memory_budget,
         mark_outputs=options.observe == "marks" or (options.fused_only and not api.unfused_debug_tensors),
         fused_only=options.fused_only,
-        on_device=options.on_device and device.shows_tensors,
+        on_device=on_device,
         inspector_path=options.save_inspector,
         outcomes=results,
     )

@@ -8,31 +8,28 @@ the engine's buffers, and what a debug listener shows, are used again right afte
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from precision_debug import metrics
 from precision_debug.arrays import as_array
-from precision_debug.records import Comparison, SessionSpec, TensorStats, Tolerance
-from precision_debug.store import Store
+from precision_debug.records import Comparison, TensorStats, Tolerance
 
 from .device import find_device
 
-__all__ = ["EngineComparer", "HostStore", "on_device"]
+__all__ = ["EngineComparer", "engine_comparer"]
 
 
-def on_device(first: SessionSpec, second: SessionSpec) -> tuple[EngineComparer, HostStore] | None:
-    """What compares and what keeps the baseline's tensors; None without a GPU that torch can use."""
+def engine_comparer() -> EngineComparer | None:
+    """What compares; None without a GPU that torch can use."""
     try:
         importlib.import_module("torch")
         device = find_device()
     except Exception:
         return None
-    if not device.shows_tensors:
-        return None
-    return EngineComparer(), HostStore(second.options.get("memory_budget"), first.work_dir or None)
+    return EngineComparer() if device.shows_tensors else None
 
 
 class EngineComparer:
@@ -87,34 +84,3 @@ class EngineComparer:
         if not raw.flags.writeable:
             raw = raw.copy()
         return self._torch.from_numpy(raw).to(like.device).view(kind).reshape(array.shape)
-
-
-class HostStore:
-    """The core's Store; a tensor of the device is copied to the host's memory, which has a budget and a disk."""
-
-    def __init__(self, memory_budget: int | None, folder: str | None) -> None:
-        self._store = Store(memory_budget=memory_budget, folder=folder)
-
-    @property
-    def spilled_bytes(self) -> int:
-        """Bytes that went to the disk."""
-        return self._store.spilled_bytes
-
-    def put(self, key: str, array: Any) -> None:
-        """See BaselineStore."""
-        self._store.put(key, as_array(array, name=key))
-
-    def get(self, key: str) -> np.ndarray[Any, Any] | None:
-        """See BaselineStore."""
-        return self._store.get(key)
-
-    def drop(self, key: str) -> None:
-        """See BaselineStore."""
-        self._store.drop(key)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._store)
-
-    def close(self) -> None:
-        """See BaselineStore."""
-        self._store.close()
