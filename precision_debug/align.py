@@ -118,8 +118,8 @@ def align(
         return Alignment(baseline=tuple(baseline), target=tuple(target), pairs=pairs, rivals=rivals, refused=refused)
     for meta in target:
         if meta.origin:
-            exact = meta.origin == meta.name and meta.name in by_name
-            claim(meta, by_source.get(meta.origin), "exact" if exact else "graph metadata")
+            base = by_source.get(meta.origin)
+            claim(meta, base, "exact" if base is not None and base.name == meta.name else "graph metadata")
     for meta in target:
         if not meta.origin:
             base = by_source.get(meta.name)

@@ -139,6 +139,7 @@ class AssertClose:
         )
         self.baseline = baseline
         self._alignment = alignment
+        self._names_of_baseline = frozenset(meta.name for meta in alignment.baseline) if alignment else frozenset()
         self._consume = consume
         self._on_row = on_row
         self._keys = _Names()
@@ -190,6 +191,8 @@ class AssertClose:
             return f"its baseline tensor is compared with {rival}"
         if self.baseline.was_not_kept(base_name):
             return "its baseline tensor was not kept"
+        if key in self._names_of_baseline:
+            return "the baseline's tensor of this name is another one"
         return "the baseline has no tensor of this name"
 
     def _unmatched(self, op_type: str, key: str, reason: str, stats: TensorStats) -> None:

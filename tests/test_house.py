@@ -25,7 +25,7 @@ STAGES = (
     ("metrics",),
     ("judge",),
     ("store", "align", "fingerprint"),
-    ("recording", "registry", "journal", "scores", "meeting"),
+    ("recording", "registry", "journal", "scores", "meeting", "comparing"),
     ("hooks",),
     ("plan",),
     ("crossing",),

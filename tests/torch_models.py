@@ -7,6 +7,7 @@ import math
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 class Block(nn.Module):
@@ -210,6 +211,32 @@ class Odd(nn.Module):
         return (y, {"count": picked.shape[0] * torch.ones((), device=x.device), "steps": self.steps + len(self.seen)})
 
 
+class OtherKernels(nn.Module):
+    """Attention by the mathematical road in float32 and by one kernel in other types, as on a GPU with grouped queries.
+
+    The choice is the whole process's: not for two runs side by side.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q = x.transpose(1, 2)
+        with sdpa_kernel(SDPBackend.MATH if x.dtype == torch.float32 else SDPBackend.FLASH_ATTENTION):
+            y = F.scaled_dot_product_attention(q, q, q)
+            z = F.scaled_dot_product_attention(y, q, q, is_causal=True)
+        return (z.transpose(1, 2) * 2).transpose(0, 1)
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer, which one kernel does in float32 and many operators in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(4, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor):
+        y, (hidden, cell) = self.rnn(x.transpose(0, 1))
+        return y.transpose(0, 1) + 1, hidden, cell
+
+
 def _settled(model: nn.Module) -> nn.Module:
     """Batch norms with statistics that differ from their start."""
     generator = torch.Generator().manual_seed(7)
@@ -252,6 +279,16 @@ def decoder():
 def odd():
     torch.manual_seed(0)
     return Odd(), torch.randn(4, 8)
+
+
+def other_kernels():
+    torch.manual_seed(0)
+    return OtherKernels().eval(), torch.randn(1, 6, 2, 8)
+
+
+def recurrent():
+    torch.manual_seed(0)
+    return Recurrent().eval(), torch.randn(3, 2, 4)
 
 
 def copies():

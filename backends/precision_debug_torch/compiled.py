@@ -7,12 +7,12 @@ written out cannot be fused away. Whether that changed the outputs is said in th
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import operator
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ from precision_debug.records import TensorMeta
 from .arithmetic import Arithmetic
 from .build import Built, arguments_of, tensors_of, twin
 from .dispatch import Trace, Watch
+from .families import Families
 from .leaves import leaves
 from .modes import Recipe
 from .session import device_versions, translated, wrap
@@ -173,7 +174,8 @@ class CompiledSession:
         wrap(module, trace)
         self._arithmetic.reset()
         try:
-            with torch.no_grad(), Watch(self._arithmetic, trace):
+            families = Families(trace) if level == "op" else contextlib.nullcontext()
+            with torch.no_grad(), families, Watch(self._arithmetic, trace):
                 result = module(*args, **kwargs)
             trace.outputs(result)
         except Exception as error:
@@ -248,7 +250,7 @@ def _first(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

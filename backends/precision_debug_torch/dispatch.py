@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from precision_debug.records import TensorMeta
 
 from .arithmetic import Arithmetic
 from .leaves import leaves
-from .naming import Namer, op_type
+from .naming import Namer, canonical, op_type
 from .on_device import Elements
 from .source import source_line
 
@@ -51,6 +52,14 @@ def _facts(func: Any) -> _Facts:
     )
 
 
+class _Inside:
+    """A call of a family that runs now: its first row's place, and its operators without casts."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.operators: list[str] = []
+
+
 class Trace:
     """What one run has shown so far.
 
@@ -75,6 +84,7 @@ class Trace:
         self.module_results: dict[str, str] = {}  # at level "op": name of a module's result to its row's name
         self._names: Any = WeakIdKeyDictionary()  # tensor to the names of the rows that it stems from
         self._constants: Any = WeakIdKeyDictionary()
+        self._inside: _Inside | None = None
         self._elements: Any = WeakIdKeyDictionary()  # tensor to what stands for its elements
         for name, tensor in constants:
             self._constants[tensor] = name
@@ -104,6 +114,10 @@ class Trace:
         name = self._call_name(func, args, kwargs)
         kind, unseen = facts.kind, facts.unseen
         extra = {"Source": source_line()}
+        if self._inside is not None:
+            extra["Part of"] = self.namer.family
+            if func is not _CAST:
+                self._inside.operators.append(canonical(kind))
         self.calls.append(func)
         several = isinstance(result, (tuple, list))
         values = list(result) if several else [result]
@@ -129,6 +143,29 @@ class Trace:
     def enter(self, path: str) -> str:
         """A module call begins; returns its name."""
         return self.namer.enter(path)
+
+    def enter_family(self, family: str) -> str:
+        """A call begins that torch may do by several operators; returns its name."""
+        self._inside = _Inside(len(self.metas))
+        return self.namer.enter_family(family)
+
+    def leave_family(self, name: str, result: Any) -> None:
+        """It ended. Its results are called after it, and what it was made of after how it was made."""
+        self.namer.leave()
+        inside, self._inside = self._inside, None
+        if inside is None:
+            return
+        how = zlib.crc32(" ".join(inside.operators).encode())
+        results: dict[str, str] = {}
+        for full, tensor in leaves(result, name):
+            rows = self._names.get(tensor, ())
+            if len(rows) == 1:
+                results.setdefault(rows[0], full)
+        for place in range(inside.first, len(self.metas)):
+            meta = self.metas[place]
+            origin = results.get(meta.name, f"{meta.name} in {len(inside.operators)} operators, {how:08x}")
+            if meta.name != name:
+                self.metas[place] = replace(meta, origin=origin)
 
     def module(self, name: str, kind: str, args: Any, kwargs: Any, result: Any) -> None:
         """A module call ended with a result."""
@@ -156,7 +193,8 @@ class Trace:
             self.metas.append(TensorMeta(name=name, op_type=kind, node=name, inputs=read, unseen="returns no tensor"))
 
     def abandon(self) -> None:
-        """A module call ended with an exception."""
+        """A call of a module or family ended with an exception."""
+        self._inside = None
         self.namer.leave()
 
     def _call_name(self, func: Any, args: Any, kwargs: Any) -> str:

@@ -8,7 +8,7 @@ casts which autocast inserts shift no other name.
 from __future__ import annotations
 
 import collections
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["ROOT", "Namer", "canonical", "op_type"]
 
@@ -55,6 +55,14 @@ def op_type(func: Any) -> str:
     return f"{namespace}.{name}"
 
 
+class _Scope(NamedTuple):
+    """What runs now, and how often it called each operator. family: its kind, where it is a call of a family."""
+
+    scope: str
+    family: str
+    counts: collections.Counter[str]
+
+
 class Namer:
     """Counts calls during one run. Not shared between threads.
 
@@ -65,34 +73,44 @@ class Namer:
         self._quantised = quantised
         self._modules: collections.Counter[str] = collections.Counter()
         self._taken: collections.Counter[str] = collections.Counter()
-        self._stack: list[tuple[str, collections.Counter[str]]] = [("", collections.Counter())]
+        self._stack = [_Scope("", "", collections.Counter())]
 
     def enter(self, path: str) -> str:
         """A module is called; returns the call's name."""
         self._modules[path] += 1
         count = self._modules[path]
         name = (path or ROOT) if count == 1 else f"{path or ROOT}@{count}"
-        self._stack.append((name if path or count > 1 else "", collections.Counter()))
+        self._stack.append(_Scope(name if path or count > 1 else "", "", collections.Counter()))
         return name
 
+    def enter_family(self, name: str) -> str:
+        """A call that torch may do by several operators; returns its name, which is that of its one kernel too."""
+        call = self._counted(name)
+        self._stack.append(_Scope(call, name, collections.Counter()))
+        return call
+
     def leave(self) -> None:
-        """The module call ended."""
+        """The call of a module or family ended."""
         self._stack.pop()
 
     @property
-    def scope(self) -> str:
-        """The module call that runs now; "" in the outermost one."""
-        return self._stack[-1][0]
+    def family(self) -> str:
+        """The name of the call whose operators run now; "" outside of such calls."""
+        return self._stack[-1].scope if self._stack[-1].family else ""
 
     def operator(self, func: Any) -> str:
-        """The name of an operator call inside the module call that runs now."""
-        scope, counts = self._stack[-1]
+        """The name of an operator call inside the call that runs now."""
+        now = self._stack[-1]
         name = canonical(func._schema.name.partition("::")[2])
-        if scope.partition("@")[0] in self._quantised:
+        if now.scope.partition("@")[0] in self._quantised:
             name = f"int8.{name}"
+        return self._unique(now.scope if name == now.family else self._counted(name))
+
+    def _counted(self, name: str) -> str:
+        scope, counts = self._stack[-1].scope, self._stack[-1].counts
         counts[name] += 1
         call = name if counts[name] == 1 else f"{name}#{counts[name]}"
-        return self._unique(f"{scope}/{call}" if scope else call)
+        return f"{scope}/{call}" if scope else call
 
     def further(self, func: Any, name: str, place: int) -> str:
         """The name of a further result; a kernel's own (a batch norm's saved mean, …) are named after the kernel."""

@@ -19,6 +19,7 @@ from precision_debug.records import TensorMeta
 from .arithmetic import Arithmetic
 from .build import Built, arguments_of, tensors_of, twin
 from .dispatch import Show, Trace, Watch
+from .families import Families, unseen_by_families
 from .leaves import leaves
 from .modes import Recipe
 
@@ -148,7 +149,7 @@ class TorchSession:
             trace = Trace("op", constants=(), given=own, show=None)
             wrap(module, trace)
             self._arithmetic.reset()
-            with torch.no_grad(), Watch(self._arithmetic, trace):
+            with torch.no_grad(), Families(trace), Watch(self._arithmetic, trace):
                 module(*args, **kwargs)
             self._results = trace.module_results
         return self._results
@@ -177,6 +178,8 @@ class TorchSession:
             if trace is None and not self._arithmetic.needed:
                 stack.enter_context(self._arithmetic.globally())
             else:
+                if trace is not None and self._level == "op":
+                    stack.enter_context(Families(trace))
                 stack.enter_context(Watch(self._arithmetic, trace, self._comparer))
             return module(*args, **kwargs)
 
@@ -216,7 +219,7 @@ def wrap(module: Any, trace: Trace) -> Callable[[], None]:
         return lambda: None
     told = [(path, child) for path, child in module.named_modules() if not isinstance(child, torch.jit.ScriptModule)]
     for path, child in told:
-        child.__dict__["_call_impl"] = _told(child._call_impl, type(child).__name__, path, trace)
+        child.__dict__["_call_impl"] = _told(child, path, trace)
 
     def undo() -> None:
         for _, child in told:
@@ -225,11 +228,14 @@ def wrap(module: Any, trace: Trace) -> Callable[[], None]:
     return undo
 
 
-def _told(call: Callable[..., Any], kind: str, path: str, trace: Trace) -> Callable[..., Any]:
+def _told(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
+    call, kind = module._call_impl, type(module).__name__
+
     def told(*args: Any, **kwargs: Any) -> Any:
         name = trace.enter(path)
         try:
-            result = call(*args, **kwargs)
+            with unseen_by_families(module):
+                result = call(*args, **kwargs)
         except BaseException:
             trace.abandon()
             raise

@@ -1,0 +1,58 @@
+"""Calls that torch does with other operators from one dtype or device to the next: attention, recurrent layers, ….
+
+The operators of such a call are named after it, and so shift no other name. Its result is the same tensor whatever
+kernel made it, and is paired as such; the operators inside are paired only where both runs did the call by the same
+ones in the same order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .dispatch import Trace
+
+__all__ = ["FAMILIES", "Families", "unseen_by_families"]
+
+FAMILIES = frozenset(
+    {"gru", "lstm", "rms_norm", "rnn_relu", "rnn_tanh", "scaled_dot_product_attention"}
+)
+
+_ASK = (torch.nn.MultiheadAttention, torch.nn.TransformerDecoderLayer, torch.nn.TransformerEncoder,
+        torch.nn.TransformerEncoderLayer)  # fmt: skip
+"""Modules that compute something else where a function mode is active, and must not notice it."""
+
+
+class Families(TorchFunctionMode):
+    """Tells a trace where a call of a family begins and ends."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._trace = trace
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name not in FAMILIES:
+            return func(*args, **(kwargs or {}))
+        call = self._trace.enter_family(name)
+        try:
+            result = func(*args, **(kwargs or {}))
+        except BaseException:
+            self._trace.abandon()
+            raise
+        self._trace.leave_family(call, result)
+        return result
+
+
+@contextlib.contextmanager
+def unseen_by_families(module: Any) -> Iterator[None]:
+    """While one of torch's own transformer layers runs: without the mode."""
+    if isinstance(module, _ASK):
+        with torch._C.DisableTorchFunction():
+            yield
+    else:
+        yield

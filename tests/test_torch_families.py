@@ -1,0 +1,70 @@
+"""Calls that torch does with other operators in another type: paired by what they are, never by a name that shifted."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import torch_models
+from precision_debug_torch.lockstep import compare_module
+from torch import nn
+
+import precision_debug
+from precision_debug.records import Row, Status
+
+MODELS = Path(torch_models.__file__)
+
+
+def compared(factory: str, mode: str, lockstep: bool = True) -> dict[str, Row]:
+    report = precision_debug.compare(
+        f"{MODELS}:{factory}", run_mode=mode, device="cpu", compare_on="device", lockstep=lockstep, atol=0.05, rtol=0.05
+    )
+    assert report.rows[-1].status is Status.PASS
+    return {row.name: row for row in report.rows}
+
+
+def test_attention_by_another_kernel() -> None:
+    rows = compared("other_kernels", "torch_bf16", lockstep=False)
+    for call in ("scaled_dot_product_attention", "scaled_dot_product_attention#2"):
+        inside = [row for name, row in rows.items() if name.startswith(f"{call}/")]
+        assert len(inside) > 5
+        pairs = [row for row in inside if row.comparison is not None]
+        assert [row.target_name for row in pairs] == [call], "its result only"
+        assert (pairs[0].paired_by, pairs[0].status) == ("graph metadata", Status.PASS)
+        assert pairs[0].target_op_type == "aten._scaled_dot_product_flash_attention_for_cpu"
+        assert all(row.extra["Part of"] == call for row in inside)
+        assert {row.status for row in inside} <= {Status.PASS, Status.FUSED_AWAY, Status.NOT_COMPARED}
+    after = [rows["transpose#2"], rows["mul"], rows["transpose#3"], rows["output"]]
+    assert [(row.paired_by, row.status, row.target_name == row.name) for row in after] == [
+        ("exact", Status.PASS, True)
+    ] * 4
+
+
+def test_a_recurrent_layer_by_other_operators() -> None:
+    rows = compared("recurrent", "torch_fp64")
+    inside = [row for row in rows.values() if row.extra.get("Part of") == "rnn/lstm"]
+    pairs = {row.name: row.target_name for row in inside if row.comparison is not None}
+    assert len(pairs) == 3, "sequence, hidden and cell state; what the roads have in between has no partner"
+    assert pairs["rnn/lstm/stack"] == "rnn/lstm/stack#3", "the roads return both states in other orders"
+    assert rows["rnn/lstm/stack"].paired_by == "graph metadata"
+    assert all(row.status is Status.PASS for row in inside if row.comparison is not None)
+    assert rows["rnn/lstm/transpose"].status is Status.FUSED_AWAY, "float64's of that name is no part of one kernel"
+    assert (rows["transpose#2"].paired_by, rows["transpose#2"].status) == ("exact", Status.PASS)
+
+
+def test_the_same_operators_are_paired_by_name() -> None:
+    rows = compared("recurrent", "torch_fp32")
+    assert {row.paired_by for row in rows.values() if row.comparison is not None} == {"exact"}
+    assert all(row.status in (Status.PASS, Status.NOT_COMPARED) for row in rows.values())
+
+
+def test_torchs_own_fast_path_does_not_notice() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    report = compare_module(layer.eval(), torch.randn(1, 3, 8), run_mode="torch_fp32", device="cpu")
+    assert any(row.op_type == "aten._transformer_encoder_layer_fwd" for row in report.rows)
