@@ -152,6 +152,13 @@ class Network:
         self.debug.append(tensor.name)
 
 
+class LaterNetwork(Network):
+    """With TensorRT 10.12's way to see what fusion leaves."""
+
+    def mark_unfused_tensors_as_debug_tensors(self) -> None:
+        self.debug = list(_fused(self.proto, [tensor.name for tensor in self.outputs]))
+
+
 class Config:
     """IBuilderConfig."""
 
@@ -226,13 +233,6 @@ class Engine:
         return SimpleNamespace(get_engine_information=lambda _format: json.dumps({"Layers": self._layers()}))
 
     def _layers(self) -> list[dict[str, Any]]:
-        made: dict[str, list[onnx.NodeProto]] = {}
-        for node in self.proto.graph.node:
-            before = made.get(node.input[0]) if node.op_type in _FOLLOWS else None
-            if before is not None and before[0].op_type == "Conv" and node.input[0] not in self.shown:
-                made[node.output[0]] = [*made.pop(node.input[0]), node]
-            else:
-                made[node.output[0]] = [node]
         kind = "Half" if self.half else "Float"
         return [
             {
@@ -241,8 +241,20 @@ class Engine:
                 "TacticName": "sm80_xmma_f16f16_f16f16_f16" if self.half else "sm80_xmma_f32f32_f32f32_f32",
                 "TacticValue": "0x1", "Metadata": "\x1e".join(f"[ONNX Layer: {node.name}]" for node in nodes),
             }
-            for output, nodes in made.items()
+            for output, nodes in _fused(self.proto, self.shown).items()
         ]  # fmt: skip
+
+
+def _fused(proto: onnx.ModelProto, shown: Sequence[str]) -> dict[str, list[onnx.NodeProto]]:
+    """What each "layer" of the engine makes, and its nodes."""
+    made: dict[str, list[onnx.NodeProto]] = {}
+    for node in proto.graph.node:
+        before = made.get(node.input[0]) if node.op_type in _FOLLOWS else None
+        if before is not None and before[0].op_type == "Conv" and node.input[0] not in shown:
+            made[node.output[0]] = [*made.pop(node.input[0]), node]
+        else:
+            made[node.output[0]] = [node]
+    return made
 
 
 def _told(name: str, kind: str) -> dict[str, Any]:
@@ -275,6 +287,8 @@ class Context:
 
     def set_debug_listener(self, listener: Any) -> None:
         self.listener = listener
+
+    unfused_tensors_debug_state = False
 
     def set_all_tensors_debug_state(self, _on: bool) -> None: ...
 
@@ -337,6 +351,7 @@ def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_lar
     ``builds`` collects the names of the outputs of every build.
     """
     listens = not version.startswith("8")
+    kind = LaterNetwork if tuple(int(part) for part in version.split(".")[:2]) >= (10, 12) else Network
     members = ("TF32", "FP16", "INT8", "OBEY_PRECISION_CONSTRAINTS", "PREFER_PRECISION_CONSTRAINTS")
     flags = enum.Enum("BuilderFlag", members)  # type: ignore[misc]
     creation = enum.IntEnum("NetworkDefinitionCreationFlag", ("EXPLICIT_BATCH",), start=0)  # type: ignore[misc]
@@ -350,7 +365,7 @@ def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_lar
             self._logger = logger
 
         def create_network(self, _flags: int = 0) -> Network:
-            return Network()
+            return kind()
 
         def create_builder_config(self) -> Config:
             return Config()
@@ -387,6 +402,6 @@ def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_lar
         TensorFormat=TensorFormat, TacticSource=enum.IntEnum("TacticSource", ("CUBLAS",), start=0),
         MemoryPoolType=SimpleNamespace(WORKSPACE=0), ProfilingVerbosity=SimpleNamespace(DETAILED=2),
         LayerInformationFormat=SimpleNamespace(JSON=1), ILogger=Base, IInt8EntropyCalibrator2=Base,
-        IAlgorithmSelector=Base, IOutputAllocator=Base, INetworkDefinition=Network, Builder=Builder,
+        IAlgorithmSelector=Base, IOutputAllocator=Base, INetworkDefinition=kind, Builder=Builder,
         OnnxParser=_Parser, Runtime=Runtime, init_libnvinfer_plugins=lambda *_: True, **extra,
     )  # fmt: skip

@@ -153,6 +153,18 @@ def test_the_listener_of_later_versions(install: Install, names: Any) -> None:
     assert any("Seen by TensorRT's debug listener (marked tensors)" in note for note in session.notes)
 
 
+def test_the_listener_for_what_fusion_leaves(install: Install) -> None:
+    """10.12 and later: nothing is marked, so the engine is the real one, and what it swallowed is not in the list."""
+    trt = install(version="10.16.1")
+    session = opened("trt_fp32")
+    seen = shown(session)
+    inside = {"conv1_out", "conv1_bn_out", "conv2_out", "conv2_bn_out", "conv3_out", "conv4_out", "conv4_bn_out"}
+    assert list(seen) == [name for name in NAMES if name not in inside]
+    assert not inside & {meta.name for meta in session.tensors}
+    assert all(outputs == ["probabilities"] for outputs in trt.builds)
+    assert any("(unfused tensors): fusion kept: 11 layers to 11" in note for note in session.notes)
+
+
 def test_the_same_run_without_a_hook_is_one_build(install: Install) -> None:
     trt = install()
     session = opened()
