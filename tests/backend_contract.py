@@ -278,7 +278,7 @@ def test_a_model_that_cannot_be_read_is_refused(subject: Subject, tmp_path: Any)
 
 def test_each_baseline_tensor_is_claimed_once_at_most(subject: Subject) -> None:
     baseline, target = subject.open(subject.run_mode.baseline), subject.open()
-    known = {meta.name for meta in baseline.tensors}
+    known = {name for meta in baseline.tensors for name in (meta.name, meta.origin)}
     origins = [meta.origin for meta in target.tensors if meta.origin and not meta.unseen]
     assert all(origin in known for origin in origins), [origin for origin in origins if origin not in known]
     assert len(set(origins)) == len(origins)

@@ -168,6 +168,24 @@ def test_the_same_elements_in_another_shape_are_compared_once() -> None:
     assert comparer.reused == 2, "other elements"
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool", "float64", "complex64"])
+@pytest.mark.parametrize("size", [0, 5, 70000])
+def test_other_types_and_shapes_are_the_hosts(dtype: str, size: int) -> None:
+    torch.manual_seed(0)
+    base = (torch.randn(size) * 1e5).to(getattr(torch, dtype))
+    found: list[Any] = []
+    comparer = DeviceComparer()
+    for target in (base.clone(), base.view(1, -1), torch.ones(3)):
+        comparer.compare(base, target, Tolerance(), found.append)
+        comparer.settle()
+        want = metrics.compare(base.numpy(), target.numpy(), Tolerance())
+        got = found.pop()
+        assert (got.shapes_match, got.mismatched, got.fp16_overflow, got.fp16_subnormal, got.max_abs) == (
+            want.shapes_match, want.mismatched, want.fp16_overflow, want.fp16_subnormal, want.max_abs
+        )  # fmt: skip
+        assert stats(got.base) == stats(want.base)
+
+
 def test_views_share_and_writes_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[DeviceComparer] = []
     create = DeviceComparer.__init__

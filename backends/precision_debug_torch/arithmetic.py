@@ -64,8 +64,11 @@ class Arithmetic:
             return self._random(func, args, kwargs)
         if not self._cuda:
             return func(*args, **kwargs)
-        with _GLOBALS, self._tf32():
-            return func(*args, **kwargs)
+        with _GLOBALS:
+            if _tf32_now() == (self._recipe.tf32, self._recipe.tf32):
+                return func(*args, **kwargs)
+            with self._tf32():
+                return func(*args, **kwargs)
 
     def _random(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         only_draws = func._schema.name.removeprefix("aten::").rstrip("_") in _DRAWS
@@ -105,7 +108,7 @@ class Arithmetic:
             yield
             return
         wanted = self._recipe.tf32
-        before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        before = _tf32_now()
         if before == (wanted, wanted):
             yield
             return
@@ -139,6 +142,10 @@ _FLOAT_FACTORIES = {
     torch.ops.aten.linspace.default,
     torch.ops.aten.eye.default,
 }
+
+
+def _tf32_now() -> tuple[bool, bool]:
+    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
 
 
 def _argument_names(func: Any) -> set[str]:

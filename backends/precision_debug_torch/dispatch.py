@@ -164,7 +164,8 @@ class Trace:
         for place in range(inside.first, len(self.metas)):
             meta = self.metas[place]
             origin = results.get(meta.name, f"{meta.name} in {len(inside.operators)} operators, {how:08x}")
-            if meta.name != name:
+            cast_of_another = meta.op_type == "aten._to_copy" and not meta.name.startswith(f"{name}/")
+            if meta.name != name and not (cast_of_another and meta.name not in results):
                 self.metas[place] = replace(meta, origin=origin)
 
     def module(self, name: str, kind: str, args: Any, kwargs: Any, result: Any) -> None:

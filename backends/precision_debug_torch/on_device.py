@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import torch
 
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
@@ -96,7 +97,9 @@ class DeviceComparer:
                 self._add(_Waiting(lambda: _reshaped(known.result, *shapes), _always, 0, then))
                 return
             self._make_room(base, target)
-            started = start_on_device(base, target, tolerance)
+            started: Any = (
+                start_on_device(base, target, tolerance) if shapes[0] == shapes[1] else _Apart(base, target)
+            )
             waiting = _Waiting(started.finish, lambda: started.ready, base.nbytes + target.nbytes, then)
             if shapes[0] == shapes[1]:
                 self._remember(marks, waiting)
@@ -156,6 +159,26 @@ class DeviceComparer:
         first, second = marks
         if first is not None:
             self._known[first] = None if second is None else weakref.ref(second), waiting
+
+
+class _Apart:
+    """Both sides by themselves, where their shapes differ."""
+
+    def __init__(self, base: Any, target: Any) -> None:
+        self._base, self._sides = base, (start_describing(base), start_describing(target))
+
+    @property
+    def ready(self) -> bool:
+        return all(side.ready for side in self._sides)
+
+    def finish(self) -> Comparison:
+        ours, theirs = (side.finish() for side in self._sides)
+        big = self._base.abs() if self._base.dtype != torch.bool else self._base
+        small = (big > 0) & (big < 2.0**-14)
+        return Comparison(
+            base=ours, target=theirs, shapes_match=False, fp16_overflow=int((big > 65504).sum()),
+            fp16_subnormal=int(small.sum()),
+        )  # fmt: skip
 
 
 class Elements:

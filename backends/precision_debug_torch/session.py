@@ -84,14 +84,15 @@ class TorchSession:
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """Outputs are numpy arrays: "output", or "output[0]", "output.key" where the model returns several."""
         if hook is None:
-            return self._execute(feeds, None)
+            return _arrays(self._execute(feeds, None))
         wanted = None if names is None else frozenset(names)
 
         def show(meta: TensorMeta, value: Any) -> None:
             if wanted is None or meta.name in wanted:
                 hook(meta.op_type, meta.name, value if self._device_tensors else as_array(value, name=meta.name))
 
-        return self._execute(feeds, show)
+        outputs = self._execute(feeds, show)
+        return _Outputs(outputs) if self._comparer is not None else _arrays(outputs)
 
     def close(self) -> None:
         held = weakref.ref(self._built.module) if self._built is not None else None
@@ -136,7 +137,7 @@ class TorchSession:
         finally:
             if undo is not None:
                 undo()
-        return {name: as_array(tensor, name=name) for name, tensor in outputs.items()}
+        return outputs
 
     def _plain_results(self, built: Built, given: Mapping[str, Any]) -> Mapping[str, str]:
         """Names of the rows of quantised layers' results in the model before quantisation, from a run of it."""
@@ -190,6 +191,26 @@ class TorchSession:
             return
         with torch.autocast(_device_type(self._built), enabled=False):
             yield
+
+
+class _Outputs(Mapping[str, Any]):
+    """Outputs that stay on their device until they are asked for, as numpy arrays then."""
+
+    def __init__(self, tensors: Mapping[str, Any]) -> None:
+        self._tensors = tensors
+
+    def __getitem__(self, name: str) -> Any:
+        return as_array(self._tensors[name], name=name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+
+def _arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: as_array(tensor, name=name) for name, tensor in tensors.items()}
 
 
 def device_versions(device: torch.device | None) -> dict[str, str]:
