@@ -171,6 +171,9 @@ class Config:
     def set_flag(self, flag: Any) -> None:
         self.flags.add(flag)
 
+    def get_flag(self, flag: Any) -> bool:
+        return flag in self.flags
+
     def clear_flag(self, flag: Any) -> None:
         self.flags.discard(flag)
 
@@ -255,6 +258,17 @@ def _fused(proto: onnx.ModelProto, shown: Sequence[str]) -> dict[str, list[onnx.
         else:
             made[node.output[0]] = [node]
     return made
+
+
+def _select(selector: Any, layers: Sequence[str]) -> list[str]:
+    """Layers for which a selector takes tactic 2 out of 1 and 2; the fastest one is 2."""
+    if selector is None:
+        return []
+    contexts = [SimpleNamespace(name=name, num_inputs=0, num_outputs=0) for name in layers]
+    tactics = [SimpleNamespace(algorithm_variant=SimpleNamespace(implementation=7, tactic=number)) for number in (1, 2)]
+    left = [selector.select_algorithms(context, tactics) for context in contexts]
+    selector.report_algorithms(contexts, [tactics[1]] * len(contexts))
+    return [name for name, places in zip(layers, left, strict=True) if places == [1]]
 
 
 def _told(name: str, kind: str) -> dict[str, Any]:
@@ -348,7 +362,8 @@ class _Parser:
 def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_large: int = 10**12) -> Any:
     """The module. refuse: tensors without which it builds no engine. too_large: outputs, in bytes, that end a build.
 
-    ``builds`` collects the names of the outputs of every build.
+    Of every build, ``builds`` collects the names of the outputs, ``asked`` the layers' precisions and the flags, and
+    ``taken`` the layers for which a selector left only tactic 2 of the tactics 1 and 2.
     """
     listens = not version.startswith("8")
     kind = LaterNetwork if tuple(int(part) for part in version.split(".")[:2]) >= (10, 12) else Network
@@ -356,6 +371,8 @@ def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_lar
     flags = enum.Enum("BuilderFlag", members)  # type: ignore[misc]
     creation = enum.IntEnum("NetworkDefinitionCreationFlag", ("EXPLICIT_BATCH",), start=0)  # type: ignore[misc]
     builds: list[list[str]] = []
+    asked: list[dict[str, str]] = []
+    taken: list[list[str]] = []
 
     class Base:
         def __init__(self) -> None: ...
@@ -376,6 +393,9 @@ def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_lar
         def build_serialized_network(self, network: Network, config: Config) -> bytes | None:
             names = [tensor.name for tensor in network.outputs]
             builds.append(names)
+            asked.append({layer.name: layer.precision.name for layer in network.layers if layer.precision_is_set})
+            asked[-1] |= {flag.name: "on" for flag in config.flags}
+            taken.append(_select(config.algorithm_selector, list(_fused(network.proto, names))))
             size = sum(4 * int(np.prod(tensor.shape)) for tensor in network.outputs)
             if set(names) & set(refuse) or size > too_large:
                 self._logger.log("Severity.ERROR", "4: [builder.cpp::fail::1] Error Code 4: Internal Error (no reason)")
@@ -397,7 +417,8 @@ def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_lar
 
     extra = {"IDebugListener": Base} if listens else {}
     return SimpleNamespace(
-        __version__=version, builds=builds, BuilderFlag=flags, NetworkDefinitionCreationFlag=creation,
+        __version__=version, builds=builds, asked=asked, taken=taken, BuilderFlag=flags,
+        NetworkDefinitionCreationFlag=creation,
         DataType=DataType, LayerType=LayerType, TensorLocation=TensorLocation, TensorIOMode=TensorIOMode,
         TensorFormat=TensorFormat, TacticSource=enum.IntEnum("TacticSource", ("CUBLAS",), start=0),
         MemoryPoolType=SimpleNamespace(WORKSPACE=0), ProfilingVerbosity=SimpleNamespace(DETAILED=2),

@@ -15,7 +15,7 @@ from precision_debug_tensorrt import TensorRTBackend
 from precision_debug.records import ModelFiles
 
 # without cuBLAS and cuDNN, which a TensorRT may come without
-SOURCES = {"tactic_sources": "EDGE_MASK_CONVOLUTIONS,JIT_CONVOLUTIONS", "optimization_level": 1}
+SOURCES = {"tactic_sources": "EDGE_MASK_CONVOLUTIONS,JIT_CONVOLUTIONS", "optimization_level": 0}
 
 
 @pytest.fixture(params=["trt_fp32", "trt_fp16", "trt_int8"])

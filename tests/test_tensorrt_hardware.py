@@ -71,12 +71,13 @@ class Seen:
 def test_true_fp32_is_far_closer_than_tf32(tmp_path: Path) -> None:
     proto = models.residual()
     wanted = reference(proto, IMAGE)
-    # at level 1 TensorRT may find no TF32 kernel worth timing
+    # at level 1 TensorRT may find no TF32 kernel worth timing; of a rebuilt engine with marks TF32 cannot be asked
     exact, default = (Seen(proto, mode, IMAGE, tmp_path, optimization_level=3) for mode in ("trt_fp32", "trt_tf32"))
     assert max(exact.error(wanted, name) for name in wanted) < 1e-5
     assert not any(layer.precision == "TF32" for layer in exact.layers)
     assert any(layer.precision == "TF32" for layer in default.layers)
-    name = "conv4_out"
+    name = "probabilities"
+    assert {exact.tensors[name].extra["Seen In"], default.tensors[name].extra["Seen In"]} == {"the real engine"}
     assert default.error(wanted, name) > 10 * exact.error(wanted, name)
 
 
@@ -92,6 +93,19 @@ def test_every_tensor_is_seen_once_in_execution_order(tmp_path: Path) -> None:
     assert "FP16" in {seen.tensors[name].extra.get("Real Precision") for name in names}
 
 
+def test_a_rebuilt_engine_computes_in_the_real_ones_precision(tmp_path: Path) -> None:
+    options = {"layer_precisions": {"*": "float16"}, "precision_constraints": "prefer", "observe": "marks"}
+    forced = Seen(models.residual(), "trt_fp16", IMAGE, tmp_path, **options)
+    told = [(meta.extra.get("Real Precision"), meta.extra["Precision There"])
+            for meta in forced.tensors.values() if "Precision There" in meta.extra]  # fmt: skip
+    assert ("FP16", "FP16") in told
+    assert ("FP16", "FP32") not in told
+    left = Seen(models.residual(), "trt_fp16", IMAGE, tmp_path, observe="marks", optimization_level=3)
+    told = [(meta.extra.get("Real Precision"), meta.extra["Precision There"])
+            for meta in left.tensors.values() if "Precision There" in meta.extra]  # fmt: skip
+    assert not {("FP16", "FP32"), ("FP32", "FP16"), ("FP16", "TF32")} & set(told), told
+
+
 def test_marking_everything_changes_the_engine_and_says_so(tmp_path: Path) -> None:
     seen = Seen(models.residual(), "trt_fp16", IMAGE, tmp_path, observe="marks")
     assert not all(batch.diff.fusion_kept for batch in seen.batches)
@@ -101,8 +115,10 @@ def test_marking_everything_changes_the_engine_and_says_so(tmp_path: Path) -> No
 
 def test_fused_only_keeps_layers_and_tactics(tmp_path: Path) -> None:
     seen = Seen(models.residual(), "trt_fp16", IMAGE, tmp_path, fused_only=True)
+    assert seen.batches
     for batch in seen.batches:
         assert batch.diff.fusion_kept, batch.diff.summary
+        assert not batch.diff.tactics_changed, batch.diff.tactics_changed
     assert "conv1_out" not in seen.tensors
     assert "relu1_out" in seen.values
 

@@ -13,12 +13,15 @@ import tensorrt_models as models
 from precision_debug_tensorrt import TensorRTBackend, device, on_device, opening, timing, versions
 from precision_debug_tensorrt.constraints import apply
 from precision_debug_tensorrt.device import CudaPython, Torch
+from precision_debug_tensorrt.imitation import precisions_of
+from precision_debug_tensorrt.network import LayerFacts, OutputFacts
 from precision_debug_tensorrt.options import read_options
 from tensorrt_fake import HostCuda, fake_tensorrt
 
 from precision_debug.api import compare
 from precision_debug.errors import MarkError
 from precision_debug.hooks import AssertClose, SaveBaseline
+from precision_debug.inspector import EngineLayer, read_inspector
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
 
 pytest.importorskip("onnxruntime", reason="the stand-in computes with it")
@@ -141,6 +144,67 @@ def test_fused_only_marks_the_fused_layers_outputs(install: Install) -> None:
     assert all(batch.diff.fusion_kept for batch in session.marked_batches)
     assert "conv1_out" not in trt.builds[-1]
     assert not any("another fusion" in note for note in session.notes)
+
+
+def test_fused_only_takes_the_real_engines_tactics_again(install: Install) -> None:
+    trt = install()
+    shown(opened(fused_only=True))
+    assert trt.taken[0] == []
+    assert {"relu1_out", "relu2_out", "logits", "probabilities"} <= set(trt.taken[1])
+    trt = install()
+    shown(opened())
+    assert trt.taken == [[], []]
+
+
+def test_a_rebuilt_engine_prefers_the_real_ones_precisions(install: Install) -> None:
+    """Left alone, TensorRT 8.6 rebuilt a small FP16 engine in FP32, and its table showed no error."""
+    trt = install()
+    session = opened()
+    shown(session)
+    real, rebuilt = trt.asked
+    assert real == {"TF32": "on", "FP16": "on"}
+    layers = {node.name for node in models.residual().graph.node}
+    assert {name for name, kind in rebuilt.items() if kind == "HALF"} == layers
+    assert rebuilt["PREFER_PRECISION_CONSTRAINTS"] == "on"
+    assert any(f"precision was preferred for {len(layers)} of its layers" in note for note in session.notes)
+    assert not any("in another precision" in note for note in session.notes)
+
+
+def test_what_the_user_asks_of_layers_stays(install: Install) -> None:
+    trt = install()
+    shown(opened(layer_precisions="fc:float32", precision_constraints="obey"))
+    real, rebuilt = trt.asked
+    assert {name: kind for name, kind in real.items() if kind != "on"} == {"fc": "FLOAT"}
+    assert (rebuilt["fc"], rebuilt["conv1"]) == ("FLOAT", "HALF")
+    assert "PREFER_PRECISION_CONSTRAINTS" not in rebuilt
+    assert rebuilt["OBEY_PRECISION_CONSTRAINTS"] == "on"
+
+
+@pytest.mark.parametrize("mode", ["trt_fp32", "trt_tf32"])
+def test_without_a_choice_of_precisions_none_is_asked(install: Install, mode: str) -> None:
+    trt = install()
+    shown(opened(mode))
+    assert all(set(asked.values()) <= {"on"} for asked in trt.asked)
+    assert not any("PREFER_PRECISION_CONSTRAINTS" in asked for asked in trt.asked)
+
+
+def test_precisions_of_a_recorded_engine() -> None:
+    """TensorRT 8.6 on an H200: TF32 cannot be asked for, and INT8 only where values are multiplied."""
+    data = Path(__file__).parent / "data" / "tensorrt"
+    network = [LayerFacts(name=node.name, type="CONVOLUTION" if node.op_type == "Conv" else "OTHER", inputs=(),
+                          outputs=(OutputFacts(name=node.output[0], dtype="float32", shape=(), is_shape=False),))
+               for node in models.residual().graph.node]  # fmt: skip
+    output = OutputFacts(name="added", dtype="float32", shape=(), is_shape=False)
+    add = LayerFacts(name="Add", type="ELEMENTWISE", inputs=(), outputs=(output,))
+    half = precisions_of([add], read_inspector(data / "needs_constraints_8.6_obey.json"))
+    assert half == {"Add": "FP16"}
+    single = precisions_of(network, read_inspector(data / "residual_8.6_tf32.json"))
+    assert set(single.values()) == {"FP32"}
+    eight = EngineLayer(name="conv1 + relu1", layer_type="CaskConvolution", weights_type="INT8",
+                        onnx_nodes=("conv1", "relu1"))  # fmt: skip
+    assert precisions_of(network, [eight]) == {"conv1": "INT8"}
+    region = EngineLayer(name="{ForeignNode[conv1...relu1]}", layer_type="Myelin")
+    assert precisions_of(network, [region]) == {}
 
 
 @pytest.mark.parametrize("names", [None, {"relu1_out", "probabilities"}])

@@ -30,7 +30,7 @@ NAMES = {version: json.loads((DATA / f"api_{version}.json").read_text()) for ver
 ALWAYS = {
     "Builder": ["create_network", "create_builder_config", "create_optimization_profile", "build_serialized_network"],
     "IBuilderConfig": [
-        "set_flag", "clear_flag", "profiling_verbosity", "set_memory_pool_limit", "set_tactic_sources",
+        "set_flag", "get_flag", "clear_flag", "profiling_verbosity", "set_memory_pool_limit", "set_tactic_sources",
         "builder_optimization_level", "create_timing_cache",
         "set_timing_cache", "get_timing_cache", "add_optimization_profile",
     ],

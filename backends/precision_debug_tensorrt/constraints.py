@@ -17,7 +17,7 @@ from .options import Options
 from .types import type_name
 from .versions import Api
 
-__all__ = ["Asked", "Outcome", "apply", "asked_of_network", "match_layers", "outcomes"]
+__all__ = ["Asked", "Outcome", "apply", "asked_of_network", "is_silent", "match_layers", "outcomes"]
 
 
 _FLOATING = frozenset({"FLOAT", "HALF", "BF16", "FP8"})
@@ -81,7 +81,7 @@ def apply(api: Api, network: Any, options: Options) -> None:
     """Set what the options ask on the network's layers. Raises MarkError."""
     layers = {network.get_layer(place).name: network.get_layer(place) for place in range(network.num_layers)}
     names = list(layers)
-    silent = frozenset(name for name, layer in layers.items() if _is_silent(layer))
+    silent = frozenset(name for name, layer in layers.items() if is_silent(layer))
     wanted = (
         ("--layer_precisions", options.layer_precisions), ("--layer_output_types", options.layer_output_types)
     )  # fmt: skip
@@ -93,7 +93,7 @@ def apply(api: Api, network: Any, options: Options) -> None:
             layers[name].set_output_type(index, api.data_type(kind))
 
 
-def _is_silent(layer: Any) -> bool:
+def is_silent(layer: Any) -> bool:
     """Whether it computes no floating-point values: constants, shapes, QDQ, and what gives integers or truth values."""
     if str(layer.type).rpartition(".")[2] in _SILENT:
         return True

@@ -18,6 +18,7 @@ from .constraints import Asked
 from .device import find_device
 from .execute import Runner, engine_inputs, engine_outputs
 from .facts import gather
+from .imitation import precisions_of
 from .messages import Messages, make_logger
 from .model import EngineFile, OnnxModel, Source, read_source
 from .modes import Recipe
@@ -62,10 +63,12 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Mapping[str,
         built = maker.build()
         if messages.cache_refused:
             notes.append(
-                f"TensorRT did not use the timing cache {options.timing_cache}: "
-                "tactics were timed anew, and may differ."
+                f"TensorRT could not read all of the timing cache {options.timing_cache}: tactics that it timed anew "
+                "may differ."
             )
     text, layers = _inspected(api, built, device, messages, source, arrays[0])
+    if maker is not None and recipe.precisions:
+        maker.like = precisions_of(built.layers, layers)
     facts = gather(
         api=api, device=device, messages=messages, source=source, recipe=recipe, options=options, road=road,
         built=built, inspector=text, layers=layers, inputs=engine_inputs(api, built.engine),

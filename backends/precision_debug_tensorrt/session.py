@@ -148,6 +148,13 @@ class TensorRTSession:
                         f"{other} of these {len(there)} tensors come from another fusion than the real engine's: their "
                         f"errors in engine {number} need not be the real engine's. Their column Fused Layer There says."
                     )
+                precisions = [_precisions(real, index, name, facts.node_of(name)) for name in batch.names]
+                differ = sum(bool(one and two and one != two) for one, two in precisions)
+                if differ:
+                    self._run_notes.append(
+                        f"{differ} of these {len(there)} tensors were computed in another precision than in the real "
+                        "engine: see their columns Real Precision and Precision There."
+                    )
                 facts.keep_inspector(batch.text, number)
         queue.finish()
         if marking.refused:
@@ -264,9 +271,18 @@ def _measured(real: LayerIndex, index: LayerIndex, name: str, node: str, number:
     return found
 
 
+def _precisions(real: LayerIndex, index: LayerIndex, name: str, node: str) -> tuple[str, str]:
+    """In the real engine and in a rebuilt one; "" where one does not tell."""
+    found = (at.find(name, node) for at in (real, index))
+    first, second = (real_precision(layer)[0] if layer is not None else "" for layer in found)
+    return first, second
+
+
 def _said_of(batch: Batch, number: int, gap: float) -> str:
     same = "are the real engine's bit for bit" if gap == 0 else f"differ from the real engine's by up to {gap:.3g}"
+    asked = batch.built.imitated
+    alike = f"The real engine's precision was preferred for {asked} of its layers. " if asked else ""
     return (
         f"Engine {number}, rebuilt to show {len(batch.names)} tensors: {batch.diff.summary}; its outputs {same}. "
-        f"Built in {batch.built.seconds:.1f} s."
+        f"{alike}Built in {batch.built.seconds:.1f} s."
     )

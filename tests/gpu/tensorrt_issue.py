@@ -2,8 +2,8 @@
 
     . ENV/env.sh; cd CHECKOUT; OUT=/some/empty/folder python3.11 tests/gpu/tensorrt_issue.py --part PART
 
-PART is models, resnet, constraints, builds, tests, regions, commands or recorded; each takes at most about 7 minutes
-(--seconds). The recorded part reads a PyTorch recording and its exported file from $TORCH_RECORD. Writes
+PART is models, resnet, constraints, builds, tests, contract, regions, commands or recorded; each takes at most about
+7 minutes (--seconds). The recorded part reads a PyTorch recording and its exported file from $TORCH_RECORD. Writes
 $OUT/PART.json, a report (.xlsx and .json) for each comparison, and engine inspector files. A part runs in a process of
 its own, so that its builds share what was timed; where it dies, another one goes on with the next case.
 """
@@ -93,7 +93,7 @@ def compared(
         output=[OUT / f"{label}.xlsx", OUT / f"{label}.json"],
         atol=1e-3, rtol=1e-3, **options,
     )  # fmt: skip
-    Path(path).unlink()
+    Path(path).unlink(missing_ok=True)
     rows = {}
     for row in report.rows:
         c = row.comparison
@@ -147,7 +147,7 @@ def built_twice(label: str, *, fresh: bool = True, replayed: bool = False, **opt
         outputs.append(session.run(feeds[0])["probabilities"])
         layers.append(session.layers)
         session.close()
-    path.unlink()
+    path.unlink(missing_ok=True)
     diff = diff_engines(*layers)
     return {
         "build_seconds": seconds, "notes": notes, "summary": diff.summary, "tactics_changed": len(diff.tactics_changed),
@@ -155,22 +155,25 @@ def built_twice(label: str, *, fresh: bool = True, replayed: bool = False, **opt
     }  # fmt: skip
 
 
-def pytest_run() -> dict[str, Any]:
-    """The backend's tests that need the hardware."""
+def pytest_run(file: str) -> dict[str, Any]:
+    """The backend's tests that need the hardware, of one file."""
     paths = [os.environ.get("PYTHONPATH", ""), str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
-    command = [sys.executable, "-m", "pytest", "-v", "--tb=short", "--durations=15", "-p", "no:cacheprovider"]
-    command += ["-o", "filterwarnings=default", "tests/test_tensorrt_hardware.py", "tests/test_tensorrt_contract.py"]
-    log = OUT / "pytest.txt"
+    paths.append(str(ROOT / "tests" / "gpu"))
+    command = [sys.executable, "-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider", "-p", "shown_at_once"]
+    command += ["-s", "-o", "filterwarnings=default", f"tests/{file}"]
+    log = OUT / f"{file}.txt"
     status: int | str
-    with log.open("w") as file:
+    with log.open("w") as stream:
         try:
             status = subprocess.run(
-                command, cwd=ROOT, timeout=400, stdout=file, stderr=subprocess.STDOUT, check=False,
+                command, cwd=ROOT, timeout=410, stdout=stream, stderr=subprocess.STDOUT, check=False,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             ).returncode  # fmt: skip
         except subprocess.TimeoutExpired:
             status = "ran out of time"
-    return {"status": status, "tail": log.read_text()[-3000:]}
+    text = log.read_text()
+    counts = {word: text.count(f" {word}") for word in ("PASSED", "FAILED", "ERROR", "SKIPPED")}
+    return {"status": status, "counts": counts, "summary": f"{status}: {counts}", "tail": text[-3000:]}
 
 
 def save_model(name: str, path: Path) -> None:
@@ -260,7 +263,8 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
         "div_zero_trt_fp16": lambda: compared("div_zero_trt_fp16", "div_zero", "trt_fp16"),
         "div_zero_ort": lambda: compared("div_zero_ort", "div_zero", "ort_opt"),
     },
-    "tests": {"tests": pytest_run},
+    "tests": {"tests": lambda: pytest_run("test_tensorrt_hardware.py")},
+    "contract": {"contract": lambda: pytest_run("test_tensorrt_contract.py")},
     "regions": {
         "encoder_tf32": lambda: in_region("encoder_tf32", "trt_tf32"),
         "encoder_fp16": lambda: in_region("encoder_fp16", "trt_fp16"),

@@ -18,6 +18,7 @@ from ..calibration import CalibrationTable, make_calibrator, same_shapes
 from ..constraints import Asked, apply, asked_of_network
 from ..device import Device
 from ..failures import build_error, engine_error
+from ..imitation import imitate
 from ..messages import Messages
 from ..model import EngineFile, OnnxModel, Script
 from ..modes import Recipe
@@ -36,7 +37,8 @@ Feeds = Mapping[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """An engine that is loaded. seconds: the build took. asked: layers with a precision of their own.
+    """An engine that is loaded. seconds: the build took. asked: layers with a precision of their own. imitated: layers
+    for which the real engine's precision was preferred.
 
     layers, outputs, inputs: of the network, before fusion; empty for an engine that was read from a file.
     """
@@ -51,6 +53,7 @@ class Built:
     asked: tuple[Asked, ...] = ()
     calibrated: bool = False
     untaken: tuple[str, ...] = ()
+    imitated: int = 0
 
 
 def load_engine(api: Api, logger: Any, messages: Messages, source: EngineFile) -> Built:
@@ -62,7 +65,9 @@ def load_engine(api: Api, logger: Any, messages: Messages, source: EngineFile) -
 class Maker:
     """Builds engines of ``source``, all in the same way and with the same timing cache and calibration.
 
-    feeds: the first one decides the shapes where the user gives no range; all of them calibrate.
+    feeds: the first one decides the shapes where the user gives no range; all of them calibrate. like: precisions of
+    the real engine's layers, which rebuilt ones prefer (see imitation). chosen: the real engine's tactics, where
+    rebuilt ones shall take them.
     """
 
     api: Api
@@ -76,6 +81,8 @@ class Maker:
     feeds: Sequence[Feeds]
     timing: TimingCache
     table: CalibrationTable = field(default_factory=CalibrationTable)
+    like: Mapping[str, str] = field(default_factory=dict)
+    chosen: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def network(self) -> Made:
         """The network with what scripts and options do to it. Raises ModelError or MarkError."""
@@ -90,18 +97,24 @@ class Maker:
     def build(self, marks: Sequence[str] = (), *, debug: str = "") -> Built:
         """See ``_build``; one at a time in a process."""
         with BUILDING:
-            return self._build(marks, debug)
+            try:
+                return self._build(marks, debug, self.like)
+            except BackendError:
+                if not marks or not self.like or self.options.precision_constraints != "obey":
+                    raise
+                return self._build(marks, debug, {})  # under obey, a precision too many may have been the cause
 
     def load(self, built: Built) -> Built:
         """Load an engine again from its ``data``."""
         loaded = _load(self.api, self.logger, self.messages, built.data, self.source.path)
         return dataclasses.replace(built, engine=loaded.engine, runtime=loaded.runtime)
 
-    def _build(self, marks: Sequence[str], debug: str) -> Built:
+    def _build(self, marks: Sequence[str], debug: str, like: Mapping[str, str]) -> Built:
         """Build and load an engine.
 
-        marks: tensors to be outputs too, or to be debug tensors where ``debug`` is "marked". debug "unfused": all
-        that fusion leaves are debug tensors. Raises ModelError, MarkError, InputError, OutputError or BackendError.
+        like: precisions to prefer where tensors are marked. marks: tensors to be outputs too, or to be debug tensors
+        where ``debug`` is "marked". debug "unfused": all that fusion leaves are debug tensors. Raises ModelError,
+        MarkError, InputError, OutputError or BackendError.
         """
         real = not marks and not debug
         made = self.network()
@@ -114,6 +127,8 @@ class Maker:
         config = made.builder.create_builder_config()
         set_flags(self.api, config, self.recipe, self.options, strong=self.road.strong)
         set_resources(self.api, config, self.options)
+        weak = not self.road.strong
+        imitated = imitate(self.api, network, config, like) if weak and marks and not debug else 0
         self.timing.attach(config)
         feeds = [as_wanted(network, feed) for feed in self.feeds]
         profile = add_profile(made.builder, network, config, self.options, feeds[0])
@@ -140,6 +155,7 @@ class Maker:
         return Built(
             engine=loaded.engine, runtime=loaded.runtime, data=plan, seconds=seconds, layers=layers,
             inputs=inputs, outputs=outputs, asked=asked, calibrated=calibrator is not None, untaken=tuple(untaken),
+            imitated=imitated,
         )  # fmt: skip
 
     @property
@@ -167,9 +183,17 @@ class Maker:
         if self.options.load_tactics:
             saved = tactics.load_tactics(self.options.load_tactics)
             return tactics.make_replayer(self.api.trt, saved, untaken)
-        if self.options.save_tactics and real:
+        if real and (self.options.save_tactics or self._keeps_tactics):
+            self.chosen = recorded
             return tactics.make_recorder(self.api.trt, recorded)
+        if not real and self._keeps_tactics and self.chosen:
+            return tactics.make_replayer(self.api.trt, self.chosen, untaken)
         return None
+
+    @property
+    def _keeps_tactics(self) -> bool:
+        """Whether rebuilt engines take the real one's tactics: the fused layers are the same in both."""
+        return self.options.fused_only and self.api.replays_tactics
 
     def _save(self, plan: bytes, recorded: Mapping[str, Mapping[str, Any]]) -> None:
         if self.options.save_tactics:
