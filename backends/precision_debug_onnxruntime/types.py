@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .lean import lean_import
+from .flat import Table, root
 
 __all__ = ["TypeInfo", "Types", "dtype_name", "elem_of", "numpy_dtype", "read_types"]
 
-_FBS = "onnxruntime.tools.ort_format_model.ort_flatbuffers_py.fbs"
+# fields of the tables in onnxruntime/core/flatbuffers/schema/ort.fbs, whose numbers never change
+_SESSION_MODEL, _MODEL_GRAPH = 1, 7
+_GRAPH_ARGS, _GRAPH_NODES = 1, 2
+_ARG_NAME, _ARG_TYPE = 0, 2
+_NODE_NAME, _NODE_OUTPUTS, _NODE_ATTRIBUTES = 0, 9, 10
+_ATTRIBUTE_NAME, _ATTRIBUTE_GRAPH = 0, 7
+_TYPE_KIND, _TYPE_VALUE = 1, 2
+_TENSOR_ELEM, _TENSOR_SHAPE = 0, 1
+_DIM_KIND, _DIM_VALUE, _DIM_PARAM = 0, 1, 2
+_TENSOR, _SEQUENCE, _MAP = 1, 2, 3
+_UNKNOWN, _VALUE = 0, 1
 
 _NAMES = tuple(
     """
@@ -77,51 +86,41 @@ def numpy_dtype(elem: int) -> Any:
     return np.dtype(object) if name == "str" else np.dtype(name) if name in np.sctypeDict else None
 
 
-@functools.cache
-def _fbs(name: str) -> Any:
-    """A class of the format's own schema."""
-    return getattr(lean_import(f"{_FBS}.{name}"), name)
-
-
 def read_types(data: bytes) -> Types:
     """Read the types out of a model that ONNX Runtime saved in its own format."""
     known: dict[tuple[Key, str], TypeInfo] = {}
-    _read_graph(_fbs("InferenceSession").GetRootAsInferenceSession(bytearray(data), 0).Model().Graph(), (), known)
+    model = root(data).table(_SESSION_MODEL)
+    graph = None if model is None else model.table(_MODEL_GRAPH)
+    if graph is not None:
+        _read_graph(graph, (), known)
     return Types(known=known)
 
 
-def _read_graph(graph: Any, key: Key, known: dict[tuple[Key, str], TypeInfo]) -> None:
-    for place in range(graph.NodeArgsLength()):
-        arg = graph.NodeArgs(place)
-        known[key, arg.Name().decode()] = _read_type(arg.Type())
-    for place in range(graph.NodesLength()):
-        node = graph.Nodes(place)
-        outputs = [node.Outputs(i).decode() for i in range(node.OutputsLength())]
-        step = next((name for name in outputs if name), (node.Name() or b"").decode())
-        for item in (node.Attributes(i) for i in range(node.AttributesLength())):
-            if item.G() is not None:
-                _read_graph(item.G(), (*key, (step, item.Name().decode())), known)
+def _read_graph(graph: Table, key: Key, known: dict[tuple[Key, str], TypeInfo]) -> None:
+    for arg in graph.tables(_GRAPH_ARGS):
+        known[key, arg.text(_ARG_NAME)] = _read_type(arg.table(_ARG_TYPE))
+    for node in graph.tables(_GRAPH_NODES):
+        for item in node.tables(_NODE_ATTRIBUTES):
+            inner = item.table(_ATTRIBUTE_GRAPH)
+            if inner is not None:
+                step = next((name for name in node.texts(_NODE_OUTPUTS) if name), node.text(_NODE_NAME))
+                _read_graph(inner, (*key, (step, item.text(_ATTRIBUTE_NAME))), known)
 
 
-def _read_type(info: Any) -> TypeInfo:
+def _read_type(info: Table | None) -> TypeInfo:
     if info is None:
         return TypeInfo()
-    kind = info.ValueType()
-    if kind != _fbs("TypeInfoValue").tensor_type:
-        names = {_fbs("TypeInfoValue").sequence_type: "sequence", _fbs("TypeInfoValue").map_type: "map"}
-        return TypeInfo(kind=names.get(kind, "optional"))
-    tensor = _fbs("TensorTypeAndShape")()
-    tensor.Init(info.Value().Bytes, info.Value().Pos)
-    shape = tensor.Shape()
-    if shape is None:
-        return TypeInfo(kind="tensor", elem=tensor.ElemType())
-    dims = (shape.Dim(i).Value() for i in range(shape.DimLength()))
-    return TypeInfo(kind="tensor", elem=tensor.ElemType(), shape=tuple(_dim(dim, i) for i, dim in enumerate(dims)))
+    kind = info.byte(_TYPE_KIND)
+    tensor = info.table(_TYPE_VALUE)
+    if kind != _TENSOR or tensor is None:
+        return TypeInfo(kind={_SEQUENCE: "sequence", _MAP: "map"}.get(kind, "optional"))
+    shape = tensor.table(_TENSOR_SHAPE)
+    dims = None if shape is None else tuple(_dim(dim.table(0), i) for i, dim in enumerate(shape.tables(0)))
+    return TypeInfo(kind="tensor", elem=tensor.int32(_TENSOR_ELEM), shape=dims)
 
 
-def _dim(value: Any, place: int) -> int | str:
-    if value is None or value.DimType() == _fbs("DimensionValueType").UNKNOWN:
+def _dim(value: Table | None, place: int) -> int | str:
+    kind = _UNKNOWN if value is None else value.byte(_DIM_KIND)
+    if value is None or kind == _UNKNOWN:
         return f"dim{place}"
-    if value.DimType() == _fbs("DimensionValueType").VALUE:
-        return int(value.DimValue())
-    return (value.DimParam() or b"").decode() or f"dim{place}"
+    return value.int64(_DIM_VALUE) if kind == _VALUE else value.text(_DIM_PARAM) or f"dim{place}"
