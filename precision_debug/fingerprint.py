@@ -323,5 +323,6 @@ def _components(edges: Sequence[_Edge]) -> list[list[_Edge]]:
 
 def _module(meta: TensorMeta) -> str:
     """The path of the module that a baseline tensor was made in, without call numbers."""
-    path = meta.node.rpartition("/")[0] if "/" in meta.node or meta.op_type.startswith("aten.") else meta.node
+    node = meta.extra.get("Part of") or meta.node
+    path = node.rpartition("/")[0] if "/" in node or meta.op_type.startswith("aten.") else node
     return path.partition("@")[0]

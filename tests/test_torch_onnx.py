@@ -107,6 +107,20 @@ def test_copies_of_a_layer_are_never_paired_wrongly(tmp_path: Path) -> None:
     assert "relu#2" in pairing.refused["relu"]
 
 
+def test_the_older_exporter_says_the_module_too(tmp_path: Path) -> None:
+    module, x = torch_models.resnet()
+    path = str(tmp_path / "model.onnx")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(module, (x,), path, dynamo=False, opset_version=17, input_names=["x"])
+    found = TorchBackend().modules_in(path)
+    assert found["/layers/layers.0/conv1/Conv_output_0"] == "layers.0.conv1"
+    assert found["/layers/layers.2/downsample/downsample.0/Conv_output_0"] == "layers.2.downsample.0"
+    assert found["/layers/layers.0/Add_output_0"] == "layers.0"
+    assert "/layers/layers.0/relu_1/Relu_output_0" not in found, "relu's second call, or a module of that name"
+    assert set(found.values()) <= {name for name, _ in module.named_modules()}
+
+
 def test_module_level_is_paired_too(tmp_path: Path) -> None:
     pairing, _, _, _ = paired("repvgg", "repvgg_folded", tmp_path, level="module")
     assert {"stage0.relu", "stage1.relu", "stage2.relu", "stage3.relu", "output"} <= {

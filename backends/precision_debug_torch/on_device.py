@@ -24,7 +24,7 @@ from .device_describe import start_describing
 
 __all__ = ["DeviceComparer", "DeviceStore"]
 
-HOLD = 1 << 30
+HOLD = 3 << 29
 """Bytes of tensors whose results are under way."""
 
 DEEP = 256

@@ -17,24 +17,49 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 def module_of_tensors(path: str | Path) -> dict[str, str]:
     """Name of each ONNX tensor of the main graph to the path of the torch module that it comes from, "" the outermost.
 
-    Tensors of nodes without that note are left out; the exporter's own helper nodes carry the note of what they belong
-    to. Raises ModelError.
+    Both of torch's exporters say it: the one in notes of each node, where its own helper nodes carry the note of what
+    they belong to, the older one in the nodes' names. Tensors of nodes that do not say it are left out. Raises
+    ModelError.
     """
-    return {name: module for node, module in _scoped(path) for name in node.output if name}
-
-
-def _scoped(path: str | Path) -> Iterator[tuple[Any, str]]:
     import onnx
 
     try:
-        graph = onnx.load(str(path), load_external_data=False).graph
+        model = onnx.load(str(path), load_external_data=False)
     except Exception as error:
         raise ModelError(f"is no ONNX model: {type(error).__name__}: {error}", where=str(path)) from error
+    scoped = dict(_noted(model.graph))
+    if not scoped and model.producer_name == "pytorch":
+        scoped = dict(_named(model.graph))
+    return {name: module for name, module in scoped.items() if name}
+
+
+def _noted(graph: Any) -> Iterator[tuple[str, str]]:
     for node in graph.node:
         notes = {item.key: item.value for item in node.metadata_props}
         scopes = _parsed(notes.get(_SCOPES, ""))
-        if scopes:
-            yield node, scopes[-2] if len(scopes) > 1 else ""
+        for name in node.output if scopes else ():
+            yield name, scopes[-2] if len(scopes) > 1 else ""
+
+
+def _named(graph: Any) -> Iterator[tuple[str, str]]:
+    """Of names like "/layers/layers.0/conv1/Conv". A module's second call is "relu_1", which may be another module."""
+    calls = [tuple(node.name.split("/")[1:-1]) if node.name.startswith("/") else None for node in graph.node]
+    known = {call[:depth] for call in calls if call is not None for depth in range(1, len(call) + 1)}
+    for node, call in zip(graph.node, calls, strict=True):
+        if call is None or any(_again(call[:depth], known) for depth in range(1, len(call) + 1)):
+            continue
+        parts: list[str] = []
+        for part in call:
+            if parts and part.startswith(f"{parts[-1]}."):
+                parts.pop()
+            parts.append(part)
+        for name in node.output:
+            yield name, ".".join(parts)
+
+
+def _again(call: tuple[str, ...], known: set[tuple[str, ...]]) -> bool:
+    stem, _, number = call[-1].rpartition("_")
+    return number.isdigit() and (*call[:-1], stem) in known
 
 
 def _parsed(text: str) -> list[str]:
