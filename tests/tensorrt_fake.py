@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import json
+import weakref
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -363,7 +364,8 @@ def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_lar
     """The module. refuse: tensors without which it builds no engine. too_large: outputs, in bytes, that end a build.
 
     Of every build, ``builds`` collects the names of the outputs, ``asked`` the layers' precisions and the flags, and
-    ``taken`` the layers for which a selector left only tactic 2 of the tactics 1 and 2.
+    ``taken`` the layers for which a selector left only tactic 2 of the tactics 1 and 2. ``builders``: those that
+    were made.
     """
     listens = not version.startswith("8")
     kind = LaterNetwork if tuple(int(part) for part in version.split(".")[:2]) >= (10, 12) else Network
@@ -373,6 +375,7 @@ def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_lar
     builds: list[list[str]] = []
     asked: list[dict[str, str]] = []
     taken: list[list[str]] = []
+    builders: list[Any] = []
 
     class Base:
         def __init__(self) -> None: ...
@@ -380,6 +383,7 @@ def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_lar
     class Builder:
         def __init__(self, logger: Any) -> None:
             self._logger = logger
+            builders.append(weakref.ref(self))
 
         def create_network(self, _flags: int = 0) -> Network:
             return kind()
@@ -417,7 +421,7 @@ def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_lar
 
     extra = {"IDebugListener": Base} if listens else {}
     return SimpleNamespace(
-        __version__=version, builds=builds, asked=asked, taken=taken, BuilderFlag=flags,
+        __version__=version, builds=builds, asked=asked, taken=taken, builders=builders, BuilderFlag=flags,
         NetworkDefinitionCreationFlag=creation,
         DataType=DataType, LayerType=LayerType, TensorLocation=TensorLocation, TensorIOMode=TensorIOMode,
         TensorFormat=TensorFormat, TacticSource=enum.IntEnum("TacticSource", ("CUBLAS",), start=0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,18 @@ def test_memory_is_given_back(install: Install) -> None:
     assert not cuda.held
     inputs, outputs = IMAGE["image"].nbytes, 2 * 10 * 4
     assert most[0] <= 300_000 + inputs + outputs
+
+
+def test_one_builder_makes_all_engines_and_goes_after_the_last(install: Install) -> None:
+    trt = install()
+    session = opened(memory_budget=300_000)
+    assert trt.builders[0]() is not None
+    shown(session)
+    assert len(trt.builds) > 2
+    assert len(trt.builders) == 1
+    gc.collect()
+    assert trt.builders[0]() is None
+    session.close()
 
 
 def test_what_cannot_be_built_at_once_is_halved(install: Install) -> None:

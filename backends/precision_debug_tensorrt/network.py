@@ -49,13 +49,18 @@ class Made:
 
 
 def make_network(
-    api: Api, logger: Any, messages: Messages, source: OnnxModel | Script, *, strong: bool, postprocess: str = ""
-) -> Made:
-    """Make the network once. postprocess: ``file.py[:function]`` that changes it. Raises ModelError."""
+    api: Api, logger: Any, messages: Messages, source: OnnxModel | Script, *, strong: bool, postprocess: str = "",
+    builder: Any = None,
+) -> Made:  # fmt: skip
+    """Make the network once.
+
+    postprocess: ``file.py[:function]`` that changes it. builder: one that is there already, since a new one loads
+    TensorRT's kernels for seconds; a script may make its own. Raises ModelError.
+    """
     if isinstance(source, Script):
-        made = _from_script(api, logger, source, strong)
+        made = _from_script(api, logger, source, strong, builder)
     else:
-        made = _from_onnx(api, logger, messages, source, strong)
+        made = _from_onnx(api, logger, messages, source, strong, builder)
     if postprocess:
         function = load_function(postprocess, default="postprocess")
         try:
@@ -70,9 +75,11 @@ def make_network(
     return made
 
 
-def _from_onnx(api: Api, logger: Any, messages: Messages, source: OnnxModel, strong: bool) -> Made:
+def _from_onnx(
+    api: Api, logger: Any, messages: Messages, source: OnnxModel, strong: bool, builder: Any
+) -> Made:
     trt = api.trt
-    builder = trt.Builder(logger)
+    builder = builder if builder is not None else trt.Builder(logger)
     network = builder.create_network(api.creation_flags(strong=strong))
     parser = trt.OnnxParser(network, logger)
     messages.fresh_errors()
@@ -89,11 +96,11 @@ def _from_onnx(api: Api, logger: Any, messages: Messages, source: OnnxModel, str
     return Made(builder=builder, network=network, parser=parser)
 
 
-def _from_script(api: Api, logger: Any, source: Script, strong: bool) -> Made:
+def _from_script(api: Api, logger: Any, source: Script, strong: bool, builder: Any) -> Made:
     trt = api.trt
     try:
         if source.takes_network:
-            builder = trt.Builder(logger)
+            builder = builder if builder is not None else trt.Builder(logger)
             network = builder.create_network(api.creation_flags(strong=strong))
             made = source.function(builder, network) or (builder, network)
         else:

@@ -75,10 +75,14 @@ class TensorRTSession:
             runner.close()
         if hook is not None:
             self._show(feeds, hook, names, {**seen_by_listener, **held}, outputs)
+            if self._maker is not None:
+                self._maker.release()
         return outputs
 
     def close(self) -> None:
         self._closed = True
+        if self._maker is not None:
+            self._maker.release()
         self._marked, self._kept = {}, []
 
     def _open(self, built: Built, feeds: Feeds) -> Runner:

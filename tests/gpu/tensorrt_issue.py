@@ -2,8 +2,8 @@
 
     . ENV/env.sh; cd CHECKOUT; OUT=/some/empty/folder python3.11 tests/gpu/tensorrt_issue.py --part PART
 
-PART is models, resnet, constraints, builds, tests, contract, regions, commands or recorded; each takes at most about
-7 minutes (--seconds). The recorded part reads a PyTorch recording and its exported file from $TORCH_RECORD. Writes
+PART is models, resnet, constraints, fused, builds, tests, contract, regions, commands or recorded; each takes at most
+about 7 minutes (--seconds). The recorded part reads a PyTorch recording and its exported file from $TORCH_RECORD. Writes
 $OUT/PART.json, a report (.xlsx and .json) for each comparison, and engine inspector files. A part runs in a process of
 its own, so that its builds share what was timed; where it dies, another one goes on with the next case.
 """
@@ -55,6 +55,8 @@ def model_and_feeds(name: str) -> tuple[Any, list[dict[str, Any]], dict[str, Any
         return load(EXAMPLES / "resnet" / "build.py").build(18, batch=1, image=112), sets("image", 1, 3, 112, 112), {}
     if name == "encoder":
         return models.encoder(layers=1), sets("embeddings", 1, 32, 64), {}
+    if name == "wide":  # large enough for FP16 to be worth it
+        return models.encoder(layers=1, length=128, width=512, heads=8), sets("embeddings", 1, 128, 512), {}
     if name == "encoder17":
         return models.encoder(layers=1, decomposed=False), sets("embeddings", 1, 32, 64), {}
     if name == "dynamic":
@@ -274,6 +276,12 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
         "encoder_fp16_prefer": lambda: in_region(
             "encoder_fp16_prefer", "trt_fp16", precision_constraints="prefer", **ALL_HALF
         ),
+        "wide_tf32": lambda: in_region("wide_tf32", "trt_tf32", "wide"),
+        "wide_fp16": lambda: in_region("wide_fp16", "trt_fp16", "wide"),
+        "wide_fp32": lambda: in_region("wide_fp32", "trt_fp32", "wide"),
+        "wide_fp16_obey": lambda: in_region(
+            "wide_fp16_obey", "trt_fp16", "wide", precision_constraints="obey", **ALL_HALF
+        ),
         "encoder17_fp16": lambda: in_region("encoder17_fp16", "trt_fp16", "encoder17"),
         "encoder17_tf32": lambda: in_region("encoder17_tf32", "trt_tf32", "encoder17"),
         "encoder17_fp32": lambda: in_region("encoder17_fp32", "trt_fp32", "encoder17"),
@@ -287,14 +295,20 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
         "recorded_trt_fp16": case("recorded", RECORD, "trt_fp16"),
         "recorded_trt_fp32": case("recorded", RECORD, "trt_fp32"),
     },
+    "fused": {
+        "fused_only_fp16": lambda: compared("fused_only_fp16", "resnet18", "trt_fp16", fused_only=True),
+        "fused_only_fp32": lambda: compared("fused_only_fp32", "resnet18", "trt_fp32", fused_only=True),
+        "fused_only_tf32": lambda: compared("fused_only_tf32", "resnet18", "trt_tf32", fused_only=True),
+        "fused_only_encoder": lambda: compared("fused_only_encoder", "encoder", "trt_fp16", fused_only=True),
+        "marked_fp16": lambda: compared("marked_fp16", "dynamic", "trt_fp16"),
+        "marked_int8": lambda: compared("marked_int8", "dynamic", "trt_int8"),
+        "fused_only_int8": lambda: compared("fused_only_int8", "dynamic", "trt_int8", fused_only=True),
+    },
     "builds": {
         "twice_without_cache": lambda: built_twice("twice_without_cache"),
         "twice_with_cache": lambda: built_twice("twice_with_cache", timing_cache="fp16.cache"),
         "twice_in_a_process": lambda: built_twice("twice_in_a_process", fresh=False),
         "twice_with_tactics": lambda: built_twice("twice_with_tactics", replayed=True),
-        "fused_only_fp16": lambda: compared("fused_only_fp16", "resnet18", "trt_fp16", fused_only=True),
-        "fused_only_fp32": lambda: compared("fused_only_fp32", "resnet18", "trt_fp32", fused_only=True),
-        "fused_only_encoder": lambda: compared("fused_only_encoder", "encoder", "trt_fp16", fused_only=True),
     },
 }  # fmt: skip
 
@@ -342,6 +356,13 @@ def said(entry: dict[str, Any]) -> str:
 
 
 def run_cases(part: str, names: list[str]) -> None:
+    from shown_at_once import keep_kernels
+
+    if part not in {"tests", "contract", "commands", "recorded"}:
+        try:
+            keep_kernels()
+        except Exception as error:
+            print(f"no kernels are kept: {error}", flush=True)
     for name in names:
         begun = time.monotonic()
         try:
