@@ -1,10 +1,8 @@
-"""Cases of tensorrt_issue.py that run whole commands, look inside Myelin regions, or take a recorded PyTorch run."""
+"""Cases of tensorrt_issue.py that run whole commands, or look inside Myelin regions."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -113,22 +111,3 @@ def logged(out: Path, label: str, case: Case) -> dict[str, Any]:
     finally:
         messages.Messages.take = take  # type: ignore[method-assign]
         (out / f"{label}_regions.txt").write_text("".join(lines))
-
-
-def recorded(out: Path, folder: Path, mode: str) -> dict[str, Any]:
-    """A PyTorch run that was recorded elsewhere, against engines built from its ONNX export: one table.
-
-    folder: holds the recording (a folder with manifest.json) and the exported file.
-    """
-    manifest = next(iter(sorted(folder.rglob("manifest.json"))), None)
-    model = next(iter(sorted(folder.rglob("*.onnx"))), None)
-    if manifest is None or model is None:
-        return {"error": f"no recording and model in {folder}"}
-    done = command(out, "--model_file", str(model), "--run_mode", mode, "--baseline", str(manifest.parent), *SOURCES,
-                   "--atol", "1e-2", "--rtol", "1e-2", "--optimization_level", "2", "--output", f"torch_{mode}.xlsx",
-                   "--output", f"torch_{mode}.json")  # fmt: skip
-    file = out / f"torch_{mode}.json"
-    made_by = {key: json.loads(manifest.read_text()).get(key) for key in ("mode", "backend", "versions")}
-    told = rows_of(file) if file.exists() else {}
-    counts = re.sub(r"[{}']", "", str(told.get("counts", "")))
-    return {**told, "command": done, "recording": made_by, "summary": f"status {done['status']}: {counts}"}

@@ -2,10 +2,10 @@
 
     . ENV/env.sh; cd CHECKOUT; OUT=/some/empty/folder python3.11 tests/gpu/tensorrt_issue.py --part PART
 
-PART is models, resnet, constraints, fused, builds, tests, contract, regions, commands or recorded; each takes at most
-about 7 minutes (--seconds). The recorded part reads a PyTorch recording and its exported file from $TORCH_RECORD. Writes
-$OUT/PART.json, a report (.xlsx and .json) for each comparison, and engine inspector files. A part runs in a process of
-its own, so that its builds share what was timed; where it dies, another one goes on with the next case.
+PART is models, resnet, constraints, fused, builds, tests, contract, regions or commands; each takes at most about 7
+minutes (--seconds). Writes $OUT/PART.json, a report (.xlsx and .json) for each comparison, and engine inspector files.
+A part runs in a process of its own, so that its builds share what was timed; where it dies, another one goes on with
+the next case.
 """
 
 from __future__ import annotations
@@ -204,7 +204,6 @@ def case(name: str, *arguments: Any) -> Callable[[], dict[str, Any]]:
     return run
 
 
-RECORD = Path(os.environ.get("TORCH_RECORD", ROOT / "output" / "torch_record"))
 ALL_HALF = {"layer_precisions": {"*": "float16"}}
 CONSTRAINED = {"Add": "float16", "Sub": "float16"}
 NEEDS = EXAMPLES / "needs_constraints"
@@ -291,10 +290,6 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
         "refused": case("refused"),
         "built_engine": case("built_engine", save_model),
     },
-    "recorded": {
-        "recorded_trt_fp16": case("recorded", RECORD, "trt_fp16"),
-        "recorded_trt_fp32": case("recorded", RECORD, "trt_fp32"),
-    },
     "fused": {
         "fused_only_fp16": lambda: compared("fused_only_fp16", "resnet18", "trt_fp16", fused_only=True),
         "fused_only_fp32": lambda: compared("fused_only_fp32", "resnet18", "trt_fp32", fused_only=True),
@@ -358,7 +353,7 @@ def said(entry: dict[str, Any]) -> str:
 def run_cases(part: str, names: list[str]) -> None:
     from shown_at_once import keep_kernels
 
-    if part not in {"tests", "contract", "commands", "recorded"}:
+    if part not in {"tests", "contract", "commands"}:
         try:
             keep_kernels()
         except Exception as error:
