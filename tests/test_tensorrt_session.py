@@ -216,6 +216,8 @@ def test_precisions_of_a_recorded_engine() -> None:
     eight = EngineLayer(name="conv1 + relu1", layer_type="CaskConvolution", weights_type="INT8",
                         onnx_nodes=("conv1", "relu1"))  # fmt: skip
     assert precisions_of(network, [eight]) == {"conv1": "INT8"}
+    qdq = LayerFacts(name="q", type="QUANTIZE", inputs=(), outputs=())
+    assert precisions_of([*network, qdq], [eight]) == {}
     region = EngineLayer(name="{ForeignNode[conv1...relu1]}", layer_type="Myelin")
     assert precisions_of(network, [region]) == {}
 

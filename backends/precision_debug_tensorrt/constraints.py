@@ -21,7 +21,9 @@ __all__ = ["Asked", "Outcome", "apply", "asked_of_network", "is_silent", "match_
 
 
 _FLOATING = frozenset({"FLOAT", "HALF", "BF16", "FP8"})
-_SILENT = frozenset({"CONSTANT", "SHAPE", "QUANTIZE", "DEQUANTIZE"})
+_SILENT = frozenset(
+    ["CONSTANT", "SHAPE", "QUANTIZE", "DEQUANTIZE", "CAST", "IDENTITY", "ASSERTION", "TRIP_LIMIT", "RECURRENCE"]
+) | {"ITERATOR", "LOOP_OUTPUT", "CONDITION", "CONDITIONAL_INPUT", "CONDITIONAL_OUTPUT"}
 _FLOATS = frozenset({"FP32", "FP16", "BF16", "FP8", "INT8"})
 
 
@@ -94,7 +96,9 @@ def apply(api: Api, network: Any, options: Options) -> None:
 
 
 def is_silent(layer: Any) -> bool:
-    """Whether it computes no floating-point values: constants, shapes, QDQ, and what gives integers or truth values."""
+    """Whether it computes no floating-point values: constants, shapes, QDQ, casts, entries and exits of loops and
+    branches, and what gives integers or truth values.
+    """
     if str(layer.type).rpartition(".")[2] in _SILENT:
         return True
     outputs = (layer.get_output(place) for place in range(layer.num_outputs))

@@ -26,8 +26,10 @@ _MULTIPLIES = frozenset({"CONVOLUTION", "DECONVOLUTION", "FULLY_CONNECTED", "MAT
 def precisions_of(network: Sequence[LayerFacts], engine: Sequence[EngineLayer]) -> dict[str, str]:
     """Layer of the network to the precision that the engine gave it, where the engine tells one.
 
-    INT8 only where values are multiplied: what is fused behind that, the engine does not quantise on its way.
+    INT8 only where values are multiplied, since the engine does not quantise what is fused behind that on its way; and
+    not with QDQ, which says it itself.
     """
+    explicit = any(layer.type in {"QUANTIZE", "DEQUANTIZE"} for layer in network)
     index = LayerIndex(engine)
     found = {}
     for layer in network:
@@ -36,7 +38,7 @@ def precisions_of(network: Sequence[LayerFacts], engine: Sequence[EngineLayer]) 
         if there is None or is_opaque(there):
             continue
         precision = _ASKED.get(real_precision(there)[0], "")
-        if precision and (precision != "INT8" or layer.type in _MULTIPLIES):
+        if precision and (precision != "INT8" or (layer.type in _MULTIPLIES and not explicit)):
             found[layer.name] = precision
     return found
 
