@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import collections
+import os
+import subprocess
+import sys
 import threading
 import warnings
 from pathlib import Path
@@ -388,3 +391,27 @@ def test_transformers_models_from_a_local_config_work_with_their_cache(attention
     assert all(row.status is Status.UNMATCHED and ":to[float]" in row.name for row in alone)
     errors = [row.relative_l2 for row in report.rows if row.comparison is not None and row.relative_l2 is not None]
     assert max(e for e in errors if np.isfinite(e)) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("torchao", "needs"),
+    [
+        ("raise ModuleNotFoundError(\"No module named 'torchao'\", name='torchao')", "pip install torchao"),
+        ("raise RuntimeError('built for torch 2.1')", "torchao does not fit this torch (RuntimeError: built for"),
+        ("import no_such_thing", "no module no_such_thing"),
+        ("import warnings, logging, sys; warnings.warn('a'); logging.warning('b'); print('c', file=sys.stderr)",
+         "a newer torchao, with quantize_ and Int8"),
+    ],
+)  # fmt: skip
+def test_what_int8_needs_is_said_and_torchao_is_not_heard(torchao: str, needs: str, tmp_path: Path) -> None:
+    (tmp_path / "torchao").mkdir()
+    (tmp_path / "torchao" / "__init__.py").write_text(torchao)
+    (tmp_path / "torchao" / "quantization.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-c", "from precision_debug_torch import TorchBackend\n"
+         "print(TorchBackend().availability('torch_int8').needs)"],
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])},
+    )  # fmt: skip
+    assert needs in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
-from importlib import import_module
 
 from precision_debug.records import Availability, RunMode
 
@@ -96,10 +94,9 @@ def availability(mode: str) -> Availability:
         if torch.cuda.get_device_capability()[0] < 8:
             return Availability(ok=False, needs="needs a GPU with TensorFloat-32 (compute capability 8.0 or later)")
     if chosen.change == "int8":
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                import_module("torchao.quantization")
-        except Exception as error:
-            return Availability(ok=False, needs=f"pip install torchao ({type(error).__name__}: {error})")
+        from .torchao import what_is_missing
+
+        missing = what_is_missing()
+        if missing:
+            return Availability(ok=False, needs=missing)
     return Availability(ok=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from importlib import import_module
 from typing import Any
 
 import torch
 
 from precision_debug.errors import BackendError, ModelError
+
+from .torchao import quantization
 
 __all__ = ["quantise"]
 
@@ -24,7 +25,7 @@ def quantise(module: Any, path: str) -> tuple[frozenset[str], str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            torchao: Any = import_module("torchao.quantization")
+            torchao = quantization()
             torchao.quantize_(module, torchao.Int8DynamicActivationInt8WeightConfig())
     except Exception as error:
         raise BackendError(f"torchao cannot quantise it: {type(error).__name__}: {error}", where=path) from error

@@ -69,6 +69,41 @@ def sessions(result: dict) -> None:
                 print(key, result[key], flush=True)
 
 
+def pipeline(result: dict) -> None:
+    """The whole command on the GPU: comparisons on the device say what the host's say, row by row."""
+    import dataclasses
+
+    import precision_debug
+
+    for factory, mode in (("resnet", "torch_bf16"), ("encoder", "torch_autocast_fp16"), ("decoder", "torch_fp64"),
+                          ("odd", "torch_bf16"), ("recurrent", "torch_fp64"), ("resnet", "torch_tf32")):  # fmt: skip
+        for level in ("op", "module"):
+            key = f"pipeline {factory} {mode} {level}"
+            try:
+                tables = [
+                    precision_debug.compare(
+                        f"{torch_models.__file__}:{factory}", run_mode=mode, device="cuda", level=level, lockstep=True,
+                        compare_on=where, atol=1e-2, rtol=1e-2,
+                    ).rows
+                    for where in ("device", "host")
+                ]  # fmt: skip
+                wrong = []
+                for one, other in zip(*tables, strict=True):
+                    bare = {"comparison": None, "base": None, "target": None, "error_growth": None}
+                    same = dataclasses.replace(one, **bare) == dataclasses.replace(other, **bare)
+                    for name in ("mismatched", "max_abs", "rmse", "max_abs_index") if one.comparison else ():
+                        pair = getattr(one.comparison, name), getattr(other.comparison, name)
+                        near = isinstance(pair[0], float) and math.isclose(*pair, rel_tol=1e-5, abs_tol=1e-12)
+                        same &= pair[0] == pair[1] or near
+                    if not same:
+                        wrong.append(one.name)
+                counted = collections.Counter(f"{row.status} {row.paired_by}" for row in tables[0])
+                result[key] = {"rows": len(tables[0]), "identical": not wrong, "wrong": wrong[:8], "rows_by": counted}
+            except Exception as error:
+                result[key] = {"error": f"{type(error).__name__}: {error}", "identical": False}
+            print(key, result[key], flush=True)
+
+
 def comparisons(result: dict) -> None:
     from precision_debug_torch.device_compare import compare_on_device
 
@@ -111,7 +146,7 @@ def comparisons(result: dict) -> None:
 def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     result: dict = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
-    for step in (comparisons, sessions):
+    for step in (comparisons, pipeline, sessions):
         try:
             step(result)
         except Exception:

@@ -38,6 +38,16 @@ def config(layers: int):
     )  # fmt: skip
 
 
+def build():
+    """The model as the command line takes it: ``tests/gpu/torch_llama.py:build``; $LAYERS and $TOKENS say how large."""
+    from transformers import LlamaForCausalLM
+
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        model = LlamaForCausalLM(config(int(os.environ.get("LAYERS", "32")))).eval()
+    return model, {"input_ids": torch.randint(0, 128256, (1, int(os.environ.get("TOKENS", "2048"))), device="cuda")}
+
+
 def seconds_of(call, repeats: int = 3) -> float:
     """The least of a few runs, after one that warms up."""
     best = float("inf")
@@ -102,6 +112,35 @@ class Counting(torch.utils._python_dispatch.TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         self.calls.append(func._schema.name.replace("::", "."))
         return func(*args, **(kwargs or {}))
+
+
+def by_command(chosen: argparse.Namespace, weights: int) -> dict[str, object]:
+    """The same through the pipeline that the command line runs, in this process: with journal and report, and with
+    loading the model. The factory's model is the baseline's own."""
+    import gc
+
+    import precision_debug
+
+    os.environ["LAYERS"], os.environ["TOKENS"] = str(chosen.layers), str(chosen.tokens)
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    report = precision_debug.compare(
+        f"{Path(__file__).resolve()}:build", run_mode="torch_bf16", device="cuda", lockstep=True, atol=1e-2, rtol=1e-2,
+    )  # fmt: skip
+    torch.cuda.synchronize()
+    peak = torch.cuda.max_memory_allocated()
+    return {
+        "seconds": time.perf_counter() - begun,
+        "seconds_of_both_runs": [report.baseline.seconds, report.target.seconds],
+        "peak_bytes": peak,
+        "times_two_models": peak / weights,
+        "rows": len(report.rows),
+        "statuses": collections.Counter(str(row.status) for row in report.rows),
+        "paired_by": collections.Counter(row.paired_by for row in report.rows),
+    }
 
 
 def main() -> int:
@@ -177,6 +216,12 @@ def main() -> int:
                 "compared": sum(row.comparison is not None for row in report.rows),
                 "statuses": collections.Counter(str(row.status) for row in report.rows),
                 "paired_by": collections.Counter(row.paired_by for row in report.rows),
+                "alone": collections.Counter(
+                    f"{row.status}: {row.reason}" + (f" (part of {part})" if part else "")
+                    for row in report.rows
+                    if row.comparison is None
+                    for part in [row.extra.get("Part of", "").rpartition("/")[2]]
+                ),
             }
             print(attempt, json.dumps(result[attempt], indent=1), flush=True)
             save()
@@ -196,6 +241,9 @@ def main() -> int:
         save()
         report.to_excel(str(OUT / "llama.xlsx"))
         report.to_csv(str(OUT / "llama.csv"))
+        model = report = None
+        result["whole_command"] = by_command(chosen, weights)
+        print("whole command", json.dumps(result["whole_command"], indent=1), flush=True)
     except Exception:
         result["error"] = traceback.format_exc()
         print(result["error"], flush=True)
