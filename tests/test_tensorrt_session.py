@@ -20,7 +20,7 @@ from precision_debug_tensorrt.options import read_options
 from tensorrt_fake import HostCuda, fake_tensorrt
 
 from precision_debug.api import compare
-from precision_debug.errors import MarkError
+from precision_debug.errors import MarkError, UsageError
 from precision_debug.hooks import AssertClose, SaveBaseline
 from precision_debug.inspector import EngineLayer, read_inspector
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
@@ -276,6 +276,21 @@ def test_asked_layers_are_rows_with_what_became_of_them(install: Install) -> Non
             for meta in session.tensors if "Obeyed" in meta.extra}  # fmt: skip
     assert told == {"fc": ("FP32", "no"), "conv1": ("FP16", "yes")}
     assert "Precision constraints (prefer), 2 layers: 1 obeyed, 1 NOT obeyed." in session.notes
+
+
+@pytest.mark.parametrize("mode", ["trt_engine", "trt_fp16"])
+def test_a_saved_engine_against_its_model(install: Install, mode: str) -> None:
+    install()
+    opened(save_engine="saved.engine").close()
+    report = compare("saved.engine", run_mode=mode, baseline_model="m.onnx", inputs=IMAGE, atol=1e-2, rtol=1e-2,
+                     output="r.xlsx")  # fmt: skip
+    rows = {row.name: row for row in report.rows}
+    assert {row.name for row in report.compared} == {"image", "probabilities"}
+    assert "shows its outputs only" in rows["relu1_out"].reason
+    assert rows["conv1_out"].status == "fused away"
+    assert report.layers
+    with pytest.raises(UsageError, match="--baseline_model FILE"):
+        compare("saved.engine", run_mode=mode, inputs=IMAGE)
 
 
 # --- on the device

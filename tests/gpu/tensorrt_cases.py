@@ -31,6 +31,8 @@ def rows_of(file: Path) -> dict[str, Any]:
     """What a JSON report says, short."""
     from precision_debug import Report
 
+    if not file.exists():
+        return {}
     report = Report.load(file)
     return {
         "verdict": str(report.verdict), "counts": {str(key): value for key, value in report.counts.items()},

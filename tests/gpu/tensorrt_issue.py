@@ -134,14 +134,15 @@ def built_twice(label: str, *, fresh: bool = True, replayed: bool = False, **opt
         options["timing_cache"] = str(OUT / options["timing_cache"])
     layers, outputs, seconds, notes = [], [], [], []
     tactics = str(OUT / f"{label}.tactics.json")
-    for _ in range(2):
+    for time_ in ("first", "second"):
         if fresh:  # as another process would
             timing._of_this_process.clear()
         begun = time.monotonic()
+        kept = {"save_inspector": str(OUT / f"{label}_{time_}.json")}
         replay = {"load_tactics" if layers else "save_tactics": tactics} if replayed else {}
         spec = SessionSpec(
             model=ModelFiles(model_file=str(path)), mode="trt_fp16",
-            options={"tactic_sources": SOURCES, **options, **replay},
+            options={"tactic_sources": SOURCES, **kept, **options, **replay},
         )  # fmt: skip
         session = TensorRTBackend().open(spec, feeds)
         notes.append([note for note in session.notes if "timing" in note or "tactic" in note])
