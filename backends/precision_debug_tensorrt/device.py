@@ -178,7 +178,7 @@ class Cupy:
         if not cupy.cuda.runtime.getDeviceCount():
             raise RuntimeError("cupy sees no GPU")
         self.cupy = cupy
-        self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._stream = cupy.cuda.Stream()  # waits for the default stream, on which the uploads are
 
     @property
     def library(self) -> str:

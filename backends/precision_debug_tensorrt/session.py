@@ -157,7 +157,7 @@ class TensorRTSession:
                 if differ:
                     self._run_notes.append(
                         f"{differ} of these {len(there)} tensors were computed in another precision than in the real "
-                        "engine: see their columns Real Precision and Precision There."
+                        "engine (columns Real Precision and Precision There); --fused_only keeps the real kernels."
                     )
                 facts.keep_inspector(batch.text, number)
         queue.finish()
