@@ -1,0 +1,443 @@
+"""The TensorRT backend's builds: batches, refused marks, messages, tactics, device memory, typed models; no GPU."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tensorrt_models as models
+from hypothesis import given
+from hypothesis import strategies as st
+from precision_debug_tensorrt import batches, tactics, timing
+from precision_debug_tensorrt.casts import carriers, write_casts
+from precision_debug_tensorrt.device import CudaPython, Torch
+from precision_debug_tensorrt.failures import build_error, engine_error, parser_error, run_error
+from precision_debug_tensorrt.marking import Marking, largest_difference
+from precision_debug_tensorrt.messages import Messages
+from precision_debug_tensorrt.model import OnnxModel, read_source
+from precision_debug_tensorrt.modes import recipe
+from precision_debug_tensorrt.naming import onnx_tensors
+from precision_debug_tensorrt.network import LayerFacts, OutputFacts
+from precision_debug_tensorrt.options import read_options
+from precision_debug_tensorrt.sizes import Sizes
+from precision_debug_tensorrt.strongly_typed import typed_model
+from precision_debug_tensorrt.weights import builder_lines, count_weights
+from tensorrt_fake import HostCuda
+
+from precision_debug.errors import BackendError, BackendUnavailable, MarkError, ModelError, OutputError
+from precision_debug.records import ModelFiles
+
+DATA = Path(__file__).parent / "data" / "tensorrt"
+
+
+# --- batches and sizes
+
+
+@given(st.lists(st.integers(0, 100)), st.one_of(st.none(), st.integers(1, 150)))
+def test_batches_keep_the_order_and_the_budget(sizes: list[int], budget: int | None) -> None:
+    names = [str(place) for place in range(len(sizes))]
+    parts = batches.group(names, lambda name: sizes[int(name)], budget)
+    assert [name for part in parts for name in part] == names
+    assert all(part for part in parts)
+    if budget is None:
+        assert len(parts) <= 1
+    for part in parts if budget is not None else ():
+        assert len(part) == 1 or sum(sizes[int(name)] for name in part) <= budget
+
+
+def test_dynamic_sizes_come_from_the_feeds() -> None:
+    proto = models.residual("N")
+    layers = [
+        LayerFacts(name="conv1", type="CONVOLUTION", inputs=("image",),
+                   outputs=(OutputFacts(name="conv1_out", dtype="float32", shape=(-1, 32, 16, 16), is_shape=False),)),
+        LayerFacts(name="c", type="CONSTANT", inputs=(),
+                   outputs=(OutputFacts(name="c", dtype="int64", shape=(3,), is_shape=False),)),
+    ]  # fmt: skip
+    feeds = {"image": np.zeros((5, 3, 32, 32), np.float32)}
+    sizes = Sizes(layers, proto, feeds)
+    assert sizes("conv1_out") == 5 * 32 * 16 * 16 * 4
+    assert sizes("c") == 24
+    assert sizes("unknown") == 0
+    assert Sizes(layers, None, feeds)("conv1_out") >= 5 * 32 * 16 * 16 * 4
+
+
+# --- marks that TensorRT refuses at the build
+
+
+class Refusing:
+    """A maker whose builds fail with certain tensors. names_it: whether the error says which."""
+
+    def __init__(self, bad: set[str], names_it: bool) -> None:
+        self.bad, self.names_it, self.builds = bad, names_it, 0
+
+    def build(self, marks: tuple[str, ...]) -> Any:
+        self.builds += 1
+        wrong = sorted(self.bad & set(marks))
+        if wrong:
+            raise BackendError(f"tensor {wrong[0]} is bad" if self.names_it else "no", where="m")
+        return Plan()
+
+
+class Plan:
+    """Stands for a built engine."""
+
+
+@pytest.mark.parametrize("names_it", [True, False])
+def test_refused_marks_are_found_and_the_rest_is_shown(names_it: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    import precision_debug_tensorrt.marking as module
+
+    monkeypatch.setattr(module.dataclasses, "replace", lambda plan, **_: plan)
+    maker = Refusing({"c", "f"}, names_it)
+    runner = SimpleNamespace(inspect=lambda: ("", ()), run=lambda: None, close=lambda: None)
+    marking = Marking(maker=maker, real=(), open_runner=lambda built, feeds: runner)  # type: ignore[arg-type]
+    shown = [name for batch, _ in marking.batches(tuple("abcdefgh"), {}) for name in batch.names]
+    assert shown == list("abdegh")
+    assert set(marking.refused) == {"c", "f"}
+    assert all("TensorRT" in reason for reason in marking.refused.values())
+
+
+def test_builds_that_always_fail_end() -> None:
+    maker = Refusing({str(n) for n in range(64)}, names_it=False)
+    marking = Marking(maker=maker, real=(), open_runner=lambda built, feeds: None)  # type: ignore[arg-type, return-value]
+    assert list(marking.batches(tuple(str(n) for n in range(64)), {})) == []
+    assert len(marking.refused) == 64
+    assert maker.builds < 40
+
+
+def test_the_largest_difference_of_outputs() -> None:
+    one, inf = np.array([1.0, 2.0]), np.array([np.inf, 2.0])
+    assert largest_difference({"y": one}, {"y": one + 0.5, "z": one}) == 0.5
+    assert largest_difference({"y": inf}, {"y": inf}) == 0
+    assert largest_difference({"y": one}, {"y": inf}) == np.inf
+    assert np.isnan(largest_difference({"y": one}, {"y": np.array([np.nan, 2.0])}))
+
+
+# --- what TensorRT says
+
+
+def test_the_builders_words_on_weights() -> None:
+    messages = Messages()
+    for severity, text in [
+        ("WARNING", " - 3 weights are affected by this issue: Detected subnormal FP16 values."),
+        ("VERBOSE", "   List of affected weights: conv1.weight, conv2.weight + bias, fc.weight"),
+        ("WARNING", " - 1 weights are affected by this issue: Detected values less than smallest positive FP16 "
+                    "subnormal value and converted them to the FP16 minimum subnormalized value."),
+        ("WARNING", " - 2 weights are affected by this issue: Detected subnormal FP16 values."),
+        ("ERROR", "4: [network.cpp::validate::1] Error Code 4: Internal Error (no)"),
+    ]:  # fmt: skip
+        messages.take(severity, text)
+    first, second = messages.weight_issues
+    assert (first.count, first.weights) == (3, ("conv1.weight", "conv2.weight + bias", "fc.weight"))
+    assert second.count == 1
+    lines = builder_lines(messages.weight_issues, {})
+    assert lines[0].startswith("TensorRT's builder: 3 weights are affected: Detected subnormal FP16 values")
+    assert "conv2.weight + bias" in lines[0]
+    assert messages.fresh_errors()
+    assert not messages.fresh_errors()
+
+
+def test_the_recorded_words_of_a_builder() -> None:
+    """Of TensorRT 8.6, in two builds; the second one was given a timing cache that had been read from bytes."""
+    messages = Messages()
+    for line in (DATA / "messages_8.6.txt").read_text().splitlines():
+        severity, _, text = line.partition(": ")
+        messages.take(severity, text)
+    (issue,) = messages.weight_issues
+    assert issue.what == "Detected subnormal FP16 values."
+    assert issue.weights[0] == "conv2 + conv2_bn + relu2.weight"
+    assert issue.count == len(issue.weights) == 3
+    assert messages.cache_refused
+
+
+def test_weights_that_fp16_cannot_hold_are_counted_by_node(tmp_path: Path) -> None:
+    proto = models.residual()
+    weight = next(item for item in proto.graph.initializer if item.name == "conv2_w")
+    array = onnx.numpy_helper.to_array(weight).copy()
+    array[np.abs(array) < 2.0**-14] = 0.5
+    array.ravel()[:6] = [1e-9, -1e-9, 2.0**-20, 1e5, 0.0, -0.0]
+    weight.CopyFrom(onnx.numpy_helper.from_array(array, "conv2_w"))
+    count = count_weights(proto.graph, tmp_path)["conv2"]
+    assert (count.lost, count.subnormal, count.over, count.elements) == (2, 1, 1, array.size)
+    assert count.text == f"1 above 65504, 2 below 2^-24, 1 subnormal of {array.size}"
+
+
+def test_weights_beside_the_model_are_counted_too(tmp_path: Path) -> None:
+    proto = models.residual()
+    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    inside, outside = count_weights(proto.graph, tmp_path), onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    assert inside
+    assert count_weights(outside.graph, tmp_path) == inside
+
+
+def onnx_source(proto: onnx.ModelProto, folder: Path) -> OnnxModel:
+    onnx.save(proto, folder / "source.onnx")
+    source = read_source(ModelFiles(model_file=str(folder / "source.onnx")))
+    assert isinstance(source, OnnxModel)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("make", "problem", "said", "hint"),
+    [
+        (models.custom_operator, (1, "", "", "No importer registered for op: Sparkle"),
+         "node 'sparkle' (com.example.Sparkle)", "--plugins"),
+        (models.non_zero, (1, "", "", "UNSUPPORTED_NODE"), "node 'where' (NonZero)", "size depends on the data"),
+        (models.residual, (0, "relu2", "Relu", "Assertion failed"), "node 'relu2' (Relu)", "simplify the model"),
+        (models.residual, (-1, "", "", "odd"), "node '' ()", "simplify the model"),
+    ],
+)  # fmt: skip
+def test_an_operator_that_the_parser_refuses(make: Any, problem: Any, said: str, hint: str, tmp_path: Path) -> None:
+    error = parser_error(onnx_source(make(), tmp_path), [problem], [])
+    assert isinstance(error, ModelError)
+    assert said in error.what
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("10: [optimizer.cpp::computeCosts::3869] Error Code 10: Internal Error (Could not find any implementation for "
+         "node {ForeignNode[a...b]}.)", "raise --workspace"),
+        ("4: no conforming implementation", "--precision_constraints prefer"),
+        ("Cuda Runtime (out of memory)", "mark fewer tensors"),
+        ("optimization profile is missing values for input x", "--min_shapes"),
+        ("something else", "--verbose"),
+    ],
+)  # fmt: skip
+def test_a_failed_build_says_what_to_do(said: str, hint: str) -> None:
+    error = build_error("m.onnx", ["earlier", said])
+    assert hint in error.hint
+    assert "optimizer.cpp" not in str(error)
+    assert "\n" not in str(error)
+
+
+def test_an_engine_that_does_not_load() -> None:
+    text = "1: [stdArchiveReader.cpp::StdArchiveReader::32] Error Code 1: Serialization (Version tag does not match)"
+    assert isinstance(engine_error("e", [text], "8.6"), BackendUnavailable)
+    assert isinstance(engine_error("e", ["Cannot find plugin Foo"], "8.6"), ModelError)
+    assert isinstance(engine_error("e", [], "8.6"), ModelError)
+    assert "memory" in run_error("e", ["out of memory"]).hint
+
+
+# --- tactics and timing caches
+
+
+def algorithm(tactic: int, dtype: str = "HALF") -> Any:
+    info = SimpleNamespace(dtype=f"DataType.{dtype}", strides=(3, 1), vectorized_dim=-1, components_per_element=1)
+    return SimpleNamespace(
+        algorithm_variant=SimpleNamespace(implementation=1, tactic=tactic), get_algorithm_io_info=lambda place: info
+    )
+
+
+def test_tactics_are_recorded_saved_and_chosen_again(tmp_path: Path) -> None:
+    trt = SimpleNamespace(IAlgorithmSelector=type("IAlgorithmSelector", (), {}))
+    context = SimpleNamespace(name="conv", num_inputs=1, num_outputs=1)
+    other = SimpleNamespace(name="other", num_inputs=1, num_outputs=1)
+    choices = [algorithm(5), algorithm(7), algorithm(7, "FLOAT")]
+    recorded: dict[str, Any] = {}
+    recorder = tactics.make_recorder(trt, recorded)
+    assert recorder.select_algorithms(context, choices) == [0, 1, 2]
+    recorder.report_algorithms([context], [choices[1]])
+    path = str(tmp_path / "deep" / "t.json")
+    tactics.save_tactics(path, recorded, "8.6.1")
+    missing: list[str] = []
+    replayer = tactics.make_replayer(trt, tactics.load_tactics(path), missing)
+    assert replayer.select_algorithms(context, choices) == [1]
+    assert replayer.select_algorithms(other, choices) == [0, 1, 2]
+    assert replayer.select_algorithms(context, choices[:1]) == [0]
+    assert missing == ["other", "conv"]
+    with pytest.raises(BackendError, match="cannot be read"):
+        tactics.load_tactics(str(tmp_path / "none.json"))
+    (tmp_path / "x.json").write_text("[]")
+    with pytest.raises(BackendError, match="no file of --save_tactics"):
+        tactics.load_tactics(str(tmp_path / "x.json"))
+
+
+class Config:
+    """A builder configuration with a timing cache."""
+
+    def __init__(self, takes: bool = True) -> None:
+        self.takes = takes
+
+    def create_timing_cache(self, data: bytes) -> Any:
+        return SimpleNamespace(serialize=lambda: data + b"more")
+
+    def set_timing_cache(self, cache: Any, ignore: bool) -> bool:
+        assert ignore is False
+        self.cache = cache
+        return self.takes
+
+    def get_timing_cache(self) -> Any:
+        return self.cache
+
+
+def test_a_timing_cache_grows_in_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "t.cache"
+    for round_ in (1, 2):
+        cache, config = timing.TimingCache(str(path)), Config()
+        assert cache.loaded == 4 * (round_ - 1)
+        cache.attach(config)
+        cache.collect(config)
+        assert path.read_bytes() == b"more" * round_
+    assert [item.name for item in path.parent.iterdir()] == ["t.cache"]
+    with pytest.raises(BackendError, match=r"another version or another GPU.*delete it"):
+        timing.TimingCache(str(path)).attach(Config(takes=False))
+    (tmp_path / "file").write_bytes(b"")
+    blocked = timing.TimingCache(str(tmp_path / "file" / "t.cache"))
+    blocked.attach(config)
+    with pytest.raises(OutputError, match="cannot be written"):
+        blocked.collect(config)
+
+
+def test_builds_of_one_process_share_a_timing_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "_of_this_process", [])
+    caches, configs = [timing.TimingCache(), timing.TimingCache()], [Config(), Config()]
+    for cache, config in zip(caches, configs, strict=True):
+        cache.attach(config)
+        cache.collect(config)
+    assert configs[0].cache is configs[1].cache
+
+
+# --- device memory
+
+
+def devices() -> list[Any]:
+    found: list[Any] = [CudaPython(HostCuda())]
+    with contextlib.suppress(ImportError):
+        found.append(Torch("cpu"))
+    return found
+
+
+@pytest.mark.parametrize("device", devices(), ids=lambda device: type(device).__name__)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "int64", "bfloat16"])
+def test_what_is_uploaded_comes_back(device: Any, dtype: str) -> None:
+    import ml_dtypes
+
+    kind = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    array = np.arange(12).reshape(3, 4)[:, ::2].astype(kind)
+    buffer = device.upload(array)
+    back = device.download(buffer.pointer, array.shape, kind)
+    assert back.dtype == kind
+    np.testing.assert_array_equal(back, array)
+    empty = device.upload(np.empty((0, 2), kind))
+    assert device.download(empty.pointer, (0, 2), kind).shape == (0, 2)
+    scalar = device.upload(np.array(1, kind))
+    assert device.download(scalar.pointer, (), kind).shape == ()
+
+
+def test_memory_goes_with_its_buffer_and_shortage_is_told() -> None:
+    cuda = HostCuda(limit=1000)
+    device = CudaPython(cuda)
+    buffer = device.allocate(100)
+    assert len(cuda.held) == 1
+    del buffer
+    assert not cuda.held
+    with pytest.raises(BackendError, match=r"no 2,000 bytes of device memory.*mark fewer tensors"):
+        device.allocate(2000)
+    assert device.name == "GPU"
+    assert device.free_bytes() == 5
+
+
+# --- the strongly typed road
+
+
+def ort_run(proto: onnx.ModelProto, feeds: dict[str, Any]) -> np.ndarray[Any, Any]:
+    ort = pytest.importorskip("onnxruntime", reason="runs the written model")
+    session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, feeds)[0])
+
+
+CASES = {
+    "residual": (models.residual, {"image": (2, 3, 32, 32)}),
+    "encoder": (models.encoder, {"embeddings": (1, 32, 64)}),
+    "encoder17": (lambda: models.encoder(decomposed=False), {"embeddings": (1, 32, 64)}),
+    "loop": (models.loop, {"x": (4, 8)}),
+    "quantised": (models.quantised, {"image": (2, 3, 16, 16)}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_written_precision_keeps_names_and_types_of_the_ends(name: str, tmp_path: Path) -> None:
+    make, shapes = CASES[name]
+    proto = make()
+    rng = np.random.default_rng(0)
+    feeds = {key: rng.uniform(-1, 1, shape).astype(np.float32) for key, shape in shapes.items()}
+    typed, _ = write_casts(proto, "FP16", {}, folder=tmp_path)
+    onnx.checker.check_model(typed, full_check=True)
+    assert [(i.name, i.type) for i in typed.graph.input] == [(i.name, i.type) for i in proto.graph.input]
+    assert [(o.name, o.type.tensor_type.elem_type) for o in typed.graph.output] == [
+        (o.name, o.type.tensor_type.elem_type) for o in proto.graph.output
+    ]
+    everything = {name: "" for node in typed.graph.node for name in node.output}
+    assert [m.name for m in onnx_tensors(typed.graph, everything, {})] == [
+        m.name for m in onnx_tensors(proto.graph, everything, {})
+    ]
+    wanted, got = ort_run(proto, feeds), ort_run(typed, feeds)
+    assert got.dtype == wanted.dtype
+    gap = np.abs(got - wanted).max()
+    assert gap < 0.01 * np.abs(wanted).max()
+    if name.startswith(("residual", "encoder")):
+        assert gap > 0
+
+
+def types_of(proto: onnx.ModelProto) -> dict[str, int]:
+    inferred = onnx.shape_inference.infer_shapes(proto).graph
+    return {i.name: i.type.tensor_type.elem_type for i in (*inferred.value_info, *inferred.output)}
+
+
+def test_single_layers_in_their_own_precision(tmp_path: Path) -> None:
+    typed, kept = write_casts(models.residual(), "FP16", {"conv2": "FP32", "fc": "BF16"}, folder=tmp_path)
+    types = types_of(typed)
+    assert types["conv1_out"] == types["conv2_bn_out"] == onnx.TensorProto.FLOAT16
+    assert types["conv2_out"] == onnx.TensorProto.FLOAT
+    assert types["logits"] == onnx.TensorProto.BFLOAT16
+    assert types["probabilities"] == onnx.TensorProto.FLOAT
+    assert not kept
+    weights = {item.name: item.data_type for item in typed.graph.initializer}
+    assert weights["conv2_w"] == onnx.TensorProto.FLOAT
+    assert weights["fc_w_bf16"] == onnx.TensorProto.BFLOAT16
+    assert "conv1_w" not in weights
+
+
+def test_a_cast_is_written_once_for_all_its_readers(tmp_path: Path) -> None:
+    typed, _ = write_casts(models.encoder(), "FP16", {}, folder=tmp_path)
+    assert list(carriers(typed.graph).values()).count("embeddings") == 1
+
+
+def test_subgraphs_stay_in_fp32_and_are_named(tmp_path: Path) -> None:
+    typed, kept = write_casts(models.loop(), "FP16", {}, folder=tmp_path)
+    assert kept == ["loop"]
+    body = next(node for node in typed.graph.node if node.name == "loop").attribute[0].g
+    assert {"two", "one"} <= {item.name for item in typed.graph.initializer}
+    assert [node.op_type for node in body.node] == ["Identity", "Mul", "Add"]
+
+
+def test_int8_without_qdq_is_calibrated_into_the_model(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="it calibrates")
+    feeds = [{"image": np.random.default_rng(n).uniform(-1, 1, (2, 3, 32, 32)).astype(np.float32)} for n in range(3)]
+    source = onnx_source(models.residual(), tmp_path)
+    typed, notes, asked = typed_model(source, recipe("trt_int8"), read_options({}), feeds, tmp_path)
+    assert "QuantizeLinear" in typed.op_types
+    assert "3 sample sets" in notes[0]
+    assert asked == ()
+    zero = [onnx.numpy_helper.to_array(i) for i in typed.model.proto.graph.initializer if "zero_point" in i.name]
+    assert all(z.dtype == np.int8 and not z.any() for z in zero)  # TensorRT takes symmetric INT8 only
+    wanted, got = ort_run(models.residual(), feeds[0]), ort_run(typed.model.proto, feeds[0])
+    assert 0 < np.abs(wanted - got).max() < 0.1
+
+
+def test_what_is_asked_of_single_layers_on_the_strong_road(tmp_path: Path) -> None:
+    source = onnx_source(models.residual(), tmp_path)
+    options = read_options({"layer_precisions": "conv*:float32"})
+    typed, notes, asked = typed_model(source, recipe("trt_fp16"), options, [], tmp_path)
+    assert {item.layer for item in asked} >= {"conv1", "conv2_bn"}
+    assert asked[0].output
+    assert "FP16 was written into the model" in notes[0]
+    assert types_of(typed.model.proto)["conv1_out"] == onnx.TensorProto.FLOAT
+    with pytest.raises(MarkError, match="no layer 'cnv1'"):
+        typed_model(source, recipe("trt_fp16"), read_options({"layer_precisions": "cnv1:float32"}), [], tmp_path)
