@@ -54,7 +54,8 @@ def _cnn() -> Any:
 
 def _convs() -> Any:
     """Convolutions only, a residual, pooling, and a 1x1 convolution as classifier: what TensorRT takes with a static
-    shape too, and wide enough that it has int8 and float16 kernels for it.
+    shape too, and wide enough that it has int8 and float16 kernels for it. The first one has a bias, so that Paddle
+    does not fold its batch norm; the others have none.
     """
     from paddle import nn
 
@@ -62,8 +63,8 @@ def _convs() -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.conv1, self.bn1 = nn.Conv2D(3, 64, 3, padding=1), nn.BatchNorm2D(64)
-            self.conv2, self.bn2 = nn.Conv2D(64, 64, 3, padding=1), nn.BatchNorm2D(64)
-            self.conv3, self.bn3 = nn.Conv2D(64, 128, 3, padding=1, stride=2), nn.BatchNorm2D(128)
+            self.conv2, self.bn2 = nn.Conv2D(64, 64, 3, padding=1, bias_attr=False), nn.BatchNorm2D(64)
+            self.conv3, self.bn3 = nn.Conv2D(64, 128, 3, padding=1, stride=2, bias_attr=False), nn.BatchNorm2D(128)
             self.relu1, self.relu2, self.relu3 = nn.ReLU(), nn.ReLU(), nn.ReLU()
             self.small, self.pool, self.classes = nn.MaxPool2D(2), nn.AdaptiveAvgPool2D(1), nn.Conv2D(128, 32, 1)
             self.flatten = nn.Flatten()

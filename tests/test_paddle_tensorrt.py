@@ -24,6 +24,7 @@ RECORDED = Path(__file__).parent / "data" / "inspector"
 FUSED = RECORDED / "paddle26_trt853_resnet18_fp16.json"
 FP32 = RECORDED / "paddle26_trt853_resnet18_fp32.json"
 INT8 = Path(__file__).parent / "data" / "paddle_trt" / "cnn_int8.json"
+SMALL = Path(__file__).parent / "data" / "paddle_trt" / "cnn_fp16_in_fp32.json"
 MARKED = RECORDED / "paddle26_trt853_resnet18_fp16_marked.json"
 FEEDS = [paddle_models.feeds("resnet18")]
 GIVEN = {key: {"x": (1, 3, 8, 8)} for key in ("min_shapes", "opt_shapes", "max_shapes")}
@@ -50,6 +51,31 @@ def test_columns_say_layer_precision_and_tactic() -> None:
     assert found["Real Precision"] == "FP16"
     assert found["Fused Layer"] == "conv2d (Output: batch_norm_0.tmp_2) + relu (Output: relu_0.tmp_0)"
     assert found["Tactic"]
+
+
+def test_a_reshaped_matrix_product_has_the_kernel_of_the_product() -> None:
+    found = engine.columns(read_inspector(SMALL))["linear_0.tmp_1"]
+    assert found["Fused Layer"] == "reshape_after_matrix_multiply_op (Output: linear_0.tmp_0)"
+    assert found["Tactic"].startswith("sm50_xmma_cublas")
+    assert found["Real Precision"] == "FP32"
+
+
+def test_what_comes_before_a_batch_norm_that_paddle_did_not_fold_is_shown(
+    tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A convolution with a bias: its batch norm goes to TensorRT as such, so the one before it is kept."""
+    files = ModelFiles(model_file=str(paddle_models.legacy("cnn", tmp_path)))
+    spec = SessionSpec(model=files, mode="trt_fp16", work_dir=str(tmp_path))
+    names = ["conv2d_0.tmp_0", "conv2d_0.tmp_1", "batch_norm_0.tmp_2"]
+    monkeypatch.setattr(tensorrt, "fused_names", lambda _: names)
+    for path, expected in ((SMALL, names), (FUSED, names[2:])):  # in FUSED there is no batch norm but folded ones
+        monkeypatch.setitem(globals(), "FUSED", path)
+        monkeypatch.setitem(globals(), "MARKED", path)
+        folder = tmp_path / path.stem
+        folder.mkdir()
+        feeds = [paddle_models.feeds("cnn")]
+        session = tensorrt.open_tensorrt(spec, read_model(files), modes.recipe("trt_fp16"), feeds, folder, {})
+        assert _shown(session) == expected
 
 
 @pytest.mark.parametrize(
@@ -250,6 +276,7 @@ def test_files_of_several_engines_come_in_the_order_of_their_builds(tmp_path: Pa
     [
         (FUSED, "float16", "trt_fp16", "unmarked engine's layers ran in: 20 FP16, 2 FP32; of 1 more"),
         (FUSED, "bfloat16", "trt_bf16", "NO LAYER OF THE UNMARKED ENGINE RAN IN BF16, which trt_bf16 asks for"),
+        (SMALL, "float16", "trt_fp16", "kernels faster (5 FP32). The differences are not those of FP16"),
         (INT8, "int8", "trt_int8", "NO LAYER OF THE UNMARKED ENGINE RAN IN INT8, which trt_int8 asks for"),
         (FP32, "float32", "trt_fp32", "19 RAN IN TF32 (10 bits of mantissa), not in FP32: 19 TF32, 4 FP32"),
     ],

@@ -29,6 +29,8 @@ _CALIBRATES = (
     "calibration needs a static shape, and with one Paddle gives TensorRT no matrix product: write fully connected "
     "layers as 1x1 convolutions, quantise the model before (PaddleSlim), or use a GPU that the wheel has code for"
 )
+_MOVES = frozenset({"NoOp", "Shuffle", "Reformat"})
+_NORM = re.compile(r"batchnorm_add_scale \(Output: ([^()]+)\)")
 _SUFFIX = re.compile(r"_subgraph_\d+")
 
 
@@ -91,7 +93,7 @@ class EngineSession:
             recipe = self._builder.recipe
             self._said += (precision_note(built, recipe.precision, recipe.mode.name, which=which),)
         shown = HookSession(
-            self._builder.model, self._runner, versions=self.versions, extra=columns(layers) if layers else {}
+            self._builder.model, self._runner, versions=self.versions, extra=columns(layers), apart=_norms(layers)
         )
         shown.probe(self._builder.feeds[0])
         self._check_outside(shown)
@@ -137,14 +139,29 @@ def without_suffixes(layers: Sequence[EngineLayer]) -> tuple[EngineLayer, ...]:
     return tuple(dataclasses.replace(layer, name=_SUFFIX.sub("", layer.name)) for layer in layers)
 
 
+def _norms(layers: Sequence[EngineLayer]) -> frozenset[str]:
+    """Batch norms that Paddle gave to TensorRT as such, and did not fold into weights of its own."""
+    return frozenset(name for layer in layers for name in _NORM.findall(_SUFFIX.sub("", layer.name)))
+
+
 def columns(layers: Sequence[EngineLayer]) -> dict[str, dict[str, str]]:
-    """Paddle's tensor name to the report's extra columns: the layer that computed it, in what, and by which kernel."""
+    """Paddle's tensor name to the report's extra columns: the layer that computed it, in what, and by which kernel.
+
+    A layer that only gives a matrix product its shape is named, with the precision and the kernel of the product.
+    """
     found: dict[str, dict[str, str]] = {}
-    for name, layer in producers(layers).items():
+    made_by = producers(layers)
+    for name, layer in made_by.items():
+        source = layer
+        while not source.tactic_name and source.layer_type in _MOVES and source.inputs:
+            before = made_by.get(source.inputs[0].name)
+            if before is None or before is source:
+                break
+            source = before
         extra = {
             "Fused Layer": _SUFFIX.sub("", layer.name),
-            "Real Precision": real_precision(layer)[0],
-            "Tactic": layer.tactic_name,
+            "Real Precision": real_precision(source)[0],
+            "Tactic": source.tactic_name,
         }
         found.setdefault(strip_subgraph_suffix(name)[0], {key: value for key, value in extra.items() if value})
     return found

@@ -13,13 +13,12 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from precision_debug.inspector import EngineLayer, real_precision
+from precision_debug.inspector import EngineLayer, is_opaque, real_precision
 
 __all__ = ["InspectorFiles", "precision_note"]
 
 _NAME = re.compile(r"engine_info_\w*\.json$")
 _WANTED = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16", "int8": "INT8"}
-_REGION = re.compile(r"myelin|foreignnode", re.IGNORECASE)
 _IDLE = frozenset({"NoOp", "Constant", "Shuffle", "Reformat"})
 
 
@@ -77,7 +76,7 @@ def precision_note(layers: Sequence[EngineLayer], precision: str, mode: str, *, 
     unsaid = f"; of {silent} more TensorRT does not tell" if silent else ""
     if not counts:
         return f"TensorRT tells of no layer of the {which} engine in which precision it ran." if busy else ""
-    if not counts[wanted] and precision != "float32" and any(_REGION.match(layer.layer_type) for layer in busy):
+    if not counts[wanted] and precision != "float32" and any(is_opaque(layer) for layer in busy):
         return (
             f"No layer of the {which} engine is known to have run in {wanted}: {told}{unsaid} (regions that TensorRT "
             "compiles as a whole)."

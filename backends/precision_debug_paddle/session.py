@@ -29,7 +29,8 @@ _LINEAR = frozenset({
 
 
 class HookSession:
-    """runner: the predictor. extra: further columns of the report, by tensor name.
+    """runner: the predictor. extra: further columns of the report, by tensor name. apart: batch norms that are known to
+    be operators of their own still.
 
     kinds: how many tensors ``probe`` saw of each operator type, whether they are shown or not. Until ``probe`` or
     ``run``, ``tensors`` are those of the unoptimised program.
@@ -37,9 +38,10 @@ class HookSession:
 
     def __init__(
         self, model: Model, runner: Runner, *, versions: Mapping[str, str], notes: Sequence[str] = (),
-        extra: Mapping[str, Mapping[str, str]] | None = None,
+        extra: Mapping[str, Mapping[str, str]] | None = None, apart: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.versions = versions
+        self._apart = frozenset(apart)
         self._extra = extra or {}
         self._runner = runner
         self._values = {value.name: value for value in model.program.values}
@@ -116,7 +118,8 @@ class HookSession:
         names: set[str] = set()
         for norm in self._values.values():
             now = found.get(norm.name)
-            if norm.op_type not in _FOLDED or (now is not None and now.op_type == norm.op_type):
+            whole = norm.name in self._apart or (now is not None and now.op_type == norm.op_type)
+            if norm.op_type not in _FOLDED or whole:
                 continue
             before = list(norm.inputs)
             while before:
