@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import paddle_models
 import pytest
-from precision_debug_paddle import capability, engine, layers, modes, tensorrt, tf32
+from precision_debug_paddle import capability, layers, modes, tensorrt, tf32
 from precision_debug_paddle.model import read_model
 
 from precision_debug.errors import BackendError, BackendUnavailable, UsageError
@@ -47,17 +47,31 @@ def test_all_marked_shows_the_fifty_tensors_of_the_recorded_run() -> None:
 
 
 def test_columns_say_layer_precision_and_tactic() -> None:
-    found = engine.columns(read_inspector(FUSED))["relu_0.tmp_0"]
+    found = layers.columns(read_inspector(FUSED))["relu_0.tmp_0"]
     assert found["Real Precision"] == "FP16"
     assert found["Fused Layer"] == "conv2d (Output: batch_norm_0.tmp_2) + relu (Output: relu_0.tmp_0)"
     assert found["Tactic"]
 
 
 def test_a_reshaped_matrix_product_has_the_kernel_of_the_product() -> None:
-    found = engine.columns(read_inspector(SMALL))["linear_0.tmp_1"]
+    found = layers.columns(read_inspector(SMALL))["linear_0.tmp_1"]
     assert found["Fused Layer"] == "reshape_after_matrix_multiply_op (Output: linear_0.tmp_0)"
     assert found["Tactic"].startswith("sm50_xmma_cublas")
     assert found["Real Precision"] == "FP32"
+
+
+def test_the_precision_in_the_engine_that_ships_stands_beside() -> None:
+    found = layers.columns(read_inspector(MARKED), read_inspector(FUSED))
+    relu = found["relu_1.tmp_0"]
+    assert relu["Real Precision"] == "not told", "a pointwise kernel of a dynamic engine tells nothing"
+    assert relu["Precision There"] == "FP16", "where it is part of the convolution's kernel"
+    assert {extra["Precision There"] for extra in found.values() if "Precision There" in extra} == {"FP16", "FP32", "not told"}
+    differ = [name for name, extra in found.items() if {extra["Real Precision"], extra.get("Precision There")} == {
+        "FP16", "FP32"
+    }]  # fmt: skip
+    assert layers.precisions_differ(found).startswith(f"{len(differ)} tensors were computed in another precision")
+    assert "Precision There" not in layers.columns(read_inspector(FUSED))["relu_1.tmp_0"]
+    assert layers.precisions_differ(layers.columns(read_inspector(FUSED))) == ""
 
 
 def test_what_comes_before_a_batch_norm_that_paddle_did_not_fold_is_shown(

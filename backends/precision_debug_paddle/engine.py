@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendError, BackendUnavailable
-from precision_debug.inspector import EngineLayer, diff_engines, producers, real_precision, strip_subgraph_suffix
+from precision_debug.inspector import EngineLayer, diff_engines
 from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import TensorMeta
 
 from . import capability, naming
-from .layers import precision_note
+from .layers import columns, norms_apart, precision_note, precisions_differ, without_suffixes
 from .runtime import Runner
 from .session import HookSession, meta_of, metas_of
 
 if TYPE_CHECKING:
     from .tensorrt import Builder
 
-__all__ = ["ENGINE", "EngineSession", "columns", "without_suffixes"]
+__all__ = ["ENGINE", "EngineSession"]
 
 ENGINE = "tensorrt_engine"
 _OUTSIDE = "use a GPU that the wheel has code for, or try --option min_subgraph_size=1"
@@ -29,9 +27,6 @@ _CALIBRATES = (
     "calibration needs a static shape, and with one Paddle gives TensorRT no matrix product: write fully connected "
     "layers as 1x1 convolutions, quantise the model before (PaddleSlim), or use a GPU that the wheel has code for"
 )
-_MOVES = frozenset({"NoOp", "Shuffle", "Reformat"})
-_NORM = re.compile(r"batchnorm_add_scale \(Output: ([^()]+)\)")
-_SUFFIX = re.compile(r"_subgraph_\d+")
 
 
 class EngineSession:
@@ -92,8 +87,10 @@ class EngineSession:
         for which, built in (("unmarked", self._plain), ("marked", layers if marks else ())):
             recipe = self._builder.recipe
             self._said += (precision_note(built, recipe.precision, recipe.mode.name, which=which),)
+        extra = columns(layers, self._plain if marks else ())
+        self._said += (precisions_differ(extra),)
         shown = HookSession(
-            self._builder.model, self._runner, versions=self.versions, extra=columns(layers), apart=_norms(layers)
+            self._builder.model, self._runner, versions=self.versions, extra=extra, apart=norms_apart(layers)
         )
         shown.probe(self._builder.feeds[0])
         self._check_outside(shown)
@@ -132,36 +129,3 @@ class EngineSession:
                 hint=_CALIBRATES if self._builder.calibrates else _OUTSIDE,
             )
         shown.add_note(f"TensorRT ran every operator; apart from that, {card.problem}.")
-
-
-def without_suffixes(layers: Sequence[EngineLayer]) -> tuple[EngineLayer, ...]:
-    """The layers with Paddle's subgraph numbers taken out of their names, so that two builds can be compared."""
-    return tuple(dataclasses.replace(layer, name=_SUFFIX.sub("", layer.name)) for layer in layers)
-
-
-def _norms(layers: Sequence[EngineLayer]) -> frozenset[str]:
-    """Batch norms that Paddle gave to TensorRT as such, and did not fold into weights of its own."""
-    return frozenset(name for layer in layers for name in _NORM.findall(_SUFFIX.sub("", layer.name)))
-
-
-def columns(layers: Sequence[EngineLayer]) -> dict[str, dict[str, str]]:
-    """Paddle's tensor name to the report's extra columns: the layer that computed it, in what, and by which kernel.
-
-    A layer that only gives a matrix product its shape is named, with the precision and the kernel of the product.
-    """
-    found: dict[str, dict[str, str]] = {}
-    made_by = producers(layers)
-    for name, layer in made_by.items():
-        source = layer
-        while not source.tactic_name and source.layer_type in _MOVES and source.inputs:
-            before = made_by.get(source.inputs[0].name)
-            if before is None or before is source:
-                break
-            source = before
-        extra = {
-            "Fused Layer": _SUFFIX.sub("", layer.name),
-            "Real Precision": real_precision(source)[0],
-            "Tactic": source.tactic_name,
-        }
-        found.setdefault(strip_subgraph_suffix(name)[0], {key: value for key, value in extra.items() if value})
-    return found

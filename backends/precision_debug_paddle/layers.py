@@ -8,17 +8,24 @@ under a name that begins with the folder's.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from precision_debug.inspector import EngineLayer, is_opaque, real_precision
+from precision_debug.inspector import EngineLayer, is_opaque, producers, real_precision, strip_subgraph_suffix
 
-__all__ = ["InspectorFiles", "precision_note"]
+__all__ = [
+    "InspectorFiles", "columns", "norms_apart", "precision_note", "precisions_differ", "without_suffixes",
+]  # fmt: skip
 
 _NAME = re.compile(r"engine_info_\w*\.json$")
 _WANTED = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16", "int8": "INT8"}
+_MOVES = frozenset({"NoOp", "Shuffle", "Reformat"})
+_NORM = re.compile(r"batchnorm_add_scale \(Output: ([^()]+)\)")
+_OUTPUT = re.compile(r"\(Output: ([^()]+)\)")
+_SUFFIX = re.compile(r"_subgraph_\d+")
 _IDLE = frozenset({"NoOp", "Constant", "Shuffle", "Reformat"})
 
 
@@ -97,3 +104,71 @@ def precision_note(layers: Sequence[EngineLayer], precision: str, mode: str, *, 
 def _listed(counts: Mapping[str, int]) -> str:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count} {name}" for name, count in ordered if count)
+
+
+def without_suffixes(layers: Sequence[EngineLayer]) -> tuple[EngineLayer, ...]:
+    """The layers with Paddle's subgraph numbers taken out of their names, so that two builds can be compared."""
+    return tuple(dataclasses.replace(layer, name=_SUFFIX.sub("", layer.name)) for layer in layers)
+
+
+def norms_apart(layers: Sequence[EngineLayer]) -> frozenset[str]:
+    """Batch norms that Paddle gave to TensorRT as such, and did not fold into weights of its own."""
+    return frozenset(name for layer in layers for name in _NORM.findall(_SUFFIX.sub("", layer.name)))
+
+
+def columns(layers: Sequence[EngineLayer], shipped: Sequence[EngineLayer] = ()) -> dict[str, dict[str, str]]:
+    """Paddle's tensor name to the report's extra columns: the layer that computed it, in what, and by which kernel.
+
+    A layer that only gives a matrix product its shape is named, with the precision and the kernel of the product.
+    shipped: the layers of the engine without marks, where ``layers`` is one with marks.
+    """
+    found: dict[str, dict[str, str]] = {}
+    made_by = producers(layers)
+    there = _named(shipped)
+    for name, layer in made_by.items():
+        plain = strip_subgraph_suffix(name)[0]
+        source = _computes(layer, made_by)
+        precision, read_from = real_precision(source)
+        extra = {
+            "Fused Layer": _SUFFIX.sub("", layer.name),
+            "Real Precision": precision or "not told",
+            "Precision Read From": read_from or "neither a tactic nor a type is told",
+            "Tactic": source.tactic_name,
+        }
+        if plain in there:
+            extra["Precision There"] = real_precision(there[plain])[0] or "not told"
+        found.setdefault(plain, {key: value for key, value in extra.items() if value})
+    return found
+
+
+def precisions_differ(found: Mapping[str, Mapping[str, str]]) -> str:
+    """A note on the tensors whose layer has another precision in the engine that ships; "" where there is none."""
+    pairs = [(extra["Real Precision"], extra.get("Precision There", "not told")) for extra in found.values()]
+    count = sum(one != two for one, two in pairs if "not told" not in (one, two))
+    if not count:
+        return ""
+    return (
+        f"{count} tensors were computed in another precision than in the engine without marks (columns Real Precision "
+        "and Precision There)."
+    )
+
+
+def _named(layers: Sequence[EngineLayer]) -> dict[str, EngineLayer]:
+    """Paddle's tensor names in the names of layers, also of those that were fused away."""
+    made_by = producers(layers)
+    found: dict[str, EngineLayer] = {}
+    for layer in layers:
+        if not layer.is_reformat and not is_opaque(layer):
+            for name in _OUTPUT.findall(_SUFFIX.sub("", layer.name)):
+                found.setdefault(name, _computes(layer, made_by))
+    return found
+
+
+def _computes(layer: EngineLayer, made_by: Mapping[str, EngineLayer]) -> EngineLayer:
+    """The layer whose values it moves, where it only moves values."""
+    while not layer.tactic_name and layer.layer_type in _MOVES and layer.inputs:
+        before = made_by.get(layer.inputs[0].name)
+        if before is None or before is layer:
+            break
+        layer = before
+    return layer
