@@ -212,7 +212,7 @@ def test_all_marks_are_the_default_and_the_layers_they_add_are_said(
     assert [meta.name for meta in session.tensors] == values, "until it is built, any tensor may be seen"
     assert len(_shown(session)) == 50
     assert engines == [[], values]
-    assert any("from 26 layers to 87" in note for note in session.notes)
+    assert any("added 61 layers to the engine (from 26 layers to 87)" in note for note in session.notes)
     assert len(session.tensors) == 50
     norm = next(meta for meta in session.tensors if meta.name == "batch_norm_0.tmp_2")
     assert norm.op_type == "tensorrt_engine"

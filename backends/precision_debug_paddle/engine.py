@@ -107,8 +107,9 @@ class EngineSession:
         if diff.fusion_kept:
             return (f"{len(self._marks)} tensors were marked; {diff.summary}.",)
         return (
-            f"Marking {len(self._marks)} tensors took the engine from {len(self._plain)} layers to {len(marked)}, so "
-            "its fusion is not the one that ships (--fused_only marks only what the fused engine still computes).",
+            f"Marking {len(self._marks)} tensors added {len(marked) - len(self._plain)} layers to the engine (from "
+            f"{len(self._plain)} layers to {len(marked)}), so its fusion is not the one that ships (--fused_only marks "
+            "only what the fused engine still computes).",
         )
 
     def _check_outside(self, shown: HookSession) -> None:
