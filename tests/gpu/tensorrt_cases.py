@@ -78,7 +78,7 @@ def validated(out: Path, save: Callable[[str, Path], None]) -> dict[str, Any]:
 
 
 def refused(out: Path) -> dict[str, Any]:
-    """Operators that TensorRT does not take, and constraints that no kernel meets, as a user sees them."""
+    """Operators that TensorRT does not take, and precisions that this one does not have, as a user sees them."""
     import onnx
     import tensorrt_models as models
 
@@ -88,6 +88,12 @@ def refused(out: Path) -> dict[str, Any]:
         found[name] = command(out, "--model_file", f"{name}.onnx", "--run_mode", "trt_fp16", *SOURCES,
                               "--output", f"{name}.json")  # fmt: skip
         (out / f"{name}.onnx").unlink()
+    onnx.save(models.residual(), out / "residual.onnx")
+    for mode, more in (("trt_bf16", []), ("trt_fp8", []), ("trt_fp16", ["--typing", "strong"])):
+        found[f"{mode} {' '.join(more)}".strip()] = command(
+            out, "--model_file", "residual.onnx", "--run_mode", mode, *more, *SOURCES
+        )
+    (out / "residual.onnx").unlink()
     return {**found, "summary": "; ".join(f"{name}: {entry['status']} {entry['err'].splitlines()[-1:]}"
                                           for name, entry in found.items())}  # fmt: skip
 
