@@ -65,7 +65,8 @@ def test_the_precision_in_the_engine_that_ships_stands_beside() -> None:
     relu = found["relu_1.tmp_0"]
     assert relu["Real Precision"] == "not told", "a pointwise kernel of a dynamic engine tells nothing"
     assert relu["Precision There"] == "FP16", "where it is part of the convolution's kernel"
-    assert {extra["Precision There"] for extra in found.values() if "Precision There" in extra} == {"FP16", "FP32", "not told"}
+    there = {extra["Precision There"] for extra in found.values() if "Precision There" in extra}
+    assert there == {"FP16", "FP32", "not told"}
     differ = [name for name, extra in found.items() if {extra["Real Precision"], extra.get("Precision There")} == {
         "FP16", "FP32"
     }]  # fmt: skip
