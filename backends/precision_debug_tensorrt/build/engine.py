@@ -134,7 +134,7 @@ class Maker:
         set_flags(self.api, config, self.recipe, self.options, strong=self.road.strong)
         set_resources(self.api, config, self.options)
         weak = not self.road.strong
-        imitated = imitate(self.api, network, config, like) if weak and marks and not debug else 0
+        imitated = imitate(self.api, network, config, like) if weak and marks else 0
         self.timing.attach(config)
         feeds = [as_wanted(network, feed) for feed in self.feeds]
         profile = add_profile(made.builder, network, config, self.options, feeds[0])
