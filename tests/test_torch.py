@@ -379,7 +379,8 @@ def llama(attention: str) -> Any:
     return transformers.LlamaForCausalLM(config).eval()
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.filterwarnings("ignore:_compile flag on create_block_mask:DeprecationWarning")  # transformers' own
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "flex_attention"])
 def test_transformers_models_from_a_local_config_work_with_their_cache(attention: str) -> None:
     module = llama(attention)
     ids = torch.randint(0, 101, (1, 7))
@@ -391,6 +392,8 @@ def test_transformers_models_from_a_local_config_work_with_their_cache(attention
     assert all(row.status is Status.UNMATCHED and ":to[float]" in row.name for row in alone)
     errors = [row.relative_l2 for row in report.rows if row.comparison is not None and row.relative_l2 is not None]
     assert max(e for e in errors if np.isfinite(e)) < 0.1
+    flexible = [row for row in report.rows if row.op_type == "higher_order.flex_attention"]
+    assert bool(flexible) == (attention == "flex_attention") == any("uncompiled" in n for n in report.target.notes)
 
 
 @pytest.mark.parametrize(

@@ -58,10 +58,15 @@ class Arithmetic:
 
     def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run one ATen operator as this run would."""
+        if not hasattr(func, "_schema"):  # takes functions; none of them draws numbers
+            return self._plainly(func, args, kwargs)
         if self._recipe.promotes:
             args, kwargs = self._promoted(func, args, kwargs)
         if torch.Tag.nondeterministic_seeded in func.tags:
             return self._random(func, args, kwargs)
+        return self._plainly(func, args, kwargs)
+
+    def _plainly(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if not self._cuda:
             return func(*args, **kwargs)
         with _GLOBALS:

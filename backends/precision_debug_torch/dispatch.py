@@ -42,7 +42,9 @@ class _Facts:
 
 @functools.lru_cache(maxsize=4096)
 def _facts(func: Any) -> _Facts:
-    kind, schema = op_type(func), func._schema
+    kind, schema = op_type(func), getattr(func, "_schema", None)
+    if schema is None:
+        return _Facts(kind=kind, unseen="", writes=True, shares=False)
     shares = any(value.alias_info is not None for value in schema.returns) or kind == "aten._unsafe_view"
     return _Facts(
         kind=kind,
@@ -254,6 +256,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     comparer: reads what is under way before an operator writes into a tensor.
     """
+
+    supports_higher_order_operators = True
 
     def __init__(self, arithmetic: Arithmetic, trace: Trace | None = None, comparer: Comparer | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -50,9 +50,9 @@ def canonical(operator: str) -> str:
 
 
 def op_type(func: Any) -> str:
-    """ "aten.convolution", as torch calls it."""
-    namespace, _, name = func._schema.name.partition("::")
-    return f"{namespace}.{name}"
+    """ "aten.convolution", as torch calls it; "higher_order.flex_attention" where functions are among its arguments."""
+    schema = getattr(func, "_schema", None)
+    return schema.name.replace("::", ".") if schema is not None else f"higher_order.{func.name()}"
 
 
 class _Scope(NamedTuple):
@@ -101,7 +101,7 @@ class Namer:
     def operator(self, func: Any) -> str:
         """The name of an operator call inside the call that runs now."""
         now = self._stack[-1]
-        name = canonical(func._schema.name.partition("::")[2])
+        name = canonical(op_type(func).partition(".")[2])
         if now.scope.partition("@")[0] in self._quantised:
             name = f"int8.{name}"
         return self._unique(now.scope if name == now.family else self._counted(name))
@@ -114,7 +114,7 @@ class Namer:
 
     def further(self, func: Any, name: str, place: int) -> str:
         """The name of a further result; a kernel's own (a batch norm's saved mean, …) are named after the kernel."""
-        kernel = func._schema.name.partition("::")[2]
+        kernel = op_type(func).partition(".")[2]
         if kernel not in _SAME or "int8." in name:
             return self._unique(f"{name}[{place}]")
         scope, _, call = name.rpartition("/")

@@ -20,6 +20,7 @@ from .arithmetic import Arithmetic
 from .build import Built, arguments_of, tensors_of, twin
 from .dispatch import Show, Trace, Watch
 from .families import Families, unseen_by_families
+from .flex import NOTE, uncompiled
 from .leaves import leaves
 from .modes import Recipe
 
@@ -73,6 +74,8 @@ class TorchSession:
                 f"{self._arithmetic.drawn} random operators were drawn in float32 and cast, so that both runs see the "
                 "same numbers"
             )
+        if any(meta.op_type == "higher_order.flex_attention" for meta in self._metas or ()):
+            found.append(NOTE)
         if self._recipe.autocast:
             found.append("autocast's cache of cast weights was off: a weight that is used twice is cast twice")
         return tuple(found)
@@ -181,6 +184,7 @@ class TorchSession:
             else:
                 if trace is not None and self._level == "op":
                     stack.enter_context(Families(trace))
+                stack.enter_context(uncompiled())
                 stack.enter_context(Watch(self._arithmetic, trace, self._comparer))
             return module(*args, **kwargs)
 
