@@ -379,7 +379,7 @@ def llama(attention: str) -> Any:
     return transformers.LlamaForCausalLM(config).eval()
 
 
-@pytest.mark.filterwarnings("ignore:_compile flag on create_block_mask:DeprecationWarning")  # transformers' own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of create_block_mask and what it imports
 @pytest.mark.parametrize("attention", ["sdpa", "eager", "flex_attention"])
 def test_transformers_models_from_a_local_config_work_with_their_cache(attention: str) -> None:
     module = llama(attention)
