@@ -199,6 +199,8 @@ def _why_not(meta: TensorMeta, pair: Any, failure: str) -> tuple[Status, str]:
         return Status.NOT_COMPARED, "the run ended before this tensor"
     if pair is not None:
         return Status.NOT_COMPARED, "both graphs have it, but it was not seen on both sides"
+    if part := meta.extra.get("Part of"):
+        return Status.FUSED_AWAY, f"the target does {part} by other operators"
     return Status.FUSED_AWAY, "the target's graph has no such tensor"
 
 

@@ -139,7 +139,8 @@ class AssertClose:
         )
         self.baseline = baseline
         self._alignment = alignment
-        self._names_of_baseline = frozenset(meta.name for meta in alignment.baseline) if alignment else frozenset()
+        metas = alignment.target if alignment is not None else ()
+        self._part_of = {meta.name: part for meta in metas if (part := meta.extra.get("Part of"))}
         self._consume = consume
         self._on_row = on_row
         self._keys = _Names()
@@ -191,8 +192,8 @@ class AssertClose:
             return f"its baseline tensor is compared with {rival}"
         if self.baseline.was_not_kept(base_name):
             return "its baseline tensor was not kept"
-        if key in self._names_of_baseline:
-            return "the baseline's tensor of this name is another one"
+        if key in self._part_of:
+            return f"the baseline does {self._part_of[key]} by other operators"
         return "the baseline has no tensor of this name"
 
     def _unmatched(self, op_type: str, key: str, reason: str, stats: TensorStats) -> None:
