@@ -55,11 +55,12 @@ _RECIPES = {
         Recipe(mode=_mode("gpu_bf16", "mixed precision bfloat16 on the GPU"), device="gpu", precision="bfloat16"),
         *(
             Recipe(
-                mode=_mode(f"trt_{short}", f"Paddle-TRT, precision {short}{_PIR_TENSORRT}"),
+                mode=_mode(f"trt_{short}", f"Paddle-TRT, precision {about}{_PIR_TENSORRT}"),
                 device="gpu", tensorrt=True, precision=precision,
             )
-            for short, precision in (
-                ("fp32", "float32"), ("fp16", "float16"), ("bf16", "bfloat16"), ("int8", "int8"),
+            for short, precision, about in (
+                ("fp32", "float32", "fp32 (TF32 off)"), ("fp16", "float16", "fp16"), ("bf16", "bfloat16", "bf16"),
+                ("int8", "int8", "int8"),
             )
         ),
     )
