@@ -394,28 +394,64 @@ def test_a_model_that_the_cpu_cannot_run_is_built_for_the_shapes_of_its_inputs(
         tensorrt.Builder(asked, model, recipe, FEEDS, tmp_path)
 
 
+@pytest.mark.parametrize("fewest", [0, 1])
 def test_an_engine_that_fails_on_collected_shapes_is_built_for_the_inputs(
-    tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    fewest: int, tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Picky(Engine):
         def __init__(self, config: Any, **named: Any) -> None:
-            if any(name == "enable_tuned_tensorrt_dynamic_shape" for name, _, _ in config["calls"]):
+            called = {name for name, _, _ in config["calls"]}
+            if len(config["marks"]) >= fewest and "enable_tuned_tensorrt_dynamic_shape" in called:
                 raise BackendError("no range of x", where="m")
             super().__init__(config, **named)
 
     monkeypatch.setattr(tensorrt, "Runner", Picky)
-    session = _open(tmp_path)
+    session = _open(tmp_path, mark_all=True)
     assert len(_shown(session)) == 50
     assert any("could not build for the collected shape ranges (no range of x)" in note for note in session.notes)
     (tmp_path / "asked").mkdir()
     with pytest.raises(BackendError, match="no range of x"):
-        _open(tmp_path / "asked", collect_shape_range=True)
+        _shown(_open(tmp_path / "asked", collect_shape_range=True))
 
 
-def test_calibration_builds_twice_from_the_same_folder(tmp_path: Path, engines: list[list[str]]) -> None:
-    session = _open(tmp_path, "trt_int8", [*FEEDS, *FEEDS], mark_all=False)
-    assert len(engines) == 2
-    assert any("calibrated int8 on 2 sample set(s)" in note for note in session.notes)
+@pytest.mark.parametrize("given", [False, True])
+def test_calibration_tables_are_kept_and_taken(
+    given: bool, tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    had: list[str] = []
+
+    class Calibrating(Engine):
+        """Paddle writes the table beside the program when the predictor goes, and reads it there."""
+
+        def __init__(self, config: Any, **named: Any) -> None:
+            super().__init__(config, **named)
+            assert not any(name == "set_optim_cache_dir" for name, _, _ in config["calls"])
+            self.table = config["program"].parent / "_opt_cache" / "trt_calib_7"
+            had.append(self.table.read_text() if self.table.exists() else "")
+
+        def close(self) -> None:
+            if not had[-1]:
+                self.table.write_text("of the inputs")
+
+    monkeypatch.setattr(tensorrt, "Runner", Calibrating)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    if given:
+        (cache / "trt_calib_7").write_text("of the user")
+    session = _open(tmp_path, "trt_int8", [*FEEDS, *FEEDS], mark_all=False, cache_dir=str(cache))
+    whose = "of the user" if given else "of the inputs"
+    assert had == (["of the user", "of the user"] if given else ["", "of the inputs"])
+    assert (cache / "trt_calib_7").read_text() == whose
+    words = "come from a table in the cache folder" if given else "calibrated int8 on 2 sample set(s)"
+    assert any(words in note for note in session.notes)
+    assert (cache / "engine_info_123.json").exists()
+
+
+def test_calibration_without_a_table_is_said(tmp_path: Path, engines: list[list[str]]) -> None:
+    assert any("wrote no calibration table" in note for note in _open(tmp_path, "trt_int8", mark_all=False).notes)
+
+
+def test_calibration_with_a_dynamic_shape_is_refused(tmp_path: Path, engines: list[list[str]]) -> None:
     with pytest.raises(UsageError, match="ends the process"):
         _open(tmp_path, "trt_int8", use_dynamic_shape=True)
 

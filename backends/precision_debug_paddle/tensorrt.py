@@ -30,6 +30,7 @@ from precision_debug.records import SessionSpec
 
 from . import capability, tf32
 from .build import make_config, names_in
+from .calibration import Tables
 from .engine import EngineSession
 from .failures import our_errors
 from .framework import inference_module
@@ -124,13 +125,7 @@ class Builder:
         self.ranges = self._ranges()
 
     def session(self, versions: Mapping[str, str]) -> EngineSession:
-        try:
-            folder, runner = self.built(())
-        except BackendError as error:
-            if self.shapes != "collected" or self.options.get("collect_shape_range"):
-                raise
-            self._leave_collected(f"TensorRT could not build for the collected shape ranges ({error.what})")
-            folder, runner = self.built(())
+        folder, runner = self.built(())
         plain = self.inspected(folder)
         return EngineSession(self, runner, plain, versions)
 
@@ -149,6 +144,15 @@ class Builder:
 
     def built(self, marks: Sequence[str]) -> tuple[Path, Runner]:
         """A predictor that is ready, and the folder that its inspector file lies in."""
+        try:
+            return self._built(marks)
+        except BackendError as error:
+            if self.shapes != "collected" or self.options.get("collect_shape_range"):
+                raise
+            self._leave_collected(f"TensorRT could not build for the collected shape ranges ({error.what})")
+        return self._built(marks)
+
+    def _built(self, marks: Sequence[str]) -> tuple[Path, Runner]:
         self.builds += 1
         folder = self.folder / f"build_{self.builds}"
         folder.mkdir()
@@ -158,15 +162,18 @@ class Builder:
         if keep:
             Path(keep).mkdir(parents=True, exist_ok=True)
         self._written[folder] = InspectorFiles(folder, keep, (self.model.file.parent, Path.cwd()))
-        runner = self._runner(program, marks, keep)
-        if self.calibrates:
+        if not self.calibrates:
+            runner = self._runner(program, marks, keep)
+        else:
+            tables = Tables(folder, keep)
+            runner = self._runner(program, marks, "")
             for feeds in self.feeds:
                 runner.run(feeds)
             runner.close()  # the table is written when the predictor goes
             del runner
             gc.collect()
-            runner = self._runner(program, marks, keep)
-            self.notes.append(f"TensorRT calibrated int8 on {len(self.feeds)} sample set(s) (build {self.builds}).")
+            self.notes.append(tables.note(len(self.feeds), self.builds))
+            runner = self._runner(program, marks, "")
         runner.run(self.feeds[0])  # a dynamic engine is built by the first run
         return folder, runner
 
