@@ -8,7 +8,7 @@ values are those of the recording.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import recording, registry
@@ -16,7 +16,7 @@ from .align import Matches
 from .arrays import as_array
 from .fingerprint import Fingerprint, pair_by_value, take
 from .plan import Opening
-from .protocols import Backend, Exporter, Feeds, Session
+from .protocols import Backend, Exporter, Feeds, Session, WeightKeeper
 from .records import SessionSpec, TensorMeta
 
 __all__ = ["crosses", "match_values"]
@@ -47,7 +47,7 @@ def match_values(first: Opening, second: Opening, feeds: Feeds) -> tuple[Matches
     backend, _ = registry.find(second.spec.model, reference)
     if first.recording:
         replayed = recording.open_recording(first.recording)
-        known, notes = replayed.mode, ["The exported weights were not checked: the recording does not have the model."]
+        known, notes = replayed.mode, _recorded_weights(exporter, replayed.weights(), path)
         ours = _prints(replayed, feeds)
     else:
         assert first.backend is not None
@@ -65,6 +65,12 @@ def match_values(first: Opening, second: Opening, feeds: Feeds) -> tuple[Matches
         f"{path}; {len(pairing.refused)} refused because values cannot tell them apart."
     )
     return Matches(found=found, refused=pairing.refused), tuple(notes)
+
+
+def _recorded_weights(exporter: object, weights: Mapping[str, Any], path: str) -> list[str]:
+    if weights and isinstance(exporter, WeightKeeper):
+        return list(exporter.check_arrays(weights, path))
+    return ["The exported weights were not checked: the recording does not have the model's."]
 
 
 def _opened(backend: Backend, spec: SessionSpec, mode: str, feeds: Feeds) -> Session:

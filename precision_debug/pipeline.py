@@ -27,7 +27,7 @@ from .hooks import AssertClose, SaveBaseline
 from .journal import Journal
 from .meeting import Meeting, run_both
 from .plan import Opening, Plan, make_plan
-from .protocols import Comparer, Feeds, Hook, OnDevice, OnDeviceAlone, Session
+from .protocols import Comparer, Feeds, Hook, OnDevice, OnDeviceAlone, Session, WeightKeeper
 from .records import InputInfo, InputMeta, RunSpec, Side, TensorMeta
 from .store import BaselineStore, Store
 
@@ -355,14 +355,15 @@ def _both(*hooks: Hook) -> Hook:
 def _finish_recording(
     writer: recording.RecordingWriter, side: _Side, given: FeedSet, outputs: Mapping[str, Any]
 ) -> None:
-    session, spec = side.session, side.opening.spec
+    session, spec, backend = side.session, side.opening.spec, side.opening.backend
     writer.finish(
         mode=spec.mode,
-        backend=side.opening.backend.name if side.opening.backend else "recording",
+        backend=backend.name if backend else "recording",
         model=spec.model.path,
         versions=dict(session.versions),
         notes=tuple(session.notes),
         feeds=given.feeds[0],
         tensors=tuple(session.tensors),
         outputs=outputs,
+        weights=backend.weights(spec) if isinstance(backend, WeightKeeper) else None,
     )

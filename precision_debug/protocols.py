@@ -23,6 +23,7 @@ __all__ = [
     "OnDeviceAlone",
     "Session",
     "Tensor",
+    "WeightKeeper",
     "Writer",
 ]
 
@@ -109,6 +110,17 @@ class Exporter(Protocol):
 
     def check_weights(self, spec: SessionSpec, path: str) -> Sequence[str]:
         """What to know of an exported file's weights before an operator is blamed, one sentence each."""
+
+
+@runtime_checkable
+class WeightKeeper(Protocol):
+    """An exporter whose weights a recording keeps, so that an exported file's can be checked elsewhere."""
+
+    def weights(self, spec: SessionSpec) -> Mapping[str, Any]:
+        """The model's own parameters and buffers, name to numpy array."""
+
+    def check_arrays(self, weights: Mapping[str, Any], path: str) -> Sequence[str]:
+        """``Exporter.check_weights`` of kept weights, where the model's framework may be absent."""
 
 
 class Comparer(Protocol):

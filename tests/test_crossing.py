@@ -93,4 +93,4 @@ def test_a_recorded_module_is_paired_by_its_recorded_values(root: Path, exported
     assert all(row.paired_by.startswith("fingerprint") for row in report.compared)
     assert report.outputs
     assert all(row.status is Status.PASS for row in report.outputs)
-    assert any("weights were not checked" in note for note in report.notes)
+    assert any("weights of the module are in" in note for note in report.notes)

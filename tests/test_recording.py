@@ -374,3 +374,18 @@ def test_replay_needs_no_framework(folder):
     done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert isinstance(open_recording(folder), RecordedSession)
+
+
+def test_weights_are_kept_unless_they_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = {"a.weight": np.arange(6.0).reshape(2, 3), "b": np.float32([1.5])}
+    for limit, kept in ((52, True), (51, False)):
+        monkeypatch.setattr("precision_debug.recording.writer.WEIGHT_BYTES", limit)
+        with RecordingWriter(tmp_path / str(limit)) as writer:
+            writer("Relu", "y", np.zeros(3))
+            writer.finish(mode="m", backend="b", feeds={}, weights=weights)
+        found = open_recording(tmp_path / str(limit)).weights()
+        assert set(found) == (set(weights) if kept else set())
+        assert all(np.array_equal(found[name], weights[name]) for name in found)
+    (tmp_path / "52" / "weights.npz").unlink()
+    with pytest.raises(RecordingError, match=r"weights\.npz is missing"):
+        open_recording(tmp_path / "52")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,21 @@ class TorchBackend:
         if Path(path).suffix.lower() != ".onnx":
             return ()
         return summary(check_weights(self._model(spec), path), path)
+
+    def weights(self, spec: SessionSpec) -> dict[str, Any]:
+        """Parameters and buffers as they are in the model, name to array."""
+        from .weights import weights_of
+
+        self._require("torch_fp32")
+        return weights_of(self._model(spec))
+
+    def check_arrays(self, weights: Mapping[str, Any], path: str) -> tuple[str, ...]:
+        """``check_weights`` of a recording's weights; needs no torch."""
+        from .weights import check_arrays, summary
+
+        if Path(path).suffix.lower() != ".onnx":
+            return ()
+        return summary(check_arrays(weights, path), path)
 
     def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore] | None:
         """What compares both runs' tensors on the device that they share; None where they share none, or on the CPU."""

@@ -35,7 +35,7 @@ class Families(TorchFunctionMode):
         self._trace = trace
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
+        name = getattr(func, "__name__", "").partition(".")[0]
         if name not in FAMILIES:
             return func(*args, **(kwargs or {}))
         call = self._trace.enter_family(name)

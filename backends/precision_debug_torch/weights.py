@@ -14,7 +14,7 @@ from precision_debug.errors import ModelError
 
 from .model import Model
 
-__all__ = ["Weight", "check_weights", "summary"]
+__all__ = ["Weight", "check_arrays", "check_weights", "summary", "weights_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -37,14 +37,22 @@ class Weight:
 
 def check_weights(model: Model, path: str | Path) -> tuple[Weight, ...]:
     """Compare a module's parameters and buffers with the initializers of an ONNX file. Raises ModelError."""
+    return check_arrays(weights_of(model), path)
+
+
+def weights_of(model: Model) -> dict[str, Array]:
+    """A module's parameters and buffers as arrays."""
+    state = {**dict(model.module.named_parameters()), **dict(model.module.named_buffers())}
+    return {name: as_array(tensor, name=name) for name, tensor in state.items() if tensor.numel()}
+
+
+def check_arrays(weights: Mapping[str, Array], path: str | Path) -> tuple[Weight, ...]:
+    """The same of weights that are arrays already; needs no torch."""
     known = _initializers(path)
     by_size: dict[tuple[int, ...], list[Array]] = {}
     for array in known.values():
         by_size.setdefault(tuple(sorted(array.shape)), []).append(array)
-    state = {**dict(model.module.named_parameters()), **dict(model.module.named_buffers())}
-    return tuple(
-        _weight(name, as_array(tensor, name=name), known, by_size) for name, tensor in state.items() if tensor.numel()
-    )
+    return tuple(_weight(name, array, known, by_size) for name, array in weights.items())
 
 
 def summary(weights: Sequence[Weight], path: str | Path) -> tuple[str, ...]:

@@ -4,9 +4,10 @@
     tensors/000001.npy   one file a hook call, in execution order
     inputs.npz           the feeds (see feeds.save_feeds)
     outputs.npz          final outputs that no hook call showed; absent where there are none
+    weights.npz          the model's own weights, to check an exported file's; absent where the backend gives none
 
 The manifest is one JSON object: format, version, mode, backend, model {path, sha256, bytes}, versions, notes, created,
-inputs and outputs (names, and where they lie), graph (TensorMeta of every tensor of the session, by codec), and
+inputs, outputs and weights (names, where they lie), graph (TensorMeta of every tensor of the session, by codec), and
 tensors: for each hook call its name, op_type, dtype, shape, file, bytes and crc32 of the file, and node, inputs and
 is_output where the session knew them. Types that .npy does not hold (bfloat16, fp8, int4) are stored as unsigned
 integers of their bits; the manifest's dtype says what they are. Nothing is pickled.
@@ -30,6 +31,8 @@ __all__ = [
     "OUTPUTS",
     "TENSORS",
     "VERSION",
+    "WEIGHTS",
+    "WEIGHT_BYTES",
     "file_crc",
     "is_recording",
     "is_tensor_file",
@@ -42,6 +45,10 @@ MANIFEST = "manifest.json"
 TENSORS = "tensors"
 INPUTS = "inputs.npz"
 OUTPUTS = "outputs.npz"
+WEIGHTS = "weights.npz"
+
+WEIGHT_BYTES = 1 << 30
+"""Weights of larger models are not kept."""
 
 _AGAIN = "record the run again"
 

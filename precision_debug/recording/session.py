@@ -60,7 +60,8 @@ class RecordedSession:
         self._notes = (*map(str, manifest["notes"]), f"replayed from {folder}, recorded {self.created}")
         self._calls: list[dict[str, Any]] = [dict(call) for call in manifest["tensors"]]
         self._outputs = manifest["outputs"]
-        _check_files(folder, self._calls, [manifest["inputs"], self._outputs["archive"]])
+        self._weights = manifest.get("weights")
+        _check_files(folder, self._calls, [manifest["inputs"], self._outputs["archive"], self._weights])
         self._tensors = _tensors([codec.decode(TensorMeta, meta) for meta in manifest["graph"]], self._calls)
         self.feeds: dict[str, Any] = _read_archive(folder, manifest["inputs"])
 
@@ -98,6 +99,10 @@ class RecordedSession:
             name: self._read(self._calls[shown[name]]) if name in shown else others[name]
             for name in self._outputs["order"]
         }
+
+    def weights(self) -> Mapping[str, Any]:
+        """The recorded model's own, by name; empty where they were not kept. Raises RecordingError."""
+        return _read_archive(self.folder, self._weights) if self._weights else {}
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -22,7 +22,7 @@ from ..feeds import save_feeds
 from ..feeds.dtypes import Array, dtype_name, from_plain, to_plain
 from ..protocols import Feeds
 from ..records import TensorMeta
-from .format import FORMAT, INPUTS, MANIFEST, OUTPUTS, TENSORS, VERSION, file_crc
+from .format import FORMAT, INPUTS, MANIFEST, OUTPUTS, TENSORS, VERSION, WEIGHT_BYTES, WEIGHTS, file_crc
 
 __all__ = ["RecordingWriter"]
 
@@ -86,13 +86,16 @@ class RecordingWriter:
         feeds: Feeds | None = None,
         tensors: Sequence[TensorMeta] = (),
         outputs: Mapping[str, Any] | None = None,
+        weights: Mapping[str, Any] | None = None,
     ) -> Path:
         """Complete the recording and return its folder.
 
         model: path of the model; a file's SHA-256 is kept with it. tensors: the session's list, for what the hook
-        was not told (node, inputs, origin, what could not be seen). outputs: what ``run`` returned.
+        was not told (node, inputs, origin, what could not be seen). outputs: what ``run`` returned. weights: the
+        model's own, to check an exported file's; left out above WEIGHT_BYTES.
         """
         graph = {meta.name: meta for meta in tensors}
+        kept = dict(weights or {}) if sum(array.nbytes for array in (weights or {}).values()) <= WEIGHT_BYTES else {}
         for call in self._calls:
             meta = graph.get(call["name"])
             if meta is not None:
@@ -109,6 +112,7 @@ class RecordingWriter:
                 "created": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
                 "inputs": self._archive(INPUTS, dict(feeds or {})),
                 "outputs": self._outputs(outputs or {}),
+                "weights": self._archive(WEIGHTS, kept) if kept else None,
                 "graph": [codec.encode(meta) for meta in tensors],
                 "tensors": self._calls,
             }
