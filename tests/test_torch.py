@@ -418,3 +418,29 @@ def test_what_int8_needs_is_said_and_torchao_is_not_heard(torchao: str, needs: s
     )  # fmt: skip
     assert needs in done.stdout
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_operators_inside_torchs_own_control_flow_are_seen(tmp_path: Path) -> None:
+    from torch._higher_order_ops import while_loop
+
+    class Flow(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.cond(x.sum() > -1e9, lambda a: torch.relu(a) * 2, lambda a: a - 1, (x,))
+            start = torch.zeros((), dtype=torch.int64)
+            return while_loop(lambda i, v: i < 2, lambda i, v: (i + 1, torch.tanh(v)), (start, y))[1] + 1
+
+    torch.manual_seed(0)
+    x = torch.randn(2, 4)
+    with torch.no_grad():
+        wanted = Flow()(x)
+        torch.export.save(torch.export.export(Flow(), (x,), strict=True), tmp_path / "flow.pt2")
+    opened, feeds = session(Flow(), x)
+    assert opened.run(feeds, lambda kind, name, tensor: None)["output"].tobytes() == wanted.numpy().tobytes()
+    kinds = ["sum", "gt", "relu", "mul", "zeros", "lt", "add", "tanh", "lt", "add", "tanh", "lt", "add"]
+    assert [meta.op_type.removeprefix("aten.") for meta in opened.tensors[1:-1]] == kinds
+    spec = SessionSpec(model=ModelFiles(model_file=str(tmp_path / "flow.pt2")), mode="torch_fp32",
+                       options={"device": "cpu"})  # fmt: skip
+    backend = TorchBackend()
+    exported = backend.open(spec, [backend.examples(spec)])
+    assert [meta.op_type.removeprefix("aten.") for meta in exported.tensors[1:-1]] == kinds
+    exported.close()

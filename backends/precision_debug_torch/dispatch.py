@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.weak import WeakIdKeyDictionary
 
 from precision_debug.protocols import Comparer
@@ -269,10 +269,32 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if self._comparer is not None and _facts(func).writes:
             self._comparer.settle()
+        if not hasattr(func, "_schema") and func.name() in _CONTROL:
+            with self:
+                return _CONTROL[func.name()](*args)
         result = self._arithmetic.call(func, args, kwargs)
         if self._trace is not None:
             self._trace.operator(func, args, kwargs, result)
         return result
+
+
+def _cond(chosen: Any, true: Any, false: Any, operands: Any) -> Any:
+    with _disable_current_modes():
+        taken = bool(chosen)
+    return (true if taken else false)(*operands)
+
+
+def _while_loop(goes_on: Any, body: Any, carried: Any, others: Any) -> Any:
+    while True:
+        again = goes_on(*carried, *others)
+        with _disable_current_modes():
+            if not bool(again):
+                return tuple(carried)
+        carried = body(*carried, *others)
+
+
+_CONTROL = {"cond": _cond, "while_loop": _while_loop}
+"""torch's own control flow, done by Python's: the operators inside are the run's own."""
 
 
 def _tensors(values: Any) -> Iterator[Any]:
