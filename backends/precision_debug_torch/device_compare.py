@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from precision_debug.arrays import as_array
 from precision_debug.metrics import finish
 from precision_debug.metrics.totals import Pairs, Side, Totals
 from precision_debug.records import Comparison, TensorStats, Tolerance
+
+from .device_answer import Answer, give_back, taken
 
 __all__ = ["Started", "compare_on_device", "describe_on_device", "start_on_device"]
 
@@ -61,37 +64,40 @@ def start_on_device(base: Any, target: Any, tolerance: Tolerance | None = None, 
     _check(tolerance)
     if not kernel or not _fits(base, target):
         return Started(base, target, tolerance)
-    answer = _launched(base.contiguous().view(-1), target.contiguous().view(-1), tolerance)
-    if not base.is_cuda:
-        return Started(base, target, tolerance, answer=answer)
-    host = answer.to("cpu", non_blocking=True)  # into pinned memory
-    return Started(base, target, tolerance, answer=host, copied=torch.cuda.current_stream(base.device).record_event())
+    return Started(base, target, tolerance, answer=_launched(base, target, tolerance))
 
 
 class Started:
     """A comparison that is under way; it keeps both tensors, because float64 may have to do it again."""
 
     def __init__(
-        self, base: Any, target: Any, tolerance: Tolerance, *, answer: Any = None, copied: Any = None,
+        self, base: Any, target: Any, tolerance: Tolerance, *, answer: Answer | None = None,
         found: Comparison | None = None,
     ) -> None:  # fmt: skip
         self._base, self._target, self._tolerance = base, target, tolerance
-        self._answer, self._copied, self._found = answer, copied, found
+        self._answer, self._found = answer, found
+
+    def __del__(self) -> None:
+        if self._answer is not None:  # the device may still write to it
+            self._answer.wait()
 
     @property
     def ready(self) -> bool:
         """Whether ``finish`` need not wait for the device."""
-        return self._copied is None or bool(self._copied.query())
+        return self._answer is None or self._answer.ready
 
     def finish(self) -> Comparison:
         """The numbers; waits for the device."""
         if self._found is not None:
             return self._found
-        if self._copied is not None:
-            self._copied.synchronize()
         base, target, tolerance = self._base, self._target, self._tolerance
         shells = _shell(base.dtype, tuple(base.shape)), _shell(target.dtype, tuple(target.shape))
-        totals, at = _read(self._answer, base.numel(), tolerance) if self._answer is not None else (None, None)
+        totals, at = None, None
+        if self._answer is not None:
+            self._answer.wait()
+            totals, at = _read(self._answer, base.numel(), tolerance)
+            give_back(self._answer)
+            self._answer = None
         if totals is None:
             flat = base.contiguous().view(-1), target.contiguous().view(-1)
             totals = _by_torch(*flat, tolerance)
@@ -142,30 +148,62 @@ def _shell(dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(as_array(torch.zeros((), dtype=dtype)), shape)
 
 
-def _launched(base: Any, target: Any, tolerance: Tolerance) -> Any:
-    """What the kernels will leave on the device: FIELDS, then the errors at ``_ranks`` or a sample's histogram."""
-    from .device_kernel import FIELDS, reduced
-    from .device_sample import BUCKETS, COPIES, sampled
+def _launched(base: Any, target: Any, tolerance: Tolerance) -> Answer:
+    """Queue the kernels; what they will leave: FIELDS, and each error or the histogram of a sample's."""
+    from .device_kernel import FIELDS
+    from .device_sample import BUCKETS
 
-    width, either = len(FIELDS), tolerance.rule == "either"
-    if base.numel() < _EXACT_BELOW:
-        answer = torch.empty(width, dtype=torch.float64, device=base.device)
-        reduced(base, target, tolerance.atol, tolerance.rtol, either, answer)
-        return torch.cat([answer, _sorted_errors(base, target)[_ranks(base.numel())]])
-    answer = torch.empty(width + BUCKETS // 2, dtype=torch.float64, device=base.device)
-    reduced(base, target, tolerance.atol, tolerance.rtol, either, answer)
-    copies = torch.zeros((COPIES, BUCKETS), dtype=torch.int32, device=base.device)
-    sampled(base, target, copies, answer[width:].view(torch.int32))
+    device, either, errors = base.device, tolerance.rule == "either", base.numel() < _EXACT_BELOW
+    one, two = base.contiguous().view(-1), target.contiguous().view(-1)
+    answer = taken(len(FIELDS), base.numel() if errors else BUCKETS, errors, device)
+    _queue(one, two, tolerance, either, answer)
+    if answer.copied is not None:
+        answer.copied.record(torch.cuda.current_stream(device))
     return answer
 
 
-def _read(answer: Any, size: int, tolerance: Tolerance) -> tuple[Totals | None, Any]:
+_refused: set[Any] = set()
+"""Devices on which the scan does not compile or start."""
+
+
+def _queue(one: Any, two: Any, tolerance: Tolerance, either: bool, answer: Answer) -> None:
+    from . import device_scan
+
+    if one.device not in _refused:
+        try:
+            device_scan.scanned(one, two, tolerance.atol, tolerance.rtol, either, answer.row, answer.extra)
+            return
+        except Exception as error:
+            if not one.is_cuda:
+                raise
+            _refused.add(one.device)
+            device_scan.forget()
+            told = f"device_scan does not run on {one.device}, the slower device_kernel is used: {error}"
+            warnings.warn(told, RuntimeWarning, stacklevel=2)
+    _queue_reduced(one, two, tolerance, either, answer)
+
+
+def _queue_reduced(one: Any, two: Any, tolerance: Tolerance, either: bool, answer: Answer) -> None:
+    from .device_kernel import reduced
+    from .device_sample import BUCKETS, COPIES, sampled
+
+    row = torch.empty(answer.row.shape, dtype=torch.float64, device=one.device)
+    reduced(one, two, tolerance.atol, tolerance.rtol, either, row)
+    answer.row.copy_(row, non_blocking=True)
+    if answer.extra.dtype == torch.float32:
+        answer.extra[: one.numel()].copy_((two.float() - one.float()).abs(), non_blocking=True)
+    else:
+        copies = torch.zeros((COPIES, BUCKETS), dtype=torch.int32, device=one.device)
+        counts = torch.empty_like(copies[0])
+        sampled(one, two, copies, counts)
+        answer.extra.copy_(counts, non_blocking=True)
+
+
+def _read(answer: Answer, size: int, tolerance: Tolerance) -> tuple[Totals | None, Any]:
     """The totals and the quantiles; None where float32 does not hold them."""
     from .device_kernel import FIELDS, SUMS
 
-    width = len(FIELDS)
-    host = answer.cpu().numpy()  # the only wait for the device
-    column = dict(zip(FIELDS, host[:width].tolist(), strict=True))
+    column = dict(zip(FIELDS, answer.values.tolist(), strict=True))
     largest = column["max_abs"]
     peak = max(column["base_max"], -column["base_min"], column["target_max"], -column["target_min"], largest)
     tiny = 0 < largest < 1 / _SAFE
@@ -190,15 +228,15 @@ def _read(answer: Any, size: int, tolerance: Tolerance) -> tuple[Totals | None, 
         target_squares=target_side.squares,
         over_1pct=int(column["over_1pct"]),
         required_atol=_rounded_up(column["required_atol"], largest if mismatched else 0.0, tolerance),
-        required_rtol=_unbounded(column["required_rtol"] * (1 + 6e-7)),
+        required_rtol=_unbounded(column["required_rtol"] * (1 + 8e-7)),
     )
     totals = Totals(
         base=base_side, target=target_side, pairs=pairs, fp16_overflow=int(column["overflow"]),
         fp16_subnormal=int(column["subnormal"]),
     )  # fmt: skip
     if size < _EXACT_BELOW:
-        return totals, _between(host[width:], size)
-    return totals, _of_buckets(host[width:].view(np.int32), largest)
+        return totals, _between(np.sort(answer.extras[:size])[_ranks(size)], size)
+    return totals, _of_buckets(answer.extras, largest)
 
 
 def _unbounded(rtol: float) -> float:

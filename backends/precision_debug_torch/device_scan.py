@@ -1,0 +1,448 @@
+# Triton has no types, and its functions are compiled, not called.
+# mypy: ignore-errors
+"""The scan of ``device_compare``: as ``device_kernel``'s, but what is rare is found out by a second look.
+
+An element costs some 25 instructions: the next elements are loaded before the present ones are added up, and of the
+tolerance a chunk knows its largest excess alone. Where that comes near the tolerance, where the chunk raises the
+relative tolerance that the tensors need, or where it leaves float16, the chunk is read once more from the cache and
+counted in float32, and a third time in float64 where float32 cannot decide an element. A program also counts its share
+of the sample's errors (``device_sample``). The sums are read, and the places found, by ``_gather``.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from .device_kernel import (
+    DOUBT,
+    FIELDS,
+    NOWHERE,
+    TINY,
+    _below_normal,
+    _bounds,
+    _combine,
+    _higher,
+    _inverse,
+    _lower,
+    _negative,
+    _not_tiny,
+    _processors,
+    _subnormal_halves,
+    _wrong,
+)  # fmt: skip
+from .device_launch import Launch
+from .device_sample import BUCKET_BITS, BUCKETS, COPIES, RUN, RUNS
+
+__all__ = ["LAYOUTS", "Layout", "forget", "layout_of", "scanned"]
+
+RISE = tl.constexpr(1 + 3e-7)
+"""A chunk raises the required relative tolerance by more than its rounding."""
+
+
+@triton.jit
+def _look(base_ptr, target_ptr, at, left, MASKED: tl.constexpr, FAST: tl.constexpr):  # noqa: N803
+    if MASKED:
+        b = tl.load(base_ptr + at, mask=at < left, other=0.0)
+        t = tl.load(target_ptr + at, mask=at < left, other=0.0)
+    else:
+        b = tl.load(base_ptr + at)
+        t = tl.load(target_ptr + at)
+    if not FAST:  # the interpreter takes bfloat16 for whole numbers
+        b, t = b.to(tl.float32), t.to(tl.float32)
+    return b, t
+
+
+@triton.jit
+def _excess(d, a, atol, rtol, EITHER: tl.constexpr, STRICT: tl.constexpr):  # noqa: N803
+    """What the tolerance would have to be larger by is ``excess - atol``, or ``excess`` of "either"."""
+    excess = d - rtol * a
+    if EITHER:
+        excess = tl.minimum(excess, d - atol)
+    if STRICT:
+        excess = tl.where(d > 0, excess, float("-inf"))
+    return excess
+
+
+@triton.jit(do_not_specialize=["size", "from_chunk", "to_chunk", "row", "rows", "runs"])
+def _scan(
+    base_ptr, target_ptr, out_ptr, tolerance_ptr, copies_ptr, size, from_chunk, to_chunk, row, rows, runs,
+    MASKED: tl.constexpr, EITHER: tl.constexpr, STRICT: tl.constexpr, FAST: tl.constexpr,  # noqa: N803
+    LANES: tl.constexpr, WIDE: tl.constexpr, INNER: tl.constexpr, UNROLL: tl.constexpr,  # noqa: N803
+    AHEAD: tl.constexpr, COUNT: tl.constexpr, RUN: tl.constexpr, BITS: tl.constexpr,  # noqa: N803
+    COPIES: tl.constexpr, BUCKETS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    HALVES: tl.constexpr = FAST and base_ptr.dtype.element_ty == tl.float16  # noqa: N806
+    STEP: tl.constexpr = LANES * WIDE  # noqa: N806
+    CHUNK: tl.constexpr = STEP * INNER  # noqa: N806
+    program = tl.program_id(0)
+    programs = tl.num_programs(0)
+    atol64 = tl.load(tolerance_ptr)
+    rtol64 = tl.load(tolerance_ptr + 1)
+    atol = atol64.to(tl.float32)
+    rtol = rtol64.to(tl.float32)
+    slack = rtol * (4 * TINY) + 1e-37  # denormal numbers
+    place = tl.arange(0, LANES)[:, None] * WIDE + tl.arange(0, WIDE)[None, :]
+
+    all_b = tl.zeros((LANES,), tl.float64)
+    all_t = tl.zeros((LANES,), tl.float64)
+    all_bb = tl.zeros((LANES,), tl.float64)
+    all_tt = tl.zeros((LANES,), tl.float64)
+    all_d = tl.zeros((LANES,), tl.float64)
+    all_dd = tl.zeros((LANES,), tl.float64)
+    all_rel = tl.zeros((LANES,), tl.float64)
+    all_wrong = tl.zeros((LANES,), tl.int32)
+    all_over = tl.zeros((LANES,), tl.int32)
+    all_big = tl.zeros((LANES,), tl.int32)
+    all_small = tl.zeros((LANES,), tl.int32)
+    low_b = tl.full((LANES,), float("inf"), tl.float32)
+    low_t = tl.full((LANES,), float("inf"), tl.float32)
+    high_b = tl.full((LANES,), float("-inf"), tl.float32)
+    high_t = tl.full((LANES,), float("-inf"), tl.float32)
+    need_a = tl.zeros((LANES,), tl.float32)
+    need_r = tl.zeros((), tl.float32)
+    worst = tl.full((LANES,), -1.0, tl.float32)
+    worst_rel = tl.full((LANES,), -1.0, tl.float32)
+    worst_chunk = tl.zeros((LANES,), tl.int32)
+    worst_rel_chunk = tl.zeros((LANES,), tl.int32)
+    first_chunk = tl.full((LANES,), NOWHERE, tl.int32)
+
+    if AHEAD:
+        start = (tl.zeros((), tl.int64) + from_chunk + program) * CHUNK
+        next_b, next_t = _look(base_ptr + start, target_ptr + start, place, size, MASKED, FAST)
+    if runs > 0:
+        lane = tl.arange(0, LANES)
+        stretch = size.to(tl.float64) / runs
+        copy = copies_ptr + (program % COPIES) * BUCKETS
+        for first in range(program * (LANES // RUN), runs, programs * (LANES // RUN)):
+            number = first + lane // RUN
+            golden = number.to(tl.float64) * 0.6180339887498949
+            inside = (golden - tl.floor(golden)) * tl.maximum(stretch - RUN, 0.0)
+            at = tl.minimum((number.to(tl.float64) * stretch + inside).to(tl.int64) + lane % RUN, size - 1)
+            b = tl.load(base_ptr + at).to(tl.float32)
+            t = tl.load(target_ptr + at).to(tl.float32)
+            bucket = tl.abs(t - b).to(tl.int32, bitcast=True) >> BITS
+            tl.atomic_add(copy + bucket, 1, mask=number < runs, sem="relaxed")
+
+    for chunk in range(from_chunk + program, to_chunk, programs):
+        start = (tl.zeros((), tl.int64) + chunk) * CHUNK
+        left = tl.minimum(size - start, CHUNK).to(tl.int32)
+        after = tl.where(chunk + programs < to_chunk, start + (tl.zeros((), tl.int64) + programs) * CHUNK, start)
+        s_b = tl.zeros((LANES,), tl.float32)
+        s_t = tl.zeros((LANES,), tl.float32)
+        s_d = tl.zeros((LANES,), tl.float32)
+        s_bb = tl.zeros((LANES,), tl.float32)
+        s_tt = tl.zeros((LANES,), tl.float32)
+        s_dd = tl.zeros((LANES,), tl.float32)
+        s_rel = tl.zeros((LANES,), tl.float32)
+        n_over = tl.zeros((LANES,), tl.int32)
+        n_small = tl.zeros((LANES, WIDE), tl.float16 if HALVES else tl.float32)
+        m_b = tl.full((LANES, WIDE), float("inf"), base_ptr.dtype.element_ty)
+        m_t = tl.full((LANES, WIDE), float("inf"), target_ptr.dtype.element_ty)
+        x_b = tl.full((LANES, WIDE), float("-inf"), base_ptr.dtype.element_ty)
+        x_t = tl.full((LANES, WIDE), float("-inf"), target_ptr.dtype.element_ty)
+        if not FAST:
+            m_b, m_t, x_b, x_t = m_b.to(tl.float32), m_t.to(tl.float32), x_b.to(tl.float32), x_t.to(tl.float32)
+        w = tl.zeros((LANES,), tl.float32)
+        v = tl.zeros((LANES,), tl.float32)
+        x = tl.full((LANES,), float("-inf"), tl.float32)
+        y = tl.full((LANES,), float("-inf"), tl.float32)
+        n_wrong = tl.zeros((LANES,), tl.int32)
+        near = tl.full((LANES,), float("inf"), tl.float32)
+        raised = need_r * RISE
+        for step in tl.range(0, INNER, loop_unroll_factor=UNROLL):
+            if AHEAD:
+                raw_b, raw_t = next_b, next_t
+                ahead = tl.where(step + 1 < INNER, start + (step + 1) * STEP, after)
+                next_b, next_t = _look(base_ptr + ahead, target_ptr + ahead, place, size, MASKED, FAST)
+            else:
+                at = step * STEP + place
+                raw_b, raw_t = _look(base_ptr + start, target_ptr + start, at, left, MASKED, FAST)
+            if MASKED:
+                here = step * STEP + place < left
+                m_b = _lower(m_b, tl.where(here, raw_b, float("inf")).to(raw_b.dtype), FAST)
+                m_t = _lower(m_t, tl.where(here, raw_t, float("inf")).to(raw_t.dtype), FAST)
+                x_b = _higher(x_b, tl.where(here, raw_b, float("-inf")).to(raw_b.dtype), FAST)
+                x_t = _higher(x_t, tl.where(here, raw_t, float("-inf")).to(raw_t.dtype), FAST)
+            else:
+                m_b = _lower(m_b, raw_b, FAST)
+                m_t = _lower(m_t, raw_t, FAST)
+                x_b = _higher(x_b, raw_b, FAST)
+                x_t = _higher(x_t, raw_t, FAST)
+            b = raw_b.to(tl.float32)
+            t = raw_t.to(tl.float32)
+            d = tl.abs(t - b)
+            a = tl.abs(b)
+            rel = d * _inverse(a + 1e-7, FAST)
+            # negated: Triton would turn a sum of what was just loaded into one accumulator an element
+            s_b -= tl.sum(-b, 1)
+            s_t -= tl.sum(-t, 1)
+            s_d += tl.sum(d, 1)
+            s_bb += tl.sum(b * b, 1)
+            s_tt += tl.sum(t * t, 1)
+            s_dd += tl.sum(d * d, 1)
+            s_rel += tl.sum(rel, 1)
+            excess = _excess(d, a, atol, rtol, EITHER, STRICT)
+            if COUNT:
+                room = -excess if EITHER else atol - excess
+                n_wrong += tl.sum(_negative(room), 1)
+                near = tl.minimum(near, tl.min(tl.abs(room), 1))
+            if not COUNT or not EITHER:
+                x = tl.maximum(x, tl.max(excess, 1))
+            rise = d - raised * a
+            if EITHER:
+                need_a = tl.maximum(need_a, tl.max(tl.where(d > rtol * a, d, 0.0), 1))
+                rise = tl.minimum(rise, d - atol)
+            y = tl.maximum(y, tl.max(rise, 1))
+            n_over += tl.sum(_negative(0.01 * a - d), 1)
+            if HALVES:
+                n_small = _subnormal_halves(raw_b, n_small)
+            else:
+                n_small += _below_normal(a, FAST) * _not_tiny(a + TINY, FAST)
+            w = tl.maximum(w, tl.max(d, 1))
+            v = tl.maximum(v, tl.max(rel, 1))
+
+        all_b += s_b.to(tl.float64)
+        all_t += s_t.to(tl.float64)
+        all_bb += s_bb.to(tl.float64)
+        all_tt += s_tt.to(tl.float64)
+        all_d += s_d.to(tl.float64)
+        all_dd += s_dd.to(tl.float64)
+        all_rel += s_rel.to(tl.float64)
+        all_over += n_over
+        all_small += tl.sum(n_small.to(tl.float32), 1).to(tl.int32)
+        least_b = tl.min(m_b.to(tl.float32), 1)
+        most_b = tl.max(x_b.to(tl.float32), 1)
+        low_b = tl.minimum(low_b, least_b)
+        high_b = tl.maximum(high_b, most_b)
+        low_t = tl.minimum(low_t, tl.min(m_t.to(tl.float32), 1))
+        high_t = tl.maximum(high_t, tl.max(x_t.to(tl.float32), 1))
+        worst_chunk = tl.where(w > worst, chunk, worst_chunk)
+        worst = tl.maximum(worst, w)
+        worst_rel_chunk = tl.where(v > worst_rel, chunk, worst_rel_chunk)
+        worst_rel = tl.maximum(worst_rel, v)
+        need = tl.zeros((LANES,), tl.float32) if EITHER else atol + tl.zeros((LANES,), tl.float32)
+        again = near < DOUBT * w + slack if COUNT else x > need - (DOUBT * w + slack)
+        again |= y > need
+        if not EITHER:
+            need_a = tl.maximum(need_a, x)
+        again |= tl.maximum(most_b, -least_b) > 65504.0
+
+        if tl.max(again.to(tl.int32)) > 0:
+            n_wrong = tl.zeros((LANES,), tl.int32)
+            near = tl.full((LANES,), float("inf"), tl.float32)
+            need = tl.zeros((LANES,), tl.float32)
+            for step in tl.range(0, INNER, loop_unroll_factor=UNROLL):
+                at = step * STEP + place
+                raw_b, raw_t = _look(base_ptr + start, target_ptr + start, at, left, MASKED, FAST)
+                b = raw_b.to(tl.float32)
+                d = tl.abs(raw_t.to(tl.float32) - b)
+                a = tl.abs(b)
+                excess = _excess(d, a, atol, rtol, EITHER, STRICT)
+                inverse = _inverse(a + TINY, FAST)
+                if EITHER:
+                    room = -excess
+                    need = tl.maximum(need, tl.max(tl.where(d > atol, d * inverse, 0.0), 1))
+                else:
+                    room = atol - excess
+                    need = tl.maximum(need, tl.max(d * inverse - atol * inverse, 1))
+                n_wrong += tl.sum(_negative(room), 1)
+                near = tl.minimum(near, tl.min(tl.abs(room), 1))
+                all_big += tl.sum((a > 65504.0).to(tl.int32), 1)
+            need_r = tl.maximum(need_r, tl.minimum(tl.max(need), 1e30))
+            doubtful = near < DOUBT * w + slack
+            if tl.max(doubtful.to(tl.int32)) > 0:
+                n_wrong = tl.zeros((LANES,), tl.int32)
+                for step in range(INNER):
+                    at = step * STEP + place
+                    here = at < left
+                    b64 = tl.load(base_ptr + start + at, mask=here, other=0.0).to(tl.float64)
+                    t64 = tl.load(target_ptr + start + at, mask=here, other=0.0).to(tl.float64)
+                    wrong = _wrong(b64, t64, atol64, rtol64, EITHER) & here
+                    n_wrong += tl.sum(wrong.to(tl.int32), 1)
+        all_wrong += n_wrong
+        first_chunk = tl.where(n_wrong > 0, tl.minimum(first_chunk, chunk), first_chunk)
+
+    out = out_ptr + row + program
+    tl.store(out, tl.sum(all_b))
+    tl.store(out + rows, tl.sum(all_t))
+    tl.store(out + 2 * rows, tl.sum(all_bb))
+    tl.store(out + 3 * rows, tl.sum(all_tt))
+    tl.store(out + 4 * rows, tl.sum(all_d))
+    tl.store(out + 5 * rows, tl.sum(all_dd))
+    tl.store(out + 6 * rows, tl.sum(all_rel))
+    tl.store(out + 7 * rows, tl.sum(all_wrong.to(tl.int64)).to(tl.float64))
+    tl.store(out + 8 * rows, tl.sum(all_over.to(tl.int64)).to(tl.float64))
+    tl.store(out + 9 * rows, tl.sum(all_big.to(tl.int64)).to(tl.float64))
+    tl.store(out + 10 * rows, tl.sum(all_small.to(tl.int64)).to(tl.float64))
+    tl.store(out + 11 * rows, tl.min(low_b).to(tl.float64))
+    tl.store(out + 12 * rows, tl.min(low_t).to(tl.float64))
+    tl.store(out + 13 * rows, tl.min(first_chunk).to(tl.float64))
+    tl.store(out + 14 * rows, tl.max(high_b).to(tl.float64))
+    tl.store(out + 15 * rows, tl.max(high_t).to(tl.float64))
+    tl.store(out + 16 * rows, tl.max(need_a).to(tl.float64))
+    tl.store(out + 17 * rows, need_r.to(tl.float64))
+    top = tl.max(worst)
+    tl.store(out + 18 * rows, top.to(tl.float64))
+    tl.store(out + 19 * rows, tl.min(tl.where(worst == top, worst_chunk, NOWHERE)).to(tl.float64))
+    top = tl.max(worst_rel)
+    tl.store(out + 20 * rows, top.to(tl.float64))
+    tl.store(out + 21 * rows, tl.min(tl.where(worst_rel == top, worst_rel_chunk, NOWHERE)).to(tl.float64))
+
+
+@triton.jit(do_not_specialize=["size", "rows"])
+def _gather(
+    base_ptr, target_ptr, out_ptr, tolerance_ptr, copies_ptr, row_ptr, extra_ptr, size, rows,
+    CHUNK: tl.constexpr, EITHER: tl.constexpr, FAST: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
+    WIDTH: tl.constexpr, ERRORS: tl.constexpr, COPIES: tl.constexpr, BUCKETS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """The row, by its first programs; by the others every error, or the copies' sum, and zeros in their place."""
+    program = tl.program_id(0)
+    if program < WIDTH:
+        _combine(
+            base_ptr, target_ptr, out_ptr, tolerance_ptr, row_ptr, size, rows, CHUNK=CHUNK, EITHER=EITHER, FAST=FAST,
+            BLOCK=BLOCK,
+        )  # fmt: skip
+    else:
+        at = (program - WIDTH) * BLOCK + tl.arange(0, BLOCK)
+        if ERRORS:
+            b = tl.load(base_ptr + at, mask=at < size, other=0.0).to(tl.float32)
+            t = tl.load(target_ptr + at, mask=at < size, other=0.0).to(tl.float32)
+            tl.store(extra_ptr + at, tl.abs(t - b), mask=at < size)
+        else:
+            total = tl.zeros((BLOCK,), tl.int32)
+            for copy in tl.static_range(COPIES):
+                total += tl.load(copies_ptr + copy * BUCKETS + at)
+                tl.store(copies_ptr + copy * BUCKETS + at, tl.zeros((BLOCK,), tl.int32))
+            tl.store(extra_ptr + at, total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Neighbours a thread reads at once, how often in a chunk and how often unrolled; whether the next ones are loaded
+    ahead, and mismatches counted at the first look; warps a program, programs a processor, registers a thread at most.
+    """
+
+    wide: int
+    inner: int
+    unroll: int = 2
+    ahead: bool = True
+    count: bool = False
+    warps: int = 1
+    programs: int = 16
+    registers: int | None = None
+
+
+LAYOUTS = {
+    (torch.float32, torch.float32): Layout(wide=4, inner=32, programs=20, registers=96),
+    (torch.float16, torch.float16): Layout(wide=8, inner=16, programs=20, registers=96),
+    (torch.float32, torch.bfloat16): Layout(wide=4, inner=32, programs=20, registers=96),
+    "narrow": Layout(wide=8, inner=16, programs=20, registers=96),
+    "mixed": Layout(wide=4, inner=32, programs=20, registers=96),
+    "small": Layout(wide=4, inner=8, ahead=False, programs=8),
+}
+"""Of pairs of types, then of others of 16 bits and of others; "small": below WHOLE elements."""
+
+WHOLE = 1 << 19
+_BLOCK = 1024
+
+
+def layout_of(base: Any, target: Any) -> Layout:
+    narrow = max(base.element_size(), target.element_size()) == 2
+    kind = (base.dtype, target.dtype)
+    return LAYOUTS["small" if base.numel() < WHOLE else kind if kind in LAYOUTS else "narrow" if narrow else "mixed"]
+
+
+@functools.lru_cache(maxsize=1024)
+def _launches(
+    kind: tuple[Any, ...], either: bool, strict: bool, fast: bool, layout: Layout  # noqa: ARG001
+) -> tuple[Launch, ...]:  # fmt: skip
+    """The scans of full chunks and of others, and the two ways to gather. kind: what else Triton compiles anew for."""
+    chunk = layout.warps * 32 * layout.wide * layout.inner
+    scans = (
+        Launch(
+            _scan,
+            {
+                "MASKED": masked, "EITHER": either, "STRICT": strict, "FAST": fast, "LANES": 32 * layout.warps,
+                "WIDE": layout.wide, "INNER": layout.inner, "UNROLL": layout.unroll,
+                "AHEAD": layout.ahead and not masked, "COUNT": layout.count, "RUN": RUN,
+                "BITS": BUCKET_BITS, "COPIES": COPIES, "BUCKETS": BUCKETS,
+            },
+            num_warps=layout.warps, maxnreg=layout.registers,
+        )
+        for masked in (False, True)
+    )  # fmt: skip
+    gathers = (
+        Launch(
+            _gather,
+            {
+                "CHUNK": chunk, "EITHER": either, "FAST": fast, "BLOCK": _BLOCK, "WIDTH": len(FIELDS),
+                "ERRORS": errors, "COPIES": COPIES, "BUCKETS": BUCKETS,
+            },
+            num_warps=8,
+        )
+        for errors in (False, True)
+    )  # fmt: skip
+    return (*scans, *gathers)
+
+
+@functools.lru_cache(maxsize=64)
+def _room(device: torch.device, stream: int) -> tuple[Any, Any]:  # noqa: ARG001
+    """What the programs write, at most 32 a processor and one, and the copies of the histogram; one pair a stream."""
+    partial = torch.empty(len(FIELDS) * (_processors(device) * 32 + 1), dtype=torch.float64, device=device)
+    return partial, torch.zeros((COPIES, BUCKETS), dtype=torch.int32, device=device)
+
+
+_one_at_a_time = threading.Lock()
+
+
+def forget() -> None:
+    """Drop the memory between the kernels, after a launch that failed."""
+    _room.cache_clear()
+
+
+def scanned(
+    base: Any, target: Any, atol: float, rtol: float, either: bool, row: Any, extra: Any, *,
+    layout: Layout | None = None,
+) -> None:  # fmt: skip
+    """Write FIELDS into row, float64 [len(FIELDS)], as ``device_kernel.reduced`` does.
+
+    extra: float32 [size] for every error, or int32 [BUCKETS] for the histogram of the sample's. Both may be pinned
+    memory of the host. base, target: as ``reduced`` takes them.
+    """
+    size, device, fast = base.numel(), base.device, base.is_cuda
+    layout = layout or layout_of(base, target)
+    kind = (
+        device, base.dtype, target.dtype, base.data_ptr() % 16 == 0, target.data_ptr() % 16 == 0, size >> 31 > 0,
+        extra.dtype,
+    )  # fmt: skip
+    full, rest_of, of_sample, of_errors = _launches(kind, either, atol == 0, fast, layout)
+    errors = extra.dtype == torch.float32
+    chunk = layout.warps * 32 * layout.wide * layout.inner
+    whole, rest = divmod(size, chunk)
+    if size < WHOLE and rest:
+        whole, last = 0, whole + 1
+    else:
+        last = whole + (rest > 0)
+    most = _processors(device) * min(layout.programs, 32)
+    programs = min(whole, most)
+    tail = min(last - whole, most)
+    rows = programs + tail
+    runs = 0 if errors else min(RUNS, size // RUN)
+    bounds = _bounds(device, atol, rtol)
+    with _one_at_a_time:
+        partial, copies = _room(device, torch.cuda.current_stream(device).cuda_stream if fast else 0)
+        tensors = base, target, partial, bounds, copies
+        if programs:
+            full(programs, device, tensors, (size, 0, whole, 0, rows, runs))
+        if tail:
+            rest_of(tail, device, tensors, (size, whole, last, programs, rows, 0 if programs else runs))
+        more = -(-size // _BLOCK) if errors else BUCKETS // _BLOCK
+        gather = of_errors if errors else of_sample
+        gather(len(FIELDS) + more, device, (*tensors, row, extra), (size, rows))
