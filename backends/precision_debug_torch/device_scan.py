@@ -47,6 +47,15 @@ RISE = tl.constexpr(1 + 3e-7)
 
 
 @triton.jit
+def _hidden(x, FAST: tl.constexpr):  # noqa: N803
+    """x as float32. Triton rewrites a loop that sums what it has just loaded, and fails where it loads ahead."""
+    if FAST and x.dtype == tl.float32:
+        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:  # noqa: RET505
+        return x.to(tl.float32)
+
+
+@triton.jit
 def _look(base_ptr, target_ptr, at, left, MASKED: tl.constexpr, FAST: tl.constexpr):  # noqa: N803
     if MASKED:
         b = tl.load(base_ptr + at, mask=at < left, other=0.0)
@@ -180,9 +189,8 @@ def _scan(
             d = tl.abs(t - b)
             a = tl.abs(b)
             rel = d * _inverse(a + 1e-7, FAST)
-            # negated: Triton would turn a sum of what was just loaded into one accumulator an element
-            s_b -= tl.sum(-b, 1)
-            s_t -= tl.sum(-t, 1)
+            s_b += tl.sum(_hidden(raw_b, FAST), 1)
+            s_t += tl.sum(_hidden(raw_t, FAST), 1)
             s_d += tl.sum(d, 1)
             s_bb += tl.sum(b * b, 1)
             s_tt += tl.sum(t * t, 1)
