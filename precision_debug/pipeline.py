@@ -97,19 +97,14 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
                 if spec.record:
                     writer = stack.enter_context(recording.RecordingWriter(spec.record))
                     hook = _both(check, writer)
-                if meeting is not None:
-                    try:
+                with _settled(comparer):
+                    if meeting is not None:
                         base_outputs, target_outputs = run_both(
                             meeting, lambda: base.run(save, names), lambda: target.run(hook, of_target)
                         )
-                    except BaseException:
-                        with contextlib.suppress(Exception):  # what was under way is finished, and told
-                            comparer.settle()
-                        raise
-                    comparer.settle()
-                else:
-                    base_outputs = base.run(save, names)
-                    target_outputs = target.run(hook, of_target)
+                    else:
+                        base_outputs = base.run(save, names)
+                        target_outputs = target.run(hook, of_target)
                 if spec.record:
                     _finish_recording(writer, target, given, target_outputs)
             base.announce(save.tensors)
@@ -126,6 +121,18 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
         result = scores.score(base_outputs, target_outputs, labels)
         if result:
             journal.write("scores", scores=result)
+
+
+@contextlib.contextmanager
+def _settled(comparer: Comparer) -> Iterator[None]:
+    """What was under way at the end is finished and told, also where a run failed."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            comparer.settle()
+        raise
+    comparer.settle()
 
 
 def _describe_leftover(name: str, value: Any, comparer: Comparer, journal: Journal) -> None:

@@ -95,6 +95,12 @@ class TorchBackend:
         self._require("torch_fp32")
         return on_device(first.options, second.options)
 
+    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | None:  # noqa: ARG002
+        """For its run after another one, whose tensors wait in the host's memory."""
+        self._require("torch_fp32")
+        tools = on_device(second.options, second.options)
+        return tools[0] if tools is not None else None
+
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         self._require(spec.mode)
         session = open_model(self._model(spec), spec.mode, spec.options, feeds, on_close=self._closed)

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from precision_debug import metrics
+from precision_debug.arrays import as_array
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
 from .device_compare import start_on_device
@@ -68,7 +70,10 @@ class _Waiting:
 
 
 class DeviceComparer:
-    """A Comparer of torch tensors (see protocols). hold: bytes of tensors that may wait for their results."""
+    """A Comparer of torch tensors (see protocols), and of arrays of a baseline that waited in the host's memory.
+
+    hold: bytes of tensors that may wait for their results.
+    """
 
     def __init__(self, *, hold: int = HOLD) -> None:
         self._hold = hold
@@ -78,9 +83,9 @@ class DeviceComparer:
         self._known: Any = weakref.WeakKeyDictionary()
         self.reused = 0
 
-    def take(self, tensor: Any, name: str) -> Any:  # noqa: ARG002
-        """The tensor itself."""
-        return tensor
+    def take(self, tensor: Any, name: str) -> Any:
+        """A torch tensor as it is; anything else as an array."""
+        return tensor if isinstance(tensor, torch.Tensor) else as_array(tensor, name=name)
 
     def dtype(self, value: Any) -> str:
         """torch's name of the type, which is numpy's."""
@@ -89,6 +94,12 @@ class DeviceComparer:
     def compare(self, base: Any, target: Any, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
         """Queue a comparison; one of the same elements in another shape is not done again."""
         shapes = tuple(base.shape), tuple(target.shape)
+        if isinstance(base, np.ndarray):
+            there = _moved(base, target.device) if isinstance(target, torch.Tensor) else None
+            if there is None:
+                self._at_once(lambda: metrics.compare(base, as_array(target), tolerance), then)
+                return
+            base = there
         with self._lock:
             marks = elements(base), elements(target)
             known = self._of(marks)
@@ -108,6 +119,9 @@ class DeviceComparer:
     def describe(self, value: Any, then: Callable[[TensorStats], None]) -> None:
         """Queue one tensor's numbers."""
         shape = tuple(value.shape)
+        if isinstance(value, np.ndarray):
+            self._at_once(lambda: metrics.describe(value), then)
+            return
         with self._lock:
             marks = elements(value), None
             known = self._of(marks)
@@ -126,6 +140,11 @@ class DeviceComparer:
         with self._lock:
             while self._waiting:
                 self._tell()
+
+    def _at_once(self, numbers: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        found = numbers()
+        with self._lock:
+            self._add(_Waiting(lambda: found, _always, 0, then))
 
     def _add(self, waiting: _Waiting) -> None:
         self._waiting.append(waiting)
@@ -190,6 +209,17 @@ class Elements:
 def elements(tensor: Any) -> Elements | None:
     """What a trace said of a tensor that it shows."""
     return getattr(tensor, "elements_held", None)
+
+
+def _moved(array: np.ndarray[Any, Any], device: Any) -> Any:
+    """An array's copy on a device; None where torch has no such type."""
+    own = np.array(array, order="C")
+    try:
+        if own.dtype.name == "bfloat16":
+            return torch.from_numpy(own.view(np.uint16)).view(torch.bfloat16).to(device)
+        return torch.from_numpy(own).to(device)
+    except TypeError:
+        return None
 
 
 def _always() -> bool:
