@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 __all__ = ["Launch"]
 
 
@@ -22,20 +20,21 @@ class Launch:
         self._compiled: Any = None
         self._direct = True
 
-    def __call__(self, programs: int, device: torch.device, tensors: tuple[Any, ...], numbers: tuple[int, ...]) -> Any:
-        """Queue ``programs`` programs on the device's current stream. tensors, then numbers: the arguments in order."""
+    def __call__(self, programs: int, stream: int, tensors: tuple[Any, ...], numbers: tuple[int, ...]) -> Any:
+        """Queue ``programs`` programs on the current stream, which is ``stream`` (0: it is not asked for).
+
+        tensors, then numbers: the arguments in order.
+        """
         if self._compiled is not None and self._direct:
             try:
-                return self._run(programs, device, tensors, numbers)
+                return self._run(programs, stream, tensors, numbers)
             except (TypeError, AttributeError):  # another Triton: its ordinary way
                 self._direct = False
         self._compiled = self._kernel[(programs,)](*tensors, *numbers, **self._constants, **self._options)
-        self._direct = self._direct and device.type == "cuda"
         return self._compiled
 
-    def _run(self, programs: int, device: torch.device, tensors: tuple[Any, ...], numbers: tuple[int, ...]) -> Any:
+    def _run(self, programs: int, stream: int, tensors: tuple[Any, ...], numbers: tuple[int, ...]) -> Any:
         compiled = self._compiled
-        stream = torch.cuda.current_stream(device).cuda_stream
         pointers = [tensor.data_ptr() for tensor in tensors]
         compiled.run(
             programs, 1, 1, stream, compiled.function, compiled.packed_metadata, None, None, None, *pointers, *numbers,

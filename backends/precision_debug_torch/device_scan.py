@@ -444,13 +444,14 @@ def scanned(
     rows = programs + tail
     runs = 0 if errors else min(RUNS, size // RUN)
     bounds = _bounds(device, atol, rtol)
+    stream = torch.cuda.current_stream(device).cuda_stream if fast else 0
     with _one_at_a_time:
-        partial, copies = _room(device, torch.cuda.current_stream(device).cuda_stream if fast else 0)
+        partial, copies = _room(device, stream)
         tensors = base, target, partial, bounds, copies
         if programs:
-            full(programs, device, tensors, (size, 0, whole, 0, rows, runs))
+            full(programs, stream, tensors, (size, 0, whole, 0, rows, runs))
         if tail:
-            rest_of(tail, device, tensors, (size, whole, last, programs, rows, 0 if programs else runs))
+            rest_of(tail, stream, tensors, (size, whole, last, programs, rows, 0 if programs else runs))
         more = -(-size // _BLOCK) if errors else BUCKETS // _BLOCK
         gather = of_errors if errors else of_sample
-        gather(len(FIELDS) + more, device, (*tensors, row, extra), (size, rows))
+        gather(len(FIELDS) + more, stream, (*tensors, row, extra), (size, rows))

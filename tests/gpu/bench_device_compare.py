@@ -38,16 +38,19 @@ TIME = 170.0
 """Seconds after which no more cases are started."""
 
 NARROW = (
-    (8, 2, 1, 0, 1, 20, 96), (8, 2, 1, 1, 1, 20, 96), (8, 2, 1, 0, 1, 24, 80), (8, 2, 1, 1, 1, 24, 80),
-    (8, 2, 1, 1, 1, 28, 72), (8, 2, 1, 1, 1, 16, 128), (8, 1, 1, 1, 1, 20, 96), (8, 1, 1, 1, 1, 24, 80),
-    (8, 2, 0, 1, 1, 20, 96), (8, 2, 1, 1, 4, 5, 96), (4, 2, 1, 1, 1, 20, 96), (4, 4, 1, 1, 1, 20, 96),
+    (8, 128, 2, 1, 0, 1, 20, 96), (8, 128, 2, 1, 1, 1, 20, 96), (8, 256, 2, 1, 0, 1, 20, 96),
+    (8, 256, 2, 1, 1, 1, 20, 96), (8, 256, 2, 1, 0, 1, 24, 80), (8, 256, 2, 1, 1, 1, 24, 80),
+    (8, 256, 2, 1, 1, 1, 16, 128), (8, 256, 2, 1, 0, 1, 16, 128), (8, 256, 1, 1, 1, 1, 20, 96),
+    (8, 256, 2, 0, 1, 1, 20, 96), (8, 256, 2, 1, 1, 4, 5, 96), (4, 256, 4, 1, 0, 1, 20, 96),
+    (4, 256, 2, 1, 0, 1, 24, 80), (8, 256, 2, 1, 0, 1, 12, 160),
 )  # fmt: skip
 WIDER = (
-    (4, 2, 1, 0, 1, 20, 96), (4, 2, 1, 1, 1, 20, 96), (4, 2, 1, 0, 1, 24, 80), (4, 2, 1, 1, 1, 24, 80),
-    (4, 2, 1, 1, 1, 28, 72), (4, 2, 1, 1, 1, 16, 128), (4, 2, 0, 1, 1, 20, 96), (4, 4, 1, 1, 1, 20, 96),
-    (8, 1, 1, 1, 1, 16, 128), (8, 1, 1, 1, 1, 20, 96), (8, 2, 1, 1, 1, 16, 128),
+    (4, 128, 2, 1, 0, 1, 20, 96), (4, 128, 2, 1, 1, 1, 20, 96), (4, 256, 2, 1, 1, 1, 20, 96),
+    (4, 256, 2, 1, 1, 1, 24, 80), (4, 256, 2, 1, 1, 1, 28, 72), (4, 256, 2, 1, 1, 1, 16, 128),
+    (4, 256, 2, 0, 1, 1, 20, 96), (4, 256, 4, 1, 1, 1, 20, 96), (4, 256, 4, 1, 1, 1, 16, 128),
+    (4, 256, 2, 1, 1, 4, 5, 96), (4, 256, 4, 1, 0, 1, 16, 128),
 )  # fmt: skip
-"""Layouts that are tried: wide, unroll, ahead, count, warps, programs, registers; 128 elements a thread and chunk."""
+"""Layouts that are tried: wide, elements a thread and chunk, unroll, ahead, count, warps, programs, registers."""
 
 
 def timed(call, repeats: int = 20, warmup: int = 5) -> float:
@@ -226,11 +229,11 @@ def swept(base, target) -> tuple[dict, object]:
     size = base.nbytes + target.nbytes
     found: dict = {}
     best, fastest = None, 0.0
-    for wide, unroll, ahead, count, warps, programs, registers in (
+    for wide, chunk, unroll, ahead, count, warps, programs, registers in (
         NARROW if max(base.itemsize, target.itemsize) == 2 else WIDER
     ):
         layout = Layout(
-            wide=wide, inner=128 // wide, unroll=unroll, ahead=bool(ahead), count=bool(count), warps=warps,
+            wide=wide, inner=chunk // wide, unroll=unroll, ahead=bool(ahead), count=bool(count), warps=warps,
             programs=programs, registers=registers,
         )  # fmt: skip
         name = str(layout).removeprefix("Layout")
