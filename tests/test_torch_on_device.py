@@ -240,6 +240,7 @@ def test_the_kernels_describe_one_tensor_in_tritons_interpreter() -> None:
         "from precision_debug.arrays import as_array\n"
         "from precision_debug_torch import device_describe\n"
         "used, plain = [], device_describe._read\n"
+        "torch.manual_seed(0)\n"
         "device_describe._read = lambda answer: used.append(plain(answer)) or used[-1]\n"
         "kinds = {'plain': lambda x: x, 'mask': lambda x: x.masked_fill(x > 0, -math.inf),\n"
         "         'nan': lambda x: x * math.nan, 'huge': lambda x: x.clamp(-1, 1) * 3e38}\n"
