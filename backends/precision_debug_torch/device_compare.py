@@ -1,15 +1,15 @@
 """Compares two tensors on their own device; the numbers are those of ``precision_debug.metrics.compare``.
 
-Two ways. A Triton kernel reads float16, bfloat16 and float32 tensors on CUDA once: errors are float32's before they are
-summed, sums are within 4e-6 of the sum of magnitudes (up to 128 elements are added up in float32, usually to 1e-7), the
+Two ways. Triton kernels read float16, bfloat16 and float32 tensors on CUDA: errors are float32's before they are
+summed, sums are within 4e-6 of the sum of magnitudes (up to 256 elements are added up in float32, usually to 1e-7), the
 largest errors, the count of mismatches and the first of them are float64's, the required tolerances are rounded up by a
 few 1e-7, and the share of errors above 1 % and the count of float16's subnormals take a magnitude below 1e-30 for 0.
-Where it meets a NaN, an infinity, values whose squares leave float32, or norms more than a factor of 2 apart, and for
+Where they meet a NaN, an infinity, values whose squares leave float32, or norms more than a factor of 2 apart, and for
 float64 tensors, torch does the same in float64, a piece at a time.
 
-Quantiles are exact below 65536 elements; above, they are those of 262144 elements in runs of 32, spread over the whole
-tensor, read by the kernel's way from a histogram of 32 buckets an octave (``quantiles_exact`` is False). Other types
-are compared in the host's memory.
+Quantiles are exact below 65536 elements (of errors in float32 where the kernels ran); above, they are those of 262144
+elements in runs of 32, spread over the whole tensor, read by the kernels' way from a histogram of 32 buckets an octave
+(``quantiles_exact`` is False). Other types are compared in the host's memory.
 """
 
 from __future__ import annotations
