@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import struct
 import warnings
 from typing import Any
 
@@ -254,11 +255,16 @@ def _of_buckets(counts: Any, largest: float) -> list[float]:
     found = []
     for place, at in zip(places, below.searchsorted(places, side="right").tolist(), strict=True):
         bucket = int(filled[at])
-        low, high = np.array([bucket << BUCKET_BITS, (bucket + 1) << BUCKET_BITS], np.uint32).view(np.float32).tolist()
+        low, high = _as_float(bucket << BUCKET_BITS), _as_float((bucket + 1) << BUCKET_BITS)
         before = int(below[at - 1]) if at else 0
         part = (place - before) / (int(below[at]) - before)
         found.append(0.0 if bucket == 0 else min(low + (min(high, largest) - low) * part, largest))
     return found
+
+
+def _as_float(bits: int) -> float:
+    """The float32 of these bits."""
+    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
 
 
 def _rounded_up(atol: float, largest: float, tolerance: Tolerance) -> float:

@@ -333,6 +333,8 @@ def main() -> int:
             base, target = made(a, b)
             found, best = swept(base, target)
             print("BEST", a, b, best, flush=True)
+            if best is None:
+                return {"layouts": found}
             device_scan.LAYOUTS[a, b] = best
             return {"layouts": found, "best": str(best), **speeds(base, target, ceiling)}
 
