@@ -5,16 +5,16 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.ladder import Rung, Switch
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 
-from . import ladder, modes, tf32
-from .build import check_options
-from .model import read_model
+from . import modes
+
+if TYPE_CHECKING:
+    from precision_debug.ladder import Rung, Switch
 
 __all__ = ["PaddleBackend"]
 
@@ -29,9 +29,15 @@ class PaddleBackend:
         return modes.availability(mode)
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
+        from .model import read_model
+
         return read_model(spec.model).program.inputs
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        from . import tf32
+        from .build import check_options
+        from .model import read_model
+
         check_options(spec.options)
         model = read_model(spec.model)
         available = modes.availability(spec.mode)
@@ -48,8 +54,12 @@ class PaddleBackend:
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
         """See ``precision_debug.ladder``."""
+        from . import ladder
+
         return ladder.rungs(spec)
 
     def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:
         """See ``precision_debug.ladder``."""
+        from . import ladder
+
         return ladder.switches(spec, rung, op_types)

@@ -52,10 +52,10 @@ def ours(model: str, folder: str, lockstep: bool = True) -> None:
     import onnxruntime  # noqa: F401
     import xlsxwriter  # noqa: F401
 
-    import precision_debug
+    from precision_debug import compare
 
     yield_clock()
-    report = precision_debug.compare(
+    report = compare(
         model, run_mode="ort_opt", output=Path(folder, "output.xlsx"), lockstep=lockstep, atol=1e-3, rtol=1e-3
     )
     print(json.dumps({"compared": len(report.compared), "rows": len(report.rows)}))
