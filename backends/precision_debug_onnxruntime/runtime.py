@@ -66,6 +66,7 @@ class Runtime:
         if dump is not None:
             options.optimized_model_filepath = str(dump)
             entry("session.disable_prepacking", "1")  # it is not run
+            options.intra_op_num_threads = 1
             if dump.suffix == ".onnx" and not inline:
                 entry("session.optimized_model_external_initializers_file_name", f"{dump.name}.bin")
                 entry("session.optimized_model_external_initializers_min_size_in_bytes", _INLINE_BYTES)
