@@ -1,0 +1,84 @@
+"""What both sides are fed: made once, checked against both models, and told to the journal."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import metrics, recording
+from .arrays import as_array
+from .errors import InputError
+from .feeds import FeedSet, check_feeds, make_feeds, save_feeds
+from .journal import Journal
+from .plan import Opening, Plan
+from .protocols import Feeds
+from .records import InputInfo, InputMeta, RunSpec
+from .sides import guarded
+
+__all__ = ["feeds_of", "store_inputs"]
+
+
+def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
+    """The sample sets of a run. feeds: arrays that the caller has already. Raises InputError or ModelError."""
+    sides = [side for side in (plan.baseline, plan.target) if side is not None]
+    recorded = next((side.recording for side in sides if side.recording), "")
+    if recorded:
+        if spec.inputs or feeds:
+            raise InputError("a recorded run brings its own inputs", where=recorded, hint="leave --inputs out")
+        session = recording.open_recording(recorded)
+        loaded = dict(session.feeds)
+        session.close()
+        given = FeedSet(feeds=(loaded,), source=f"the inputs of the recording {recorded}", notes=())
+        if all(side.recording for side in sides):
+            return given
+        return check_feeds(_inputs(next(side for side in sides if not side.recording)), given)
+    metas = _inputs(sides[0])
+    if not feeds and not spec.inputs and not spec.input_shapes and sides[0].exporter is not None:
+        example = sides[0].exporter.examples(sides[0].spec)
+        feeds = [example] if example else ()
+        source = "the model's own example inputs"
+    else:
+        source = "arrays from the caller"
+    if feeds:
+        given = check_feeds(metas, FeedSet(feeds=tuple(dict(f) for f in feeds), source=source, notes=()))
+    else:
+        given = make_feeds(
+            metas, source=spec.inputs, shapes=spec.input_shapes, val_range=spec.val_range, seed=spec.seed
+        )
+    return check_feeds(_inputs(sides[1]), given) if len(sides) > 1 and _differ(sides) else given
+
+
+def _inputs(side: Opening) -> Sequence[InputMeta]:
+    metas: Sequence[InputMeta] = guarded(side.label, side.inputs)
+    return metas
+
+
+def _differ(sides: Sequence[Opening]) -> bool:
+    return sides[0].spec.model != sides[1].spec.model
+
+
+def store_inputs(given: FeedSet, journal: Journal, folder: Path) -> None:
+    """Keep the inputs in a run's folder, and tell the journal of the set that is compared."""
+    save_feeds(folder / "inputs.npz", given.feeds)
+    infos = [_info(name, as_array(value)) for name, value in given.feeds[0].items()]
+    journal.write("inputs", inputs=infos, source=given.source, file="")
+    for note in given.notes:
+        journal.write("note", text=note)
+    if len(given.feeds) > 1:
+        journal.write(
+            "note", text=f"{len(given.feeds)} sample sets were given; the first one is compared, all of them calibrate."
+        )
+
+
+def _info(name: str, array: np.ndarray[Any, Any]) -> InputInfo:
+    stats = metrics.describe(array)
+    if array.dtype.kind in "OUS":
+        data = "\0".join(map(str, array.ravel().tolist())).encode()
+    else:
+        data = np.ascontiguousarray(array).view(np.uint8).tobytes() if array.size else b""
+    digest = hashlib.sha256(data).hexdigest()
+    return InputInfo(name=name, dtype=stats.dtype, shape=stats.shape, sha256=digest, min=stats.min, max=stats.max)
