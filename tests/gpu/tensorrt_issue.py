@@ -293,11 +293,11 @@ PARTS: dict[str, dict[str, Callable[[], dict[str, Any]]]] = {
     },
     "fused": {
         "fused_only_fp16": lambda: compared("fused_only_fp16", "resnet18", "trt_fp16", fused_only=True),
+        "marked_fp16": lambda: compared("marked_fp16", "dynamic", "trt_fp16"),
         "fused_only_fp32": lambda: compared("fused_only_fp32", "resnet18", "trt_fp32", fused_only=True),
         "fused_only_tf32": lambda: compared("fused_only_tf32", "resnet18", "trt_tf32", fused_only=True),
-        "fused_only_encoder": lambda: compared("fused_only_encoder", "encoder", "trt_fp16", fused_only=True),
-        "marked_fp16": lambda: compared("marked_fp16", "dynamic", "trt_fp16"),
         "marked_int8": lambda: compared("marked_int8", "dynamic", "trt_int8"),
+        "fused_only_encoder": lambda: compared("fused_only_encoder", "encoder", "trt_fp16", fused_only=True),
         "fused_only_int8": lambda: compared("fused_only_int8", "dynamic", "trt_int8", fused_only=True),
     },
     "builds": {
