@@ -344,3 +344,21 @@ def test_recorded_engines_of_needs_constraints(how: str, asked: dict[str, str], 
     assert [item.obeyed for item in outcomes(wanted, layers)] == obeyed
     products = {layer.precision for layer in layers if layer.name.startswith("MatMul")}
     assert products == {"none": {"TF32"}, "obey": {"FP16"}, "mixed_obey": {"FP16", "TF32"}}[how]
+
+
+def test_two_recorded_builds_of_one_fp16_engine_differ() -> None:
+    """TensorRT 8.6 on an H200, examples/resnet, without a timing cache between them."""
+    first, second = (read_inspector(DATA / f"resnet18_8.6_fp16_{which}.json") for which in ("first", "second"))
+    change = diff_engines(first, second)
+    assert change.fusion_kept
+    assert (len(change.kept), len(change.tactics_changed)) == (25, 11)
+
+
+def test_recorded_marks_of_fused_outputs_keep_the_fusion() -> None:
+    """The second engine, rebuilt for --fused_only before tactics were taken again: other kernels, the same layers."""
+    real, marked = (read_inspector(DATA / f"resnet18_8.6_fp16_second{end}.json") for end in ("", "_fused_only"))
+    change = diff_engines(real, marked)
+    assert change.fusion_kept
+    assert change.reformats == (2, 23)
+    assert len(change.tactics_changed) == 15
+    assert set(fused_outputs(real)[0]) <= set(fused_outputs(marked)[0])
