@@ -125,6 +125,11 @@ def _scan(
     if AHEAD:
         start = (tl.zeros((), tl.int64) + from_chunk + program) * CHUNK
         next_b, next_t = _look(base_ptr + start, target_ptr + start, place, size, MASKED, FAST)
+        if AHEAD > 1:
+            second_b, second_t = _look(base_ptr + start, target_ptr + start, STEP + place, size, MASKED, FAST)
+        if AHEAD > 2:
+            third_b, third_t = _look(base_ptr + start, target_ptr + start, 2 * STEP + place, size, MASKED, FAST)
+            last_b, last_t = _look(base_ptr + start, target_ptr + start, 3 * STEP + place, size, MASKED, FAST)
     if runs > 0:
         lane = tl.arange(0, LANES)
         stretch = size.to(tl.float64) / runs
@@ -168,8 +173,22 @@ def _scan(
         for step in tl.range(0, INNER, loop_unroll_factor=UNROLL):
             if AHEAD:
                 raw_b, raw_t = next_b, next_t
-                ahead = tl.where(step + 1 < INNER, start + (step + 1) * STEP, after)
-                next_b, next_t = _look(base_ptr + ahead, target_ptr + ahead, place, size, MASKED, FAST)
+                if AHEAD == 1:
+                    ahead = tl.where(step + 1 < INNER, start + (step + 1) * STEP, after)
+                else:
+                    further = step + AHEAD
+                    ahead = tl.where(further < INNER, start + further * STEP, after + (further - INNER) * STEP)
+                if AHEAD > 1:
+                    next_b, next_t = second_b, second_t
+                if AHEAD > 2:
+                    second_b, second_t = third_b, third_t
+                    third_b, third_t = last_b, last_t
+                if AHEAD > 2:
+                    last_b, last_t = _look(base_ptr + ahead, target_ptr + ahead, place, size, MASKED, FAST)
+                elif AHEAD > 1:
+                    second_b, second_t = _look(base_ptr + ahead, target_ptr + ahead, place, size, MASKED, FAST)
+                else:
+                    next_b, next_t = _look(base_ptr + ahead, target_ptr + ahead, place, size, MASKED, FAST)
             else:
                 at = step * STEP + place
                 raw_b, raw_t = _look(base_ptr + start, target_ptr + start, at, left, MASKED, FAST)
@@ -333,14 +352,15 @@ def _gather(
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Neighbours a thread reads at once, how often in a chunk and how often unrolled; whether the next ones are loaded
-    ahead, and mismatches counted at the first look; warps a program, programs a processor, registers a thread at most.
+    """Neighbours a thread reads at once, how often in a chunk and how often unrolled; how many steps
+    ahead they are loaded (0, 1, 2 or 4); whether mismatches are counted at the first look; warps a program, programs a
+    processor, registers a thread at most.
     """
 
     wide: int
     inner: int
     unroll: int = 2
-    ahead: bool = True
+    ahead: int = 1
     count: bool = False
     warps: int = 1
     programs: int = 16
@@ -356,7 +376,7 @@ LAYOUTS = {
     (torch.float32, torch.bfloat16): _WIDER,
     "narrow": _NARROW,
     "mixed": _WIDER,
-    "small": Layout(wide=4, inner=8, ahead=False, programs=8),
+    "small": Layout(wide=4, inner=8, ahead=0, programs=8),
 }
 """Of pairs of types, then of others of 16 bits and of others: the fastest on an H200 over tensors that pass and tensors
 some of which fails, as tests/gpu/bench_device_compare.py tries them. "small": below WHOLE elements."""
@@ -383,7 +403,7 @@ def _launches(
             {
                 "MASKED": masked, "EITHER": either, "STRICT": strict, "FAST": fast, "LANES": 32 * layout.warps,
                 "WIDE": layout.wide, "INNER": layout.inner, "UNROLL": layout.unroll,
-                "AHEAD": layout.ahead and not masked, "COUNT": layout.count, "RUN": RUN,
+                "AHEAD": 0 if masked else layout.ahead, "COUNT": layout.count, "RUN": RUN,
                 "BITS": BUCKET_BITS, "COPIES": COPIES, "BUCKETS": BUCKETS,
             },
             num_warps=layout.warps, maxnreg=layout.registers,
