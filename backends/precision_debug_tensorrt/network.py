@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,8 @@ class LayerFacts:
     type: str
     inputs: tuple[str, ...]
     outputs: tuple[OutputFacts, ...]
+
+_first: list[Any] = []
 
 
 @dataclass(kw_only=True)
@@ -79,7 +82,7 @@ def _from_onnx(
     api: Api, logger: Any, messages: Messages, source: OnnxModel, strong: bool, builder: Any
 ) -> Made:
     trt = api.trt
-    builder = builder if builder is not None else trt.Builder(logger)
+    builder = builder if builder is not None else _kept(trt.Builder(logger))
     network = builder.create_network(api.creation_flags(strong=strong))
     parser = trt.OnnxParser(network, logger)
     messages.fresh_errors()
@@ -100,7 +103,7 @@ def _from_script(api: Api, logger: Any, source: Script, strong: bool, builder: A
     trt = api.trt
     try:
         if source.takes_network:
-            builder = builder if builder is not None else trt.Builder(logger)
+            builder = builder if builder is not None else _kept(trt.Builder(logger))
             network = builder.create_network(api.creation_flags(strong=strong))
             made = source.function(builder, network) or (builder, network)
         else:
@@ -112,7 +115,18 @@ def _from_script(api: Api, logger: Any, source: Script, strong: bool, builder: A
             f"the function returned {type(made).__name__}", where=source.path,
             hint="return (builder, network) or (builder, network, parser)",
         )  # fmt: skip
-    return Made(builder=made[0], network=made[1], parser=made[2:])
+    return Made(builder=_kept(made[0]), network=made[1], parser=made[2:])
+
+
+def _kept(builder: Any) -> Any:
+    """The builder; the process's first one is never destroyed, not even at the process's end.
+
+    TensorRT 8.6 crashed each time its last builder went, and with it the kernels that it had loaded (on an H200).
+    """
+    if not _first:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(builder))
+        _first.append(builder)
+    return builder
 
 
 def read_layers(network: Any) -> tuple[LayerFacts, ...]:
