@@ -1,20 +1,27 @@
 """The backend's modes on a GPU: names, bit-identical outputs with and without hooks, TF32, and the device comparison.
 
-Start from the repository's root on the GPU machine (under a minute)::
+Start from the repository's root on the GPU machine (under 200 s)::
 
     PYTHONPATH=.:backends:tests OUT=${OUT:-output} python tests/gpu/torch_cuda.py
 
-Writes $OUT/torch_cuda.json; the exit status is 1 where a check failed.
+Each case runs in a worker process. One that takes over LIMIT seconds says where each of its threads is, ends with its
+worker, and the next case starts in a new one; all ends within WHOLE seconds.
+Writes $OUT/torch_cuda.json after each case; the exit status is 1 where a check failed or did not end.
 """
 
 from __future__ import annotations
 
 import collections
+import faulthandler
 import json
 import math
+import multiprocessing
 import os
 import sys
+import time
 import traceback
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -28,83 +35,84 @@ MODES = (
 )  # fmt: skip
 
 
-def sessions(result: dict) -> None:
+LIMIT = 40.0
+"""Seconds of one case."""
+
+WHOLE = 190.0
+"""Seconds of all cases."""
+
+PIPELINES = (("recurrent", "torch_fp64"), ("decoder", "torch_fp64"), ("resnet", "torch_bf16"),
+             ("encoder", "torch_autocast_fp16"), ("odd", "torch_bf16"), ("resnet", "torch_tf32"))  # fmt: skip
+
+
+def session(factory: str, mode: str, level: str) -> dict:
+    """One mode's names, and its outputs with and without hooks."""
     from precision_debug_torch import TorchBackend
 
     from precision_debug.records import ModelFiles, SessionSpec
 
     backend = TorchBackend()
-    for factory in ("resnet", "encoder", "decoder", "odd"):
-        known: dict[str, set[str]] = {}
-        for level in ("op", "module"):
-            for mode in MODES:
-                key = f"{factory} {level} {mode}"
-                try:
-                    available = backend.availability(mode)
-                    if not available.ok:
-                        result[key] = available.needs
-                        continue
-                    spec = SessionSpec(
-                        model=ModelFiles(model_file=f"{torch_models.__file__}:{factory}"), mode=mode,
-                        options={"level": level, "device": "cuda"},
-                    )  # fmt: skip
-                    feeds = backend.examples(spec)
-                    session = backend.open(spec, [feeds])
-                    seen: list[str] = []
-                    plain = session.run(feeds)
-                    shown = session.run(feeds, lambda kind, name, tensor, seen=seen: seen.append(name))
-                    names = {meta.name for meta in session.tensors}
-                    base = known.setdefault(level, names)
-                    same = all(np.asarray(plain[n]).tobytes() == np.asarray(shown[n]).tobytes() for n in plain)
-                    result[key] = {
-                        "tensors": len(names),
-                        "seen": len(seen),
-                        "identical": same,
-                        "shared_with_fp32": len(base & names),
-                        "only_in_fp32": sorted(base - names)[:8],
-                    }
-                    session.close()
-                except Exception as error:
-                    result[key] = {"error": f"{type(error).__name__}: {error}", "identical": False}
-                print(key, result[key], flush=True)
+    available = backend.availability(mode)
+    if not available.ok:
+        return {"needs": available.needs}
+    spec = SessionSpec(
+        model=ModelFiles(model_file=f"{torch_models.__file__}:{factory}"), mode=mode,
+        options={"level": level, "device": "cuda"},
+    )  # fmt: skip
+    feeds = backend.examples(spec)
+    opened = backend.open(spec, [feeds])
+    seen: list[str] = []
+    plain = opened.run(feeds)
+    shown = opened.run(feeds, lambda kind, name, tensor: seen.append(name))
+    names = {meta.name for meta in opened.tensors}
+    same = all(np.asarray(plain[n]).tobytes() == np.asarray(shown[n]).tobytes() for n in plain)
+    opened.close()
+    return {"names": sorted(names), "seen": len(seen), "identical": same}
 
 
-def pipeline(result: dict) -> None:
+def pipeline(factory: str, mode: str, level: str) -> dict:
     """The whole command on the GPU: comparisons on the device say what the host's say, row by row."""
     import dataclasses
 
     import precision_debug
 
-    for factory, mode in (("resnet", "torch_bf16"), ("encoder", "torch_autocast_fp16"), ("decoder", "torch_fp64"),
-                          ("odd", "torch_bf16"), ("recurrent", "torch_fp64"), ("resnet", "torch_tf32")):  # fmt: skip
-        for level in ("op", "module"):
-            key = f"pipeline {factory} {mode} {level}"
-            try:
-                tables = [
-                    precision_debug.compare(
-                        f"{torch_models.__file__}:{factory}", run_mode=mode, device="cuda", level=level, lockstep=True,
-                        compare_on=where, atol=1e-2, rtol=1e-2,
-                    ).rows
-                    for where in ("device", "host")
-                ]  # fmt: skip
-                wrong = []
-                for one, other in zip(*tables, strict=True):
-                    bare = {"comparison": None, "base": None, "target": None, "error_growth": None}
-                    same = dataclasses.replace(one, **bare) == dataclasses.replace(other, **bare)
-                    for name in ("mismatched", "max_abs", "rmse", "max_abs_index") if one.comparison else ():
-                        pair = getattr(one.comparison, name), getattr(other.comparison, name)
-                        near = isinstance(pair[0], float) and math.isclose(*pair, rel_tol=1e-5, abs_tol=1e-12)
-                        same &= pair[0] == pair[1] or near
-                    if not same:
-                        wrong.append(one.name)
-                counted = collections.Counter(f"{row.status} {row.paired_by}" for row in tables[0])
-                result[key] = {"rows": len(tables[0]), "identical": not wrong, "wrong": wrong[:8], "rows_by": counted}
-            except Exception as error:
-                result[key] = {"error": f"{type(error).__name__}: {error}", "identical": False}
-            print(key, result[key], flush=True)
+    tables, seconds = [], []
+    for where in ("device", "host"):
+        began = time.monotonic()
+        tables.append(
+            precision_debug.compare(
+                f"{torch_models.__file__}:{factory}", run_mode=mode, device="cuda", level=level, lockstep=True,
+                compare_on=where, atol=1e-2, rtol=1e-2,
+            ).rows
+        )  # fmt: skip
+        seconds.append(round(time.monotonic() - began, 2))
+        print(where, seconds[-1], flush=True)
+    wrong = {}
+    for one, other in zip(*tables, strict=True):
+        bare = {"comparison": None, "base": None, "target": None, "error_growth": None}
+        differ = [
+            f"{field.name}: {getattr(one, field.name)!r} | {getattr(other, field.name)!r}"
+            for field in dataclasses.fields(one)
+            if field.name not in bare and getattr(one, field.name) != getattr(other, field.name)
+        ]
+        for name in ("mismatched", "max_abs", "rmse", "max_abs_index"):
+            pair = [getattr(row.comparison, name) if row.comparison else None for row in (one, other)]
+            near = all(isinstance(n, float) for n in pair) and (
+                math.isclose(*pair, rel_tol=1e-5, abs_tol=1e-12) or all(map(math.isnan, pair))
+            )
+            if pair[0] != pair[1] and not near:
+                differ.append(f"{name}: {pair[0]!r} | {pair[1]!r}")
+        if differ:
+            wrong[one.name] = differ
+    counted = collections.Counter(f"{row.status} {row.paired_by}" for row in tables[0])
+    return {
+        "rows": len(tables[0]), "identical": not wrong, "wrong": dict(list(wrong.items())[:8]), "rows_by": counted,
+        "seconds_device_host": seconds,
+    }  # fmt: skip
 
 
-def comparisons(result: dict) -> None:
+def comparisons() -> dict:
+    """Comparisons on the device next to those of the host."""
     from precision_debug_torch.device_compare import compare_on_device
 
     from precision_debug import metrics
@@ -139,23 +147,82 @@ def comparisons(result: dict) -> None:
                     if one == two:
                         continue
                     worst[name] = max(worst[name], abs(one - two) / abs(two) if two else math.inf)
-    result["comparison"] = {"wrong": wrong, "largest relative distance": worst}
-    print(json.dumps(result["comparison"], indent=1), flush=True)
+    return {"identical": not wrong, "wrong": wrong, "largest relative distance": dict(worst)}
+
+
+def cases() -> Iterator[tuple[str, Callable[..., dict], tuple[str, ...]]]:
+    for mode in MODES:
+        for factory in ("resnet", "encoder", "decoder", "odd"):
+            for level in ("op", "module"):
+                if mode != "torch_compile":
+                    yield f"{factory} {level} {mode}", session, (factory, mode, level)
+    for factory, mode in PIPELINES:
+        for level in ("op", "module"):
+            yield f"pipeline {factory} {mode} {level}", pipeline, (factory, mode, level)
+    yield "comparison", comparisons, ()
+    for factory in ("resnet", "encoder", "decoder", "odd"):
+        for level in ("op", "module"):
+            yield f"{factory} {level} torch_compile", session, (factory, "torch_compile", level)
+
+
+def work(pipe: Connection, first: int) -> None:
+    """The cases from ``first`` on, one after the other; an answer each."""
+    for _key, function, arguments in list(cases())[first:]:
+        faulthandler.dump_traceback_later(LIMIT - 4, exit=False)
+        began = time.monotonic()
+        try:
+            found = function(*arguments)
+        except Exception as error:
+            found = {"error": f"{type(error).__name__}: {error}", "identical": False}
+            print(traceback.format_exc(), flush=True)
+        faulthandler.cancel_dump_traceback_later()
+        pipe.send({"seconds": round(time.monotonic() - began, 2), **found})
+    pipe.close()
 
 
 def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
-    result: dict = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
-    for step in (comparisons, pipeline, sessions):
+    began = time.monotonic()
+    result: dict = {"torch": torch.__version__}
+    fork = multiprocessing.get_context("fork")  # CUDA starts in the workers only
+    known: dict[str, set[str]] = {}
+    worker = pipe = None
+    for number, (key, _function, arguments) in enumerate(cases()):
+        left = WHOLE - (time.monotonic() - began)
+        if left <= 0:
+            result[key] = {"error": f"not started: {WHOLE:.0f} s are over", "identical": False}
+            continue
+        if worker is None:
+            pipe, theirs = fork.Pipe()
+            worker = fork.Process(target=work, args=(theirs, number), daemon=True)
+            worker.start()
+            theirs.close()
+        limit = min(LIMIT, left)
         try:
-            step(result)
-        except Exception:
-            result[step.__name__] = {"error": traceback.format_exc(), "identical": False}
-            print(traceback.format_exc(), flush=True)
+            found = pipe.recv() if pipe.poll(limit) else {"error": f"did not end in {limit:.0f} s", "identical": False}
+        except EOFError:
+            worker.join()
+            found = {"error": f"the process ended with exit status {worker.exitcode}", "identical": False}
+        if "error" in found and "seconds" not in found:
+            worker.kill()
+            worker.join()
+            worker = None
+        if "names" in found:
+            names = set(found.pop("names"))
+            base = known.setdefault(f"{arguments[0]} {arguments[2]}", names)
+            found |= {
+                "tensors": len(names), "shared_with_fp32": len(base & names), "only_in_fp32": sorted(base - names)[:8],
+            }  # fmt: skip
+        result[key] = found
+        print(key, json.dumps(found), flush=True)
         (OUT / "torch_cuda.json").write_text(json.dumps(result, indent=1))
+    result["seconds"] = round(time.monotonic() - began, 1)
+    (OUT / "torch_cuda.json").write_text(json.dumps(result, indent=1))
     broken = [key for key, value in result.items() if isinstance(value, dict) and value.get("identical") is False]
-    print("failed:", broken or "nothing")
-    return 1 if broken or result.get("comparison", {}).get("wrong") else 0
+    print("seconds:", result["seconds"], "failed:", broken or "nothing", flush=True)
+    if worker is not None:
+        worker.kill()
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":
