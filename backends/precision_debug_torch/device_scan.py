@@ -2,10 +2,11 @@
 # mypy: ignore-errors
 """The scan of ``device_compare``: as ``device_kernel``'s, but what is rare is found out by a second look.
 
-An element costs some 25 instructions: the next elements are loaded before the present ones are added up, and of the
+An element costs some 27 instructions: the next elements are loaded before the present ones are added up, and of the
 tolerance a chunk knows its largest excess alone. Where that comes near the tolerance, where the chunk raises the
 relative tolerance that the tensors need, or where it leaves float16, the chunk is read once more from the cache and
-counted in float32, and a third time in float64 where float32 cannot decide an element. A program also counts its share
+counted in float32, and then in float64 where float32 cannot decide an element. A program in whose last chunk something
+failed counts at the first look; what one finds of the tolerance needed is known to all. A program also counts its share
 of the sample's errors (``device_sample``). The sums are read, and the places found, by ``_gather``.
 """
 
@@ -25,19 +26,15 @@ from .device_kernel import (
     FIELDS,
     NOWHERE,
     TINY,
-    _below_normal,
     _bounds,
     _combine,
-    _higher,
     _inverse,
-    _lower,
     _negative,
-    _not_tiny,
     _processors,
-    _subnormal_halves,
     _wrong,
 )  # fmt: skip
 from .device_launch import Launch
+from .device_look import _excess, _first_look, _group, _look
 from .device_sample import BUCKET_BITS, BUCKETS, COPIES, RUN, RUNS
 
 __all__ = ["LAYOUTS", "Layout", "forget", "layout_of", "scanned"]
@@ -46,52 +43,20 @@ RISE = tl.constexpr(1 + 3e-7)
 """A chunk raises the required relative tolerance by more than its rounding."""
 
 
-@triton.jit
-def _hidden(x, FAST: tl.constexpr):  # noqa: N803
-    """x as float32. Triton rewrites a loop that sums what it has just loaded, and fails where it loads ahead."""
-    if FAST and x.dtype == tl.float32:
-        return tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
-    else:  # noqa: RET505
-        return x.to(tl.float32)
-
-
-@triton.jit
-def _look(base_ptr, target_ptr, at, left, MASKED: tl.constexpr, FAST: tl.constexpr):  # noqa: N803
-    if MASKED:
-        b = tl.load(base_ptr + at, mask=at < left, other=0.0)
-        t = tl.load(target_ptr + at, mask=at < left, other=0.0)
-    else:
-        b = tl.load(base_ptr + at)
-        t = tl.load(target_ptr + at)
-    if not FAST:  # the interpreter takes bfloat16 for whole numbers
-        b, t = b.to(tl.float32), t.to(tl.float32)
-    return b, t
-
-
-@triton.jit
-def _excess(d, a, atol, rtol, EITHER: tl.constexpr, STRICT: tl.constexpr):  # noqa: N803
-    """What the tolerance would have to be larger by is ``excess - atol``, or ``excess`` of "either"."""
-    excess = d - rtol * a
-    if EITHER:
-        excess = tl.minimum(excess, d - atol)
-    if STRICT:
-        excess = tl.where(d > 0, excess, float("-inf"))
-    return excess
-
-
 @triton.jit(do_not_specialize=["size", "from_chunk", "to_chunk", "row", "rows", "runs"])
 def _scan(
     base_ptr, target_ptr, out_ptr, tolerance_ptr, copies_ptr, size, from_chunk, to_chunk, row, rows, runs,
     MASKED: tl.constexpr, EITHER: tl.constexpr, STRICT: tl.constexpr, FAST: tl.constexpr,  # noqa: N803
     LANES: tl.constexpr, WIDE: tl.constexpr, INNER: tl.constexpr, UNROLL: tl.constexpr,  # noqa: N803
-    AHEAD: tl.constexpr, COUNT: tl.constexpr, RUN: tl.constexpr, BITS: tl.constexpr,  # noqa: N803
-    COPIES: tl.constexpr, BUCKETS: tl.constexpr,  # noqa: N803
+    AHEAD: tl.constexpr, ADAPTS: tl.constexpr,  # noqa: N803
+    RUN: tl.constexpr, BITS: tl.constexpr, COPIES: tl.constexpr, BUCKETS: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
     HALVES: tl.constexpr = FAST and base_ptr.dtype.element_ty == tl.float16  # noqa: N806
     STEP: tl.constexpr = LANES * WIDE  # noqa: N806
     CHUNK: tl.constexpr = STEP * INNER  # noqa: N806
     program = tl.program_id(0)
     programs = tl.num_programs(0)
+    known_ptr = copies_ptr + COPIES * BUCKETS
     atol64 = tl.load(tolerance_ptr)
     rtol64 = tl.load(tolerance_ptr + 1)
     atol = atol64.to(tl.float32)
@@ -110,10 +75,12 @@ def _scan(
     all_over = tl.zeros((LANES,), tl.int32)
     all_big = tl.zeros((LANES,), tl.int32)
     all_small = tl.zeros((LANES,), tl.int32)
-    low_b = tl.full((LANES,), float("inf"), tl.float32)
-    low_t = tl.full((LANES,), float("inf"), tl.float32)
-    high_b = tl.full((LANES,), float("-inf"), tl.float32)
-    high_t = tl.full((LANES,), float("-inf"), tl.float32)
+    m_b = tl.full((LANES, WIDE), float("inf"), base_ptr.dtype.element_ty)
+    m_t = tl.full((LANES, WIDE), float("inf"), target_ptr.dtype.element_ty)
+    x_b = tl.full((LANES, WIDE), float("-inf"), base_ptr.dtype.element_ty)
+    x_t = tl.full((LANES, WIDE), float("-inf"), target_ptr.dtype.element_ty)
+    if not FAST:
+        m_b, m_t, x_b, x_t = m_b.to(tl.float32), m_t.to(tl.float32), x_b.to(tl.float32), x_t.to(tl.float32)
     need_a = tl.zeros((LANES,), tl.float32)
     need_r = tl.zeros((), tl.float32)
     worst = tl.full((LANES,), -1.0, tl.float32)
@@ -121,15 +88,17 @@ def _scan(
     worst_chunk = tl.zeros((LANES,), tl.int32)
     worst_rel_chunk = tl.zeros((LANES,), tl.int32)
     first_chunk = tl.full((LANES,), NOWHERE, tl.int32)
+    counting = tl.zeros((), tl.int32)
 
-    if AHEAD:
-        start = (tl.zeros((), tl.int64) + from_chunk + program) * CHUNK
-        next_b, next_t = _look(base_ptr + start, target_ptr + start, place, size, MASKED, FAST)
-        if AHEAD > 1:
-            second_b, second_t = _look(base_ptr + start, target_ptr + start, STEP + place, size, MASKED, FAST)
-        if AHEAD > 2:
-            third_b, third_t = _look(base_ptr + start, target_ptr + start, 2 * STEP + place, size, MASKED, FAST)
-            last_b, last_t = _look(base_ptr + start, target_ptr + start, 3 * STEP + place, size, MASKED, FAST)
+    next0_b, next0_t, next1_b, next1_t = m_b, m_t, m_b, m_t
+    next2_b, next2_t, next3_b, next3_t = m_b, m_t, m_b, m_t
+    start = (tl.zeros((), tl.int64) + from_chunk + program) * CHUNK
+    if AHEAD > 1:
+        next0_b, next0_t, next1_b, next1_t, next2_b, next2_t, next3_b, next3_t = _group(
+            base_ptr + start, target_ptr + start, place, size, MASKED, FAST, STEP, UNROLL
+        )
+    elif AHEAD:
+        next0_b, next0_t = _look(base_ptr + start, target_ptr + start, place, size, MASKED, FAST)
     if runs > 0:
         lane = tl.arange(0, LANES)
         stretch = size.to(tl.float64) / runs
@@ -148,93 +117,31 @@ def _scan(
         start = (tl.zeros((), tl.int64) + chunk) * CHUNK
         left = tl.minimum(size - start, CHUNK).to(tl.int32)
         after = tl.where(chunk + programs < to_chunk, start + (tl.zeros((), tl.int64) + programs) * CHUNK, start)
-        s_b = tl.zeros((LANES,), tl.float32)
-        s_t = tl.zeros((LANES,), tl.float32)
-        s_d = tl.zeros((LANES,), tl.float32)
-        s_bb = tl.zeros((LANES,), tl.float32)
-        s_tt = tl.zeros((LANES,), tl.float32)
-        s_dd = tl.zeros((LANES,), tl.float32)
-        s_rel = tl.zeros((LANES,), tl.float32)
-        n_over = tl.zeros((LANES,), tl.int32)
-        n_small = tl.zeros((LANES, WIDE), tl.float16 if HALVES else tl.float32)
-        m_b = tl.full((LANES, WIDE), float("inf"), base_ptr.dtype.element_ty)
-        m_t = tl.full((LANES, WIDE), float("inf"), target_ptr.dtype.element_ty)
-        x_b = tl.full((LANES, WIDE), float("-inf"), base_ptr.dtype.element_ty)
-        x_t = tl.full((LANES, WIDE), float("-inf"), target_ptr.dtype.element_ty)
-        if not FAST:
-            m_b, m_t, x_b, x_t = m_b.to(tl.float32), m_t.to(tl.float32), x_b.to(tl.float32), x_t.to(tl.float32)
-        w = tl.zeros((LANES,), tl.float32)
-        v = tl.zeros((LANES,), tl.float32)
-        x = tl.full((LANES,), float("-inf"), tl.float32)
-        y = tl.full((LANES,), float("-inf"), tl.float32)
-        n_wrong = tl.zeros((LANES,), tl.int32)
-        near = tl.full((LANES,), float("inf"), tl.float32)
+        known = tl.load(known_ptr, volatile=True)  # what other programs have found needed
+        need_r = tl.maximum(need_r, known.to(tl.float32, bitcast=True))
         raised = need_r * RISE
-        for step in tl.range(0, INNER, loop_unroll_factor=UNROLL):
-            if AHEAD:
-                raw_b, raw_t = next_b, next_t
-                if AHEAD == 1:
-                    ahead = tl.where(step + 1 < INNER, start + (step + 1) * STEP, after)
-                else:
-                    further = step + AHEAD
-                    ahead = tl.where(further < INNER, start + further * STEP, after + (further - INNER) * STEP)
-                if AHEAD > 1:
-                    next_b, next_t = second_b, second_t
-                if AHEAD > 2:
-                    second_b, second_t = third_b, third_t
-                    third_b, third_t = last_b, last_t
-                if AHEAD > 2:
-                    last_b, last_t = _look(base_ptr + ahead, target_ptr + ahead, place, size, MASKED, FAST)
-                elif AHEAD > 1:
-                    second_b, second_t = _look(base_ptr + ahead, target_ptr + ahead, place, size, MASKED, FAST)
-                else:
-                    next_b, next_t = _look(base_ptr + ahead, target_ptr + ahead, place, size, MASKED, FAST)
-            else:
-                at = step * STEP + place
-                raw_b, raw_t = _look(base_ptr + start, target_ptr + start, at, left, MASKED, FAST)
-            if MASKED:
-                here = step * STEP + place < left
-                m_b = _lower(m_b, tl.where(here, raw_b, float("inf")).to(raw_b.dtype), FAST)
-                m_t = _lower(m_t, tl.where(here, raw_t, float("inf")).to(raw_t.dtype), FAST)
-                x_b = _higher(x_b, tl.where(here, raw_b, float("-inf")).to(raw_b.dtype), FAST)
-                x_t = _higher(x_t, tl.where(here, raw_t, float("-inf")).to(raw_t.dtype), FAST)
-            else:
-                m_b = _lower(m_b, raw_b, FAST)
-                m_t = _lower(m_t, raw_t, FAST)
-                x_b = _higher(x_b, raw_b, FAST)
-                x_t = _higher(x_t, raw_t, FAST)
-            b = raw_b.to(tl.float32)
-            t = raw_t.to(tl.float32)
-            d = tl.abs(t - b)
-            a = tl.abs(b)
-            rel = d * _inverse(a + 1e-7, FAST)
-            s_b += tl.sum(_hidden(raw_b, FAST), 1)
-            s_t += tl.sum(_hidden(raw_t, FAST), 1)
-            s_d += tl.sum(d, 1)
-            s_bb += tl.sum(b * b, 1)
-            s_tt += tl.sum(t * t, 1)
-            s_dd += tl.sum(d * d, 1)
-            s_rel += tl.sum(rel, 1)
-            excess = _excess(d, a, atol, rtol, EITHER, STRICT)
-            if COUNT:
-                room = -excess if EITHER else atol - excess
-                n_wrong += tl.sum(_negative(room), 1)
-                near = tl.minimum(near, tl.min(tl.abs(room), 1))
-            if not COUNT or not EITHER:
-                x = tl.maximum(x, tl.max(excess, 1))
-            rise = d - raised * a
-            if EITHER:
-                need_a = tl.maximum(need_a, tl.max(tl.where(d > rtol * a, d, 0.0), 1))
-                rise = tl.minimum(rise, d - atol)
-            y = tl.maximum(y, tl.max(rise, 1))
-            n_over += tl.sum(_negative(0.01 * a - d), 1)
-            if HALVES:
-                n_small = _subnormal_halves(raw_b, n_small)
-            else:
-                n_small += _below_normal(a, FAST) * _not_tiny(a + TINY, FAST)
-            w = tl.maximum(w, tl.max(d, 1))
-            v = tl.maximum(v, tl.max(rel, 1))
-
+        if not ADAPTS or counting > 0:
+            (
+                s_b, s_t, s_bb, s_tt, s_d, s_dd, s_rel, n_over, n_small, w, v, n_wrong, again, doubtful, fails, need_a,
+                m_b, m_t, x_b, x_t, next0_b, next0_t, next1_b, next1_t, next2_b, next2_t, next3_b, next3_t,
+            ) = _first_look(
+                base_ptr, target_ptr, start, after, place, left, size, atol, rtol, slack, raised, need_a, m_b, m_t,
+                x_b, x_t, next0_b, next0_t, next1_b, next1_t, next2_b, next2_t, next3_b, next3_t,
+                MASKED=MASKED, EITHER=EITHER, STRICT=STRICT, FAST=FAST,
+                LANES=LANES, WIDE=WIDE, INNER=INNER, UNROLL=UNROLL, AHEAD=AHEAD, COUNT=True,
+            )  # fmt: skip
+        else:
+            (
+                s_b, s_t, s_bb, s_tt, s_d, s_dd, s_rel, n_over, n_small, w, v, n_wrong, again, doubtful, fails, need_a,
+                m_b, m_t, x_b, x_t, next0_b, next0_t, next1_b, next1_t, next2_b, next2_t, next3_b, next3_t,
+            ) = _first_look(
+                base_ptr, target_ptr, start, after, place, left, size, atol, rtol, slack, raised, need_a, m_b, m_t,
+                x_b, x_t, next0_b, next0_t, next1_b, next1_t, next2_b, next2_t, next3_b, next3_t,
+                MASKED=MASKED, EITHER=EITHER, STRICT=STRICT, FAST=FAST,
+                LANES=LANES, WIDE=WIDE, INNER=INNER, UNROLL=UNROLL, AHEAD=AHEAD, COUNT=False,
+            )  # fmt: skip
+        if ADAPTS:
+            counting = tl.max(fails)
         all_b += s_b.to(tl.float64)
         all_t += s_t.to(tl.float64)
         all_bb += s_bb.to(tl.float64)
@@ -243,25 +150,16 @@ def _scan(
         all_dd += s_dd.to(tl.float64)
         all_rel += s_rel.to(tl.float64)
         all_over += n_over
-        all_small += tl.sum(n_small.to(tl.float32), 1).to(tl.int32)
-        least_b = tl.min(m_b.to(tl.float32), 1)
-        most_b = tl.max(x_b.to(tl.float32), 1)
-        low_b = tl.minimum(low_b, least_b)
-        high_b = tl.maximum(high_b, most_b)
-        low_t = tl.minimum(low_t, tl.min(m_t.to(tl.float32), 1))
-        high_t = tl.maximum(high_t, tl.max(x_t.to(tl.float32), 1))
+        all_small += n_small
         worst_chunk = tl.where(w > worst, chunk, worst_chunk)
         worst = tl.maximum(worst, w)
         worst_rel_chunk = tl.where(v > worst_rel, chunk, worst_rel_chunk)
         worst_rel = tl.maximum(worst_rel, v)
-        need = tl.zeros((LANES,), tl.float32) if EITHER else atol + tl.zeros((LANES,), tl.float32)
-        again = near < DOUBT * w + slack if COUNT else x > need - (DOUBT * w + slack)
-        again |= y > need
-        if not EITHER:
-            need_a = tl.maximum(need_a, x)
-        again |= tl.maximum(most_b, -least_b) > 65504.0
+        if not HALVES:  # beyond float16, in this chunk or an earlier one
+            beyond = tl.maximum(tl.max(x_b.to(tl.float32), 1), -tl.min(m_b.to(tl.float32), 1)) > 65504.0
+            again |= beyond.to(tl.int32)
 
-        if tl.max(again.to(tl.int32)) > 0:
+        if tl.max(again) > 0:
             n_wrong = tl.zeros((LANES,), tl.int32)
             near = tl.full((LANES,), float("inf"), tl.float32)
             need = tl.zeros((LANES,), tl.float32)
@@ -282,17 +180,20 @@ def _scan(
                 n_wrong += tl.sum(_negative(room), 1)
                 near = tl.minimum(near, tl.min(tl.abs(room), 1))
                 all_big += tl.sum((a > 65504.0).to(tl.int32), 1)
-            need_r = tl.maximum(need_r, tl.minimum(tl.max(need), 1e30))
-            doubtful = near < DOUBT * w + slack
-            if tl.max(doubtful.to(tl.int32)) > 0:
-                n_wrong = tl.zeros((LANES,), tl.int32)
-                for step in range(INNER):
-                    at = step * STEP + place
-                    here = at < left
-                    b64 = tl.load(base_ptr + start + at, mask=here, other=0.0).to(tl.float64)
-                    t64 = tl.load(target_ptr + start + at, mask=here, other=0.0).to(tl.float64)
-                    wrong = _wrong(b64, t64, atol64, rtol64, EITHER) & here
-                    n_wrong += tl.sum(wrong.to(tl.int32), 1)
+            found = tl.minimum(tl.max(need), 1e30)
+            if found > need_r:
+                tl.atomic_max(known_ptr, found.to(tl.int32, bitcast=True), sem="relaxed")
+            need_r = tl.maximum(need_r, found)
+            doubtful = (near < DOUBT * w + slack).to(tl.int32)
+        if tl.max(doubtful) > 0:
+            n_wrong = tl.zeros((LANES,), tl.int32)
+            for step in range(INNER):
+                at = step * STEP + place
+                raw_b, raw_t = _look(base_ptr + start, target_ptr + start, at, left, MASKED, FAST)
+                wrong = _wrong(raw_b.to(tl.float64), raw_t.to(tl.float64), atol64, rtol64, EITHER)
+                if MASKED:
+                    wrong &= at < left
+                n_wrong += tl.sum(wrong.to(tl.int32), 1)
         all_wrong += n_wrong
         first_chunk = tl.where(n_wrong > 0, tl.minimum(first_chunk, chunk), first_chunk)
 
@@ -308,11 +209,11 @@ def _scan(
     tl.store(out + 8 * rows, tl.sum(all_over.to(tl.int64)).to(tl.float64))
     tl.store(out + 9 * rows, tl.sum(all_big.to(tl.int64)).to(tl.float64))
     tl.store(out + 10 * rows, tl.sum(all_small.to(tl.int64)).to(tl.float64))
-    tl.store(out + 11 * rows, tl.min(low_b).to(tl.float64))
-    tl.store(out + 12 * rows, tl.min(low_t).to(tl.float64))
+    tl.store(out + 11 * rows, tl.min(tl.min(m_b.to(tl.float32), 1)).to(tl.float64))
+    tl.store(out + 12 * rows, tl.min(tl.min(m_t.to(tl.float32), 1)).to(tl.float64))
     tl.store(out + 13 * rows, tl.min(first_chunk).to(tl.float64))
-    tl.store(out + 14 * rows, tl.max(high_b).to(tl.float64))
-    tl.store(out + 15 * rows, tl.max(high_t).to(tl.float64))
+    tl.store(out + 14 * rows, tl.max(tl.max(x_b.to(tl.float32), 1)).to(tl.float64))
+    tl.store(out + 15 * rows, tl.max(tl.max(x_t.to(tl.float32), 1)).to(tl.float64))
     tl.store(out + 16 * rows, tl.max(need_a).to(tl.float64))
     tl.store(out + 17 * rows, need_r.to(tl.float64))
     top = tl.max(worst)
@@ -338,6 +239,8 @@ def _gather(
         )  # fmt: skip
     else:
         at = (program - WIDTH) * BLOCK + tl.arange(0, BLOCK)
+        if program == WIDTH:
+            tl.store(copies_ptr + COPIES * BUCKETS, 0)
         if ERRORS:
             b = tl.load(base_ptr + at, mask=at < size, other=0.0).to(tl.float32)
             t = tl.load(target_ptr + at, mask=at < size, other=0.0).to(tl.float32)
@@ -352,23 +255,22 @@ def _gather(
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Neighbours a thread reads at once, how often in a chunk and how often unrolled; how many steps
-    ahead they are loaded (0, 1, 2 or 4); whether mismatches are counted at the first look; warps a program, programs a
-    processor, registers a thread at most.
+    """Neighbours a thread reads at once, how often in a chunk (a multiple of ``unroll``) and how often unrolled (2 or
+    4); what is loaded before it is needed (0: nothing, 1: a step, 2: as many as are unrolled); warps a program,
+    programs a processor, registers a thread at most.
     """
 
     wide: int
     inner: int
     unroll: int = 2
     ahead: int = 1
-    count: bool = False
     warps: int = 1
     programs: int = 16
     registers: int | None = None
 
 
-_NARROW = Layout(wide=8, inner=16, count=True, programs=20, registers=96)
-_WIDER = Layout(wide=4, inner=64, unroll=4, count=True, programs=16, registers=128)
+_NARROW = Layout(wide=8, inner=16, unroll=2, ahead=1, programs=16, registers=128)
+_WIDER = Layout(wide=4, inner=32, unroll=4, ahead=2, programs=12, registers=168)
 
 LAYOUTS = {
     (torch.float16, torch.float16): _NARROW,
@@ -403,7 +305,7 @@ def _launches(
             {
                 "MASKED": masked, "EITHER": either, "STRICT": strict, "FAST": fast, "LANES": 32 * layout.warps,
                 "WIDE": layout.wide, "INNER": layout.inner, "UNROLL": layout.unroll,
-                "AHEAD": 0 if masked else layout.ahead, "COUNT": layout.count, "RUN": RUN,
+                "AHEAD": 0 if masked else layout.ahead, "ADAPTS": layout.ahead > 0 and not masked, "RUN": RUN,
                 "BITS": BUCKET_BITS, "COPIES": COPIES, "BUCKETS": BUCKETS,
             },
             num_warps=layout.warps, maxnreg=layout.registers,
@@ -428,7 +330,7 @@ def _launches(
 def _room(device: torch.device, stream: int) -> tuple[Any, Any]:  # noqa: ARG001
     """What the programs write, at most 32 a processor and one, and the copies of the histogram; one pair a stream."""
     partial = torch.empty(len(FIELDS) * (_processors(device) * 32 + 1), dtype=torch.float64, device=device)
-    return partial, torch.zeros((COPIES, BUCKETS), dtype=torch.int32, device=device)
+    return partial, torch.zeros(COPIES * BUCKETS + 1, dtype=torch.int32, device=device)
 
 
 _one_at_a_time = threading.Lock()
