@@ -1,7 +1,7 @@
-"""Build hook: compiles the comparison's C kernel where there is a compiler, else builds a pure wheel.
+"""Build hook: compiles the C libraries where there is a compiler, else builds a pure wheel.
 
-The library is put beside its sources, so that an editable install finds it too; a wheel that holds it is tagged for
-its platform. Nothing fails without a compiler: the same numbers are then computed in numpy.
+A library is put beside its sources, so that an editable install finds it too; a wheel that holds one is tagged for its
+platform. Nothing fails without a compiler: numbers are then computed in numpy, and onnxruntime-extensions taps.
 """
 
 from __future__ import annotations
@@ -17,15 +17,31 @@ import sysconfig
 import tempfile
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-METRICS = Path("precision_debug", "metrics")
-LIBRARY = METRICS / "_kernel.so"
 
-# No fast-math: every decision must equal numpy's float64 one. Only the sums that kernel.c names may be reordered.
-FLAGS = shlex.split("-O3 -std=gnu11 -fPIC -shared -fopenmp-simd -ffp-contract=off -fno-math-errno -fno-trapping-math")
+class Library(NamedTuple):
+    """A library, its sources beside it (the first is compiled), and flags to try one after the other."""
+
+    path: Path
+    sources: tuple[str, ...]
+    flags: tuple[str, ...]
+    variants: tuple[tuple[str, ...], ...] = ((),)
+
+
+LIBRARIES = (
+    Library(
+        Path("precision_debug", "metrics", "_kernel.so"),
+        ("kernel.c", "kernel_core.h"),
+        # No fast-math: every decision must equal numpy's float64 one. Only the sums that kernel.c names may be
+        # reordered. Older compilers refuse several versions of one function: one plain version is then better.
+        ("-O3", "-fopenmp-simd", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
+        ((), ("-DPLAIN",)),
+    ),
+    Library(Path("backends", "precision_debug_onnxruntime", "_tap.so"), ("tap.c",), ("-O2", "-pthread")),
+)
 
 
 class KernelHook(BuildHookInterface[Any]):
@@ -34,31 +50,42 @@ class KernelHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
-        problem = build(Path(self.root))
+        made, problem = compiled(Path(self.root))
         if problem:
-            self.app.display_warning(f"no C kernel ({problem}): comparisons will run in numpy, several times slower")
-            return
-        if version != "editable":
-            build_data["artifacts"].append(LIBRARY.as_posix())
+            self.app.display_warning(f"not all C code is compiled ({problem}): commands will be several times slower")
+        if made and version != "editable":
+            build_data["artifacts"] += [path.as_posix() for path in made]
             build_data["pure_python"] = False
             platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data["tag"] = f"py3-none-{platform}"
 
 
 def build(root: Path) -> str:
-    """Compile the kernel in a source tree; the reason why it could not be, or ""."""
+    """Compile the libraries in a source tree; the reason why one could not be, or ""."""
+    return compiled(root)[1]
+
+
+def compiled(root: Path) -> tuple[list[Path], str]:
+    """The libraries that were compiled in a source tree, and the first reason why one could not be, or ""."""
     compiler = shlex.split(os.environ.get("CC", "")) or next(
         ([name] for name in ("cc", "gcc", "clang") if shutil.which(name)), []
     )
     if not compiler:
-        return "no C compiler on PATH"
-    folder = root / METRICS
-    source = _fingerprint(root)
+        return [], "no C compiler on PATH"
+    tell = _module(root)
+    problems = {library.path: _compile(root, library, compiler, tell) for library in LIBRARIES}
+    made = [path for path, problem in problems.items() if not problem]
+    return made, next((problem for problem in problems.values() if problem), "")
+
+
+def _compile(root: Path, library: Library, compiler: list[str], tell: ModuleType) -> str:
+    folder = root / library.path.parent
+    source = tell.fingerprint(folder, library.sources)
     with tempfile.TemporaryDirectory() as scratch:
-        made = Path(scratch, LIBRARY.name)
-        common = [*compiler, *FLAGS, f'-DKERNEL_SOURCE="{source}"', "-o", str(made), str(folder / "kernel.c"), "-lm"]
-        # Older compilers refuse several versions of one function: one plain version is then better than none.
-        for extra in ([], ["-DPLAIN"]):
+        made = Path(scratch, library.path.name)
+        common = [*compiler, "-std=gnu11", "-fPIC", "-shared", *library.flags, f'-DSOURCE="{source}"']
+        common += ["-o", str(made), str(folder / library.sources[0]), "-lm"]
+        for extra in library.variants:
             try:
                 result = subprocess.run([*common, *extra], capture_output=True, text=True, check=False)
             except OSError as error:
@@ -68,27 +95,26 @@ def build(root: Path) -> str:
         else:
             return (result.stderr.strip().splitlines() or ["the compiler failed"])[0]
         try:
-            library = ctypes.CDLL(str(made))
-            library.pd_source.restype = ctypes.c_char_p
-            if library.pd_source().decode() != source:
-                return "the compiled kernel does not name its sources"
-            beside = folder / f".{LIBRARY.name}.{os.getpid()}"
+            opened = ctypes.CDLL(str(made))
+            opened.pd_source.restype = ctypes.c_char_p
+            if opened.pd_source().decode() != source:
+                return f"{library.path.name} does not name its sources"
+            beside = folder / f".{library.path.name}.{os.getpid()}"
             shutil.copy2(made, beside)
-            beside.replace(root / LIBRARY)
+            beside.replace(root / library.path)
         except OSError as error:
             return str(error)
     return ""
 
 
-def _fingerprint(root: Path) -> str:
-    """As the package computes it when it loads the library; its module is loaded alone, for numpy is absent here."""
-    spec = importlib.util.spec_from_file_location("_kernel_sources", root / METRICS / "kernel_sources.py")
+def _module(root: Path) -> ModuleType:
+    """What the package asks when it loads a library; loaded alone, for numpy is absent here."""
+    spec = importlib.util.spec_from_file_location("_compiled", root / "precision_debug" / "compiled.py")
     assert spec is not None
     assert spec.loader is not None
     module: ModuleType = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    fingerprint: str = module.fingerprint(root / METRICS)
-    return fingerprint
+    return module
 
 
 if __name__ == "__main__":

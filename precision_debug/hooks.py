@@ -49,6 +49,8 @@ class SaveBaseline:
     on_saved: called with the key after each tensor. comparer: where numbers are computed; the host's memory by default.
     """
 
+    borrows = True
+
     def __init__(
         self,
         names: Collection[str] | None = None,
@@ -116,6 +118,8 @@ class AssertClose:
     consume: free each baseline tensor once it was compared.
     on_row: called with each row as it is finished.
     """
+
+    borrows = True
 
     def __init__(
         self,

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from . import machine, marks, recording, scores
 from .align import Matches, align, stem
@@ -87,7 +88,7 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
                 hook: Hook = check
                 if spec.record:
                     writer = stack.enter_context(recording.RecordingWriter(spec.record))
-                    hook = _both(check, writer)
+                    hook = _Each((check, writer))
                 with settled(place.comparer):
                     if meeting is not None:
                         base_outputs, target_outputs = run_both(
@@ -143,11 +144,10 @@ def _record(spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal) -
         names = _selected(spec, side.tensors, journal)
         with recording.RecordingWriter(spec.record) as writer:
 
-            def keep(op_type: str, name: str, tensor: Any, /) -> None:
-                writer(op_type, name, tensor)
+            def tell(_op_type: str, name: str, _tensor: Any, /) -> None:
                 journal.write("saved", name=name, stats=None)
 
-            outputs = side.run(keep, names)
+            outputs = side.run(_Each((writer, tell)), names)
             _finish_recording(writer, side, given, outputs)
 
 
@@ -162,12 +162,16 @@ def _selected(spec: RunSpec, tensors: Sequence[TensorMeta], journal: Journal) ->
     return frozenset(names)
 
 
-def _both(*hooks: Hook) -> Hook:
-    def call(op_type: str, name: str, tensor: Any, /) -> None:
-        for hook in hooks:
-            hook(op_type, name, tensor)
+@dataclass(frozen=True)
+class _Each:
+    """Shows each tensor to several hooks in turn; all are ours, and keep nothing of it."""
 
-    return call
+    hooks: tuple[Hook, ...]
+    borrows: ClassVar[bool] = True
+
+    def __call__(self, op_type: str, name: str, tensor: Any, /) -> None:
+        for hook in self.hooks:
+            hook(op_type, name, tensor)
 
 
 def _finish_recording(

@@ -35,7 +35,11 @@ Feeds = Mapping[str, Any]
 
 
 class Hook(Protocol):
-    """Paddle's own signature. The tensor lives only during the call: copy or compare inside."""
+    """Paddle's own signature. The tensor lives only during the call: copy or compare inside.
+
+    One that does so may say it with an attribute ``borrows``, True: some backends then lend the engine's own memory
+    in place of a copy.
+    """
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Tensor, /) -> None: ...
 

@@ -238,7 +238,7 @@ def test_an_unknown_kernel_is_refused(fresh: None, monkeypatch: pytest.MonkeyPat
 def test_no_library_is_said(fresh: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PRECISION_DEBUG_KERNEL", raising=False)
     monkeypatch.setattr(native, "LIBRARY", tmp_path / "_kernel.so")
-    assert kernel_status() == "numpy blocks: no compiled kernel; reinstall where a C compiler is on PATH"
+    assert kernel_status() == "numpy blocks: the C kernel is not compiled; reinstall where a C compiler is on PATH"
     (tmp_path / "_kernel.so").write_bytes(b"no library")
     assert "does not load" in kernel_status_again()
 
@@ -287,7 +287,7 @@ def test_a_built_library_belongs_to_its_sources_only(
 def test_the_plain_version_gives_the_same_numbers(fresh: None, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a compiler without several versions of one function makes of the sources."""
     module = pytest.importorskip("hatchling", reason="hatchling is needed to load the build hook") and hook(tree)
-    monkeypatch.setattr(module, "FLAGS", [*module.FLAGS, "-DPLAIN"])
+    monkeypatch.setattr(module, "LIBRARIES", [module.LIBRARIES[0]._replace(variants=(("-DPLAIN",),))])
     assert module.build(tree) == ""
     rng = np.random.default_rng(11)
     for dtype in (np.float32, np.float16, np.float64, np.int8):
@@ -327,6 +327,7 @@ def test_wheels(tree: Path, compiler: bool, tmp_path: Path) -> None:
     )
     [wheel] = (tree / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert ("precision_debug/metrics/_kernel.so" in names) is compiler
+    for library in ("precision_debug/metrics/_kernel.so", "precision_debug_onnxruntime/_tap.so"):
+        assert (library in names) is compiler
     assert {"precision_debug/metrics/kernel.c", "precision_debug/metrics/kernel_core.h"} <= set(names)
     assert wheel.name.endswith("-py3-none-any.whl") is not compiler

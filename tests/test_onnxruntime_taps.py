@@ -18,7 +18,7 @@ import onnx_models
 import pytest
 from backend_contract import Recorder, same_bits
 from onnx import TensorProto, helper
-from precision_debug_onnxruntime import OnnxRuntimeBackend
+from precision_debug_onnxruntime import OnnxRuntimeBackend, taps
 
 from precision_debug.errors import BackendError
 from precision_debug.records import ModelFiles, SessionSpec
@@ -82,7 +82,7 @@ def _slow_model(turns: int = 100) -> onnx.ModelProto:
 
 CHILD = """
 import sys, numpy as np
-from precision_debug_onnxruntime import OnnxRuntimeBackend
+from precision_debug_onnxruntime import OnnxRuntimeBackend, taps
 from precision_debug.records import ModelFiles, SessionSpec
 session = OnnxRuntimeBackend().open(SessionSpec(model=ModelFiles(model_file=sys.argv[1]), mode="ort_fp32"), [])
 feeds = {"x": np.eye(500, dtype=np.float32)}
@@ -181,8 +181,6 @@ def test_many_sessions_at_once_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_closing_frees_the_session(tmp_path: Path) -> None:
-    from precision_debug_onnxruntime import taps
-
     known = set(taps._receivers)
     session = opened(onnx_models.convnet(), tmp_path)
     session.run(FEEDS, Recorder())
@@ -225,3 +223,46 @@ def test_a_model_over_two_gigabytes(tmp_path: Path, mode: str) -> None:
     assert hook.names == ["x", "h0", "h1", "h2"]
     first = weights[: rows * columns].reshape(rows, columns)
     np.testing.assert_allclose(hook.arrays["h0"], x @ first, rtol=1e-3, atol=1e-4)
+
+
+class Borrower:
+    """Says that it keeps nothing, and looks at what it was given."""
+
+    borrows = True
+
+    def __init__(self) -> None:
+        self.copies: dict[str, np.ndarray[Any, Any]] = {}
+        self.lent: list[bool] = []
+
+    def __call__(self, op_type: str, name: str, tensor: Any, /) -> None:
+        self.lent.append(not tensor.flags.owndata and not tensor.flags.writeable)
+        self.copies[name] = tensor.copy()
+
+
+@pytest.mark.skipif(not taps.lent(), reason="tap.c is not compiled here")
+def test_a_hook_that_keeps_nothing_is_lent_the_engines_memory(tmp_path: Path) -> None:
+    session = opened(onnx_models.convnet(), tmp_path)
+    borrower, owner = Borrower(), Recorder()
+    session.run(FEEDS, borrower)
+    session.run(FEEDS, owner)
+    assert all(borrower.lent)
+    assert len(borrower.lent) >= 10
+    assert owner.names == list(borrower.copies)
+    assert all(same_bits(tensor, borrower.copies[name]) for name, tensor in owner.arrays.items())
+
+
+def test_without_the_compiled_operator_the_extensions_tap(root: Path) -> None:
+    """The values of every type, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/test_onnxruntime_values.py"],
+        cwd=root, env={**os.environ, taps.VARIABLE: "extensions"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    code = "from precision_debug_onnxruntime import taps; print(taps.lent(), len(taps.types()), taps.library())"
+    paths = os.pathsep.join([str(root), str(root / "backends")])
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root,
+        env={**os.environ, taps.VARIABLE: "extensions", "PYTHONPATH": paths},
+    ).stdout  # fmt: skip
+    assert told.startswith("False 11 ")
+    assert "onnxruntime_extensions" in told

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 
 from .graph import all_graphs
-from .lean import extensions
 from .model import Model
+from .taps import library as taps_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,7 @@ class Runtime:
         given = self.settings.get("custom_ops_library")
         libraries = [str(path) for path in ([given] if isinstance(given, str) else given or ())]
         if taps:
-            libraries.append(str(extensions().get_library_path()))
+            libraries.append(taps_library())
         # a library that is registered twice is in conflict with itself
         return list(dict.fromkeys(str(Path(path).resolve()) for path in libraries))
 

@@ -132,12 +132,14 @@ class _Run:
     opened: _Opened
     shown: Shown
     error: BaseException | None = None
+    copies: bool = field(init=False)
     options: Any = field(init=False)
     interrupts: Interrupts = field(init=False)
 
     def __post_init__(self) -> None:
         import onnxruntime as ort
 
+        self.copies = taps.lent() and not getattr(self.hook, "borrows", False)
         self.options = ort.RunOptions()
         self.interrupts = Interrupts(self.options)
 
@@ -160,8 +162,11 @@ class _Run:
         elif tap.entry is not None and self.hook is not None:
             meta = self.shown.instance(tap.entry)
             if meta is not None:
+                if tensor is None:
+                    raise BackendError("ONNX Runtime did not hand this tensor over", where=meta.name)
                 finish = tap.entry.view.finish
-                self.hook(meta.op_type, meta.name, tensor if finish is None else finish(tensor))
+                shown = tensor if finish is None else finish(tensor)
+                self.hook(meta.op_type, meta.name, shown.copy() if self.copies else shown)
 
 
 def _accepted(session: Any, feeds: Feeds) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from . import taps
 from .edges import NCHWC, Form
 from .quantised import Scale
-from .taps import NATIVE
 from .types import TypeInfo, numpy_dtype
 
 __all__ = ["View", "view_of"]
@@ -66,7 +66,7 @@ def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int |
         return View(unseen="the optimiser changed its layout in a way that is not known")
     if form.scale is not None:
         return View(label="dequantised", steps=(_dequantise(form.scale),), finish=_transpose(form.perm))
-    if info.elem in NATIVE:
+    if info.elem in taps.types():
         return View(label="transposed" if form.perm else "", finish=_transpose(form.perm))
     if info.elem not in _VIA:
         return View(unseen=f"{info.dtype} has no cast in ONNX Runtime")

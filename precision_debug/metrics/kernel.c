@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifndef KERNEL_SOURCE
-#define KERNEL_SOURCE "unknown"
+#ifndef SOURCE
+#define SOURCE "unknown"
 #endif
 
 #define BLOCK 1024 /* a multiple of 8 */
@@ -407,7 +407,7 @@ void pd_select(const double *values, int64_t n, const int64_t *ranks, int32_t co
 }
 
 /* The fingerprint of the sources that this library was built from. */
-const char *pd_source(void) { return KERNEL_SOURCE; }
+const char *pd_source(void) { return SOURCE; }
 
 /* The instructions that pd_compare uses on this processor. */
 const char *pd_instructions(void) {

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ..compiled import load as load_library
 from ..errors import UsageError
 from .blocks import FlatReader
-from .kernel_sources import fingerprint
 from .kinds import Array
 from .totals import BUCKETS, Pairs, Side, Task, Totals
 
@@ -26,6 +26,7 @@ __all__ = ["Kernel", "available_cores", "kernel_status", "load"]
 
 VARIABLE = "PRECISION_DEBUG_KERNEL"
 LIBRARY = Path(__file__).with_name("_kernel.so")
+SOURCES = ("kernel.c", "kernel_core.h")
 
 _THREADED_FROM = 1 << 20
 _SHARE = 1 << 18
@@ -264,17 +265,11 @@ def _open() -> tuple[Kernel | None, str]:
         raise UsageError(f"{VARIABLE} is {wanted!r}", hint='set it to "numpy" or not at all')
     if wanted:
         return None, f"{VARIABLE}={wanted}"
-    if not LIBRARY.exists():
-        return None, "no compiled kernel; reinstall where a C compiler is on PATH"
-    try:
-        library = ctypes.CDLL(str(LIBRARY))
-        library.pd_source.restype = library.pd_instructions.restype = ctypes.c_char_p
-        built_from = library.pd_source().decode()
-        instructions = library.pd_instructions().decode()
-    except (OSError, AttributeError) as error:
-        return None, f"the compiled kernel does not load ({error}); reinstall to rebuild it"
-    if built_from != fingerprint(LIBRARY.parent):
-        return None, "the compiled kernel belongs to other sources; reinstall to rebuild it"
+    library, problem = load_library(LIBRARY, SOURCES)
+    if library is None:
+        return None, f"the C kernel {problem}"
+    library.pd_instructions.restype = ctypes.c_char_p
+    instructions = library.pd_instructions().decode()
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     library.pd_compare.restype = library.pd_select.restype = None
     library.pd_select.argtypes = [pointer, integer, pointer, ctypes.c_int32, pointer, pointer]

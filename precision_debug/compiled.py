@@ -1,0 +1,37 @@
+"""The C libraries beside their sources: which version of the sources lies here, and whether a library is of it.
+
+The build hook asks too, where nothing is installed: this imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["fingerprint", "load"]
+
+
+def fingerprint(folder: Path, sources: Sequence[str]) -> str:
+    """The same for the same sources, whatever their line ends."""
+    digest = hashlib.sha256()
+    for name in sources:
+        digest.update((folder / name).read_bytes().replace(b"\r\n", b"\n"))
+    return digest.hexdigest()[:16]
+
+
+def load(library: Path, sources: Sequence[str]) -> tuple[Any, str]:
+    """The library of these sources in its folder; None, and why, where it is missing, does not load or is of others."""
+    if not library.exists():
+        return None, "is not compiled; reinstall where a C compiler is on PATH"
+    try:
+        found = ctypes.CDLL(str(library))
+        found.pd_source.restype = ctypes.c_char_p
+        built_from = found.pd_source().decode()
+    except (OSError, AttributeError) as error:
+        return None, f"does not load ({error}); reinstall to rebuild it"
+    if built_from != fingerprint(library.parent, sources):
+        return None, "belongs to other sources; reinstall to rebuild it"
+    return found, ""
