@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from . import judge
-from .align import Alignment, Pair
+from .align import Alignment, Pair, stem
 from .comparing import HostComparer
 from .protocols import Comparer
 from .records import Comparison, Row, Status, TensorMeta, TensorStats, Tolerance
@@ -145,6 +145,7 @@ class AssertClose:
         self._alignment = alignment
         metas = alignment.target if alignment is not None else ()
         self._part_of = {meta.name: part for meta in metas if (part := meta.extra.get("Part of"))}
+        self._baseline_names = {meta.name for meta in alignment.baseline} if alignment is not None else frozenset()
         self._consume = consume
         self._on_row = on_row
         self._keys = _Names()
@@ -194,10 +195,14 @@ class AssertClose:
             return refused
         if rival is not None:
             return f"its baseline tensor is compared with {rival}"
-        if self.baseline.was_not_kept(base_name):
+        if self._alignment is not None and self._alignment.partner(key) is None:
+            # nothing here may depend on how far the baseline has come
+            if key in self._part_of:
+                return f"the baseline does {self._part_of[key]} by other operators"
+            if stem(key) in self._baseline_names:
+                return "the baseline's tensor of this name stems from something else"
+        elif self.baseline.was_not_kept(base_name):
             return "its baseline tensor was not kept"
-        if key in self._part_of:
-            return f"the baseline does {self._part_of[key]} by other operators"
         return "the baseline has no tensor of this name"
 
     def _unmatched(self, op_type: str, key: str, reason: str, stats: TensorStats) -> None:

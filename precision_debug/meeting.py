@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from .errors import BackendError
 from .store import BaselineStore
 
 __all__ = ["Meeting", "run_both"]
 
 B = TypeVar("B")
 T = TypeVar("T")
+
+
+PATIENCE = 300.0
+"""Seconds that one side waits while the whole process computes nothing, before both are given up."""
+
+_LEAVING = 30.0
+"""Seconds that a baseline gets to end after the target has failed; it may be blocked for good."""
+
+_COMPUTES = 0.01
+"""Seconds of a processor, of each second, that count as computing; a thread that only waits takes less."""
 
 
 class Ended(Exception):
@@ -27,11 +39,14 @@ class Meeting:
     """A store whose ``put`` blocks until the tensor was taken, and whose ``get`` blocks until it is there.
 
     ``put`` is for the baseline's thread; ``get`` and ``drop`` are for the target's. A tensor that was got is held
-    until it is dropped. Of the two threads at most one is blocked at any time, so they cannot wait for each other.
+    until it is dropped. Of the two threads at most one is blocked here at any time, so they cannot wait for each other.
+    One of them may be blocked in the engine, though, by what the other one holds: see ``PATIENCE``.
     """
 
-    def __init__(self, store: BaselineStore) -> None:
+    def __init__(self, store: BaselineStore, *, patience: float = PATIENCE) -> None:
         self.store = store
+        self._patience = patience
+        self._last = ""
         self._changed = threading.Condition()
         self._offer: tuple[str, Any] | None = None
         self._wanted: str | None = None
@@ -44,10 +59,11 @@ class Meeting:
         """Offer a tensor; returns when it may be overwritten: it was compared, or copied into the store."""
         with self._changed:
             self._check()
+            self._last = key
             self._offer = (key, array)
             self._changed.notify_all()
             while self._offer is not None and not self._in_the_way(key):
-                self._changed.wait()
+                self._wait(f"the baseline waits for the target to come for {key}")
                 self._check()
             if self._offer is not None:
                 self._offer = None
@@ -72,7 +88,8 @@ class Meeting:
                     return stored
                 self._wanted = key
                 self._changed.notify_all()
-                self._changed.wait()
+                last = f"showed {self._last} last" if self._last else "has shown nothing yet"
+                self._wait(f"the target waits for {key} of the baseline, which {last}")
 
     def drop(self, key: str) -> None:
         """The tensor of a key is no longer needed."""
@@ -109,6 +126,16 @@ class Meeting:
             self._failed = True
             self._changed.notify_all()
 
+    def _wait(self, told: str) -> None:
+        """Until something changes. Raises BackendError where nothing in the process moves any more."""
+        begun = time.process_time()
+        if self._changed.wait(self._patience) or time.process_time() - begun > self._patience * _COMPUTES:
+            return
+        raise BackendError(
+            f"both runs have stood still for {self._patience:.0f} s: {told}", where="lockstep",
+            hint="run one after the other: --lockstep off",
+        )  # fmt: skip
+
     def _check(self) -> None:
         if self._failed:
             raise Ended
@@ -143,7 +170,7 @@ def run_both(meeting: Meeting, baseline: Callable[[], B], target: Callable[[], T
     finally:
         meeting.target_ends()
         with contextlib.suppress(KeyboardInterrupt):
-            thread.join()
+            thread.join(_LEAVING if any(isinstance(error, BackendError) for error in failures) else None)
     if failures:
         raise failures[0]
     return results[0], result

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from precision_debug.errors import BackendError
 from precision_debug.meeting import Meeting, run_both
 from precision_debug.store import Store
 
@@ -80,3 +82,44 @@ def test_a_failure_of_one_side_ends_the_other_and_is_raised_as_itself(side: str)
     with pytest.raises(ValueError, match="boom"):
         run_both(meeting, baseline, target)
     assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("first", ["baseline", "target"])
+def test_a_lock_of_the_engine_that_both_need_ends_in_one_line(first: str) -> None:
+    """One side waits for the other while it holds what the other one needs."""
+    meeting = Meeting(Store(), patience=0.3)
+    engine, held = threading.Lock(), threading.Event()
+
+    def inside(side: str) -> None:
+        if side != first:
+            held.wait()
+        with engine:
+            held.set()
+            if side == "baseline":
+                meeting.put("a", np.zeros(1))
+            else:
+                meeting.get("a")
+
+    before = set(threading.enumerate())
+    with pytest.raises(BackendError, match=r"stood still for 0 s: the .* waits for .*--lockstep off") as caught:
+        run_both(meeting, lambda: inside("baseline"), lambda: inside("target"))
+    assert f"the {first} waits" in str(caught.value)
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_side_that_computes_is_waited_for() -> None:
+    meeting = Meeting(Store(), patience=0.1)
+
+    def baseline() -> str:
+        until = time.process_time() + 0.5
+        while time.process_time() < until:
+            pass
+        meeting.put("a", np.zeros(1))
+        return "one"
+
+    def target() -> str:
+        assert meeting.get("a") is not None
+        meeting.drop("a")
+        return "two"
+
+    assert run_both(meeting, baseline, target) == ("one", "two")

@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import torch_models
+from precision_debug_torch import families, session
 from precision_debug_torch.lockstep import compare_module
 from torch import nn
 
@@ -70,3 +73,37 @@ def test_torchs_own_fast_path_does_not_notice() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     report = compare_module(layer.eval(), torch.randn(1, 3, 8), run_mode="torch_fp32", device="cpu")
     assert any(row.op_type == "aten._transformer_encoder_layer_fwd" for row in report.rows)
+
+
+def test_no_hook_is_called_inside_a_recurrent_call_of_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuDNN's lock is held there; the other run waits for it. The rows are those of a run without the lock."""
+    plain = compared("recurrent", "torch_fp64")
+    monkeypatch.setattr(families, "_by_cudnn", lambda args: True)
+    tell, inside = session.Trace._tell, []
+
+    def told(self: Any, *args: Any, **kwargs: Any) -> None:
+        show = self._show
+        if show is not None and not getattr(show, "watched", False):
+
+            def watched(meta: Any, value: Any) -> None:
+                inside.append(self._inside is not None)
+                show(meta, value)
+
+            watched.watched = True  # type: ignore[attr-defined]
+            self._show = watched
+        tell(self, *args, **kwargs)
+
+    monkeypatch.setattr(session.Trace, "_tell", told)
+    held = compared("recurrent", "torch_fp64")
+    assert len(inside) > 20
+    assert not any(inside)
+    assert list(held) == list(plain)
+    for name, row in held.items():
+        assert dataclasses.replace(row, extra={}) == dataclasses.replace(plain[name], extra={}), name
+
+
+@pytest.mark.parametrize(("factory", "mode"), [("recurrent", "torch_fp64"), ("decoder", "torch_bf16")])
+def test_reasons_do_not_depend_on_who_comes_first(factory: str, mode: str) -> None:
+    """Side by side and one after the other."""
+    together, apart = compared(factory, mode), compared(factory, mode, lockstep=False)
+    assert {name: row.reason for name, row in together.items()} == {name: row.reason for name, row in apart.items()}

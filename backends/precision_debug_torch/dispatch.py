@@ -55,11 +55,13 @@ def _facts(func: Any) -> _Facts:
 
 
 class _Inside:
-    """A call of a family that runs now: its first row's place, and its operators without casts."""
+    """A call of a family that runs now: its first row's place, its operators without casts, and what is shown after it
+    (None: everything is shown at once)."""
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: int, held: bool) -> None:
         self.first = first
         self.operators: list[str] = []
+        self.held: list[tuple[TensorMeta, Any]] | None = [] if held else None
 
 
 class Trace:
@@ -146,10 +148,18 @@ class Trace:
         """A module call begins; returns its name."""
         return self.namer.enter(path)
 
-    def enter_family(self, family: str) -> str:
-        """A call begins that torch may do by several operators; returns its name."""
-        self._inside = _Inside(len(self.metas))
+    def enter_family(self, family: str, *, held: bool = False) -> str:
+        """A call begins that torch may do by several operators; returns its name.
+
+        held: nothing is shown until it ends.
+        """
+        self._inside = _Inside(len(self.metas), held)
         return self.namer.enter_family(family)
+
+    def before_writing(self) -> None:
+        """An operator is about to write into a tensor: what waits to be shown is copied."""
+        if self._inside is not None and self._inside.held:
+            self._inside.held[:] = [(meta, value.clone()) for meta, value in self._inside.held]
 
     def leave_family(self, name: str, result: Any) -> None:
         """It ended. Its results are called after it, and what it was made of after how it was made."""
@@ -157,6 +167,10 @@ class Trace:
         inside, self._inside = self._inside, None
         if inside is None:
             return
+        if inside.held and self._show is not None:
+            with _disable_current_modes():  # what a hook computes is no operator of the model
+                for meta, value in inside.held:
+                    self._show(meta, value)
         how = zlib.crc32(" ".join(inside.operators).encode())
         results: dict[str, str] = {}
         for full, tensor in leaves(result, name):
@@ -248,7 +262,10 @@ class Trace:
                 if held is None:
                     held = self._elements[tensor] = Elements()
                 value.elements_held = held
-            self._show(meta, value)
+            if self._inside is not None and self._inside.held is not None:
+                self._inside.held.append((meta, value))
+            else:
+                self._show(meta, value)
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -267,8 +284,11 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self._comparer is not None and _facts(func).writes:
-            self._comparer.settle()
+        if _facts(func).writes:
+            if self._comparer is not None:
+                self._comparer.settle()
+            if self._trace is not None:
+                self._trace.before_writing()
         if not hasattr(func, "_schema") and func.name() in _CONTROL:
             with self:
                 return _CONTROL[func.name()](*args)

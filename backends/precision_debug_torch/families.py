@@ -22,6 +22,8 @@ FAMILIES = frozenset(
     {"gru", "lstm", "rms_norm", "rnn_relu", "rnn_tanh", "scaled_dot_product_attention"}
 )
 
+_RECURRENT = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh"})
+
 _ASK = (torch.nn.MultiheadAttention, torch.nn.TransformerDecoderLayer, torch.nn.TransformerEncoder,
         torch.nn.TransformerEncoderLayer)  # fmt: skip
 """Modules that compute something else where a function mode is active, and must not notice it."""
@@ -38,7 +40,7 @@ class Families(TorchFunctionMode):
         name = getattr(func, "__name__", "").partition(".")[0]
         if name not in FAMILIES:
             return func(*args, **(kwargs or {}))
-        call = self._trace.enter_family(name)
+        call = self._trace.enter_family(name, held=name in _RECURRENT and _by_cudnn(args))
         try:
             result = func(*args, **(kwargs or {}))
         except BaseException:
@@ -46,6 +48,13 @@ class Families(TorchFunctionMode):
             raise
         self._trace.leave_family(call, result)
         return result
+
+
+def _by_cudnn(args: Any) -> bool:
+    """Whether torch gives a recurrent call to cuDNN. It holds a lock of the device meanwhile, that the other run's call
+    waits for: no hook may wait inside."""
+    first = next((value for value in args if isinstance(value, torch.Tensor)), None)
+    return first is not None and first.is_cuda and torch.backends.cudnn.is_acceptable(first)
 
 
 @contextlib.contextmanager
