@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import os
 import subprocess
 import sys
@@ -21,8 +22,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch_models
 from precision_debug_torch import TorchBackend
 from precision_debug_torch.backend import open_model
+from precision_debug_torch.build import twin
 from precision_debug_torch.lockstep import compare_module
 from precision_debug_torch.model import example_feeds, from_module
+from precision_debug_torch.state import touched
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from precision_debug.errors import BackendError, InputError, ModelError, UsageError
@@ -346,6 +349,35 @@ def test_compile_of_a_model_that_branches_on_values_says_what_it_cannot_show() -
     hidden = [meta for meta in opened.tensors if meta.unseen]
     assert hidden
     assert all("asks for values" in m.unseen or "uninitialised" in m.unseen for m in hidden)
+
+
+@pytest.mark.slow
+def test_every_compiled_run_starts_from_the_models_own_state() -> None:
+    """More runs than torch compiles one function for."""
+    opened, feeds = session(*torch_models.odd(), "torch_compile")
+    first = {name: array.copy() for name, array in opened.run(feeds).items()}
+    assert first["output[1].steps"].item() == 2
+    for _ in range(9):
+        again = opened.run(feeds)
+        assert all(array.tobytes() == again[name].tobytes() for name, array in first.items())
+
+
+@pytest.mark.parametrize("change", ["buffer", "number", "list", "NaN", ""])
+def test_a_run_that_leaves_state_behind_is_noticed(change: str) -> None:
+    module = torch_models.odd()[0]
+    module.register_buffer("nothing", torch.tensor([math.nan, 1.0]))
+    module.kept = [1, {"a": torch.zeros(2)}]
+    module.count = 0
+    own = twin(module)
+    if change == "buffer":
+        own.steps += 1
+    elif change == "number":
+        own.count = 1
+    elif change == "list":
+        own.kept[1]["a"] += 1
+    elif change == "NaN":
+        own.nothing[1] = math.nan
+    assert touched(own, module) is bool(change)
 
 
 @pytest.mark.parametrize("level", ["op", "module"])

@@ -30,9 +30,11 @@ from .families import Families
 from .leaves import leaves
 from .modes import Recipe
 from .session import device_versions, translated, wrap
+from .state import touched
 
 __all__ = ["CompiledSession"]
 
+_TWINS = 4
 _OPTIONS: dict[str, Any] = {"fallback_random": True}
 
 
@@ -62,6 +64,8 @@ class CompiledSession:
         self._notes = [*built.notes, "random operators are eager's own, so that both runs see the same numbers"]
         self._plans: dict[Any, _Plan] = {}
         self._marked: dict[Any, Any] = {}
+        self._twin: Any = None
+        self._twins = 0
         self._last: _Plan | None = None
         self._changed: bool | None = None
 
@@ -93,6 +97,7 @@ class CompiledSession:
             raise BackendError("the session is closed", where=self._recipe.mode.name)
         given = tensors_of(built, feeds)
         result = self._call(self._plain(), *arguments_of(built.model, given))
+        self._forget_if_touched(built)
         outputs = dict(leaves(result, "output"))
         if hook is not None:
             self._last = plan = self._plan(tensors_of(built, feeds))
@@ -108,6 +113,7 @@ class CompiledSession:
         self._feeds = None
         self._plans.clear()
         self._marked.clear()
+        self._twin = None
         on_close, self._on_close = self._on_close, None
         if on_close is not None:
             on_close()
@@ -135,8 +141,18 @@ class CompiledSession:
     def _plain(self) -> Any:
         assert self._built is not None
         if "plain" not in self._marked:
-            self._marked["plain"] = _compile(twin(self._built.module))
+            self._twin = twin(self._built.module)
+            self._marked["plain"] = _compile(self._twin)
         return self._marked["plain"]
+
+    def _forget_if_touched(self, built: Built) -> None:
+        """Where the run left state behind, the next one compiles a fresh twin: each run starts from the model's own."""
+        if self._twin is not built.module and touched(self._twin, built.module):
+            del self._marked["plain"]
+            self._twin = None
+            self._twins += 1
+            if self._twins % _TWINS == 0:  # beyond that many, torch would silently run a module without compiling it
+                torch.compiler.reset()
 
     def _plan(self, given: Mapping[str, Any]) -> _Plan:
         """The operators of an eager run, which the compiled graph is made of."""
