@@ -13,6 +13,7 @@ Parametrise the fixture over modes and models. A mode that cannot run on the mac
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -32,7 +33,10 @@ FRAMEWORKS = ("onnx", "onnxruntime", "onnxruntime_extensions", "torch", "paddle"
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A backend in one mode with a model and inputs that fit. import_name: the package that a subprocess imports."""
+    """A backend in one mode with a model and inputs that fit. import_name: the package that a subprocess imports.
+
+    agree: two sessions compute the same bits; not so where each builds an engine of its own.
+    """
 
     backend: Backend
     mode: str
@@ -41,6 +45,7 @@ class Subject:
     work_dir: str
     import_name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    agree: bool = True
 
     def spec(self, mode: str = "", model: ModelFiles | None = None) -> SessionSpec:
         return SessionSpec(
@@ -110,8 +115,9 @@ def test_constructing_it_imports_no_framework(subject: Subject) -> None:
         f"print(*[name for name in {FRAMEWORKS!r} if name in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={"PYTHONPATH": ":".join(sys.path)}
-    )
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+    )  # fmt: skip
     assert done.stdout.strip() == ""
 
 
@@ -330,6 +336,7 @@ def test_two_sessions_in_two_threads_that_wait_for_each_other(subject: Subject) 
     assert errors == []
     assert recorders[0].calls == recorders[1].calls
     for name, array in recorders[0].arrays.items():
-        assert same_bits(array, recorders[1].arrays[name]), name
+        other = recorders[1].arrays[name]
+        assert same_bits(array, other) if subject.agree else array.shape == other.shape, name
     for session in sessions:
         session.close()

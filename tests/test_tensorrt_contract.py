@@ -26,6 +26,7 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     return Subject(
         backend=TensorRTBackend(), mode=request.param, model=ModelFiles(model_file=str(path)), feeds=[feeds],
         work_dir=str(tmp_path), import_name="precision_debug_tensorrt", options=SOURCES,
+        agree=False,
     )  # fmt: skip
 
 
