@@ -51,10 +51,11 @@ class Families(TorchFunctionMode):
 
 
 def _by_cudnn(args: Any) -> bool:
-    """Whether torch gives a recurrent call to cuDNN. It holds a lock of the device meanwhile, that the other run's call
-    waits for: no hook may wait inside."""
+    """Whether torch may give a recurrent call to cuDNN, in any type: ``cudnn.is_acceptable`` says no to bfloat16, which
+    newer versions give it all the same. It holds a lock of the device meanwhile, that the other run's call waits for:
+    no hook may wait inside."""
     first = next((value for value in args if isinstance(value, torch.Tensor)), None)
-    return first is not None and first.is_cuda and torch.backends.cudnn.is_acceptable(first)
+    return first is not None and first.is_cuda and bool(torch.backends.cudnn.enabled)
 
 
 @contextlib.contextmanager

@@ -41,7 +41,8 @@ LIMIT = 40.0
 WHOLE = 190.0
 """Seconds of all cases."""
 
-PIPELINES = (("recurrent", "torch_fp64"), ("decoder", "torch_fp64"), ("resnet", "torch_bf16"),
+PIPELINES = (("recurrent", "torch_fp64"), ("recurrent", "torch_bf16"), ("recurrent", "torch_fp16"),
+             ("recurrent", "torch_autocast_bf16"), ("decoder", "torch_fp64"), ("resnet", "torch_bf16"),
              ("encoder", "torch_autocast_fp16"), ("odd", "torch_bf16"), ("resnet", "torch_tf32"))  # fmt: skip
 
 
