@@ -96,12 +96,32 @@ def test_both_sides_of_a_run_share_one_file(tmp_path: Path, monkeypatch: pytest.
     assert len(reads) == 1
     assert read_source(str(path), tmp_path / "c", "another run").folder == tmp_path / "c"
     path.write_bytes(model(2000).SerializeToString())
-    assert len(read_source(str(path), tmp_path / "a", "another run").proto.graph.initializer) == 1
+    assert read_source(str(path), tmp_path / "a", "another run").folder == tmp_path / "a"
     assert len(reads) == 3
     (tmp_path / "a" / "weights.bin").unlink()
-    read_source(str(path), tmp_path / "b", "another run")
+    assert read_source(str(path), tmp_path / "b", "another run").folder == tmp_path / "b"
     assert len(reads) == 4
     assert (tmp_path / "b" / "weights.bin").stat().st_size == 8000
+
+
+def test_what_goes_wrong_with_the_copy_is_told_where_it_is_needed(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model(1000).SerializeToString())
+    (tmp_path / "work" / "weights.bin").mkdir(parents=True)
+    source = read_source(str(path), tmp_path / "work", "a run")
+    for asked in (source, read_source(str(path), tmp_path / "work", "a run")):
+        with pytest.raises(ModelError, match="its weights cannot be set aside"):
+            _ = asked.folder
+
+
+def test_a_model_with_names_for_all_is_loaded_from_its_own_file(tmp_path: Path) -> None:
+    plain, nameless = model(1000), model(1000)
+    for place, node in enumerate(plain.graph.node):
+        node.name = f"node{place}"
+    for name, proto in (("plain", plain), ("nameless", nameless)):
+        (tmp_path / f"{name}.onnx").write_bytes(proto.SerializeToString())
+        source = read_source(str(tmp_path / f"{name}.onnx"), tmp_path)
+        assert source.file == (str(tmp_path / "plain.onnx") if name == "plain" else "")
 
 
 @settings(deadline=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,19 +27,26 @@ class Model:
     """A model that ONNX Runtime can load.
 
     proto: onnx.ModelProto whose every node has a name of its own; external weights are references.
-    folder: where the external weights lie. path: the file that messages name.
+    place: where the external weights lie, or will lie. path: the file that messages name.
+    file: a file that holds the same model with its weights, "" where there is none.
     """
 
     proto: Any
-    folder: Path
+    place: Path | Future[Path]
     path: str
+    file: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """Where the external weights lie; waits until they do. Raises ModelError."""
+        return self.place if isinstance(self.place, Path) else self.place.result()
 
 
 def read_model(path: str) -> Model:
     """Read an ``.onnx`` file without its external weights. Raises ModelError."""
     proto = parsed(opened(Path(path)), path)
     _check_external(proto, Path(path))
-    return Model(proto=named(proto, path), folder=Path(path).resolve().parent, path=path)
+    return Model(proto=named(proto, path), place=Path(path).resolve().parent, path=path)
 
 
 def named(proto: Any, path: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 from collections.abc import Mapping
@@ -56,7 +57,9 @@ class Runtime:
         if self.settings.get("intra_op_num_threads"):
             options.intra_op_num_threads = int(self.settings["intra_op_num_threads"])
         entry = options.add_session_config_entry
-        entry("session.model_external_initializers_file_folder_path", str(model.folder))
+        whole = model.file if dump is not None else ""
+        if not whole and _has_external(model.proto):
+            entry("session.model_external_initializers_file_folder_path", str(model.folder))
         if optimise == "none":
             # even then each reader of a DequantizeLinear would get a copy of it, taps too, which run out of order
             entry("session.disable_quant_qdq", "1")
@@ -76,7 +79,7 @@ class Runtime:
             providers: list[Any] = list(self.providers)
             if self.provider_options:
                 providers = list(zip(self.providers, self.provider_options, strict=True))
-            with _loadable(model, ort.__version__) as source:
+            with contextlib.nullcontext(whole) if whole else _loadable(model, ort.__version__) as source:
                 return ort.InferenceSession(source, options, providers=providers)
 
     def _libraries(self, taps: bool) -> list[str]:

@@ -57,7 +57,7 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
         path = folder / "float16.onnx"
         onnx.save_model(proto, str(path), save_as_external_data=True, location="float16.bin", size_threshold=1024)
     light = onnx.load(str(path), load_external_data=False)
-    model = Model(proto=light, folder=folder, path=source.path)
+    model = Model(proto=light, place=folder, path=source.path)
     return model, _weight_notes({name: found for name, found in before.items() if name in converted})
 
 

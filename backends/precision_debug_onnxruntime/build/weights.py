@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,16 +21,24 @@ __all__ = ["of_run", "read_source"]
 _SMALL = 1024
 _FILE = "weights.bin"
 _BUFFER = 1 << 20
+_PROTOBUF_LIMIT = (1 << 31) - 1
 _COPIERS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Kept:
-    """A model that was read: the graph's bytes, and the folder of its weights."""
+    """A model that was read: the graph's bytes, the folder of its weights when they are there, and the whole file."""
 
     key: tuple[str, int, int, str]
     graph: bytes
     folder: Path
+    place: Future[Path]
+    file: str
+
+    @property
+    def usable(self) -> bool:
+        """Whether its weights are still on the way, or there."""
+        return not self.place.done() or (self.folder / _FILE).exists()
 
 
 _lock = threading.Lock()
@@ -45,18 +53,20 @@ def of_run(spec: SessionSpec) -> str:
 def read_source(path: str, folder: Path, run: str = "") -> Model:
     """The model of a file with its large weights in a file in ``folder``, or in the folder of who read it before.
 
+    They are copied there while the caller goes on; the model's ``folder`` waits for them, and raises what went wrong.
     run: a name that all share who may share that file; "" shares it with nobody. A model that has external weights
     already keeps them where they are: the two could not lie in one folder. Raises ModelError.
     """
     with _lock:
         key = _key(path, run)
-        kept = next((item for item in _kept if item.key == key and (item.folder / _FILE).exists()), None)
+        kept = next((item for item in _kept if item.key == key and item.usable), None)
         if kept is None:
             model = _read(path, folder)
-            if run and model.folder == folder:
-                _kept[:] = [_Kept(key=key, graph=model.proto.SerializeToString(), folder=folder)]
+            if run and isinstance(model.place, Future):
+                graph = model.proto.SerializeToString()
+                _kept[:] = [_Kept(key=key, graph=graph, folder=folder, place=model.place, file=model.file)]
             return model
-    return Model(proto=parsed(kept.graph, path), folder=kept.folder, path=path)
+    return Model(proto=parsed(kept.graph, path), place=kept.place, path=path, file=kept.file)
 
 
 def _key(path: str, run: str) -> tuple[str, int, int, str]:
@@ -80,8 +90,22 @@ def _read(path: str, folder: Path) -> Model:
     tensors = [tensor for graph in all_graphs(proto.graph) for tensor in graph.initializer]
     if sum(bool(tensor.external_data) for tensor in tensors) > len(chunks):
         return read_model(path)
-    _write(Path(path), chunks, folder / _FILE)
-    return Model(proto=named(proto, path), folder=folder, path=path)
+    before = proto.SerializeToString(deterministic=True)
+    proto = named(proto, path)
+    changed = proto.SerializeToString(deterministic=True) != before
+    place: Future[Path] = Future()
+    threading.Thread(target=_set_aside, args=(Path(path), chunks, folder, place), daemon=True).start()
+    whole = "" if changed or len(data) >= _PROTOBUF_LIMIT else str(Path(path).resolve())
+    return Model(proto=proto, place=place, path=path, file=whole)
+
+
+def _set_aside(model: Path, chunks: tuple[Chunk, ...], folder: Path, place: Future[Path]) -> None:
+    try:
+        _write(model, chunks, folder / _FILE)
+    except BaseException as error:
+        place.set_exception(error)
+    else:
+        place.set_result(folder)
 
 
 def _write(model: Path, chunks: tuple[Chunk, ...], path: Path) -> None:
