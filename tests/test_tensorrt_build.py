@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from precision_debug_tensorrt import batches, tactics, timing
 from precision_debug_tensorrt.casts import carriers, write_casts
 from precision_debug_tensorrt.device import CudaPython, Torch
-from precision_debug_tensorrt.failures import build_error, engine_error, parser_error, run_error
+from precision_debug_tensorrt.failures import build_error, engine_error, parser_error, run_error, suspected
 from precision_debug_tensorrt.marking import Marking, largest_difference
 from precision_debug_tensorrt.messages import Messages
 from precision_debug_tensorrt.model import OnnxModel, read_source
@@ -441,3 +441,13 @@ def test_what_is_asked_of_single_layers_on_the_strong_road(tmp_path: Path) -> No
     assert types_of(typed.model.proto)["conv1_out"] == onnx.TensorProto.FLOAT
     with pytest.raises(MarkError, match="no layer 'cnv1'"):
         typed_model(source, recipe("trt_fp16"), read_options({"layer_precisions": "cnv1:float32"}), [], tmp_path)
+
+
+def test_an_engine_without_a_context_names_the_node_whose_size_depends_on_the_data(tmp_path: Path) -> None:
+    """What TensorRT 8.6 says of one names nothing."""
+    said = run_error("m.onnx", ["1: Unexpected exception vector<bool>::_M_range_check: __n (which is 0)"])
+    for name, proto in (("non_zero", models.non_zero()), ("plain", models.residual())):
+        onnx.save(proto, tmp_path / f"{name}.onnx")
+        error = suspected(said, read_source(ModelFiles(model_file=str(tmp_path / f"{name}.onnx"))))
+        named = "the reason may be node 'where' (NonZero)" in str(error) and "cut the model before it" in str(error)
+        assert named is (name == "non_zero")

@@ -11,9 +11,10 @@ from precision_debug.errors import BackendError, BackendUnavailable, ModelError,
 if TYPE_CHECKING:
     from .model import OnnxModel
 
-__all__ = ["build_error", "engine_error", "parser_error", "run_error", "tidy"]
+__all__ = ["build_error", "engine_error", "parser_error", "run_error", "suspected", "tidy"]
 
 _LIMIT = 300
+_SIZED_BY_DATA = {"NonZero", "Unique", "Compress", "NonMaxSuppression"}
 _ADVICE = {
     "NonZero": "its output's size depends on the data: replace it by a mask (Where, Mul) or TopK, or cut the model "
     "before it; TensorRT knows it from 8.5 on",
@@ -88,6 +89,18 @@ def run_error(path: str, said: Sequence[str]) -> BackendError:
     short = "memory" in text
     hint = "mark fewer tensors or lower --memory_budget" if short else "--verbose shows all that TensorRT says"
     return BackendError(f"TensorRT could not run the engine: {text or 'it does not say why'}", where=path, hint=hint)
+
+
+def suspected(error: BackendError, source: object) -> BackendError:
+    """The error with the first node whose output's size depends on the data, where the model has one: TensorRT may
+    build such an engine, and then fail to make its execution context with a message that names nothing.
+    """
+    graph = getattr(getattr(getattr(source, "model", None), "proto", None), "graph", None)
+    node = next((node for node in getattr(graph, "node", ()) if node.op_type in _SIZED_BY_DATA), None)
+    if node is None:
+        return error
+    what = f"{error.what}; the reason may be node '{node.name}' ({node.op_type})"
+    return BackendError(what, where=error.where, hint=_ADVICE["NonZero"])
 
 
 def tidy(said: Sequence[str]) -> str:

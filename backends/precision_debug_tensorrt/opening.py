@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.errors import BackendUnavailable, ModelError
+from precision_debug.errors import BackendError, BackendUnavailable, ModelError
 from precision_debug.records import InputMeta, SessionSpec
 
 from .build import Built, Maker, choose_road, load_engine
@@ -18,6 +18,7 @@ from .constraints import Asked
 from .device import find_device
 from .execute import Runner, engine_inputs, engine_outputs
 from .facts import gather
+from .failures import suspected
 from .imitation import precisions_of
 from .messages import Messages, make_logger
 from .model import EngineFile, OnnxModel, Source, read_source
@@ -124,7 +125,10 @@ def _start(api: Api, options: Options) -> tuple[Messages, Any]:
 def _inspected(
     api: Api, built: Built, device: Any, messages: Messages, source: Source, feeds: Mapping[str, Any]
 ) -> tuple[str, Any]:
-    runner = Runner(api, built, device, messages, source.path)
+    try:
+        runner = Runner(api, built, device, messages, source.path)
+    except BackendError as error:
+        raise suspected(error, source) from error
     try:
         runner.set_inputs(feeds)
         return runner.inspect()
