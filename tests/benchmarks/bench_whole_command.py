@@ -169,6 +169,7 @@ def child(case: str, model: str) -> None:
 
 def measure(case: str, model: str, size: int) -> dict[str, float]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "backends")]), "BATCH": str(size)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as installed, where modules are compiled once
     done = subprocess.run(
         [sys.executable, __file__, "--case", case, "--model", model],
         capture_output=True, text=True, check=False, env=environment,
