@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
@@ -33,10 +32,9 @@ class OnnxRuntimeBackend:
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
         self._available(spec.mode)
         from .build.weights import of_run, read_source
-        from .model import read_inputs, read_model
+        from .model import read_inputs
 
-        path = spec.model.model_file
-        return read_inputs(read_source(path, Path(spec.work_dir), of_run(spec)) if spec.work_dir else read_model(path))
+        return read_inputs(read_source(spec.model.model_file, of_run(spec)))
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         chosen = self._available(spec.mode)

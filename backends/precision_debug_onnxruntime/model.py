@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,26 +26,19 @@ class Model:
     """A model that ONNX Runtime can load.
 
     proto: onnx.ModelProto whose every node has a name of its own; external weights are references.
-    place: where the external weights lie, or will lie. path: the file that messages name.
-    file: a file that holds the same model with its weights, "" where there is none.
+    folder: where the external weights lie. path: the file that messages name.
     """
 
     proto: Any
-    place: Path | Future[Path]
+    folder: Path
     path: str
-    file: str = ""
-
-    @property
-    def folder(self) -> Path:
-        """Where the external weights lie; waits until they do. Raises ModelError."""
-        return self.place if isinstance(self.place, Path) else self.place.result()
 
 
 def read_model(path: str) -> Model:
     """Read an ``.onnx`` file without its external weights. Raises ModelError."""
     proto = parsed(opened(Path(path)), path)
-    _check_external(proto, Path(path))
-    return Model(proto=named(proto, path), place=Path(path).resolve().parent, path=path)
+    folder = _find_external(proto, Path(path))
+    return Model(proto=named(proto, path), folder=folder, path=path)
 
 
 def named(proto: Any, path: str) -> Any:
@@ -109,15 +101,34 @@ def _inlined(proto: Any, path: str) -> Any:
         raise ModelError(f"its functions cannot be inlined: {error}", where=path) from error
 
 
-def _check_external(proto: Any, path: Path) -> None:
+def _find_external(proto: Any, path: Path) -> Path:
+    """The folder of a model's external weights: the one of the file, or of what it is a link to.
+
+    Weights that are links themselves, as in a cache of downloads, are named by the files that they lead to: onnx, and
+    ONNX Runtime where it is given bytes, refuse links. Raises ModelError.
+    """
+    places = {external_data(tensor).location: Path() for tensor in _external_tensors(proto)}
+    beside, behind = path.absolute().parent, path.resolve().parent
+    for location in places:
+        file = next((folder / location for folder in (beside, behind) if (folder / location).is_file()), None)
+        if file is None:
+            hint = "copy the weights next to the .onnx file"
+            raise ModelError(f"its external weights {location} are missing", where=str(path), hint=hint)
+        places[location] = file
     for tensor in _external_tensors(proto):
         place = external_data(tensor)
-        file = path.resolve().parent / place.location
-        hint = "copy the weights next to the .onnx file"
-        if not file.is_file():
-            raise ModelError(f"its external weights {place.location} are missing", where=str(path), hint=hint)
-        if file.stat().st_size < place.offset + place.length:
+        if places[place.location].stat().st_size < place.offset + place.length:
+            hint = "copy the weights next to the .onnx file again"
             raise ModelError(f"its external weights {place.location} are cut off", where=str(path), hint=hint)
+    inside = all(not Path(location).is_absolute() and ".." not in Path(location).parts for location in places)
+    folders = {file.resolve().parent for file in places.values()}
+    if not places or len(folders) > 1 or not inside:
+        return next((beside for file in places.values() if beside in file.parents), behind)
+    for tensor in _external_tensors(proto):
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = places[entry.value].resolve().name
+    return folders.pop()
 
 
 def _external_tensors(proto: Any) -> Iterator[Any]:

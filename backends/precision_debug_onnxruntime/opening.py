@@ -35,7 +35,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     options = recipe.provider_options(settings)
     runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings)
     folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
-    source = read_source(spec.model.model_file, folder, of_run(spec))
+    source = read_source(spec.model.model_file, of_run(spec))
     built = build(source, recipe, runtime, feeds, folder)
     known = Known.of(source.proto.graph, built.given.proto.graph)
     holdings = hold(built.running.proto.graph, built.types, known)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import tempfile
+import uuid
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 
-from .graph import all_graphs
+from .graph import all_graphs, external_data
 from .model import Model
 from .taps import library as taps_library
 
@@ -57,8 +57,7 @@ class Runtime:
         if self.settings.get("intra_op_num_threads"):
             options.intra_op_num_threads = int(self.settings["intra_op_num_threads"])
         entry = options.add_session_config_entry
-        whole = model.file if dump is not None else ""
-        if not whole and _has_external(model.proto):
+        if _has_external(model.proto):
             entry("session.model_external_initializers_file_folder_path", str(model.folder))
         if optimise == "none":
             # even then each reader of a DequantizeLinear would get a copy of it, taps too, which run out of order
@@ -79,7 +78,7 @@ class Runtime:
             providers: list[Any] = list(self.providers)
             if self.provider_options:
                 providers = list(zip(self.providers, self.provider_options, strict=True))
-            with contextlib.nullcontext(whole) if whole else _loadable(model, ort.__version__) as source:
+            with _loadable(model, ort.__version__) as source:
                 return ort.InferenceSession(source, options, providers=providers)
 
     def _libraries(self, taps: bool) -> list[str]:
@@ -95,6 +94,12 @@ def _has_external(proto: Any) -> bool:
     return any(tensor.external_data for graph in all_graphs(proto.graph) for tensor in graph.initializer)
 
 
+def _locations(proto: Any) -> set[str]:
+    """The files that hold external weights, relative to the model's folder."""
+    tensors = (tensor for graph in all_graphs(proto.graph) for tensor in graph.initializer)
+    return {external_data(tensor).location for tensor in tensors if tensor.external_data}
+
+
 @contextmanager
 def _loadable(model: Model, version: str) -> Iterator[bytes | str]:
     """What ONNX Runtime loads: bytes; before 1.21 those cannot say where external weights lie, so a file among them."""
@@ -103,17 +108,14 @@ def _loadable(model: Model, version: str) -> Iterator[bytes | str]:
     if release >= (1, 21) or not _has_external(model.proto):
         yield data
         return
-    try:
-        with tempfile.NamedTemporaryFile(prefix=".precision_debug-", suffix=".onnx", dir=model.folder) as file:
-            file.write(data)
-            file.flush()
-            yield file.name
-    except PermissionError as error:
-        raise ModelError(
-            f"onnxruntime {version} reads external weights only from beside a file, and nothing can be written there",
-            where=str(model.folder),
-            hint="install onnxruntime 1.21 or later, or copy the model to a folder of yours",
-        ) from error
+    with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
+        for location in _locations(model.proto):
+            link = Path(folder, location)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(model.folder.resolve() / location)
+        path = Path(folder, f"{uuid.uuid4().hex}.onnx")
+        path.write_bytes(data)
+        yield str(path)
 
 
 def _bytes(model: Model) -> bytes:

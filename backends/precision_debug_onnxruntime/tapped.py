@@ -105,7 +105,7 @@ def insert_taps(model: Model, entries: Collection[Entry], session: int) -> Tappe
     for domain in (DOMAIN, *_DOMAINS):
         if domain not in known:
             proto.opset_import.append(helper.make_opsetid(domain, 1))
-    return TappedGraph(model=Model(proto=proto, place=model.place, path=model.path), taps=tuple(builder.taps))
+    return TappedGraph(model=Model(proto=proto, folder=model.folder, path=model.path), taps=tuple(builder.taps))
 
 
 def _copy_of(node: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Finds the weights in a model file's bytes, so that the rest of it can be read without them.
+"""Finds the weights in a model file's bytes, so that the rest of it can be read without them, and they where they lie.
 
 A protobuf message is a list of fields, each with its number, its wire type and its length
 (https://protobuf.dev/programming-guides/encoding): large tensors are skipped by their length, never decoded.
@@ -7,48 +7,34 @@ A protobuf message is a list of fields, each with its number, its wire type and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-__all__ = ["Chunk", "cut"]
+__all__ = ["cut"]
 
 _GRAPH, _INITIALIZER, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 7, 5, 9, 13, 14
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_ALIGN = 64
 _NO_MODEL = "not a protobuf message of the expected form"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chunk:
-    """Weights of one tensor: ``length`` bytes from ``start`` of the file, which belong to ``place`` of another."""
-
-    start: int
-    length: int
-    place: int
-
-
-def cut(data: memoryview, *, larger: int, location: str) -> tuple[bytes, tuple[Chunk, ...]]:
-    """The bytes of a ModelProto in which the main graph's weights of more than ``larger`` bytes are references to a
-    file named ``location``, and what that file has to hold. Raises ValueError where the bytes are of no such form.
+def cut(data: memoryview, *, larger: int, location: str) -> bytes:
+    """The bytes of a ModelProto in which the main graph's weights of more than ``larger`` bytes are references to
+    where they lie in ``data`` itself, a file of the name ``location``. Raises ValueError where it is of no such form.
     """
     light: list[bytes | memoryview] = []
-    chunks: list[Chunk] = []
     for number, kind, begin, start, end in _fields(data, 0, len(data)):
         if number == _GRAPH and kind == _BYTES:
-            graph = b"".join(_graph(data, start, end, larger, location, chunks))
+            graph = b"".join(_graph(data, start, end, larger, location))
             light += [_tag(_GRAPH, _BYTES), _varint(len(graph)), graph]
         else:
             light.append(data[begin:end])
-    return b"".join(light), tuple(chunks)
+    return b"".join(light)
 
 
-def _graph(
-    data: memoryview, begin: int, end: int, larger: int, location: str, chunks: list[Chunk]
-) -> Iterator[bytes | memoryview]:
+def _graph(data: memoryview, begin: int, end: int, larger: int, location: str) -> Iterator[bytes | memoryview]:
     kept = begin
     for number, kind, at, start, stop in _fields(data, begin, end):
         if number != _INITIALIZER or kind != _BYTES or stop - start <= larger:
             continue
-        tensor = _tensor(data, start, stop, larger, location, chunks)
+        tensor = _tensor(data, start, stop, larger, location)
         if tensor is not None:
             yield data[kept:at]
             yield _tag(_INITIALIZER, _BYTES) + _varint(len(tensor)) + tensor
@@ -56,9 +42,7 @@ def _graph(
     yield data[kept:end]
 
 
-def _tensor(
-    data: memoryview, begin: int, end: int, larger: int, location: str, chunks: list[Chunk]
-) -> bytes | None:
+def _tensor(data: memoryview, begin: int, end: int, larger: int, location: str) -> bytes | None:
     """A TensorProto without its weights; None where they are small or lie outside already."""
     fields = list(_fields(data, begin, end))
     raw = [field for field in fields if field[0] == _RAW_DATA and field[1] == _BYTES]
@@ -67,11 +51,8 @@ def _tensor(
     *_, start, stop = raw[0]
     if stop - start <= larger:
         return None
-    last = chunks[-1].place + chunks[-1].length if chunks else 0
-    place = last + -last % _ALIGN
-    chunks.append(Chunk(start=start, length=stop - start, place=place))
     light = [bytes(data[at:until]) for number, _, at, _, until in fields if number != _RAW_DATA]
-    for key, value in (("location", location), ("offset", str(place)), ("length", str(stop - start))):
+    for key, value in (("location", location), ("offset", str(start)), ("length", str(stop - start))):
         entry = _string(1, key) + _string(2, value)
         light.append(_tag(_EXTERNAL_DATA, _BYTES) + _varint(len(entry)) + entry)
     return b"".join((*light, _tag(_DATA_LOCATION, _VARINT), _varint(1)))
@@ -125,4 +106,5 @@ def _tag(number: int, kind: int) -> bytes:
 
 
 def _string(number: int, text: str) -> bytes:
-    return _tag(number, _BYTES) + _varint(len(text)) + text.encode()
+    data = text.encode()
+    return _tag(number, _BYTES) + _varint(len(data)) + data

@@ -32,7 +32,7 @@ def dump(model: Model, runtime: Runtime, folder: Path, optimise: str, *, inline:
     for graph in all_graphs(proto.graph):
         name_nodes(graph)
     _drop_orphans(proto, initializers_of(model.proto.graph))
-    return Model(proto=proto, place=folder, path=model.path)
+    return Model(proto=proto, folder=folder, path=model.path)
 
 
 def _drop_orphans(proto: Any, defaults: set[str]) -> None:
@@ -57,7 +57,7 @@ def unoptimised(model: Model, runtime: Runtime, folder: Path) -> Model:
     except PrecisionDebugError:
         return dump(model, runtime, folder, "none")
     _restore(graph.proto, weights, model)
-    return Model(proto=graph.proto, place=model.place, path=model.path)
+    return Model(proto=graph.proto, folder=model.folder, path=model.path)
 
 
 def infer_types(model: Model, runtime: Runtime, folder: Path) -> Types:
@@ -85,7 +85,7 @@ def _light(model: Model) -> tuple[Model, list[Any]]:
             proto.graph.initializer.append(item)
         elif item.name not in given:
             proto.graph.input.append(onnx.helper.make_tensor_value_info(item.name, item.data_type, list(item.dims)))
-    return Model(proto=proto, place=model.place, path=model.path), heavy
+    return Model(proto=proto, folder=model.folder, path=model.path), heavy
 
 
 def _large(tensor: Any) -> bool:

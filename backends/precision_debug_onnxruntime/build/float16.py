@@ -11,7 +11,7 @@ import numpy as np
 from precision_debug.errors import ModelError
 
 from ..graph import all_graphs, scopes
-from ..model import Model, name_nodes
+from ..model import Model, name_nodes, read_model
 from ..options import texts
 from ..quiet import logging_left_alone
 from ..runtime import Runtime, our_errors
@@ -35,8 +35,7 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
     with logging_left_alone():
         from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
-    proto = onnx.ModelProto()
-    proto.CopyFrom(source.proto)
+    proto = read_model(source.path).proto  # weights that lie in the file itself come with it
     hint = "keep what it stumbles over in float32: options op_block_list, node_block_list"
     with our_errors(source.path, hint):
         onnx.load_external_data_for_model(proto, str(source.folder))
@@ -57,7 +56,7 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
         path = folder / "float16.onnx"
         onnx.save_model(proto, str(path), save_as_external_data=True, location="float16.bin", size_threshold=1024)
     light = onnx.load(str(path), load_external_data=False)
-    model = Model(proto=light, place=folder, path=source.path)
+    model = Model(proto=light, folder=folder, path=source.path)
     return model, _weight_notes({name: found for name, found in before.items() if name in converted})
 
 

@@ -166,7 +166,7 @@ def _read(path: Path, source: Model) -> Model:
         )
     for graph in all_graphs(proto.graph):
         name_nodes(graph)
-    return Model(proto=proto, place=path.parent, path=source.path)
+    return Model(proto=proto, folder=path.parent, path=source.path)
 
 
 _SIGNS = frozenset(

@@ -57,7 +57,7 @@ def simulate(plain: Model, types: Types, to: str, folder: Path) -> tuple[Model, 
         notes.append(f"weights that overflow {to} to infinity: {names}")
     if doubles:
         notes.append(f"{doubles} float64 tensors are left as they are")
-    return Model(proto=proto, place=weights.folder, path=plain.path), tuple(notes)
+    return Model(proto=proto, folder=weights.folder, path=plain.path), tuple(notes)
 
 
 def internal(name: str) -> bool:
