@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import platform
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
-from .build import build
+from .build import build, changed
 from .build.dump import infer_types
 from .build.simulate import internal
 from .build.weights import of_run, read_source
 from .graph import values
-from .listing import Entry, Sizes, list_tensors, with_dropped
+from .listing import Entry, list_tensors, with_dropped
 from .model import Model
 from .modes import Recipe
 from .naming import hold
@@ -36,11 +38,17 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings)
     folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
     source = read_source(spec.model.model_file, of_run(spec))
-    built = build(source, recipe, runtime, feeds, folder)
-    known = Known.of(source.proto.graph, built.given.proto.graph)
-    holdings = hold(built.running.proto.graph, built.types, known)
-    sizes = _sizes(source, runtime, folder)
-    entries = list_tensors(built.running.proto.graph, built.types, holdings, known.source.repeated, sizes)
+    given, notes = changed(source, recipe, runtime, feeds, folder)
+    with ThreadPoolExecutor(2) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile
+        knowing = beside.submit(Known.of, source.proto.graph, given.proto.graph)
+        sizes = functools.cache(lambda: _sizes(source, runtime, folder))
+        found = beside.submit(sizes).result if recipe.optimise else sizes  # only fused graphs ask for them
+        built = build(source, given, recipe, runtime, folder)
+        known = knowing.result()
+        holdings = hold(built.running.proto.graph, built.types, known)
+        entries = list_tensors(
+            built.running.proto.graph, built.types, holdings, known.source.repeated, lambda name: found().get(name)
+        )
     if recipe.change == "" and not recipe.optimise:
         entries = with_dropped(entries, source.proto.graph)
     if recipe.mode.simulation:
@@ -49,7 +57,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
         model=built.running,
         entries=entries,
         runtime=runtime,
-        notes=(*built.notes, *_engine_notes(recipe)),
+        notes=(*built.notes, *notes, *_engine_notes(recipe)),
         versions={"onnxruntime": ort.__version__, "device": platform.processor() or platform.machine()},
     )
 
@@ -73,15 +81,10 @@ def _as_rounded(entry: Entry, recipe: Recipe) -> Entry:
     return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=view))
 
 
-def _sizes(source: Model, runtime: Runtime, folder: Path) -> Sizes:
-    """Shapes of the source model's tensors, inferred once when the first one is asked for."""
+def _sizes(source: Model, runtime: Runtime, folder: Path) -> dict[str, tuple[int | str, ...] | None]:
+    """Shapes of the source model's tensors."""
+    types = infer_types(source, runtime, folder)
     known: dict[str, tuple[int | str, ...] | None] = {}
-
-    def size(name: str) -> tuple[int | str, ...] | None:
-        if not known:
-            types = infer_types(source, runtime, folder)
-            for value in values(source.proto.graph):
-                known.setdefault(value.name, types.of(value.scope.key, value.name).shape)
-        return known.get(name)
-
-    return size
+    for value in values(source.proto.graph):
+        known.setdefault(value.name, types.of(value.scope.key, value.name).shape)
+    return known

@@ -20,28 +20,44 @@ if TYPE_CHECKING:
     from ..modes import Recipe
     from ..runtime import Runtime
 
-__all__ = ["Built", "build"]
+__all__ = ["Built", "build", "changed"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """given: what ONNX Runtime was given; running: what it makes of that, with the types of all its values.
+    """running: what ONNX Runtime makes of the graph that it was given, with the types of all its values.
 
     notes: what the reader of a report must know about how it came about.
     """
 
-    given: Model
     running: Model
     types: Types
     notes: tuple[str, ...] = ()
 
 
-def build(source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds], folder: Path) -> Built:
-    """Build the graph of a run mode; what has to be written goes to folder. Raises ModelError or BackendError."""
-    if recipe.engine == "tensorrt":
-        # a graph with compiled nodes cannot be written
-        runtime = dataclasses.replace(runtime, providers=("CPUExecutionProvider",), provider_options=())
-    given, notes = _changed(source, recipe.change, runtime, feeds, folder)
+def changed(
+    source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds], folder: Path
+) -> tuple[Model, tuple[str, ...]]:
+    """The graph that a run mode gives to ONNX Runtime, converted or quantised, and notes on how it came about.
+
+    What has to be written goes to folder. Raises ModelError or BackendError.
+    """
+    runtime = _writing(runtime, recipe)
+    if recipe.change.startswith("int8"):
+        from .quantise import quantise
+
+        return quantise(source, recipe.change, runtime, feeds, folder)
+    if recipe.change == "float16":
+        from .float16 import convert
+
+        return convert(source, runtime, folder)
+    return source, ()
+
+
+def build(source: Model, given: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Built:
+    """Build the graph of a run mode out of the given one, see changed. Raises ModelError or BackendError."""
+    runtime = _writing(runtime, recipe)
+    notes: tuple[str, ...] = ()
     running = _run_as(given, recipe, runtime, folder)
     reorder(running.proto.graph, _places(source))
     types = infer_types(running, runtime, folder)
@@ -53,8 +69,15 @@ def build(source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds
     if recipe.change == "float16":
         from .float16 import float16_notes
 
-        notes = (*float16_notes(running, types, recipe.engine == "cpu"), *notes)
-    return Built(given=given, running=running, types=types, notes=notes)
+        notes = float16_notes(running, types, recipe.engine == "cpu")
+    return Built(running=running, types=types, notes=notes)
+
+
+def _writing(runtime: Runtime, recipe: Recipe) -> Runtime:
+    """How sessions are opened whose graphs are written: one with TensorRT's compiled nodes cannot be."""
+    if recipe.engine != "tensorrt":
+        return runtime
+    return dataclasses.replace(runtime, providers=("CPUExecutionProvider",), provider_options=())
 
 
 def _run_as(given: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Model:
@@ -77,17 +100,3 @@ def _places(source: Model) -> dict[str, int]:
                 if name:
                     places.setdefault(name, place)
     return places
-
-
-def _changed(
-    source: Model, change: str, runtime: Runtime, feeds: Sequence[Feeds], folder: Path
-) -> tuple[Model, tuple[str, ...]]:
-    if change.startswith("int8"):
-        from .quantise import quantise
-
-        return quantise(source, change, runtime, feeds, folder)
-    if change == "float16":
-        from .float16 import convert
-
-        return convert(source, runtime, folder)
-    return source, ()
