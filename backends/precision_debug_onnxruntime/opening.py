@@ -39,7 +39,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
     source = read_source(spec.model.model_file, of_run(spec))
     given, notes = changed(source, recipe, runtime, feeds, folder)
-    with ThreadPoolExecutor(2) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile
+    with ThreadPoolExecutor(1) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile
         knowing = beside.submit(Known.of, source.proto.graph, given.proto.graph)
         sizes = functools.cache(lambda: _sizes(source, runtime, folder))
         found = beside.submit(sizes).result if recipe.optimise else sizes  # only fused graphs ask for them
