@@ -41,14 +41,13 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     given, notes = changed(source, recipe, runtime, feeds, folder)
     with ThreadPoolExecutor(1) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile
         knowing = beside.submit(Known.of, source.proto.graph, given.proto.graph)
-        sizes = functools.cache(lambda: _sizes(source, runtime, folder))
-        found = beside.submit(sizes).result if recipe.optimise else sizes  # only fused graphs ask for them
         built = build(source, given, recipe, runtime, folder)
         known = knowing.result()
-        holdings = hold(built.running.proto.graph, built.types, known)
-        entries = list_tensors(
-            built.running.proto.graph, built.types, holdings, known.source.repeated, lambda name: found().get(name)
-        )
+    sizes = functools.cache(lambda: _sizes(source, runtime, folder))  # only fused graphs ask for them
+    holdings = hold(built.running.proto.graph, built.types, known)
+    entries = list_tensors(
+        built.running.proto.graph, built.types, holdings, known.source.repeated, lambda name: sizes().get(name)
+    )
     if recipe.change == "" and not recipe.optimise:
         entries = with_dropped(entries, source.proto.graph)
     if recipe.mode.simulation:
