@@ -5,7 +5,7 @@ summed, sums are within 4e-6 of the sum of magnitudes (up to 256 elements are ad
 largest errors, the count of mismatches and the first of them are float64's, the required tolerances are rounded up by a
 few 1e-7, and the share of errors above 1 % and the count of float16's subnormals take a magnitude below 1e-30 for 0.
 Where they meet a NaN, an infinity, values whose squares leave float32, or norms more than a factor of 2 apart, and for
-float64 tensors, torch does the same in float64, a piece at a time.
+float64 tensors, another kernel does the same in float64 (``device_exact``); without Triton torch does, by pieces.
 
 Quantiles are exact below 65536 elements (of errors in float32 where the kernels ran); above, they are those of 262144
 elements in runs of 32, spread over the whole tensor, read by the kernels' way from a histogram of 32 buckets an octave
@@ -101,7 +101,10 @@ class Started:
             self._answer = None
         if totals is None:
             flat = base.contiguous().view(-1), target.contiguous().view(-1)
-            totals = _by_torch(*flat, tolerance)
+            totals = _exactly(*flat, tolerance)
+            if finish.rescaled(totals) != totals.scales:  # float64's own sums overflow
+                self._found = metrics.compare(as_array(base), as_array(target), tolerance)
+                return self._found
             at = _quantiles(*flat, totals)
         same = totals.pairs.max_abs == 0 and base.dtype == target.dtype
         totals.identical = same and _same_bits(base.contiguous().view(-1), target.contiguous().view(-1))
@@ -123,8 +126,8 @@ def describe_on_device(tensor: Any) -> TensorStats:
     return compare_on_device(tensor, tensor).base
 
 
-def _fits(base: Any, target: Any) -> bool:
-    return base.dtype in _FAST and target.dtype in _FAST and (base.is_cuda or _interpreted()) and _has_triton()
+def _fits(base: Any, target: Any, types: tuple[Any, ...] = _FAST) -> bool:
+    return base.dtype in types and target.dtype in types and (base.is_cuda or _interpreted()) and _has_triton()
 
 
 @functools.cache
@@ -164,7 +167,7 @@ def _launched(base: Any, target: Any, tolerance: Tolerance) -> Answer:
 
 
 _refused: set[Any] = set()
-"""Devices on which the scan does not compile or start."""
+"""Devices on which the scan does not compile or start; with "exact" beside them, on which ``device_exact`` does not."""
 
 
 def _queue(one: Any, two: Any, tolerance: Tolerance, either: bool, answer: Answer) -> None:
@@ -281,6 +284,53 @@ def _side(column: dict[str, float], name: str) -> Side:
     )  # fmt: skip
 
 
+def _exactly(base: Any, target: Any, tolerance: Tolerance) -> Totals:
+    """The totals in float64."""
+    if _fits(base, target, (*_FAST, torch.float64)) and (base.device, "exact") not in _refused:
+        try:
+            return _by_kernel(base, target, tolerance)
+        except Exception as error:
+            if not base.is_cuda:
+                raise
+            _refused.add((base.device, "exact"))
+            told = f"device_exact does not run on {base.device}, torch's own operators do its work: {error}"
+            warnings.warn(told, RuntimeWarning, stacklevel=2)
+    return _by_torch(base, target, tolerance)
+
+
+def _by_kernel(base: Any, target: Any, tolerance: Tolerance) -> Totals:
+    from .device_exact import read_exactly
+
+    totals = _of_fields(read_exactly(base, target, tolerance), base.numel())
+    scales = finish.rescaled(totals)
+    if scales != totals.scales:
+        totals = _of_fields(read_exactly(base, target, tolerance, scales), base.numel())
+        totals.scales = scales
+    return totals
+
+
+def _of_fields(column: dict[str, float], size: int) -> Totals:
+    pairs = Pairs(
+        finite=int(column["finite"]), mismatched=int(column["mismatched"]), special=int(column["special"]),
+        first_mismatch=int(column["first_mismatch"]) if column["mismatched"] else -1, sum_abs=column["sum_abs"],
+        sum_rel=column["sum_rel"], squares=column["squares"], base_squares=column["pair_base_squares"],
+        target_squares=column["pair_target_squares"], dot=column["dot"], over_1pct=int(column["over_1pct"]),
+        required_atol=column["required_atol"], required_rtol=column["required_rtol"],
+    )  # fmt: skip
+    if pairs.finite:
+        pairs.max_abs, pairs.max_abs_at = column["max_abs"], int(column["max_abs_at"])
+        pairs.max_rel, pairs.max_rel_at = column["max_rel"], int(column["max_rel_at"])
+    if column["first_infinite"] < size:
+        pairs.max_abs = pairs.max_rel = math.inf
+        pairs.max_abs_at = pairs.max_rel_at = int(column["first_infinite"])
+    sides = ({name: column[f"{side}_{name}"] for name in _SIDE} for side in ("base", "target"))
+    base_side, target_side = (Side(**_named(list(side.values()))) for side in sides)
+    return Totals(
+        base=base_side, target=target_side, pairs=pairs, fp16_overflow=int(column["overflow"]),
+        fp16_subnormal=int(column["subnormal"]), identical=False,
+    )  # fmt: skip
+
+
 def _by_torch(base: Any, target: Any, tolerance: Tolerance) -> Totals:
     totals = Totals()
     for first in range(0, base.numel(), _PIECE):
@@ -361,8 +411,11 @@ def _side_numbers(values: Any) -> list[Any]:
     ]
 
 
+_SIDE = ("nan", "inf", "min", "max", "sum", "squares")
+
+
 def _named(numbers: list[float]) -> dict[str, Any]:
-    found: dict[str, Any] = dict(zip(("nan", "inf", "min", "max", "sum", "squares"), numbers, strict=True))
+    found: dict[str, Any] = dict(zip(_SIDE, numbers, strict=True))
     return {**found, "nan": int(found["nan"]), "inf": int(found["inf"])}
 
 

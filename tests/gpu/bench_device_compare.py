@@ -9,6 +9,7 @@ read bandwidth measured beside it, of the kernels alone (also of the older ones,
 ``compare_on_device``, and of QUEUE pairs that are started one after the other and then finished; how far each number
 lies from float64 on the device. Then small tensors, the GB/s of kernel layouts with the best of each pair of types, the
 same numbers again in that layout, and the cases of ``test_torch_device_compare`` on the GPU while there is time.
+Last, 1 GiB of what float32 cannot hold: the float64 kernel beside torch's own operators. "--only NAME …" does a part.
 """
 
 from __future__ import annotations
@@ -291,7 +292,7 @@ def cases(stop: float) -> dict:
 
     found: dict = {"done": 0, "wrong": {}}
     for rule in ("isclose", "either"):
-        for dtype in ("float16", "float32", "bfloat16"):
+        for dtype in ("float16", "float32", "bfloat16", "float64"):
             for kind in known.KINDS if rule == "isclose" else ("near", "bad", "equal"):
                 for shape in (*known.SHAPES, (1300, 700), (3000, 1700)):
                     if time.perf_counter() > stop:
@@ -307,6 +308,51 @@ def cases(stop: float) -> dict:
     return found
 
 
+def special(ceiling: float) -> dict:
+    """Whole calls over 1 GiB that need float64, GB/s, beside the same by torch's operators; the kernel's layouts."""
+    from precision_debug_torch import device_compare, device_exact
+
+    found: dict = {}
+    for name, first, second, lowest in (
+        ("float32-bfloat16, half masked by -inf", torch.float32, torch.bfloat16, -float("inf")),
+        ("float32-bfloat16, half masked by finfo.min", torch.float32, torch.bfloat16, torch.finfo(torch.bfloat16).min),
+        ("float16, half masked by -inf", torch.float16, torch.float16, -float("inf")),
+        ("float64-float32", torch.float64, torch.float32, None),
+    ):
+        base, target = made(first, second)
+        if lowest is not None:
+            base.view(-1, 1024)[:, ::2] = target.view(-1, 1024)[:, ::2] = lowest
+        size = base.nbytes + target.nbytes
+        one: dict = {}
+        for way in ("kernel", "torch"):
+            device_compare._refused.discard((base.device, "exact"))
+            if way == "torch":
+                device_compare._refused.add((base.device, "exact"))
+            device_compare.compare_on_device(base, target, TOLERANCE)
+            torch.cuda.reset_peak_memory_stats()
+            held = torch.cuda.memory_allocated()
+            seconds = wall(lambda a=base, b=target: device_compare.compare_on_device(a, b, TOLERANCE), 5)
+            one[way] = {
+                "ms": seconds * 1e3, "GBps": size / seconds / 1e9, "share": size / seconds / 1e9 / ceiling,
+                "extra_MB": (torch.cuda.max_memory_allocated() - held) / 1e6,
+            }  # fmt: skip
+        one["times_faster"] = one["torch"]["ms"] / one["kernel"]["ms"]
+        for lanes, wide, steps, programs in LAYOUTS:
+            device_exact._LANES, device_exact._WIDE, device_exact._STEPS = lanes, wide, steps
+            device_exact._PROGRAMS = programs
+            one[f"{lanes} x {wide} x {steps}, {programs}"] = size / 1e9 / wall(
+                lambda a=base, b=target: device_exact.read_exactly(a, b, TOLERANCE), 5
+            )
+        device_exact._LANES, device_exact._WIDE, device_exact._STEPS, device_exact._PROGRAMS = LAYOUTS[0]
+        found[name] = one
+        print(name, json.dumps(one), flush=True)
+    device_compare._refused.discard((base.device, "exact"))
+    return found
+
+
+LAYOUTS = ((128, 2, 32, 8), (128, 1, 32, 16), (128, 4, 32, 4), (128, 2, 32, 4), (256, 2, 32, 4), (64, 2, 64, 16))
+"""Of the float64 kernel: lanes, elements of each, steps, programs a processor."""
+
 PAIRS = (
     ("float32", torch.float32, torch.float32),
     ("float16", torch.float16, torch.float16),
@@ -321,7 +367,11 @@ def main() -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     result: dict = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "pairs": {}}
 
+    only = sys.argv[sys.argv.index("--only") + 1 :] if "--only" in sys.argv else []
+
     def kept(name: str, call) -> None:
+        if only and name not in (*only, "bandwidth"):
+            return
         try:
             result[name] = call()
         except Exception:
@@ -348,6 +398,7 @@ def main() -> int:
 
         kept(f"{label} swept", sweep)
     kept("cases", lambda: cases(begun + TIME))
+    kept("special", lambda: special(ceiling))
     return 0
 
 

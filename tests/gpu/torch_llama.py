@@ -3,7 +3,7 @@ operator, in lockstep on one GPU.
 
 Start from the repository's root on the GPU machine (about 3 minutes)::
 
-    PYTHONPATH=.:backends OUT=${OUT:-output} python tests/gpu/torch_llama.py [--layers 32] [--tokens 2048]
+    PYTHONPATH=.:backends OUT=${OUT:-output} python tests/gpu/torch_llama.py [--layers 32] [--tokens 2048] [--attention eager]
 
 Writes $OUT/llama.json (time against the two bare forwards, peak device memory against the two models' weights, rows
 against operators), $OUT/llama.xlsx and $OUT/llama.csv. Targets: under 5 times, under 1.15 times.
@@ -34,7 +34,7 @@ def config(layers: int):
     return LlamaConfig(
         vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=layers, num_attention_heads=32,
         num_key_value_heads=8, max_position_embeddings=8192, rope_theta=500000.0, use_cache=False,
-        attn_implementation="sdpa",
+        attn_implementation=os.environ.get("ATTENTION", "sdpa"),
     )  # fmt: skip
 
 
@@ -147,7 +147,14 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=2048)
+    parser.add_argument("--attention", default="sdpa", help="eager: every score is seen, its mask is finfo.min")
+    parser.add_argument("--torch_only", action="store_true", help="without the float64 kernel, for comparison")
     chosen = parser.parse_args()
+    os.environ["ATTENTION"] = chosen.attention
+    if chosen.torch_only:
+        from precision_debug_torch import device_compare
+
+        device_compare._refused.add((torch.device("cuda", 0), "exact"))
     OUT.mkdir(parents=True, exist_ok=True)
     result: dict = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
 
