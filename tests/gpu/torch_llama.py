@@ -5,8 +5,9 @@ Start from the repository's root on the GPU machine (about 3 minutes)::
 
     PYTHONPATH=.:backends OUT=${OUT:-output} python tests/gpu/torch_llama.py [--layers 32] [--tokens 2048]
 
-``--attention eager`` shows every score, masked with finfo.min. Writes $OUT/llama.json (time against the two bare forwards, peak device memory against the two models' weights, rows
-against operators), $OUT/llama.xlsx and $OUT/llama.csv. Targets: under 5 times, under 1.15 times.
+``--attention eager`` shows every score, masked with finfo.min. Writes $OUT/llama.json (time against the two bare
+forwards, peak device memory against the two models' weights, rows against operators), $OUT/llama.xlsx and
+$OUT/llama.csv. Targets: under 5 times, under 1.15 times.
 """
 
 from __future__ import annotations
