@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,25 @@ def test_a_model_with_external_weights_keeps_them(tmp_path: Path) -> None:
     source = read_source(str(path))
     assert source.folder == tmp_path
     assert [len(tensor.raw_data) for tensor in source.proto.graph.initializer] == [4000, 0]
+
+
+def test_a_session_without_a_folder_of_its_own_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model(1000).SerializeToString())
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    session = OnnxRuntimeBackend().open(SessionSpec(model=ModelFiles(model_file=str(path)), mode="ort_opt"), [])
+    assert list((tmp_path / "temporary").iterdir())
+    session.close()
+    del session
+    gc.collect()
+    assert not list((tmp_path / "temporary").iterdir())
+    path.write_bytes(b"no model")
+    with pytest.raises(ModelError):
+        OnnxRuntimeBackend().open(SessionSpec(model=ModelFiles(model_file=str(path)), mode="ort_opt"), [])
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 @pytest.mark.parametrize("linked", [True, False])

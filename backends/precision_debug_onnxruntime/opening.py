@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import platform
+import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,13 +32,27 @@ __all__ = ["open_session"]
 
 
 def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Session:
-    """Open a model by a recipe; feeds calibrate it where it is quantised. Temporary files go to ``spec.work_dir``."""
+    """Open a model by a recipe; feeds calibrate it where it is quantised.
+
+    Temporary files go to ``spec.work_dir``; without one, to a folder that goes with the session.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
+    try:
+        session = _opened(spec, recipe, feeds, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if not spec.work_dir:
+        weakref.finalize(session, shutil.rmtree, folder, ignore_errors=True)
+    return session
+
+
+def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: Path) -> OrtSession:
     import onnxruntime as ort
 
     settings = dict(spec.options)
     options = recipe.provider_options(settings)
     runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings)
-    folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
     source = read_source(spec.model.model_file, of_run(spec))
     given, notes = changed(source, recipe, runtime, feeds, folder)
     with ThreadPoolExecutor(1) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile
