@@ -11,6 +11,7 @@ from . import deliver, pipeline, supervisor
 from .errors import PrecisionDebugError
 from .journal import Journal
 from .records import ModelFiles, RunSpec, Tolerance
+from .report import make_ready
 from .report.model import Report
 
 __all__ = ["compare"]
@@ -76,6 +77,7 @@ def compare(
             raise outcome.error
         assert outcome.report is not None
         return outcome.report
+    make_ready(outputs)
     with tempfile.TemporaryDirectory(prefix="precision_debug-") as temporary:
         folder = Path(temporary, "run")
         folder.mkdir()

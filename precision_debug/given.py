@@ -76,9 +76,10 @@ def store_inputs(given: FeedSet, journal: Journal, folder: Path) -> None:
 
 def _info(name: str, array: np.ndarray[Any, Any]) -> InputInfo:
     stats = metrics.describe(array)
+    data: bytes | memoryview
     if array.dtype.kind in "OUS":
         data = "\0".join(map(str, array.ravel().tolist())).encode()
     else:
-        data = np.ascontiguousarray(array).view(np.uint8).tobytes() if array.size else b""
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""
     digest = hashlib.sha256(data).hexdigest()
     return InputInfo(name=name, dtype=stats.dtype, shape=stats.shape, sha256=digest, min=stats.min, max=stats.max)

@@ -20,6 +20,7 @@ from .deliver import JOB, JOURNAL, LOG, deliver
 from .errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError
 from .journal import read_events
 from .records import RunSpec
+from .report import make_ready
 from .report.model import Report
 
 __all__ = ["Outcome", "supervise"]
@@ -65,6 +66,7 @@ def supervise(
             ) from error
         job = {"spec": encode(spec), "outputs": [str(path) for path in outputs]}
         (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
+        make_ready(outputs)
         status, interrupted = _run(folder, verbose, on_event or _ignore)
         failed = _error(folder, status, interrupted)
         if failed is not None and not _has_rows(folder):

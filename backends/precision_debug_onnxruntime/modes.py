@@ -11,6 +11,7 @@ from typing import Any
 
 from precision_debug.records import Availability, RunMode
 
+from . import taps
 from .lean import extensions
 from .options import flag
 
@@ -103,7 +104,8 @@ def availability(mode: str) -> Availability:
             return Availability(ok=True)
         import onnxruntime
 
-        extensions()
+        if not taps.lent():
+            extensions()
     except Exception as error:
         return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
     if not hasattr(onnxruntime, "ExecutionOrder"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +16,23 @@ from .replacing import replacing
 if TYPE_CHECKING:
     from ..protocols import Writer
 
-__all__ = ["SUFFIXES", "InputInfo", "Report", "Side", "Verdict", "write"]
+__all__ = ["SUFFIXES", "InputInfo", "Report", "Side", "Verdict", "make_ready", "write"]
 
 _WRITERS = {".xlsx": "excel", ".csv": "csv", ".json": "json", ".html": "html", ".md": "markdown"}
 
 SUFFIXES: tuple[str, ...] = tuple(_WRITERS)
 """The endings that ``write`` knows, with the dot, lower case."""
+
+
+def make_ready(paths: Iterable[Path]) -> None:
+    """Import in a thread what ``write`` will need for these paths; what goes wrong shows when it is needed."""
+
+    def load() -> None:
+        for name in sorted({_WRITERS.get(path.suffix.lower(), "") for path in paths} - {""}):
+            with contextlib.suppress(Exception):
+                import_module(f".{name}", __name__)
+
+    threading.Thread(target=load, name="make_ready").start()
 
 
 def write(report: Report, path: str | Path) -> Path:
