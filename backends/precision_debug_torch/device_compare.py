@@ -14,10 +14,9 @@ elements in runs of 32, spread over the whole tensor, read by the kernels' way f
 
 from __future__ import annotations
 
-import dataclasses
+import bisect
 import functools
 import math
-import struct
 import warnings
 from typing import Any
 
@@ -108,11 +107,10 @@ class Started:
             at = _quantiles(*flat, totals)
         same = totals.pairs.max_abs == 0 and base.dtype == target.dtype
         totals.identical = same and _same_bits(base.contiguous().view(-1), target.contiguous().view(-1))
-        found = finish.comparison(*shells, totals, tolerance, quantiles=at, statistic=(None, None))
-        if base.numel() >= _EXACT_BELOW and totals.pairs.finite:
-            found = dataclasses.replace(found, quantiles_exact=False)
-        self._found = found
-        return found
+        self._found = finish.comparison(
+            *shells, totals, tolerance, quantiles=at, statistic=(None, None), sampled=base.numel() >= _EXACT_BELOW
+        )
+        return self._found
 
 
 @functools.lru_cache(maxsize=64)
@@ -250,24 +248,28 @@ def _unbounded(rtol: float) -> float:
 
 def _of_buckets(counts: Any, largest: float) -> list[float]:
     """Quantiles of the sample's histogram, linear inside a bucket (1/32 of an octave's lower end)."""
-    from .device_sample import BUCKET_BITS
-
+    edges = _edges()
     filled = (counts != 0).nonzero()[0]
-    below = counts[filled].cumsum()
-    places = [q * (int(below[-1]) - 1) for q in finish.QUANTILES]
+    below = counts[filled].cumsum().tolist()
     found = []
-    for place, at in zip(places, below.searchsorted(places, side="right").tolist(), strict=True):
+    for q in finish.QUANTILES:
+        place = q * (below[-1] - 1)
+        at = bisect.bisect_right(below, place)
         bucket = int(filled[at])
-        low, high = _as_float(bucket << BUCKET_BITS), _as_float((bucket + 1) << BUCKET_BITS)
-        before = int(below[at - 1]) if at else 0
-        part = (place - before) / (int(below[at]) - before)
+        low, high = edges[bucket], edges[bucket + 1]
+        before = below[at - 1] if at else 0
+        part = (place - before) / (below[at] - before)
         found.append(0.0 if bucket == 0 else min(low + (min(high, largest) - low) * part, largest))
     return found
 
 
-def _as_float(bits: int) -> float:
-    """The float32 of these bits."""
-    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+@functools.cache
+def _edges() -> list[float]:
+    """Where the histogram's buckets begin: float32 numbers by their upper bits; the last one ends the last bucket."""
+    from .device_sample import BUCKET_BITS, BUCKETS
+
+    edges: list[float] = (np.arange(BUCKETS + 1, dtype=np.uint32) << BUCKET_BITS).view(np.float32).tolist()
+    return edges
 
 
 def _rounded_up(atol: float, largest: float, tolerance: Tolerance) -> float:

@@ -6,8 +6,6 @@ import math
 import sys
 from collections.abc import Sequence
 
-import numpy as np
-
 from ..records import Comparison, TensorStats, Tolerance
 from . import histogram
 from .kinds import Array, dtype_name
@@ -70,10 +68,11 @@ def comparison(
     *,
     quantiles: Sequence[float] | None,
     statistic: tuple[float | None, float | None],
+    sampled: bool = False,
 ) -> Comparison:
-    """quantiles: those of QUANTILES where they are known exactly; None: they are read from the histogram."""
+    """quantiles: those of QUANTILES; None: they are read from the histogram. sampled: the given ones are not exact."""
     pairs, finite = totals.pairs, totals.pairs.finite
-    exact = quantiles is not None or finite == 0
+    exact = (quantiles is not None and not sampled) or finite == 0
     p50, p90, p99, p999 = _quantiles(pairs) if quantiles is None else quantiles
     return Comparison(
         base=stats(base, totals.base, totals.scales.base),
@@ -107,7 +106,13 @@ def comparison(
 
 
 def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    return None if flat < 0 else tuple(int(i) for i in np.unravel_index(flat, shape))
+    if flat < 0:
+        return None
+    places = []
+    for size in reversed(shape):
+        flat, place = divmod(flat, size)
+        places.append(place)
+    return tuple(reversed(places))
 
 
 def _quantiles(pairs: Pairs) -> Sequence[float | None]:
