@@ -313,12 +313,14 @@ class SessionSpec:
 
     options: the backend's own settings as plain values ("use_dynamic_shape", "min_shapes", "workspace", "device", …).
     work_dir: an existing folder for what the backend writes; removed with the run.
+    cores: of the processor, for this run's share of them while another one runs beside it; 0: all.
     """
 
     model: ModelFiles
     mode: str
     options: Mapping[str, Any] = field(default_factory=dict)
     work_dir: str = ""
+    cores: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any
 from .errors import BackendError, PrecisionDebugError
 from .feeds import FeedSet
 from .journal import Journal
+from .metrics.native import available_cores
 from .plan import Opening
 from .protocols import Hook, Session
 from .records import Side, TensorMeta
@@ -23,6 +25,8 @@ def open_both(
     first: Opening, second: Opening, given: FeedSet, journal: Journal, together: bool
 ) -> Iterator[tuple[OpenSide, OpenSide]]:
     """Both sides, opened at the same time where they will also run so, and closed whatever happens."""
+    if together:
+        first, second = _with_its_share(first), _with_its_share(second)
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as beside:
         later = beside.submit(OpenSide, "target", second, given, journal) if together else None
         try:
@@ -33,6 +37,12 @@ def open_both(
             raise
         target = later.result() if later is not None else OpenSide("target", second, given, journal)
         yield base, stack.enter_context(target)
+
+
+def _with_its_share(opening: Opening) -> Opening:
+    """One of two runs side by side: each gets half of the cores, since more threads than cores wait for each other."""
+    cores = max(1, available_cores() // 2)
+    return dataclasses.replace(opening, spec=dataclasses.replace(opening.spec, cores=cores))
 
 
 class OpenSide:

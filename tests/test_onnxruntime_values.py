@@ -194,6 +194,31 @@ def test_the_number_of_threads_can_be_set(tmp_path: Path, threads: int) -> None:
     assert list(session.run({"x": X})) == ["prob", "r3"]
 
 
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_side_by_side_each_run_has_half_of_the_cores(
+    lockstep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnxruntime as ort
+
+    import precision_debug
+    from precision_debug import sides
+
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx_models.convnet(), path)
+    monkeypatch.setattr(sides, "available_cores", lambda: 6)
+    threads = []
+    run = ort.InferenceSession.run
+    monkeypatch.setattr(
+        ort.InferenceSession, "run",
+        lambda self, *given: threads.append(self.get_session_options().intra_op_num_threads) or run(self, *given),
+    )  # fmt: skip
+    for given, expected in (({}, 3 if lockstep else 0), ({"intra_op_num_threads": 2}, 2)):
+        threads.clear()
+        report = precision_debug.compare(path, run_mode="ort_opt", inputs={"x": X}, lockstep=lockstep, **given)
+        assert report.compared
+        assert threads == [expected, expected]
+
+
 # ---- quantisation
 
 

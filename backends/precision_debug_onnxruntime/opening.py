@@ -52,7 +52,7 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
 
     settings = dict(spec.options)
     options = recipe.provider_options(settings)
-    runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings)
+    runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings, cores=spec.cores)
     source = read_source(spec.model.model_file, of_run(spec))
     given, notes = changed(source, recipe, runtime, feeds, folder)
     with ThreadPoolExecutor(1) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile

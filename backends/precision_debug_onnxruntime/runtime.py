@@ -29,12 +29,13 @@ _INLINE_BYTES = "1024"
 class Runtime:
     """How sessions of one run are opened.
 
-    settings: the user's options ("intra_op_num_threads", "custom_ops_library", "verbose").
+    settings: the user's options ("intra_op_num_threads", "custom_ops_library", "verbose"). cores: see SessionSpec.
     """
 
     providers: tuple[str, ...] = ("CPUExecutionProvider",)
     provider_options: tuple[dict[str, str], ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    cores: int = 0
 
     def open(
         self, model: Model, *, optimise: str = "none", taps: bool = False, dump: Path | None = None,
@@ -54,8 +55,7 @@ class Runtime:
         }[optimise]  # fmt: skip
         options.log_severity_level = 2 if self.settings.get("verbose") else 4
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED if taps else ort.ExecutionOrder.DEFAULT
-        if self.settings.get("intra_op_num_threads"):
-            options.intra_op_num_threads = int(self.settings["intra_op_num_threads"])
+        options.intra_op_num_threads = int(self.settings.get("intra_op_num_threads") or self.cores)
         entry = options.add_session_config_entry
         if _has_external(model.proto):
             entry("session.model_external_initializers_file_folder_path", str(model.folder))
