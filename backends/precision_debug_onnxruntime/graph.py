@@ -16,6 +16,7 @@ __all__ = [
     "carried",
     "copy_but",
     "external_data",
+    "external_tensors",
     "initializers_of",
     "labels",
     "ordered",
@@ -222,6 +223,12 @@ def external_data(tensor: Any) -> External:
         offset=int(entries.get("offset", 0)),
         length=int(entries.get("length", 0)),
     )
+
+
+def external_tensors(graph: Any) -> Iterator[Any]:
+    """Weights of the graph, and of every graph inside it, whose bytes lie in a file."""
+    for inner in all_graphs(graph):
+        yield from (tensor for tensor in inner.initializer if tensor.external_data)
 
 
 def attribute(node: Any, name: str, default: Any = None) -> Any:

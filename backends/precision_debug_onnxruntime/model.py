@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from precision_debug.errors import ModelError
 from precision_debug.records import InputMeta
 
-from .graph import all_graphs, external_data, initializers_of
+from .graph import all_graphs, external_data, external_tensors, initializers_of
 from .types import dtype_name
 
 __all__ = ["Model", "name_nodes", "named", "opened", "parsed", "read_inputs", "read_model", "tensor_shape"]
@@ -107,37 +106,30 @@ def _find_external(proto: Any, path: Path) -> Path:
     Weights that are links themselves, as in a cache of downloads, are named by the files that they lead to: onnx, and
     ONNX Runtime where it is given bytes, refuse links. Raises ModelError.
     """
-    places = {external_data(tensor).location: Path() for tensor in _external_tensors(proto)}
+    tensors = list(external_tensors(proto.graph))
     beside, behind = path.absolute().parent, path.resolve().parent
-    for location in places:
-        file = next((folder / location for folder in (beside, behind) if (folder / location).is_file()), None)
-        if file is None:
-            hint = "copy the weights next to the .onnx file"
-            raise ModelError(f"its external weights {location} are missing", where=str(path), hint=hint)
-        places[location] = file
-    for tensor in _external_tensors(proto):
+    places: dict[str, Path] = {}
+    for tensor in tensors:
         place = external_data(tensor)
-        if places[place.location].stat().st_size < place.offset + place.length:
-            hint = "copy the weights next to the .onnx file again"
-            raise ModelError(f"its external weights {place.location} are cut off", where=str(path), hint=hint)
-    inside = all(not Path(location).is_absolute() and ".." not in Path(location).parts for location in places)
+        file = next((one for folder in (beside, behind) if (one := folder / place.location).is_file()), None)
+        trouble = "missing" if file is None else ""
+        if file is not None and file.stat().st_size < place.offset + place.length:
+            trouble = "cut off"
+        if file is None or trouble:
+            raise ModelError(
+                f"its external weights {place.location} are {trouble}", where=str(path),
+                hint="copy the weights next to the .onnx file",
+            )  # fmt: skip
+        places[place.location] = file
     folders = {file.resolve().parent for file in places.values()}
-    if not places or len(folders) > 1 or not inside:
+    inside = all(not Path(location).is_absolute() and ".." not in Path(location).parts for location in places)
+    if len(folders) != 1 or not inside:
         return next((beside for file in places.values() if beside in file.parents), behind)
-    for tensor in _external_tensors(proto):
+    for tensor in tensors:
         for entry in tensor.external_data:
             if entry.key == "location":
                 entry.value = places[entry.value].resolve().name
     return folders.pop()
-
-
-def _external_tensors(proto: Any) -> Iterator[Any]:
-    import onnx
-
-    for graph in all_graphs(proto.graph):
-        for tensor in graph.initializer:
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                yield tensor
 
 
 def name_nodes(graph: Any) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 
-from .graph import all_graphs, external_data
+from .graph import external_data, external_tensors
 from .model import Model
 from .taps import library as taps_library
 
@@ -57,7 +57,7 @@ class Runtime:
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED if taps else ort.ExecutionOrder.DEFAULT
         options.intra_op_num_threads = int(self.settings.get("intra_op_num_threads") or self.cores)
         entry = options.add_session_config_entry
-        if _has_external(model.proto):
+        if any(external_tensors(model.proto.graph)):
             entry("session.model_external_initializers_file_folder_path", str(model.folder))
         if optimise == "none":
             # even then each reader of a DequantizeLinear would get a copy of it, taps too, which run out of order
@@ -90,26 +90,17 @@ class Runtime:
         return list(dict.fromkeys(str(Path(path).resolve()) for path in libraries))
 
 
-def _has_external(proto: Any) -> bool:
-    return any(tensor.external_data for graph in all_graphs(proto.graph) for tensor in graph.initializer)
-
-
-def _locations(proto: Any) -> set[str]:
-    """The files that hold external weights, relative to the model's folder."""
-    tensors = (tensor for graph in all_graphs(proto.graph) for tensor in graph.initializer)
-    return {external_data(tensor).location for tensor in tensors if tensor.external_data}
-
-
 @contextmanager
 def _loadable(model: Model, version: str) -> Iterator[bytes | str]:
     """What ONNX Runtime loads: bytes; before 1.21 those cannot say where external weights lie, so a file among them."""
     data = _bytes(model)
     release = tuple(int(part) for part in version.split(".")[:2])
-    if release >= (1, 21) or not _has_external(model.proto):
+    locations = {external_data(tensor).location for tensor in external_tensors(model.proto.graph)}
+    if release >= (1, 21) or not locations:
         yield data
         return
     with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
-        for location in _locations(model.proto):
+        for location in locations:
             link = Path(folder, location)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(model.folder.resolve() / location)

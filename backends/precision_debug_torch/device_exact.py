@@ -32,6 +32,9 @@ MOST = ("base_max", "target_max", "required_atol", "required_rtol")
 PLACED = ("max_abs", "max_rel")
 FIELDS = (*SUMS, *LEAST, *MOST, *PLACED, "max_abs_at", "max_rel_at")
 
+NOWHERE = tl.constexpr((1 << 63) - 1)
+"""An index that no element has."""
+
 _LANES, _WIDE, _STEPS = 128, 2, 32
 _PROGRAMS = 8
 
@@ -54,7 +57,7 @@ def _exact(
     rtol = tl.load(tolerance_ptr + 1)
     lane = tl.arange(0, LANES)[:, None] * WIDE + tl.arange(0, WIDE)[None, :]
     inf = float("inf")
-    nowhere = tl.full((LANES,), 9223372036854775807, tl.int64)
+    nowhere = tl.full((LANES,), NOWHERE, tl.int64)
 
     s_b = tl.zeros((LANES,), tl.float64)
     s_bb = tl.zeros((LANES,), tl.float64)
@@ -147,7 +150,7 @@ def _exact(
                 over = d - atol
             need_r = tl.maximum(need_r, tl.max(tl.where(d > atol, over / m, 0.0), 1))
             alike = (b == t) | (b_nan & t_nan) if EQUAL_NAN else b == t
-            special = here & ((b_finite & t_finite) == 0) & (alike == 0)
+            special = here & (finite == 0) & (alike == 0)
             wrong = wrong | special
             infinite = here & (b_inf | t_inf) & (b != t) & (b_nan == 0) & (t_nan == 0)
             n_b_nan += tl.sum((b_nan & here).to(tl.int32), 1)
@@ -163,15 +166,15 @@ def _exact(
 
             place = at.to(tl.int64)
             top = tl.max(tl.where(finite, d, -1.0), 1)
-            found = tl.min(tl.where(finite & (d == top[:, None]), place, 9223372036854775807), 1)
+            found = tl.min(tl.where(finite & (d == top[:, None]), place, NOWHERE), 1)
             worst_at = tl.where(top > worst, found, worst_at)
             worst = tl.maximum(worst, top)
             top = tl.max(tl.where(finite, rel, -1.0), 1)
-            found = tl.min(tl.where(finite & (rel == top[:, None]), place, 9223372036854775807), 1)
+            found = tl.min(tl.where(finite & (rel == top[:, None]), place, NOWHERE), 1)
             worst_rel_at = tl.where(top > worst_rel, found, worst_rel_at)
             worst_rel = tl.maximum(worst_rel, top)
-            wrong_at = tl.minimum(wrong_at, tl.min(tl.where(wrong, place, 9223372036854775807), 1))
-            infinite_at = tl.minimum(infinite_at, tl.min(tl.where(infinite, place, 9223372036854775807), 1))
+            wrong_at = tl.minimum(wrong_at, tl.min(tl.where(wrong, place, NOWHERE), 1))
+            infinite_at = tl.minimum(infinite_at, tl.min(tl.where(infinite, place, NOWHERE), 1))
 
     out = out_ptr + program
     tl.store(out, tl.sum(n_b_nan.to(tl.int64)).to(tl.float64))

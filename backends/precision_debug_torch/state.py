@@ -12,7 +12,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def touched(module: Any, original: Any) -> bool:
-    """Whether buffers, numbers, or tensors and numbers in lists and dicts differ between a module and what it was
+    """Whether buffers, numbers, or tensors and numbers in lists, dicts and sets differ between a module and what it was
     copied from. Other objects are taken to be unchanged.
     """
     pairs = zip(module.modules(), original.modules(), strict=False)
@@ -32,7 +32,13 @@ def _differs(own: Any, other: Any) -> bool:
         )
     if isinstance(own, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(own) != len(other) or any(map(_differs, own, other))
-    return isinstance(own, (set, frozenset)) and isinstance(other, (set, frozenset)) and len(own) != len(other)
+    if isinstance(own, (set, frozenset)) and isinstance(other, (set, frozenset)):
+        return len(own) != len(other) or _plain_of(own) != _plain_of(other)
+    return False
+
+
+def _plain_of(items: Any) -> set[Any]:
+    return {item for item in items if isinstance(item, _PLAIN)}
 
 
 def _same_tensor(own: Any, other: Any) -> bool:

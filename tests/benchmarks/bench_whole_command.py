@@ -215,15 +215,13 @@ def main() -> None:
         case: {key: statistics.median(run[key] for run in found) for key in found[0]} for case, found in runs.items()
     }
     bare_run, mine, demo_run = median["bare"], median["ours, lockstep"], median["Paddle demo's numpy"]
-    print(
-        f"| ResNet-50, batch {given.batch}, medians of {given.repeat} (Polygraphy of 3 and 1) "
-        "| s | x bare | x ours | peak MB | x bare | x ours |"
-    )
-    print("|---|---|---|---|---|---|---|")
+    print(f"| ResNet-50, batch {given.batch}, medians | runs | s | x bare | x ours | peak MB | x bare | x ours |")
+    print("|---|---|---|---|---|---|---|---|")
     for case, value in median.items():
         seconds, peak = value["seconds"], value["peak_mb"]
         print(
-            f"| {case} | {seconds:.2f} | {seconds / bare_run['seconds']:.2f} | {seconds / mine['seconds']:.2f} "
+            f"| {case} | {len(runs[case])} "
+            f"| {seconds:.2f} | {seconds / bare_run['seconds']:.2f} | {seconds / mine['seconds']:.2f} "
             f"| {peak:.0f} | {peak / bare_run['peak_mb']:.2f} | {peak / mine['peak_mb']:.2f} |"
         )
     print(f"\nbare: loading both sessions included; the two inferences alone take {bare_run['inference']:.2f} s,")

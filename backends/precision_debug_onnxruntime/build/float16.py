@@ -35,10 +35,11 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
     with logging_left_alone():
         from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
-    proto = read_model(source.path).proto  # weights that lie in the file itself come with it
+    whole = read_model(source.path)  # with the weights that lie in the file itself
+    proto = whole.proto
     hint = "keep what it stumbles over in float32: options op_block_list, node_block_list"
     with our_errors(source.path, hint):
-        onnx.load_external_data_for_model(proto, str(source.folder))
+        onnx.load_external_data_for_model(proto, str(whole.folder))
         _tell_types(proto, infer_types(source, runtime, folder))
         before = {tensor.name: _trouble(tensor) for tensor in _weights(proto)}
         passed = _take_passed_through(proto.graph)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from precision_debug.records import SessionSpec
 
-from ..graph import all_graphs
+from ..graph import external_data, external_tensors
 from ..model import Model, named, opened, parsed, read_model
 from ..wire import cut
 
@@ -70,8 +70,6 @@ def _read(path: str) -> Model:
     except ValueError:
         return read_model(path)
     proto = parsed(light, path)
-    tensors = [tensor for graph in all_graphs(proto.graph) for tensor in graph.initializer]
-    elsewhere = [entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"]
-    if set(elsewhere) != {file.name}:
+    if {external_data(tensor).location for tensor in external_tensors(proto.graph)} != {file.name}:
         return read_model(path)
     return Model(proto=named(proto, path), folder=file.parent, path=path)
