@@ -17,7 +17,13 @@ Array = np.ndarray[Any, Any]
 
 
 class HostComparer:
-    """A Comparer of numpy arrays; every result is there at once."""
+    """A Comparer of numpy arrays; every result is there at once.
+
+    threads: how many share a large tensor; 0: one for a core.
+    """
+
+    def __init__(self, threads: int = 0) -> None:
+        self.threads = threads
 
     def take(self, tensor: Any, name: str) -> Array:
         """The tensor as an array, over its own memory where that is possible."""
@@ -31,11 +37,11 @@ class HostComparer:
         self, base: Array, target: Array, tolerance: Tolerance, then: Callable[[Comparison], None]
     ) -> None:
         """Compare, and call ``then`` with the numbers."""
-        then(metrics.compare(base, target, tolerance))
+        then(metrics.compare(base, target, tolerance, threads=self.threads))
 
     def describe(self, value: Array, then: Callable[[TensorStats], None]) -> None:
         """Call ``then`` with one array's numbers."""
-        then(metrics.describe(value))
+        then(metrics.describe(value, threads=self.threads))
 
     def settle(self) -> None:
         """Nothing is under way."""

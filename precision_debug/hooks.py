@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, cast
 
 from . import judge
 from .align import Alignment, Pair, stem
 from .comparing import HostComparer
+from .meeting import Meeting
+from .metrics.native import cores_of_each
 from .protocols import Comparer
 from .records import Comparison, Row, Status, TensorMeta, TensorStats, Tolerance
 from .store import BaselineStore, Store
@@ -27,7 +30,7 @@ from .store import BaselineStore, Store
 if TYPE_CHECKING:
     from .report.model import Report
 
-__all__ = ["AssertClose", "SaveBaseline"]
+__all__ = ["AssertClose", "LentBaseline", "SaveBaseline"]
 
 
 class _Names:
@@ -83,18 +86,30 @@ class SaveBaseline:
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
         if self._names is not None and tensor_name not in self._names:
             return
+        key, value = self._seen(op_type, tensor_name, tensor)
+        if key in self._alone:
+            self._describe(key, value)
+        else:
+            self.store.put(key, value)
+            self._saved(key)
+
+    def _seen(self, op_type: str, tensor_name: str, tensor: Any) -> tuple[str, Any]:
+        """Note a tensor; returns its key, and the tensor as the comparer takes it."""
         value = self.comparer.take(tensor, tensor_name)
         key = self._keys.key(tensor_name)
         dtype, shape = self.comparer.dtype(value), tuple(value.shape)
         self._tensors.append(TensorMeta(name=key, op_type=op_type, dtype=dtype, shape=shape))
         self._types[key] = op_type
-        if self._wanted is None or self._wanted(key):
-            self.store.put(key, value)
-            if self._on_saved is not None:
-                self._on_saved(key, None)
-        else:
+        if self._wanted is not None and not self._wanted(key):
             self._alone.add(key)
-            self.comparer.describe(value, lambda stats: self._described(key, stats))
+        return key, value
+
+    def _describe(self, key: str, value: Any) -> None:
+        self.comparer.describe(value, lambda stats: self._described(key, stats))
+
+    def _saved(self, key: str) -> None:
+        if self._on_saved is not None:
+            self._on_saved(key, None)
 
     def was_not_kept(self, key: str) -> bool:
         """Whether only the statistics of this tensor are kept."""
@@ -108,6 +123,33 @@ class SaveBaseline:
     def close(self) -> None:
         """Free the tensors. What was already compared stays in its AssertClose."""
         self.store.close()
+
+
+class LentBaseline(SaveBaseline):
+    """A SaveBaseline that uses what it is shown while the run goes on, where the run lends it for so long (Borrower).
+
+    meeting: the store. beside: where the statistics of what is not wanted are computed. The others: see SaveBaseline.
+    """
+
+    def __init__(self, meeting: Meeting, beside: Executor, **settings: Any) -> None:
+        super().__init__(store=meeting, **settings)
+        self._meeting, self._beside = meeting, beside
+
+    def borrow(self, op_type: str, tensor_name: str, tensor: Any, /) -> Callable[[], None]:
+        """See Borrower."""
+        if isinstance(self.comparer, HostComparer):
+            self.comparer.threads = cores_of_each()  # from now on both runs go on meanwhile
+        key, value = self._seen(op_type, tensor_name, tensor)
+        if key in self._alone:
+            described = self._beside.submit(self._describe, key, value)
+            return cast("Callable[[], None]", described.result)
+        take_back = self._meeting.lend(key, value)
+
+        def finish() -> None:
+            take_back()
+            self._saved(key)
+
+        return finish
 
 
 class AssertClose:

@@ -7,6 +7,7 @@ that waits tells the other one what it waits for, and what stands in the way is 
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,9 +39,9 @@ class Ended(Exception):
 class Meeting:
     """A store whose ``put`` blocks until the tensor was taken, and whose ``get`` blocks until it is there.
 
-    ``put`` is for the baseline's thread; ``get`` and ``drop`` are for the target's. A tensor that was got is held
-    until it is dropped. Of the two threads at most one is blocked here at any time, so they cannot wait for each other.
-    One of them may be blocked in the engine, though, by what the other one holds: see ``PATIENCE``.
+    ``put`` and ``lend`` are for the baseline's thread; ``get`` and ``drop`` are for the target's. A tensor that was got
+    is held until it is dropped. Of the two threads at most one is blocked here at any time, so they cannot wait for
+    each other. One of them may be blocked in the engine, though, by what the other one holds: see ``PATIENCE``.
     """
 
     def __init__(self, store: BaselineStore, *, patience: float = PATIENCE) -> None:
@@ -48,7 +49,7 @@ class Meeting:
         self._patience = patience
         self._last = ""
         self._changed = threading.Condition()
-        self._offer: tuple[str, Any] | None = None
+        self._offers: dict[str, Any] = {}
         self._wanted: str | None = None
         self._held = ""
         self._baseline_done = False
@@ -57,21 +58,29 @@ class Meeting:
 
     def put(self, key: str, array: Any) -> None:
         """Offer a tensor; returns when it may be overwritten: it was compared, or copied into the store."""
+        self.lend(key, array)()
+
+    def lend(self, key: str, array: Any) -> Callable[[], None]:
+        """Offer a tensor and return at once; what this returns blocks as ``put`` does."""
         with self._changed:
             self._check()
             self._last = key
-            self._offer = (key, array)
+            self._offers[key] = array
             self._changed.notify_all()
-            while self._offer is not None and not self._in_the_way(key):
+        return functools.partial(self._take_back, key)
+
+    def _take_back(self, key: str) -> None:
+        with self._changed:
+            self._check()
+            while key in self._offers and not self._in_the_way(key):
                 self._wait(f"the baseline waits for the target to come for {key}")
                 self._check()
-            if self._offer is not None:
-                self._offer = None
-                self.store.put(key, array)
+            if key in self._offers:
+                self.store.put(key, self._offers.pop(key))
                 self._changed.notify_all()
 
     def _in_the_way(self, key: str) -> bool:
-        waits_for_another = self._wanted is not None and self._wanted != key
+        waits_for_another = self._wanted is not None and self._wanted not in self._offers
         return self._held != key and (waits_for_another or self._target_done)
 
     def get(self, key: str) -> Any:
@@ -79,9 +88,9 @@ class Meeting:
         with self._changed:
             while True:
                 self._check()
-                if self._offer is not None and self._offer[0] == key:
+                if key in self._offers:
                     self._wanted, self._held = None, key
-                    return self._offer[1]
+                    return self._offers[key]
                 stored = self.store.get(key)
                 if stored is not None or self._baseline_done:
                     self._wanted = None
@@ -96,7 +105,7 @@ class Meeting:
         with self._changed:
             if self._held == key:
                 self._held = ""
-                self._offer = None
+                self._offers.pop(key, None)
                 self._changed.notify_all()
             else:
                 self.store.drop(key)

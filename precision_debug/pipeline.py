@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ from .crossing import crosses, match_values
 from .errors import UsageError
 from .feeds import FeedSet
 from .given import feeds_of, store_inputs
-from .hooks import AssertClose, SaveBaseline
+from .hooks import AssertClose, LentBaseline, SaveBaseline
 from .journal import Journal
 from .meeting import Meeting, run_both
 from .placing import placed, settled
@@ -69,14 +70,15 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
         def may_have_a_partner(key: str) -> bool:
             return key not in known or key in paired or stem(key) in paired
 
-        with Store(folder=folder, memory_budget=spec.options.get("memory_budget")) as store:
+        budget = spec.options.get("memory_budget")
+        with Store(folder=folder, memory_budget=budget) as store, ThreadPoolExecutor(1) as beside:
             meeting = Meeting(place.store or store) if together else None
-            save = SaveBaseline(
-                store=meeting or store,
-                wanted=may_have_a_partner,
-                on_saved=lambda key, stats: journal.write("saved", name=key, stats=stats),
-                comparer=place.comparer,
-            )
+            settings: dict[str, Any] = {
+                "wanted": may_have_a_partner,
+                "on_saved": lambda key, stats: journal.write("saved", name=key, stats=stats),
+                "comparer": place.comparer,
+            }
+            save = LentBaseline(meeting, beside, **settings) if meeting else SaveBaseline(store=store, **settings)
             check = AssertClose(
                 save,
                 tolerance=spec.tolerance,

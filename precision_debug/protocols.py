@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backend",
+    "Borrower",
     "Comparer",
     "Exporter",
     "Feeds",
@@ -42,6 +43,18 @@ class Hook(Protocol):
     """
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Tensor, /) -> None: ...
+
+
+@runtime_checkable
+class Borrower(Hook, Protocol):
+    """A hook that can use a tensor while the run goes on; a session that cannot lend for so long calls it as any hook.
+    """
+
+    def borrow(self, op_type: str, tensor_name: str, tensor: Tensor, /) -> Callable[[], None]:
+        """In place of a call: the tensor stays as it is until what this returns was called, and has returned.
+
+        The session calls that from the thread of the run, in the order in which it lent.
+        """
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ from typing import Any
 from .errors import BackendError, PrecisionDebugError
 from .feeds import FeedSet
 from .journal import Journal
-from .metrics.native import available_cores
+from .metrics.native import cores_of_each
 from .plan import Opening
 from .protocols import Hook, Session
 from .records import Side, TensorMeta
@@ -41,8 +41,7 @@ def open_both(
 
 def _with_its_share(opening: Opening) -> Opening:
     """One of two runs side by side: each gets half of the cores, since more threads than cores wait for each other."""
-    cores = max(1, available_cores() // 2)
-    return dataclasses.replace(opening, spec=dataclasses.replace(opening.spec, cores=cores))
+    return dataclasses.replace(opening, spec=dataclasses.replace(opening.spec, cores=cores_of_each()))
 
 
 class OpenSide:

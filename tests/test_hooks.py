@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -10,8 +13,12 @@ import pytest
 
 from precision_debug import AssertClose, SaveBaseline, Status
 from precision_debug.arrays import as_array
+from precision_debug.comparing import HostComparer
 from precision_debug.errors import BackendError
+from precision_debug.hooks import LentBaseline
+from precision_debug.meeting import Meeting
 from precision_debug.report.model import Verdict
+from precision_debug.store import Store
 
 
 def test_rows_are_in_the_baselines_order_and_nothing_is_dropped() -> None:
@@ -48,6 +55,51 @@ def test_the_hook_copies_because_the_buffer_is_used_again() -> None:
     check = AssertClose(base)
     check("Op", "a", np.ones(3, np.float32))
     assert check.rows[0].status is Status.PASS
+
+
+def test_a_lent_baseline_is_used_until_it_is_given_back() -> None:
+    store = Store()
+    meeting = Meeting(store)
+    told: list[tuple[str, bool]] = []
+    begun, gate = threading.Event(), threading.Event()
+
+    class Slow(HostComparer):
+        def describe(self, value: Any, then: Any) -> None:
+            begun.set()
+            gate.wait()
+            super().describe(value, then)
+
+    with ThreadPoolExecutor(1) as beside:
+        base = LentBaseline(
+            meeting, beside, wanted=lambda key: key == "a", comparer=Slow(),
+            on_saved=lambda key, stats: told.append((key, stats is not None)),
+        )  # fmt: skip
+        check = AssertClose(base, atol=0.5, rtol=0, consume=True)
+        fused = base.borrow("Conv", "f", np.full(3, 5.0))
+        first = base.borrow("Relu", "a", np.ones(3))
+        assert begun.wait(10), "what is not wanted is described meanwhile"
+        assert told == []
+        check("Relu", "a", np.full(3, 1.25))
+        gate.set()
+        fused()
+        first()
+    assert told == [("f", True), ("a", False)]
+    assert base.stats["f"].max == 5
+    assert [(meta.name, meta.op_type) for meta in base.tensors] == [("f", "Conv"), ("a", "Relu")]
+    assert [(row.name, row.status) for row in check.rows] == [("a", Status.PASS)]
+    assert list(store) == []
+
+
+def test_what_goes_wrong_with_a_lent_tensor_is_raised_when_it_is_given_back() -> None:
+    class Broken(HostComparer):
+        def describe(self, value: Any, then: Any) -> None:
+            raise ValueError("no numbers")
+
+    with ThreadPoolExecutor(1) as beside:
+        base = LentBaseline(Meeting(Store()), beside, wanted=lambda key: False, comparer=Broken())
+        give_back = base.borrow("Conv", "f", np.ones(3))
+        with pytest.raises(ValueError, match="no numbers"):
+            give_back()
 
 
 def test_a_name_that_comes_again_is_numbered_on_both_sides() -> None:

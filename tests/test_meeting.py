@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -53,6 +54,75 @@ def test_any_two_orders_meet_and_nothing_is_overwritten_early(produced: list[str
     seen = drive(produced, asked, store)
     assert seen == {key: (hash(key) % 1000 if key in produced else None) for key in asked}
     assert set(store) == set(produced) - set(asked)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.permutations(list("abcdefgh")),
+    st.lists(st.sampled_from("abcdefghxyz"), unique=True),
+    st.lists(st.integers(0, 4), min_size=8, max_size=8),
+)
+def test_what_is_lent_stays_as_it_is_until_it_is_given_back(
+    produced: list[str], asked: list[str], later: list[int]
+) -> None:
+    """later: how many tensors more are lent before each is asked back, then overwritten."""
+    store = Store()
+    meeting = Meeting(store)
+
+    def baseline() -> None:
+        lent: list[tuple[int, np.ndarray, Callable[[], None]]] = []  # type: ignore[type-arg]
+
+        def give_back(until: int) -> None:
+            for loan in [loan for loan in lent if loan[0] <= until]:
+                lent.remove(loan)
+                loan[2]()
+                loan[1][...] = -1
+
+        for number, key in enumerate(produced):
+            tensor = np.full(3, ord(key))
+            lent.append((number + later[number], tensor, meeting.lend(key, tensor)))
+            give_back(number)
+        give_back(100)
+
+    def target() -> dict[str, int | None]:
+        seen: dict[str, int | None] = {}
+        for key in asked:
+            got = meeting.get(key)
+            seen[key] = None if got is None else int(got[0])
+            meeting.drop(key)
+        return seen
+
+    _, seen = run_both(meeting, baseline, target)
+    assert seen == {key: (ord(key) if key in produced else None) for key in asked}
+    assert set(store) == set(produced) - set(asked)
+    assert all(store.get(key)[0] == ord(key) for key in store)
+
+
+def test_a_loan_waits_until_the_target_has_compared_and_copies_nothing() -> None:
+    store = Counting()
+    meeting = Meeting(store)
+    told: list[str] = []
+
+    def baseline() -> None:
+        first, second = meeting.lend("a", np.zeros(1)), meeting.lend("b", np.zeros(1))
+        told.append("both are lent")
+        first()
+        told.append("a is back")
+        second()
+
+    def target() -> None:
+        assert meeting.get("a") is not None
+        while not told:
+            time.sleep(0.001)
+        time.sleep(0.05)
+        assert told == ["both are lent"], "a was given back while it was being compared"
+        meeting.drop("a")
+        assert meeting.get("b") is not None
+        meeting.drop("b")
+
+    run_both(meeting, baseline, target)
+    assert told == ["both are lent", "a is back"]
+    assert store.puts == 0
 
 
 def test_equal_orders_copy_nothing() -> None:

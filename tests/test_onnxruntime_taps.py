@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,93 @@ def test_a_hook_that_keeps_nothing_is_lent_the_engines_memory(tmp_path: Path) ->
     assert len(borrower.lent) >= 10
     assert owner.names == list(borrower.copies)
     assert all(same_bits(tensor, borrower.copies[name]) for name, tensor in owner.arrays.items())
+
+
+class Library:
+    """Borrows what it is lent, and looks at it twice: when it comes and when it goes back."""
+
+    borrows = True
+
+    def __init__(self, error_at: str = "") -> None:
+        self.error_at = error_at
+        self.out: dict[str, Any] = {}
+        self.arrays: dict[str, np.ndarray[Any, Any]] = {}
+        self.returned: list[str] = []
+        self.most = 0
+
+    def __call__(self, op_type: str, name: str, tensor: Any, /) -> None:
+        raise AssertionError("it was called, not lent to")
+
+    def borrow(self, op_type: str, name: str, tensor: Any, /) -> Callable[[], None]:
+        assert name not in self.arrays
+        self.out[name], self.arrays[name] = tensor, tensor.copy()
+        self.most = max(self.most, len(self.out))
+
+        def give_back() -> None:
+            if name == self.error_at:
+                raise RuntimeError("torn page")
+            assert same_bits(self.out.pop(name), self.arrays[name]), f"{name} has changed while it was lent"
+            self.returned.append(name)
+
+        return give_back
+
+
+LENT = {
+    "convnet": FEEDS,
+    "attention": {"x": np.random.default_rng(0).standard_normal((2, 10, 32)).astype(np.float32)},
+    "if_model": {"x": np.float32([1, -2]), "c": np.array(True)},
+    "loop_model": {"x": np.float32([1, -2]), "k": np.array(3)},
+    "nested_model": {"x": np.float32([1, -2]), "k": np.array(3)},
+    "scan_model": {"x": np.arange(10, dtype=np.float32).reshape(5, 2)},
+}
+
+
+@pytest.mark.skipif(not taps.lent(), reason="tap.c is not compiled here")
+@pytest.mark.parametrize("elements", [0, 1 << 22])
+@pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt", "ort_fp16_sim"])
+@pytest.mark.parametrize("model", LENT)
+def test_a_borrower_has_its_tensors_until_it_gives_them_back(
+    model: str, mode: str, elements: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from precision_debug_onnxruntime import tapped
+
+    monkeypatch.setattr(tapped, "_LENT", elements)
+    session = opened(getattr(onnx_models, model)(), tmp_path, mode)
+    library, owner = Library(), Recorder()
+    lent = session.run(LENT[model], library)
+    plain = session.run(LENT[model], owner)
+    assert library.out == {}, "something was never given back"
+    assert list(library.arrays) == owner.names
+    assert all(same_bits(library.arrays[name], tensor) for name, tensor in owner.arrays.items())
+    assert all(same_bits(lent[name], plain[name]) for name in plain)
+    assert sorted(library.returned) == sorted(owner.names)
+    if model == "convnet":
+        inputs_and_two_nodes = 4
+        assert library.most >= 2 if elements == 0 else library.most > inputs_and_two_nodes
+        assert elements or library.most <= inputs_and_two_nodes
+        assert library.returned == owner.names, "a chain's tensors come back in their order"
+
+
+@pytest.mark.skipif(not taps.lent(), reason="tap.c is not compiled here")
+def test_what_a_borrower_raises_when_it_gives_back_ends_the_run_as_itself(tmp_path: Path) -> None:
+    session = opened(onnx_models.convnet(), tmp_path)
+    every = Recorder()
+    session.run(FEEDS, every)
+    library = Library(error_at=every.names[2])
+    with pytest.raises(RuntimeError, match="torn page"):
+        session.run(FEEDS, library)
+    assert library.returned == every.names[:2]
+    again = Library()
+    session.run(FEEDS, again)
+    assert len(again.returned) == len(every.names)
+
+
+@pytest.mark.skipif(not taps.lent(), reason="tap.c is not compiled here")
+def test_only_what_is_asked_for_is_lent_also_of_a_loop(tmp_path: Path) -> None:
+    session = opened(onnx_models.loop_model(), tmp_path)
+    library = Library()
+    session.run(LENT["loop_model"], library, ["scaled@1", "y"])
+    assert library.returned == ["scaled@1", "y"]
 
 
 def test_without_the_compiled_operator_the_extensions_tap(root: Path) -> None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from precision_debug.errors import BackendError
-from precision_debug.protocols import Feeds, Hook
+from precision_debug.protocols import Borrower, Feeds, Hook
 from precision_debug.records import TensorMeta
 
 from . import ortvalues, taps
 from .feeding import checked_feeds
 from .interrupts import Interrupts
 from .listing import Entry
-from .model import Model
+from .model import Model, tensor_shape
 from .runtime import Runtime, our_errors
 from .shown import Shown, wanted
 from .tapped import Tap, insert_taps
@@ -69,9 +69,11 @@ class OrtSession:
             self._open = None
 
     def _run(self, feeds: Feeds, hook: Hook | None, names: Collection[str] | None) -> Mapping[str, Any]:
-        opened = self._opened(hook is not None, names)
+        borrow = hook.borrow if taps.lent() and isinstance(hook, Borrower) else None
+        lending = None if borrow is None else _sizes(self._model.proto.graph, feeds)
+        opened = self._opened(hook is not None, names, lending)
         names_of_outputs = [item.name for item in opened.ort.get_outputs()]
-        run = _Run(hook=hook, opened=opened, shown=Shown(self._entries, names))
+        run = _Run(hook=hook, borrow=borrow, opened=opened, shown=Shown(self._entries, names))
         opened.current.append(run)
         try:
             with run.interrupts.around_run(), our_errors(self._model.path):
@@ -95,19 +97,19 @@ class OrtSession:
             if hook is not None and entry.view.at_end and not entry.meta.unseen and wanted(entry, names):
                 hook(entry.meta.op_type, entry.meta.name, outputs[entry.value.name])
 
-    def _opened(self, hooked: bool, names: Collection[str] | None) -> _Opened:
+    def _opened(self, hooked: bool, names: Collection[str] | None, lending: Mapping[str, int] | None) -> _Opened:
         chosen = [
             entry for entry in self._entries
             if hooked and not entry.meta.unseen and not entry.view.at_end and wanted(entry, names)
         ]  # fmt: skip
-        key = frozenset(entry.meta.name for entry in chosen)
+        key = frozenset(entry.meta.name for entry in chosen), lending is not None
         if self._open is not None and self._open.key == key:
             return self._open
         self._drop()
         taps.register()
         current: list[_Run] = []
         number = taps.connect(lambda place, tensor: current[0].receive(place, tensor) if current else None)
-        graph = insert_taps(self._model, chosen, number)
+        graph = insert_taps(self._model, chosen, number, lending=lending)
         session = self._runtime.open(graph.model, taps=True)
         self._open = _Opened(key=key, number=number, ort=session, taps=graph.taps, current=current)
         return self._open
@@ -115,9 +117,9 @@ class OrtSession:
 
 @dataclass(frozen=True, kw_only=True)
 class _Opened:
-    """An ONNX Runtime session with taps on the tensors of ``key``, and the run that they report to."""
+    """An ONNX Runtime session with taps, and the run that they report to. key: what they show, and if it is lent."""
 
-    key: frozenset[str]
+    key: tuple[frozenset[str], bool]
     number: int
     ort: Any
     taps: tuple[Tap, ...]
@@ -126,13 +128,18 @@ class _Opened:
 
 @dataclass(kw_only=True)
 class _Run:
-    """One run: what a tap reports goes to the hook, and the first exception of the hook is kept."""
+    """One run: what a tap reports goes to the hook, and the first exception of the hook is kept.
+
+    borrow: the hook's, where it is lent to. lent: by the place of a tap, what ends the loan.
+    """
 
     hook: Hook | None
+    borrow: Callable[[str, str, Any], Callable[[], None]] | None
     opened: _Opened
     shown: Shown
     error: BaseException | None = None
     copies: bool = field(init=False)
+    lent: dict[int, Callable[[], None]] = field(default_factory=dict)
     options: Any = field(init=False)
     interrupts: Interrupts = field(init=False)
 
@@ -149,13 +156,15 @@ class _Run:
             return
         try:
             with self.interrupts.inside_hook():
-                self._receive(self.opened.taps[place], tensor)
+                self._receive(place, self.opened.taps[place], tensor)
         except BaseException as error:
             self.error = error
             self.options.terminate = True
 
-    def _receive(self, tap: Tap, tensor: Any) -> None:
-        if tap.event == "enter":
+    def _receive(self, place: int, tap: Tap, tensor: Any) -> None:
+        if tap.event == "return":
+            self.lent.pop(tap.lent, _nothing)()
+        elif tap.event == "enter":
             self.shown.enter(tap.loop)
         elif tap.event:
             self.shown.iterate(tap.loop)
@@ -166,7 +175,24 @@ class _Run:
                     raise BackendError("ONNX Runtime did not hand this tensor over", where=meta.name)
                 finish = tap.entry.view.finish
                 shown = tensor if finish is None else finish(tensor)
-                self.hook(meta.op_type, meta.name, shown.copy() if self.copies else shown)
+                if self.borrow is not None:
+                    self.lent[place] = self.borrow(meta.op_type, meta.name, shown)
+                else:
+                    self.hook(meta.op_type, meta.name, shown.copy() if self.copies else shown)
+
+
+def _nothing() -> None:
+    """A tensor was not shown, since this iteration of it was not asked for."""
+
+
+def _sizes(graph: Any, feeds: Feeds) -> dict[str, int]:
+    """Sizes of the axes that a graph's inputs name, by their names."""
+    sizes: dict[str, int] = {}
+    for item in graph.input:
+        given = getattr(feeds.get(item.name), "shape", ())
+        named = zip(tensor_shape(item.type.tensor_type) or (), given, strict=False)
+        sizes.update({axis: size for axis, size in named if isinstance(axis, str)})
+    return sizes
 
 
 def _accepted(session: Any, feeds: Feeds) -> dict[str, Any]:

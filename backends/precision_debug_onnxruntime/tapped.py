@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,19 +16,24 @@ __all__ = ["Tap", "TappedGraph", "insert_taps"]
 
 _PREFIX = "precision_debug.tap"
 _MARKER = "precision_debug.marker"
+_LENT = 4 << 20
+"""Elements that stay lent for longer than one node: the more, the less the runs wait; but it takes memory."""
+
 _DOMAINS = ("com.microsoft", "com.microsoft.nchwc")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tap:
-    """What one tap means: a tensor (entry), or that a loop begins ("enter") or that its body does ("iterate").
+    """What one tap means: a tensor (entry), or that a loop begins ("enter") or that its body does ("iterate"), or that
+    ONNX Runtime is about to let go of the tensor of another tap ("return").
 
-    loop: the key of the loop's body.
+    loop: the key of the loop's body. lent: the place of the other tap.
     """
 
     entry: Entry | None = None
     event: str = ""
     loop: Any = ()
+    lent: int = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +44,16 @@ class TappedGraph:
     taps: tuple[Tap, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Loan:
+    """end: the node that ends it. elements: of the tensor; many where that is not known."""
+
+    end: Any
+    elements: int
+
+
 class _Builder:
-    def __init__(self, entries: Collection[Entry], session: int) -> None:
+    def __init__(self, entries: Collection[Entry], session: int, sizes: Mapping[str, int] | None) -> None:
         self.by_key: dict[Any, list[Entry]] = {}
         for entry in entries:
             self.by_key.setdefault(entry.value.key, []).append(entry)
@@ -48,16 +62,18 @@ class _Builder:
         }
         self.taps: list[Tap] = []
         self.session = session
+        self.sizes = sizes
 
     def graph(self, graph: Any, key: Any, loops: bool) -> None:
         """Rewrite one graph's nodes in place."""
         nodes: list[Any] = []
+        lent: list[_Loan] = []
         if loops:
             nodes.append(self._tap(_MARKER, Tap(event="iterate", loop=key)))
         made_by_nodes = {name for node in graph.node for name in node.output}
         for entry in [e for (scope, name), found in self.by_key.items() if scope == key for e in found]:
             if entry.value.node is None and entry.value.name not in made_by_nodes:
-                nodes += self._seen(entry)
+                nodes += self._seen(entry, lent)
         for node in graph.node:
             for name, inner in subgraphs(node):
                 step = (next((out for out in node.output if out), node.name), name)
@@ -67,17 +83,29 @@ class _Builder:
                         nodes.append(self._tap(_MARKER, Tap(event="enter", loop=inside)))
                     self.graph(inner, inside, node.op_type in {"Loop", "Scan"})
             nodes.append(node)
+            made: list[_Loan] = []
             for output in node.output:
                 for entry in self.by_key.get((key, output), ()):
-                    nodes += self._seen(entry)
+                    nodes += self._seen(entry, made)
+            while sum(loan.elements for loan in lent) > _LENT:
+                nodes.append(lent.pop(0).end)
+            lent += made
+        nodes += [loan.end for loan in lent]
         kept = [_copy_of(node) for node in nodes]
         del graph.node[:]
         graph.node.extend(kept)
 
-    def _seen(self, entry: Entry) -> Iterator[Any]:
-        made, end = entry.view.nodes(entry.value.name, f"{_PREFIX}{len(self.taps)}")
+    def _seen(self, entry: Entry, lent: list[_Loan]) -> Iterator[Any]:
+        """The nodes that show an entry; where it is lent, that is added to ``lent``."""
+        place = len(self.taps)
+        made, end = entry.view.nodes(entry.value.name, f"{_PREFIX}{place}")
         yield from made
         yield self._tap(end, Tap(entry=entry))
+        if self.sizes is not None:
+            shape = ("",) if entry.meta.shape is None else entry.meta.shape
+            known = (size if isinstance(size, int) else self.sizes.get(size, _LENT + 1) for size in shape)
+            elements = math.prod(known)
+            lent.append(_Loan(end=self._tap(end, Tap(event="return", lent=place)), elements=elements))
 
     def _tap(self, name: str, tap: Tap) -> Any:
         from onnx import helper
@@ -89,13 +117,19 @@ class _Builder:
         )
 
 
-def insert_taps(model: Model, entries: Collection[Entry], session: int) -> TappedGraph:
-    """A copy of the running graph with a tap for each entry, for the session number that ``taps.connect`` gave."""
+def insert_taps(
+    model: Model, entries: Collection[Entry], session: int, *, lending: Mapping[str, int] | None = None
+) -> TappedGraph:
+    """A copy of the running graph with a tap for each entry, for the session number that ``taps.connect`` gave.
+
+    lending: what a tap shows stays as it is until the next node of its graph has run, or some more of them where it is
+    small; then a second tap says so. Its value: sizes of axes that the graph only names, as far as they are known.
+    """
     import numpy as np
     from onnx import helper, numpy_helper
 
     proto = copy_but(model.proto, graph="initializer")
-    builder = _Builder(entries, session)
+    builder = _Builder(entries, session, lending)
     builder.graph(proto.graph, (), False)
     if any(tap.event for tap in builder.taps):
         proto.graph.initializer.append(numpy_helper.from_array(np.zeros((), np.bool_), _MARKER))

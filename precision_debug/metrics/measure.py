@@ -29,14 +29,14 @@ _RULES = ("isclose", "either")
 _STATISTICS = ("elemwise", "max", "mean", "median", "quantile")
 
 
-def compare(base: Any, target: Any, tolerance: Tolerance | None = None) -> Comparison:
+def compare(base: Any, target: Any, tolerance: Tolerance | None = None, *, threads: int = 0) -> Comparison:
     """Compare two arrays of any dtype, layout and byte order, in blocks: no side is ever copied as a whole.
 
     Both are widened to float64, so that every element's error and the decision ``|t - b| <= atol + rtol * |b|`` are
     those of float64 arithmetic, whatever the two dtypes are. Differences of int64 and uint64 are exact, and so is
     their comparison with the tolerance; the tolerance itself, and everything that is shown, is rounded to float64.
     Complex elements are compared by the magnitude of their difference; their other numbers are of magnitudes.
-    Text is compared by equality only.
+    Text is compared by equality only. threads: at most so many share a large tensor; 0: one for a core.
 
     Raises UsageError where the tolerance is not one.
     """
@@ -44,15 +44,16 @@ def compare(base: Any, target: Any, tolerance: Tolerance | None = None) -> Compa
     _check(tolerance)
     base, target = np.asarray(base), np.asarray(target)
     if base.shape != target.shape:
-        return _apart(base, target, shapes_match=False)
+        return _apart(base, target, threads, shapes_match=False)
     if not (is_numeric(base.dtype) and is_numeric(target.dtype)):
-        return _by_equality(base, target)
+        return _by_equality(base, target, threads)
     task = Task(
         base=flat_reader(base),
         target=flat_reader(target),
         size=base.size,
         tolerance=tolerance,
         keep="errors" if base.size < EXACT_BELOW else "histogram",
+        threads=threads,
     )
     kernel = native.load()
     if kernel is not None and kernel.supports(base.dtype, target.dtype):
@@ -72,18 +73,21 @@ def compare(base: Any, target: Any, tolerance: Tolerance | None = None) -> Compa
     )
 
 
-def describe(array: Any) -> TensorStats:
-    """Numbers of one array by itself; of magnitudes where it is complex, and counts only where it is not numeric."""
+def describe(array: Any, *, threads: int = 0) -> TensorStats:
+    """Numbers of one array by itself; of magnitudes where it is complex, and counts only where it is not numeric.
+
+    threads: see compare.
+    """
     array = np.asarray(array)
-    return _describe(array)[0]
+    return _describe(array, threads)[0]
 
 
-def _describe(array: Array) -> tuple[TensorStats, Totals | None]:
+def _describe(array: Array, threads: int) -> tuple[TensorStats, Totals | None]:
     if not is_numeric(array.dtype):
         return finish.bare_stats(array), None
     read, kernel = flat_reader(array), native.load()
     if kernel is not None and kernel.supports(array.dtype):
-        totals = kernel.measure_side(read, array.size, array.dtype)
+        totals = kernel.measure_side(read, array.size, array.dtype, threads)
     else:
         totals = numpy_pass.measure_side(read, array.size)
     scale = finish.rescaled(totals).base
@@ -109,8 +113,8 @@ def _chooser(pairs: Pairs, kernel: native.Kernel | None) -> Callable[[Sequence[i
     return partial(select.select, lambda: iter(pairs.diffs), pairs.finite)
 
 
-def _apart(base: Array, target: Array, *, shapes_match: bool) -> Comparison:
-    (base_stats, totals), (target_stats, _) = _describe(base), _describe(target)
+def _apart(base: Array, target: Array, threads: int, *, shapes_match: bool) -> Comparison:
+    (base_stats, totals), (target_stats, _) = _describe(base, threads), _describe(target, threads)
     return Comparison(
         base=base_stats,
         target=target_stats,
@@ -120,8 +124,8 @@ def _apart(base: Array, target: Array, *, shapes_match: bool) -> Comparison:
     )
 
 
-def _by_equality(base: Array, target: Array) -> Comparison:
-    comparison = _apart(base, target, shapes_match=True)
+def _by_equality(base: Array, target: Array, threads: int) -> Comparison:
+    comparison = _apart(base, target, threads, shapes_match=True)
     found = equality.unequal(base, target)
     if found is None:
         return comparison

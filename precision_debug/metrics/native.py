@@ -22,7 +22,7 @@ from .blocks import FlatReader
 from .kinds import Array
 from .totals import BUCKETS, Pairs, Side, Task, Totals
 
-__all__ = ["Kernel", "available_cores", "kernel_status", "load"]
+__all__ = ["Kernel", "available_cores", "cores_of_each", "kernel_status", "load"]
 
 VARIABLE = "PRECISION_DEBUG_KERNEL"
 LIBRARY = Path(__file__).with_name("_kernel.so")
@@ -83,8 +83,8 @@ class Kernel:
         """The same as ``numpy_pass.measure``, of types that ``supports`` names and without scales."""
         call = _Call(self.library, task, base_dtype, target_dtype)
         spans = [(first, min(first + _SHARE, task.size)) for first in range(0, task.size, _SHARE)] or [(0, 0)]
-        helpers = min(available_cores(), len(spans)) - 1 if task.size >= _THREADED_FROM else 0
-        parts = call.share(spans, helpers)
+        threads = min(task.threads or available_cores(), len(spans)) if task.size >= _THREADED_FROM else 1
+        parts = call.share(spans, threads - 1)
         totals = parts[0]
         for part in parts[1:]:
             totals.add(part)
@@ -101,9 +101,9 @@ class Kernel:
         by_rank = dict(zip(distinct.tolist(), found.tolist(), strict=True))
         return [by_rank[rank] for rank in ranks]
 
-    def measure_side(self, read: FlatReader, size: int, dtype: np.dtype[Any]) -> Totals:
+    def measure_side(self, read: FlatReader, size: int, dtype: np.dtype[Any], threads: int) -> Totals:
         """The same as ``numpy_pass.measure_side``."""
-        return self.measure(Task.of_one(read, size), dtype, dtype)
+        return self.measure(Task.of_one(read, size, threads), dtype, dtype)
 
 
 class _Call:
@@ -239,6 +239,11 @@ def _table(dtype: np.dtype[Any]) -> Array | None:
 def available_cores() -> int:
     """Cores that this process may use; as many threads share a large tensor."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cores_of_each() -> int:
+    """Cores for each of two runs side by side, and for what compares while they run: half of them, at least one."""
+    return max(1, available_cores() // 2)
 
 
 def kernel_status() -> str:

@@ -30,7 +30,7 @@ class Scales:
 class Task:
     """One pair of tensors of equal shape and numeric types, and what is wanted of it.
 
-    keep: every finite error, a histogram of a sample of them, or nothing.
+    keep: every finite error, a histogram of a sample of them, or nothing. threads: at most so many; 0: one for a core.
     """
 
     base: FlatReader
@@ -39,11 +39,12 @@ class Task:
     tolerance: Tolerance
     keep: Literal["errors", "histogram", "nothing"]
     scales: Scales = Scales()
+    threads: int = 0
 
     @classmethod
-    def of_one(cls, read: FlatReader, size: int) -> Task:
+    def of_one(cls, read: FlatReader, size: int, threads: int = 0) -> Task:
         """One tensor by itself, as both sides."""
-        return cls(base=read, target=read, size=size, tolerance=Tolerance(), keep="nothing")
+        return cls(base=read, target=read, size=size, tolerance=Tolerance(), keep="nothing", threads=threads)
 
 
 @dataclass(kw_only=True)
