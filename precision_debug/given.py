@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from .protocols import Feeds
 from .records import InputInfo, InputMeta, RunSpec
 from .sides import guarded
 
-__all__ = ["feeds_of", "store_inputs"]
+__all__ = ["feeds_of", "store_inputs", "storing"]
 
 
 def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
@@ -59,6 +61,13 @@ def _inputs(side: Opening) -> Sequence[InputMeta]:
 
 def _differ(sides: Sequence[Opening]) -> bool:
     return sides[0].spec.model != sides[1].spec.model
+
+
+@contextlib.contextmanager
+def storing(given: FeedSet, journal: Journal, folder: Path) -> Iterator[Callable[[], None]]:
+    """Do ``store_inputs`` beside what is done inside; what this gives waits until it is done, and raises its errors."""
+    with ThreadPoolExecutor(1) as beside:
+        yield beside.submit(store_inputs, given, journal, folder).result
 
 
 def store_inputs(given: FeedSet, journal: Journal, folder: Path) -> None:

@@ -9,7 +9,7 @@ import sys
 
 from . import __version__
 
-__all__ = ["machine", "now"]
+__all__ = ["machine", "now", "processor"]
 
 
 def machine() -> dict[str, str]:
@@ -18,9 +18,9 @@ def machine() -> dict[str, str]:
     return {
         "precision_debug": __version__,
         "python": platform.python_version(),
-        "platform": platform.platform(),
+        "platform": _platform(),
         "host": platform.node(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": str(count),
         "executable": sys.executable,
     }
@@ -31,7 +31,15 @@ def now() -> str:
     return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-def _processor() -> str:
+def _platform() -> str:
+    """As ``platform.platform``, which starts a process to ask for the processor and leaves the answer out."""
+    system = platform.uname()
+    name = f"{system.system}-{system.release}-{system.machine}"
+    return name if sys.platform != "linux" else "-with-".join(filter(None, [name, "".join(platform.libc_ver())]))
+
+
+def processor() -> str:
+    """The processor's model where the system tells it, else its kind."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             for line in file:

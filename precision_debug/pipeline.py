@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from .align import Matches, align, stem
 from .crossing import crosses, match_values
 from .errors import UsageError
 from .feeds import FeedSet
-from .given import feeds_of, store_inputs
+from .given import feeds_of, storing
 from .hooks import AssertClose, LentBaseline, SaveBaseline
 from .journal import Journal
 from .meeting import Meeting, run_both
@@ -42,15 +42,18 @@ def execute(spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Fe
     journal.write("start", spec=spec, machine=machine.machine(), started=machine.now())
     plan = make_plan(spec, work_dir=str(folder))
     given = feeds_of(spec, plan, feeds)
-    store_inputs(given, journal, folder)
-    if plan.baseline is None:
-        _record(spec, plan.target, given, journal)
-    else:
-        _compare(spec, plan.baseline, plan.target, given, journal, folder)
+    with storing(given, journal, folder) as stored:
+        if plan.baseline is None:
+            _record(spec, plan.target, given, journal, stored)
+        else:
+            _compare(spec, plan.baseline, plan.target, given, journal, folder, stored)
     journal.write("end", seconds=time.monotonic() - begun)
 
 
-def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path) -> None:
+def _compare(
+    spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path,
+    stored: Callable[[], None],
+) -> None:  # fmt: skip
     labels = scores.load_labels(spec.labels) if spec.labels else None
     matches = _matched(first, second, given, journal) if crosses(first, second) else None
     together = _side_by_side(spec, first, second)
@@ -86,6 +89,7 @@ def _compare(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
                 consume=True,
                 on_row=lambda row: journal.write("row", row=row),
             )
+            stored()
             with contextlib.ExitStack() as stack:
                 hook: Hook = check
                 if spec.record:
@@ -141,7 +145,7 @@ def _side_by_side(spec: RunSpec, first: Opening, second: Opening) -> bool:
     return able if spec.lockstep is None else spec.lockstep
 
 
-def _record(spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal) -> None:
+def _record(spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal, stored: Callable[[], None]) -> None:
     with OpenSide("target", opening, given, journal) as side:
         names = _selected(spec, side.tensors, journal)
         with recording.RecordingWriter(spec.record) as writer:
@@ -149,6 +153,7 @@ def _record(spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal) -
             def tell(_op_type: str, name: str, _tensor: Any, /) -> None:
                 journal.write("saved", name=name, stats=None)
 
+            stored()
             outputs = side.run(_Each((writer, tell)), names)
             _finish_recording(writer, side, given, outputs)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import platform
 import shutil
 import tempfile
 import weakref
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from precision_debug.machine import processor
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
@@ -55,11 +55,13 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
     runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings, cores=spec.cores)
     source = read_source(spec.model.model_file, of_run(spec))
     given, notes = changed(source, recipe, runtime, feeds, folder)
+    sizes = functools.cache(lambda: _sizes(source, runtime, folder))  # only fused graphs ask for them
     with ThreadPoolExecutor(1) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile
         knowing = beside.submit(Known.of, source.proto.graph, given.proto.graph)
+        if recipe.optimise:
+            beside.submit(sizes)
         built = build(source, given, recipe, runtime, folder)
         known = knowing.result()
-    sizes = functools.cache(lambda: _sizes(source, runtime, folder))  # only fused graphs ask for them
     holdings = hold(built.running.proto.graph, built.types, known)
     entries = list_tensors(
         built.running.proto.graph, built.types, holdings, known.source.repeated, lambda name: sizes().get(name)
@@ -73,7 +75,7 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
         entries=entries,
         runtime=runtime,
         notes=(*built.notes, *notes, *_engine_notes(recipe)),
-        versions={"onnxruntime": ort.__version__, "device": platform.processor() or platform.machine()},
+        versions={"onnxruntime": ort.__version__, "device": processor()},
     )
 
 
