@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a shell starts what runs in the background so, and the children that tests interrupt would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -107,11 +107,14 @@ def test_ctrl_c_during_a_run_is_a_keyboard_interrupt_and_no_abort(tmp_path: Path
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(path), hook], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "running\n"
-    time.sleep(delay)
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=120)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "running\n"
+        time.sleep(delay)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=120)
+    finally:
+        child.kill()
     assert (child.returncode, out) == (0, "interrupted\nand well\n"), err
 
 
