@@ -128,7 +128,8 @@ def _rows(count: int, random_: random.Random, extra: bool) -> list[Row]:
         if index % 61 == 16:
             common |= {"op_type": "QuantizeLinear", "name": f"{name}_QuantizeLinear_Output"}
             target = make_stats(dtype="int8", shape=shape, elements=math.prod(shape), min=-128.0, max=127.0)
-            rows.append(Row(**common, status=Status.UNMATCHED, reason="only the target has it", target=target))
+            reason = "the baseline has no tensor of this name"
+            rows.append(Row(**common, status=Status.UNMATCHED, reason=reason, target=target))
             continue
         growth = random_.lognormvariate(0.02, 0.25) * (30 if index % 53 == 9 else 1)
         error = min(0.4, max(1e-5, error * min(growth, 3)))

@@ -18,6 +18,7 @@ from precision_debug.records import Status
 from precision_debug.report import Report, write
 from precision_debug.report.layout import columns
 from precision_debug.report.markdown import ROWS_SHOWN
+from precision_debug.report.reasons import explained
 
 NASTY = [
     "</script><script>alert(1)</script>",
@@ -87,7 +88,10 @@ def test_the_page_holds_every_row(tmp_path: Path) -> None:
     for row, values in zip(report.rows, data["rows"], strict=True):
         for column, shown in zip(layout, values, strict=True):
             value = column.get(row)
-            if value is None or column.kind in ("int", "flag", "text"):
+            if isinstance(shown, list):
+                assert column.key == "reason"
+                assert shown == list(explained(value))
+            elif value is None or column.kind in ("int", "flag", "text"):
                 assert shown == value
             elif column.kind == "index":
                 assert shown == str(list(value))
@@ -161,8 +165,15 @@ def test_a_browser_shows_sorts_and_filters(tmp_path: Path) -> None:
       found.linked = document.querySelector('#grid tr.flash td:nth-child(2)').textContent;
       document.querySelector('#grid tr.flash').click();
       found.drawer = document.querySelector('#drawer h2').textContent;
+      document.getElementById('reset').click();
+      search.value = '没有同名'; search.dispatchEvent(new Event('input'));
+      const place = all('#grid th').findIndex((cell) => cell.textContent === 'Reason') + 1;
+      const cells = () => all(`#grid tbody tr:not(.space) td:nth-child(${place})`);
+      const reasons = () => [...new Set(cells().map((cell) => cell.textContent))];
+      found.reasons = reasons();
       document.getElementById('language').click();
       found.chinese = document.querySelector('#grid th').textContent;
+      found.reasons.push(...reasons());
       document.body.dataset.found = JSON.stringify(found);
     </script></body>"""
     (tmp_path / "probe.html").write_text(page.replace("</body>", probe), encoding="utf-8")
@@ -183,6 +194,7 @@ def test_a_browser_shows_sorts_and_filters(tmp_path: Path) -> None:
     assert found["unmatched"] == [row.name for row in report.rows if row.status is Status.UNMATCHED]
     assert found["linked"] == found["drawer"] == first.name
     assert found["chinese"] == "算子类型"
+    assert found["reasons"] == ["the baseline has no tensor of this name", "基线中没有同名张量"]
 
 
 def test_markdown_lists_what_failed(tmp_path: Path) -> None:

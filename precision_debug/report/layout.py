@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 from ..records import Row
 from .catalogue import COLUMNS
 from .column import Column, column
 from .model import Report
+from .reasons import explained
 from .tolerance import statistic
 from .values import extra, metric
 from .words import Text
 
-__all__ = ["BAND", "COLUMNS", "Column", "columns"]
+__all__ = ["BAND", "COLUMNS", "Column", "columns", "columns_for_people"]
 
 BAND = 10
 """How many columns, from the left, carry the colour of a row's status."""
+
+
+_BOTH = 64
+"""Width of a reason in two languages."""
 
 
 def columns(report: Report) -> tuple[Column, ...]:
@@ -23,6 +29,18 @@ def columns(report: Report) -> tuple[Column, ...]:
     tolerance = report.spec.tolerance
     judged = () if tolerance.check_error_stat == "elemwise" else _stat_columns(statistic(tolerance))
     return (*COLUMNS, *judged, *_extra_columns(report.rows))
+
+
+def columns_for_people(report: Report) -> tuple[Column, ...]:
+    """The same, with each row's reason in both languages."""
+
+    def reason(row: Row) -> str:
+        return str(explained(row.reason))
+
+    return tuple(
+        dataclasses.replace(column, get=reason, width=_BOTH) if column.key == "reason" else column
+        for column in columns(report)
+    )
 
 
 def _stat_columns(stat: Text) -> tuple[Column, ...]:

@@ -9,6 +9,7 @@ from .advice import advice, finer_than_rounding
 from .figures import count, figure, percent
 from .model import Report, Verdict
 from .provenance import provenance
+from .reasons import explained
 from .section import Cell, Section, linked, pair, plain
 from .tolerance import tolerance_text
 from .words import Text, same
@@ -224,7 +225,7 @@ def _uncompared(report: Report) -> Section:
         head=(Text("Reason", "原因"), Text("Status", "状态"), Text("Tensors", "张量数"), Text("For example", "例如")),
         lines=tuple(
             (
-                plain(same(reason) if reason else STATUS_TEXT[status]),
+                plain(explained(reason) if reason else STATUS_TEXT[status]),
                 Cell(text=same(status.value), tone=STATUS_TONE[status]),
                 Cell(text=same(count(len(names))), right=True),
                 plain(same(_some(names))),

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..layout import columns
+from ..layout import columns_for_people
 from ..model import Report, Verdict
 from ..summary import summary
 from .chart import write_chart
@@ -44,7 +44,7 @@ def write(report: Report, path: Path) -> None:
 def _fill(book: Any, report: Report) -> None:
     book.set_properties({"title": f"precision_debug: {report.spec.model.path}", "comments": str(report.verdict)})
     formats = Formats(book)
-    sheets = write_table(book, formats, columns(report), report.rows)
+    sheets = write_table(book, formats, columns_for_people(report), report.rows)
     shown = write_summary(book, formats, report, summary(report), sheets)
     write_layers(book, report)
     write_chart(book, formats, report)

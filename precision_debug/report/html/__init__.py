@@ -15,6 +15,7 @@ from ..column import Column
 from ..curve import curve
 from ..layout import columns
 from ..model import Report
+from ..reasons import explained
 from ..section import Cell, Section
 from ..summary import STATUS_TEXT, STATUS_TONE, Summary, summary
 from ..widths import fitted_width, text_width
@@ -79,7 +80,7 @@ def _data(report: Report) -> Iterator[str]:
     }
     yield _json(head)[:-1]
     yield ', "rows": ['
-    encode = [(column.get, _ENCODE[column.kind]) for column in layout]
+    encode = [(column.get, _reason if column.key == "reason" else _ENCODE[column.kind]) for column in layout]
     separator = "\n"
     for row in report.rows:
         values = [None if (value := get(row)) is None else convert(value) for get, convert in encode]
@@ -106,6 +107,12 @@ def _json(value: Any) -> str:
 def _number(value: Any) -> float | str:
     value = float(value)
     return float(f"{value:.7g}") if math.isfinite(value) else str(value)
+
+
+def _reason(value: str) -> str | list[str]:
+    """Both languages where there are two; the page shows one, and looks for words in both."""
+    text = explained(value)
+    return value if text.en == text.zh else list(text)
 
 
 _ENCODE: dict[str, Any] = {

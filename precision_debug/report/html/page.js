@@ -28,7 +28,9 @@
 
   const numeric = (column) => column.kind === "int" || column.kind === "float" || column.kind === "share";
   const significant = (value, digits) => Number(value.toPrecision(digits)).toString();
-  function show(column, value) {
+  const spoken = (value) => (Array.isArray(value) ? value[state.language] : value);
+  function show(column, given) {
+    const value = spoken(given);
     if (value === null || value === "") return "";
     if (column.kind === "flag") return value ? "yes" : "no";
     if (!numeric(column) || typeof value === "string") return String(value);
@@ -43,7 +45,8 @@
   }
 
   const WORDS = { nan: Infinity, inf: Number.MAX_VALUE, "-inf": -Number.MAX_VALUE };
-  function order(column, value) {
+  function order(column, given) {
+    const value = spoken(given);
     if (value === null || value === "") return null;
     if (numeric(column)) return typeof value === "string" ? (WORDS[value] ?? null) : value;
     return column.kind === "flag" ? Number(value) : value;
@@ -56,7 +59,7 @@
     for (let number = 0; number < rows.length; number += 1) {
       const row = rows[number];
       if (state.hidden.has(row[at.status])) continue;
-      if (query && !SEARCHED.some((column) => row[column] && row[column].toLowerCase().includes(query))) continue;
+      if (query && !SEARCHED.some((column) => row[column] && String(row[column]).toLowerCase().includes(query))) continue;
       view.push(number);
     }
     if (state.sort !== null) {
@@ -246,6 +249,6 @@
 
   const dark = window.matchMedia && matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = recall("theme") ?? (dark ? "dark" : "light");
-  const spoken = recall("language") ?? navigator.language ?? "en";
-  speak(spoken.startsWith("zh") ? 1 : 0);
+  const language = recall("language") ?? navigator.language ?? "en";
+  speak(language.startsWith("zh") ? 1 : 0);
 })();
