@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .align import Alignment, Matches, align, stem
@@ -174,16 +174,23 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     }
     alignment = align(tensors["baseline"], tensors["target"], renames, matches)
     if selected is not None:
-        left = sum(1 for meta in tensors["baseline"] if meta.name not in selected)
-        if left:
-            notes.append(
-                f"{left} of {len(tensors['baseline'])} baseline tensors were not marked and are not in the table."
-            )
+        notes += _left_out(tensors["baseline"], selected, alignment)
     table = complete_table(rows, alignment, selected=selected, stats=stats, failure=failure)
     return Report(
         rows=table, spec=spec, baseline=sides["baseline"], target=sides["target"], notes=tuple(notes), failure=failure,
         **values,
     )  # fmt: skip
+
+
+def _left_out(baseline: Sequence[TensorMeta], selected: Collection[str], alignment: Alignment) -> Iterator[str]:
+    """What the table lacks because only some tensors were asked for."""
+    unmarked = sum(1 for meta in baseline if meta.name not in selected)
+    alone = sum(1 for meta in alignment.target if meta.name not in alignment.pairs)
+    if unmarked:
+        also = f", nor are {alone} that only the target has" if alone else ""
+        yield f"{unmarked} of {len(baseline)} baseline tensors were not marked and are not in the table{also}."
+    elif alone:
+        yield f"{alone} tensors that only the target has are not in the table: marks name the baseline's."
 
 
 def _has(metas: Sequence[TensorMeta], name: str) -> bool:

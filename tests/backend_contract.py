@@ -35,7 +35,7 @@ FRAMEWORKS = ("onnx", "onnxruntime", "onnxruntime_extensions", "torch", "paddle"
 class Subject:
     """A backend in one mode with a model and inputs that fit. import_name: the package that a subprocess imports.
 
-    agree: two sessions compute the same bits; not so where each builds an engine of its own.
+    agree: two sessions compute the same bits; where each builds an engine of its own, nearly the same numbers.
     """
 
     backend: Backend
@@ -78,6 +78,14 @@ class Recorder:
     @property
     def names(self) -> list[str]:
         return [name for _, name in self.calls]
+
+
+def nearly_the_same(first: Any, second: Any) -> bool:
+    """Whether the difference of two arrays is within 5 % of the first, as L2 norms; enough for two INT8 engines."""
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    one, other = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    return bool(np.linalg.norm(other - one) <= 0.05 * np.linalg.norm(one))
 
 
 def same_bits(first: Any, second: Any) -> bool:
@@ -337,6 +345,6 @@ def test_two_sessions_in_two_threads_that_wait_for_each_other(subject: Subject) 
     assert recorders[0].calls == recorders[1].calls
     for name, array in recorders[0].arrays.items():
         other = recorders[1].arrays[name]
-        assert same_bits(array, other) if subject.agree else array.shape == other.shape, name
+        assert same_bits(array, other) if subject.agree else nearly_the_same(array, other), name
     for session in sessions:
         session.close()

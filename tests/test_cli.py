@@ -160,6 +160,22 @@ def test_an_engine_without_a_baseline_model_says_what_to_add() -> None:
     assert "--baseline_model" in done.stderr
 
 
+def test_marks_say_what_they_leave_out_on_both_sides(digits: list[str]) -> None:
+    done = command(*digits, "--run_mode", "ort_int8", "--mark", "relu1_out", "--output", "o.json")
+    assert done.returncode == 1, done.stderr
+    report = Report.load("o.json")
+    assert [row.name for row in report.rows] == ["relu1_out"]
+    done = command(*digits, "--run_mode", "ort_int8", "--output", "all.json")
+    every = Report.load("all.json")
+    alone = every.counts[Status.UNMATCHED]
+    assert alone
+    left = len(every.rows) - alone - 1
+    told = f"{left} of {left + 1} baseline tensors were not marked and are not in the table, nor are {alone} that only"
+    assert any(note.startswith(told) for note in report.notes)
+    done = command(*digits, "--run_mode", "ort_int8", "--mark", "*", "--output", "o.json")
+    assert any(note.startswith(f"{alone} tensors that only the target has") for note in Report.load("o.json").notes)
+
+
 def test_fused_only_leaves_out_what_fusion_removed_and_says_how_many(digits: list[str]) -> None:
     done = command(*digits, "--run_mode", "ort_opt", "--fused_only", "--output", "o.json")
     assert done.returncode == 0, done.stderr
