@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.build import weights
+from precision_debug_onnxruntime.build.dump import _bring_along
 from precision_debug_onnxruntime.build.weights import read_source
+from precision_debug_onnxruntime.graph import external_data, external_tensors
 from precision_debug_onnxruntime.model import read_model
 from precision_debug_onnxruntime.wire import cut
 
@@ -153,6 +155,28 @@ def test_a_session_without_a_folder_of_its_own_leaves_nothing_behind(
     with pytest.raises(ModelError):
         OnnxRuntimeBackend().open(SessionSpec(model=ModelFiles(model_file=str(path)), mode="ort_opt"), [])
     assert not list((tmp_path / "temporary").iterdir())
+
+
+def test_weights_that_an_old_release_leaves_behind_are_brought_along(tmp_path: Path) -> None:
+    """ONNX Runtime 1.20 writes a graph whose unchanged weights still lie in the source's file."""
+    own, source = tmp_path / "own", tmp_path / "source"
+    for folder, name in ((own, "graph.onnx.bin"), (source, "w.bin")):
+        folder.mkdir()
+        onnx.save(model(100, 3000, inner=True), folder / "m.onnx", save_as_external_data=True, location=name)
+    kept, left = (onnx.load(folder / "m.onnx", load_external_data=False) for folder in (own, source))
+    first = kept.graph.initializer[0]
+    del kept.graph.initializer[1:]
+    kept.graph.initializer.extend(left.graph.initializer[1:])
+    assert {external_data(tensor).location for tensor in external_tensors(kept.graph)} == {"graph.onnx.bin", "w.bin"}
+    _bring_along(kept, source, own / "graph.onnx.bin")
+    assert {external_data(tensor).location for tensor in external_tensors(kept.graph)} == {"graph.onnx.bin"}
+    assert kept.graph.initializer[0] == first
+    size = (own / "graph.onnx.bin").stat().st_size
+    whole = restored(kept, own)
+    for tensor, wanted in zip(whole.graph.initializer, model(100, 3000, inner=True).graph.initializer, strict=True):
+        assert numpy_helper.to_array(tensor).tobytes() == numpy_helper.to_array(wanted).tobytes(), tensor.name
+    _bring_along(kept, source, own / "graph.onnx.bin")
+    assert (own / "graph.onnx.bin").stat().st_size == size, "what is there already was copied again"
 
 
 @pytest.mark.parametrize("linked", [True, False])

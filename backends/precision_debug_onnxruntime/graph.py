@@ -19,6 +19,7 @@ __all__ = [
     "external_tensors",
     "initializers_of",
     "labels",
+    "move_external_data",
     "ordered",
     "outer_reads",
     "reorder",
@@ -223,6 +224,14 @@ def external_data(tensor: Any) -> External:
         offset=int(entries.get("offset", 0)),
         length=int(entries.get("length", 0)),
     )
+
+
+def move_external_data(tensor: Any, place: External) -> None:
+    """Say where a tensor's bytes lie now."""
+    del tensor.external_data[:]
+    for key, value in (("location", place.location), ("offset", place.offset), ("length", place.length)):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, str(value)
 
 
 def external_tensors(graph: Any) -> Iterator[Any]:

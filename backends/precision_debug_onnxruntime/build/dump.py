@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import mmap
 from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import PrecisionDebugError
 
-from ..graph import all_graphs, copy_but, initializers_of
+from ..graph import (
+    External,
+    all_graphs,
+    copy_but,
+    external_data,
+    external_tensors,
+    initializers_of,
+    move_external_data,
+)
 from ..model import Model, name_nodes
 from ..runtime import Runtime
 from ..types import Types, read_types
@@ -29,10 +38,27 @@ def dump(model: Model, runtime: Runtime, folder: Path, optimise: str, *, inline:
     path = folder / f"graph{next(_numbers)}.onnx"
     runtime.open(model, optimise=optimise, dump=path, inline=inline)
     proto = onnx.load(str(path), load_external_data=False)
+    _bring_along(proto, model.folder, path.with_name(f"{path.name}.bin"))
     for graph in all_graphs(proto.graph):
         name_nodes(graph)
     _drop_orphans(proto, initializers_of(model.proto.graph))
     return Model(proto=proto, folder=folder, path=model.path)
+
+
+def _bring_along(proto: Any, source: Path, file: Path) -> None:
+    """Add weights to a graph's file that old releases of ONNX Runtime (1.20) leave in the source's folder."""
+    left = [tensor for tensor in external_tensors(proto.graph) if external_data(tensor).location != file.name]
+    if not left:
+        return
+    with file.open("ab") as out:
+        for tensor in left:
+            place = external_data(tensor)
+            out.write(bytes(-out.tell() % mmap.ALLOCATIONGRANULARITY))
+            begin = out.tell()
+            with (source / place.location).open("rb") as weights:
+                weights.seek(place.offset)
+                out.write(weights.read(place.length or -1))
+            move_external_data(tensor, External(location=file.name, offset=begin, length=out.tell() - begin))
 
 
 def _drop_orphans(proto: Any, defaults: set[str]) -> None:
