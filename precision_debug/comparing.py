@@ -33,9 +33,7 @@ class HostComparer:
         """numpy's name of the array's type."""
         return str(value.dtype.name)
 
-    def compare(
-        self, base: Array, target: Array, tolerance: Tolerance, then: Callable[[Comparison], None]
-    ) -> None:
+    def compare(self, base: Array, target: Array, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
         """Compare, and call ``then`` with the numbers."""
         then(metrics.compare(base, target, tolerance, threads=self.threads))
 

@@ -47,8 +47,7 @@ class Hook(Protocol):
 
 @runtime_checkable
 class Borrower(Hook, Protocol):
-    """A hook that can use a tensor while the run goes on; a session that cannot lend for so long calls it as any hook.
-    """
+    """A hook that can use a tensor while the run goes on; a session that cannot lend so long calls it as any hook."""
 
     def borrow(self, op_type: str, tensor_name: str, tensor: Tensor, /) -> Callable[[], None]:
         """In place of a call: the tensor stays as it is until what this returns was called, and has returned.

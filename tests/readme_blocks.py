@@ -1,8 +1,8 @@
 """The fenced code blocks of a Markdown file, with what the comment above each one says about running it.
 
-    <!-- not run: REASON -->      the block is left alone
-    <!-- exit: N N ... -->        the exit status that each line of a bash block must have (else all 0)
-    <!-- file: PATH -->           the block is the content of this file, for the blocks below
+<!-- not run: REASON -->      the block is left alone
+<!-- exit: N N ... -->        the exit status that each line of a bash block must have (else all 0)
+<!-- file: PATH -->           the block is the content of this file, for the blocks below
 """
 
 from __future__ import annotations

@@ -204,9 +204,7 @@ class Engine:
         self.half, self.debug, self.shown = plan["half"], plan["debug"], plan["outputs"]
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        self.session = ort.InferenceSession(
-            self.proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        self.session = ort.InferenceSession(self.proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
         self.inputs = {item.name: item for item in self.session.get_inputs()}
         self.names = [*self.inputs, *self.shown]
 

@@ -142,9 +142,7 @@ def test_bad_operators_are_found(tmp_path: Path) -> None:
         weights["offset_0.w_0"] += 300
 
     path = paddle_models.legacy("offset", tmp_path, change=plant)
-    status, found = _ladder(
-        "--model_file", str(path), "--run_mode", "onednn_bf16", "--atol", "0.05", "--rtol", "0.05"
-    )
+    status, found = _ladder("--model_file", str(path), "--run_mode", "onednn_bf16", "--atol", "0.05", "--rtol", "0.05")
     assert status == 1
     assert found["failing"] == "oneDNN"
     (explained,) = found["explanations"]

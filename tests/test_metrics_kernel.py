@@ -269,9 +269,7 @@ def hook(tree: Path) -> ModuleType:
 
 
 @needs_compiler
-def test_a_built_library_belongs_to_its_sources_only(
-    fresh: None, tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_built_library_belongs_to_its_sources_only(fresh: None, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("hatchling", reason="hatchling is needed to load the build hook")
     monkeypatch.delenv("PRECISION_DEBUG_KERNEL", raising=False)
     assert hook(tree).build(tree) == ""

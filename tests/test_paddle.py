@@ -105,9 +105,7 @@ SHARES = {
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.parametrize("kind", ["legacy", "pir"])
 @pytest.mark.parametrize("mode", ["cpu_opt", "onednn_fp32", pytest.param("onednn_bf16", marks=BF16)])
-def test_every_compared_tensor_agrees_as_its_precision_allows(
-    kind: str, name: str, mode: str, tmp_path: Path
-) -> None:
+def test_every_compared_tensor_agrees_as_its_precision_allows(kind: str, name: str, mode: str, tmp_path: Path) -> None:
     rows, session = compare(model_of(kind, name), mode, tmp_path)
     errors = errors_of(rows)
     share = len(errors) / len(rows)

@@ -205,9 +205,7 @@ def _shown(session: Any, names: Any = None) -> list[str]:
     return seen
 
 
-def test_all_marks_are_the_default_and_the_layers_they_add_are_said(
-    tmp_path: Path, engines: list[list[str]]
-) -> None:
+def test_all_marks_are_the_default_and_the_layers_they_add_are_said(tmp_path: Path, engines: list[list[str]]) -> None:
     session = _open(tmp_path)
     values = [value.name for value in read_model(_files(tmp_path)).program.values]
     assert [meta.name for meta in session.tensors] == values, "until it is built, any tensor may be seen"
@@ -510,9 +508,7 @@ def paddle_tensorrt(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             ops = program.global_block().ops
             inputs = [value for op in ops if op.name() == "pd_op.data" for value in op.results()]
             outputs = [operand.source() for op in ops if op.name() == "pd_op.fetch" for operand in op.operands()]
-            paddle.static.save_inference_model(
-                config["save_model_dir"], inputs, outputs, executor, program=program
-            )
+            paddle.static.save_inference_model(config["save_model_dir"], inputs, outputs, executor, program=program)
 
     module = types.ModuleType("paddle.tensorrt")
     precisions = {name: name for name in ("FP32", "FP16", "BF16", "INT8")}

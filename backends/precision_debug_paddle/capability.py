@@ -61,9 +61,7 @@ def _kernels_work() -> bool:
     next thing that asks for errors, TensorRT for one, fails with "no kernel image is available".
     """
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=False, timeout=120
-        )
+        done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, check=False, timeout=120)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return "RIGHT" in done.stdout

@@ -69,9 +69,7 @@ class LegacyProgram:
     @functools.cached_property
     def inputs(self) -> tuple[InputMeta, ...]:
         names = [name for op in self._ops[0] if op.type == "feed" for _, outs in op.outputs for name in outs]
-        return tuple(
-            InputMeta(name=name, dtype=self._vars[name].dtype, shape=self._vars[name].shape) for name in names
-        )
+        return tuple(InputMeta(name=name, dtype=self._vars[name].dtype, shape=self._vars[name].shape) for name in names)
 
     def parameters(self) -> frozenset[str]:
         return frozenset(name for name, var in self._vars.items() if var.persistable)

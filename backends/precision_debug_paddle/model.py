@@ -80,6 +80,4 @@ def _params(file: Path) -> Path:
     beside = sorted(file.parent.glob("*.pdiparams"))
     if len(beside) == 1:
         return beside[0]
-    raise ModelError(
-        f"its weights {names[0]} are not beside it", where=str(file), hint="name them with --params_file"
-    )
+    raise ModelError(f"its weights {names[0]} are not beside it", where=str(file), hint="name them with --params_file")

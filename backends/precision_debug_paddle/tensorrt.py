@@ -110,9 +110,7 @@ def fused_names(layers: Sequence[EngineLayer]) -> tuple[str, ...]:
 class Builder:
     """All builds of one command."""
 
-    def __init__(
-        self, spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path
-    ) -> None:
+    def __init__(self, spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path) -> None:
         self.spec, self.model, self.recipe, self.feeds, self.folder = spec, model, recipe, feeds, folder
         self.options = spec.options
         self.builds = 0

@@ -21,9 +21,13 @@ _SUFFIX = {_FLOAT: "fp32", _FLOAT16: "fp16", _BFLOAT16: "bf16"}
 _SILENT = frozenset(
     ["Cast", "CastLike", "Constant", "ConstantOfShape", "Shape", "Size", "NonZero", "QuantizeLinear"]
 ) | {"DequantizeLinear"}
-_KEPT = _SILENT | frozenset(
-    ["EyeLike", "Range", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"]
-) | {"Bernoulli", "DynamicQuantizeLinear", "NonMaxSuppression"}
+_KEPT = (
+    _SILENT
+    | frozenset(
+        ["EyeLike", "Range", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"]
+    )
+    | {"Bernoulli", "DynamicQuantizeLinear", "NonMaxSuppression"}
+)
 _FP32_INPUTS = {"Resize": {1, 2}, "Upsample": {1}}
 
 

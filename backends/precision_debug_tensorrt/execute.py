@@ -54,7 +54,8 @@ class Runner:
         for name in feeds:
             if name not in wanted:
                 raise InputError(
-                    f"the engine has no input '{name}'", where=self.path,
+                    f"the engine has no input '{name}'",
+                    where=self.path,
                     hint=f"its inputs: {', '.join(wanted) or 'none'}",
                 )
         for name in wanted:

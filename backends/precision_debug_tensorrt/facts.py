@@ -210,9 +210,7 @@ def _build_notes(
     if not layers:
         notes.append("The engine's inspector tells no details: it was not built with profiling verbosity DETAILED.")
         return notes
-    counts = collections.Counter(
-        "copies" if layer.is_reformat else layer.precision or "not told" for layer in layers
-    )
+    counts = collections.Counter("copies" if layer.is_reformat else layer.precision or "not told" for layer in layers)
     told = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
     notes.append(f"The engine has {len(layers)} layers by real precision: {told}.")
     return notes

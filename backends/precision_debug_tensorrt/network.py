@@ -39,6 +39,7 @@ class LayerFacts:
     inputs: tuple[str, ...]
     outputs: tuple[OutputFacts, ...]
 
+
 _first: list[Any] = []
 
 
@@ -78,9 +79,7 @@ def make_network(
     return made
 
 
-def _from_onnx(
-    api: Api, logger: Any, messages: Messages, source: OnnxModel, strong: bool, builder: Any
-) -> Made:
+def _from_onnx(api: Api, logger: Any, messages: Messages, source: OnnxModel, strong: bool, builder: Any) -> Made:
     trt = api.trt
     builder = builder if builder is not None else _kept(trt.Builder(logger))
     network = builder.create_network(api.creation_flags(strong=strong))

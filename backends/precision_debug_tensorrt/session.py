@@ -185,9 +185,7 @@ class TensorRTSession:
 
         try:
             _, layers = runner.inspect()
-            listen(
-                runner, seen, self._run_notes, unfused=unfused, show=show, on_device=self._facts.on_device
-            )
+            listen(runner, seen, self._run_notes, unfused=unfused, show=show, on_device=self._facts.on_device)
             runner.run()
         finally:
             runner.close()

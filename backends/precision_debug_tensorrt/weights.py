@@ -50,9 +50,7 @@ def count_weights(graph: Any, folder: Path) -> dict[str, WeightCount]:
         own = [counts[name] for name in node.input if name in counts]
         if own and any(sum(count[1:]) for count in own):
             elements, subnormal, lost, over = (sum(part) for part in zip(*own, strict=True))
-            found[node.name] = WeightCount(
-                node=node.name, elements=elements, subnormal=subnormal, lost=lost, over=over
-            )
+            found[node.name] = WeightCount(node=node.name, elements=elements, subnormal=subnormal, lost=lost, over=over)
     return found
 
 

@@ -131,9 +131,7 @@ class TorchBackend:
             raise BackendUnavailable(f"run mode {mode} cannot run here: {available.needs}")
 
 
-def open_model(
-    model: Model, mode: str, options: Any, feeds: Sequence[Feeds] = (), *, on_close: Any = None
-) -> Session:
+def open_model(model: Model, mode: str, options: Any, feeds: Sequence[Feeds] = (), *, on_close: Any = None) -> Session:
     """A session of a model that is in memory already."""
     from .build import build
     from .compiled import CompiledSession

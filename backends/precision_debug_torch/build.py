@@ -153,5 +153,3 @@ def _copied(module: Any, device: torch.device | None, dtype: torch.dtype | None)
         fresh = converted(buffer)
         memo[id(buffer)] = fresh.clone() if fresh.data_ptr() == buffer.data_ptr() else fresh
     return copy.deepcopy(module, memo)
-
-

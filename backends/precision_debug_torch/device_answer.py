@@ -56,4 +56,3 @@ def give_back(answer: Answer) -> None:
         kept = _free.setdefault(answer.key, [])
         if len(kept) < _KEPT:
             kept.append(answer)
-

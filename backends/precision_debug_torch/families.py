@@ -18,9 +18,7 @@ from .dispatch import Trace
 
 __all__ = ["FAMILIES", "Families", "unseen_by_families"]
 
-FAMILIES = frozenset(
-    {"gru", "lstm", "rms_norm", "rnn_relu", "rnn_tanh", "scaled_dot_product_attention"}
-)
+FAMILIES = frozenset({"gru", "lstm", "rms_norm", "rnn_relu", "rnn_tanh", "scaled_dot_product_attention"})
 
 _RECURRENT = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh"})
 

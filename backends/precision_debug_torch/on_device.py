@@ -108,9 +108,7 @@ class DeviceComparer:
                 self._add(_Waiting(lambda: _reshaped(known.result, *shapes), _always, 0, then))
                 return
             self._make_room(base, target)
-            started: Any = (
-                start_on_device(base, target, tolerance) if shapes[0] == shapes[1] else _Apart(base, target)
-            )
+            started: Any = start_on_device(base, target, tolerance) if shapes[0] == shapes[1] else _Apart(base, target)
             waiting = _Waiting(started.finish, lambda: started.ready, base.nbytes + target.nbytes, then)
             if shapes[0] == shapes[1]:
                 self._remember(marks, waiting)
@@ -149,9 +147,7 @@ class DeviceComparer:
     def _add(self, waiting: _Waiting) -> None:
         self._waiting.append(waiting)
         self._held += waiting.size
-        while self._waiting and (
-            self._held > self._hold or len(self._waiting) > DEEP or self._waiting[0].ready()
-        ):
+        while self._waiting and (self._held > self._hold or len(self._waiting) > DEEP or self._waiting[0].ready()):
             self._tell()
 
     def _tell(self) -> None:
@@ -244,4 +240,3 @@ def _reshaped(known: Comparison, base: tuple[int, ...], target: tuple[int, ...])
         max_abs_index=index(known.max_abs_index),
         max_rel_index=index(known.max_rel_index),
     )
-

@@ -40,5 +40,7 @@ def quantiles(counts: Array, at: tuple[float, ...], largest: float) -> list[floa
     ranks = [int(q * (int(ends[-1]) - 1) + 0.5) for q in at]
     buckets = np.searchsorted(ends, ranks, side="right")
     edges = (np.stack([buckets, buckets + 1]).astype(np.uint64) << _SHIFT).view(np.float64)
-    return [0.0 if b == 0 else min(float(low) + (float(high) - float(low)) / 2, largest)
-            for b, low, high in zip(buckets, edges[0], edges[1], strict=True)]
+    return [
+        0.0 if b == 0 else min(float(low) + (float(high) - float(low)) / 2, largest)
+        for b, low, high in zip(buckets, edges[0], edges[1], strict=True)
+    ]

@@ -114,9 +114,7 @@ class _Call:
         self.types = _code(base_dtype), _code(target_dtype)
         self.tables = _table(base_dtype), _table(target_dtype)
         tolerance = task.tolerance
-        self.tolerance = _Tolerance(
-            tolerance.atol, tolerance.rtol, tolerance.rule == "either", tolerance.equal_nan
-        )
+        self.tolerance = _Tolerance(tolerance.atol, tolerance.rtol, tolerance.rule == "either", tolerance.equal_nan)
         self.histograms: list[Array] = []
         self.diffs = np.empty(task.size if task.keep == "errors" else 0)
         self.failure: BaseException | None = None

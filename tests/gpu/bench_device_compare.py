@@ -340,8 +340,8 @@ def special(ceiling: float) -> dict:
         for lanes, wide, steps, programs in LAYOUTS:
             device_exact._LANES, device_exact._WIDE, device_exact._STEPS = lanes, wide, steps
             device_exact._PROGRAMS = programs
-            one[f"{lanes} x {wide} x {steps}, {programs}"] = size / 1e9 / wall(
-                lambda a=base, b=target: device_exact.read_exactly(a, b, TOLERANCE), 5
+            one[f"{lanes} x {wide} x {steps}, {programs}"] = (
+                size / 1e9 / wall(lambda a=base, b=target: device_exact.read_exactly(a, b, TOLERANCE), 5)
             )
         device_exact._LANES, device_exact._WIDE, device_exact._STEPS, device_exact._PROGRAMS = LAYOUTS[0]
         found[name] = one

@@ -125,7 +125,8 @@ def _check_strong(recipe: Recipe, options: Options, source: Source) -> None:
     bad = [kind for kind in options.layer_precisions.values() if kind not in {"FP32", "FP16", "BF16"}]
     if bad:
         raise UsageError(
-            f"casts cannot put a layer into {bad[0]}", where="--layer_precisions",
+            f"casts cannot put a layer into {bad[0]}",
+            where="--layer_precisions",
             hint="use float32, float16 or bfloat16",
         )
 
