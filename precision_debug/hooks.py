@@ -125,6 +125,10 @@ class SaveBaseline:
         self.store.close()
 
 
+def _nothing() -> None:
+    """A tensor that is not kept is given back at once."""
+
+
 class LentBaseline(SaveBaseline):
     """A SaveBaseline that uses what it is shown while the run goes on, where the run lends it for so long (Borrower).
 
@@ -137,6 +141,8 @@ class LentBaseline(SaveBaseline):
 
     def borrow(self, op_type: str, tensor_name: str, tensor: Any, /) -> Callable[[], None]:
         """See Borrower."""
+        if self._names is not None and tensor_name not in self._names:
+            return _nothing
         if isinstance(self.comparer, HostComparer):
             self.comparer.threads = cores_of_each()  # from now on both runs go on meanwhile
         key, value = self._seen(op_type, tensor_name, tensor)

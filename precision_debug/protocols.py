@@ -142,7 +142,8 @@ class WeightKeeper(Protocol):
 class Comparer(Protocol):
     """Numbers of tensors where they are. Results are given to ``then``, at once or later, in the order of the calls.
 
-    Both runs' threads call it, and ``then`` is called by either of them, never by two at a time.
+    Both runs' threads call it. ``then`` is called by the thread that asked, or where results come later by either of
+    them, never by two at a time.
     """
 
     def take(self, tensor: Tensor, name: str) -> Any:

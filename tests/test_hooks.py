@@ -90,6 +90,13 @@ def test_a_lent_baseline_is_used_until_it_is_given_back() -> None:
     assert list(store) == []
 
 
+def test_a_lent_baseline_keeps_the_named_ones_only() -> None:
+    with ThreadPoolExecutor(1) as beside:
+        base = LentBaseline(Meeting(Store()), beside, names=["a"])
+        base.borrow("Conv", "f", np.ones(3))()
+        assert base.tensors == ()
+
+
 def test_what_goes_wrong_with_a_lent_tensor_is_raised_when_it_is_given_back() -> None:
     class Broken(HostComparer):
         def describe(self, value: Any, then: Any) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, MutableSequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ _PREFIX = "precision_debug.tap"
 _MARKER = "precision_debug.marker"
 _LENT = 4 << 20
 """Elements that stay lent for longer than one node: the more, the less the runs wait; but it takes memory."""
+
+_LOANS = 32
+"""Tensors that do so."""
 
 _DOMAINS = ("com.microsoft", "com.microsoft.nchwc")
 
@@ -67,7 +71,7 @@ class _Builder:
     def graph(self, graph: Any, key: Any, loops: bool) -> None:
         """Rewrite one graph's nodes in place."""
         nodes: list[Any] = []
-        lent: list[_Loan] = []
+        lent: deque[_Loan] = deque()
         if loops:
             nodes.append(self._tap(_MARKER, Tap(event="iterate", loop=key)))
         made_by_nodes = {name for node in graph.node for name in node.output}
@@ -87,15 +91,17 @@ class _Builder:
             for output in node.output:
                 for entry in self.by_key.get((key, output), ()):
                     nodes += self._seen(entry, made)
-            while sum(loan.elements for loan in lent) > _LENT:
-                nodes.append(lent.pop(0).end)
+            held = sum(loan.elements for loan in lent)
+            while held > _LENT or len(lent) > _LOANS:
+                held -= lent[0].elements
+                nodes.append(lent.popleft().end)
             lent += made
         nodes += [loan.end for loan in lent]
         kept = [_copy_of(node) for node in nodes]
         del graph.node[:]
         graph.node.extend(kept)
 
-    def _seen(self, entry: Entry, lent: list[_Loan]) -> Iterator[Any]:
+    def _seen(self, entry: Entry, lent: MutableSequence[_Loan]) -> Iterator[Any]:
         """The nodes that show an entry; where it is lent, that is added to ``lent``."""
         place = len(self.taps)
         made, end = entry.view.nodes(entry.value.name, f"{_PREFIX}{place}")
