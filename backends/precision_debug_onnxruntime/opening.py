@@ -55,11 +55,11 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
     runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings, cores=spec.cores)
     source = read_source(spec.model.model_file, of_run(spec))
     given, notes = changed(source, recipe, runtime, feeds, folder)
-    sizes = functools.cache(lambda: _sizes(source, runtime, folder))  # only fused graphs ask for them
+    sizes = functools.cache(lambda: _sizes(source, runtime, folder))  # only where layouts are changed
     with ThreadPoolExecutor(1) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile
         knowing = beside.submit(Known.of, source.proto.graph, given.proto.graph)
-        if recipe.optimise:
-            beside.submit(sizes)
+        if recipe.optimise and any(node.op_type == "Conv" for node in given.proto.graph.node):
+            beside.submit(sizes)  # convolutions change layouts
         built = build(source, given, recipe, runtime, folder)
         known = knowing.result()
     holdings = hold(built.running.proto.graph, built.types, known)
