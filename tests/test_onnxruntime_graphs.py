@@ -13,6 +13,7 @@ import pytest
 from backend_contract import Recorder, same_bits
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
+from precision_debug_onnxruntime.runtime import our_errors
 
 from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
@@ -348,6 +349,13 @@ def test_a_converted_model_that_is_refused_says_how_to_keep_operators(open_model
         open_model(onnx_models.model([node], sides[:1], sides[1:], opset=26, ir=13), "ort_fp16")
     assert "after its conversion to float16" in str(caught.value)
     assert "op_block_list" in str(caught.value)
+
+
+def test_where_unsigned_weights_help_it_is_said() -> None:
+    said = "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation for "
+    told = r"ConvInteger of opset 10 .* \(node c1\); .*weight_type=uint8"
+    with pytest.raises(BackendError, match=told), our_errors("m"):
+        raise RuntimeError(f"{said}ConvInteger(10) node with name 'c1'")
 
 
 def test_a_kernel_that_onnxruntime_lacks_is_named(open_model: Opener) -> None:
