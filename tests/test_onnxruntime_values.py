@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ from backend_contract import Recorder, same_bits
 from onnx import TensorProto, helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
-from precision_debug_onnxruntime import OnnxRuntimeBackend
+from precision_debug_onnxruntime import OnnxRuntimeBackend, tapped
 
 from precision_debug.align import align
+from precision_debug.comparing import HostComparer
 from precision_debug.errors import InputError, ModelError, UsageError
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
 
@@ -217,6 +220,35 @@ def test_side_by_side_each_run_has_half_of_the_cores(
         report = precision_debug.compare(path, run_mode="ort_opt", inputs={"x": X}, lockstep=lockstep, **given)
         assert report.compared
         assert threads == [expected, expected]
+
+
+@pytest.mark.parametrize("elements", [0, 1 << 12, 1 << 22])
+@pytest.mark.parametrize("mode", ["ort_opt", "ort_int8", "ort_fp16_sim"])
+def test_rows_do_not_depend_on_who_is_slower(
+    mode: str, elements: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """elements: how far the baseline may be ahead of the comparison, whose steps take a random time."""
+    import precision_debug
+
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx_models.convnet(), path)
+
+    def rows(lockstep: bool) -> list[tuple[Any, ...]]:
+        report = precision_debug.compare(path, run_mode=mode, inputs={"x": X}, lockstep=lockstep)
+        return [(row.name, row.status, row.reason, row.comparison, row.base, row.target) for row in report.rows]
+
+    expected, random_ = rows(False), random.Random(elements)
+    monkeypatch.setattr(tapped, "_LENT", elements)
+    for name in ("compare", "describe"):
+        whole = getattr(HostComparer, name)
+
+        def slow(self: HostComparer, *given: Any, whole: Any = whole) -> None:
+            time.sleep(random_.choice([0, 0, 0.003]))
+            whole(self, *given)
+
+        monkeypatch.setattr(HostComparer, name, slow)
+    for _ in range(3):
+        assert rows(True) == expected
 
 
 # ---- quantisation
