@@ -21,7 +21,7 @@ from .protocols import Feeds
 from .records import InputInfo, InputMeta, RunSpec
 from .sides import guarded
 
-__all__ = ["feeds_of", "store_inputs", "storing"]
+__all__ = ["feeds_of", "storing"]
 
 
 def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
@@ -65,13 +65,15 @@ def _differ(sides: Sequence[Opening]) -> bool:
 
 @contextlib.contextmanager
 def storing(given: FeedSet, journal: Journal, folder: Path) -> Iterator[Callable[[], None]]:
-    """Do ``store_inputs`` beside what is done inside; what this gives waits until it is done, and raises its errors."""
+    """Keep the inputs in a run's folder, and tell the journal of the set that is compared, beside what is done inside.
+
+    What this gives waits until that is done, and raises its errors.
+    """
     with ThreadPoolExecutor(1) as beside:
-        yield beside.submit(store_inputs, given, journal, folder).result
+        yield beside.submit(_store, given, journal, folder).result
 
 
-def store_inputs(given: FeedSet, journal: Journal, folder: Path) -> None:
-    """Keep the inputs in a run's folder, and tell the journal of the set that is compared."""
+def _store(given: FeedSet, journal: Journal, folder: Path) -> None:
     save_feeds(folder / "inputs.npz", given.feeds)
     infos = [_info(name, as_array(value)) for name, value in given.feeds[0].items()]
     journal.write("inputs", inputs=infos, source=given.source, file="")

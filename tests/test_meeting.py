@@ -24,6 +24,16 @@ class Counting(Store):
         super().put(key, array)
 
 
+def ask(meeting: Meeting, asked: list[str]) -> dict[str, int | None]:
+    """The target's side: the first number of each tensor that it asks for; None where there is none."""
+    seen: dict[str, int | None] = {}
+    for key in asked:
+        got = meeting.get(key)
+        seen[key] = None if got is None else int(got[0])
+        meeting.drop(key)
+    return seen
+
+
 def drive(produced: list[str], asked: list[str], store: Store) -> dict[str, int | None]:
     meeting = Meeting(store)
     buffer = np.zeros(3, np.int64)
@@ -34,15 +44,7 @@ def drive(produced: list[str], asked: list[str], store: Store) -> dict[str, int 
             meeting.put(key, buffer)
         return "b"
 
-    def target() -> dict[str, int | None]:
-        seen: dict[str, int | None] = {}
-        for key in asked:
-            got = meeting.get(key)
-            seen[key] = None if got is None else int(got[0])
-            meeting.drop(key)
-        return seen
-
-    one, seen = run_both(meeting, baseline, target)
+    one, seen = run_both(meeting, baseline, lambda: ask(meeting, asked))
     assert one == "b"
     return seen
 
@@ -73,10 +75,11 @@ def test_what_is_lent_stays_as_it_is_until_it_is_given_back(
         lent: list[tuple[int, np.ndarray, Callable[[], None]]] = []  # type: ignore[type-arg]
 
         def give_back(until: int) -> None:
-            for loan in [loan for loan in lent if loan[0] <= until]:
-                lent.remove(loan)
-                loan[2]()
-                loan[1][...] = -1
+            for number, tensor, end in lent:
+                if number <= until:
+                    end()
+                    tensor[...] = -1
+            lent[:] = [loan for loan in lent if loan[0] > until]
 
         for number, key in enumerate(produced):
             tensor = np.full(3, ord(key))
@@ -84,15 +87,7 @@ def test_what_is_lent_stays_as_it_is_until_it_is_given_back(
             give_back(number)
         give_back(100)
 
-    def target() -> dict[str, int | None]:
-        seen: dict[str, int | None] = {}
-        for key in asked:
-            got = meeting.get(key)
-            seen[key] = None if got is None else int(got[0])
-            meeting.drop(key)
-        return seen
-
-    _, seen = run_both(meeting, baseline, target)
+    _, seen = run_both(meeting, baseline, lambda: ask(meeting, asked))
     assert seen == {key: (ord(key) if key in produced else None) for key in asked}
     assert set(store) == set(produced) - set(asked)
     assert all(store.get(key)[0] == ord(key) for key in store)

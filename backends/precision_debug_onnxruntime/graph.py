@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 __all__ = [
@@ -229,9 +229,10 @@ def external_data(tensor: Any) -> External:
 def move_external_data(tensor: Any, place: External) -> None:
     """Say where a tensor's bytes lie now."""
     del tensor.external_data[:]
-    for key, value in (("location", place.location), ("offset", place.offset), ("length", place.length)):
-        entry = tensor.external_data.add()
-        entry.key, entry.value = key, str(value)
+    for key, value in asdict(place).items():
+        if value:
+            entry = tensor.external_data.add()
+            entry.key, entry.value = key, str(value)
 
 
 def external_tensors(graph: Any) -> Iterator[Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import mmap
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import ModelError
 from precision_debug.records import InputMeta
 
-from .graph import all_graphs, external_data, external_tensors, initializers_of
+from .graph import all_graphs, external_data, external_tensors, initializers_of, move_external_data
 from .types import dtype_name
 
 __all__ = ["Model", "name_nodes", "named", "opened", "parsed", "read_inputs", "read_model", "tensor_shape"]
@@ -108,27 +108,24 @@ def _find_external(proto: Any, path: Path) -> Path:
     """
     tensors = list(external_tensors(proto.graph))
     beside, behind = path.absolute().parent, path.resolve().parent
-    places: dict[str, Path] = {}
+    ends: dict[str, int] = {}
     for tensor in tensors:
         place = external_data(tensor)
-        file = next((one for folder in (beside, behind) if (one := folder / place.location).is_file()), None)
-        trouble = "missing" if file is None else ""
-        if file is not None and file.stat().st_size < place.offset + place.length:
-            trouble = "cut off"
-        if file is None or trouble:
-            raise ModelError(
-                f"its external weights {place.location} are {trouble}", where=str(path),
-                hint="copy the weights next to the .onnx file",
-            )  # fmt: skip
-        places[place.location] = file
+        ends[place.location] = max(ends.get(place.location, 0), place.offset + place.length)
+    places: dict[str, Path] = {}
+    for location, end in ends.items():
+        file = next((one for folder in (beside, behind) if (one := folder / location).is_file()), None)
+        if file is None or file.stat().st_size < end:
+            what = f"its external weights {location} are {'missing' if file is None else 'cut off'}"
+            raise ModelError(what, where=str(path), hint="copy the weights next to the .onnx file")
+        places[location] = file
     folders = {file.resolve().parent for file in places.values()}
     inside = all(not Path(location).is_absolute() and ".." not in Path(location).parts for location in places)
     if len(folders) != 1 or not inside:
         return next((beside for file in places.values() if beside in file.parents), behind)
     for tensor in tensors:
-        for entry in tensor.external_data:
-            if entry.key == "location":
-                entry.value = places[entry.value].resolve().name
+        place = external_data(tensor)
+        move_external_data(tensor, replace(place, location=places[place.location].resolve().name))
     return folders.pop()
 
 

@@ -157,7 +157,7 @@ def _translated(text: str, where: str, hint: str) -> PrecisionDebugError:
         named = f" (node {node})" if node else ""
         what = f"ONNX Runtime has no kernel here for {op} of opset {version} with its types{named}"
         if op == "ConvInteger":  # in 1.20, of weights that are int8
-            hint = "quantise to unsigned weights: --option weight_type=uint8"
+            hint = "quantise to unsigned weights; in ort_int8_dynamic: --option weight_type=uint8"
         return BackendError(what, where=where, hint=hint)
     if re.search(r"invalid model|INVALID_GRAPH|Type Error|ShapeInferenceError|initializer_arg", text, re.IGNORECASE):
         return ModelError(f"ONNX Runtime refuses the model: {text}", where=where, hint=hint)

@@ -19,7 +19,6 @@ __all__ = ["BAND", "COLUMNS", "Column", "columns", "columns_for_people"]
 BAND = 10
 """How many columns, from the left, carry the colour of a row's status."""
 
-
 _BOTH = 64
 """Width of a reason in two languages."""
 
