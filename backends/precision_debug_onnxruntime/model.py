@@ -14,7 +14,9 @@ from precision_debug.records import InputMeta
 from .graph import all_graphs, external_data, external_tensors, initializers_of, move_external_data
 from .types import dtype_name
 
-__all__ = ["Model", "name_nodes", "named", "opened", "parsed", "read_inputs", "read_model", "tensor_shape"]
+__all__ = [
+    "Model", "name_nodes", "named", "opened", "parsed", "read_inputs", "read_model", "tensor_shape", "threads_may_read",
+]  # fmt: skip
 
 _AGAIN = "export or copy the model again"
 _GIT_LFS = b"version https://git-lfs"
@@ -88,6 +90,13 @@ def parsed(data: bytes | memoryview, path: str) -> Any:
     if not proto.ir_version or not proto.opset_import or not proto.graph.output:
         raise ModelError("is not an ONNX model: no IR version, opset or output in it", where=path, hint=_AGAIN)
     return proto
+
+
+def threads_may_read() -> bool:
+    """Whether two threads may read one parsed model. With protobuf in pure Python, reading a field writes it."""
+    from google.protobuf.internal import api_implementation  # type: ignore[import-untyped, unused-ignore]
+
+    return bool(api_implementation.Type() != "python")
 
 
 def _inlined(proto: Any, path: str) -> Any:

@@ -21,7 +21,7 @@ from .build.simulate import internal
 from .build.weights import of_run, read_source
 from .graph import values
 from .listing import Entry, list_tensors, with_dropped
-from .model import Model
+from .model import Model, threads_may_read
 from .modes import Recipe
 from .naming import hold
 from .runtime import Runtime
@@ -58,7 +58,9 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
     sizes = functools.cache(lambda: _sizes(source, runtime, folder))  # only where layouts are changed
     with ThreadPoolExecutor(1) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile
         knowing = beside.submit(Known.of, source.proto.graph, given.proto.graph)
-        if recipe.optimise and any(node.op_type == "Conv" for node in given.proto.graph.node):
+        if not threads_may_read():
+            knowing.result()
+        elif recipe.optimise and any(node.op_type == "Conv" for node in given.proto.graph.node):
             beside.submit(sizes)  # convolutions change layouts
         built = build(source, given, recipe, runtime, folder)
         known = knowing.result()
