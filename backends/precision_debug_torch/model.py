@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import inspect
+import pickle
 import sys
 import warnings
 import zipfile
@@ -19,6 +20,7 @@ from precision_debug.arrays import as_array
 from precision_debug.errors import ModelError, PrecisionDebugError
 from precision_debug.records import InputMeta, ModelFiles
 
+from .archive import check_program, check_script, data_only
 from .leaves import leaves
 
 __all__ = ["Model", "example_feeds", "from_module", "read_inputs", "read_model"]
@@ -160,11 +162,18 @@ def _imported(path: Path) -> Any:
 def _from_program(path: str) -> Model:
     import torch
 
+    if not Path(path).is_file():
+        raise ModelError("no such file", where=path, hint="check --model_file")
     try:
-        with _quiet():
+        check_program(path)
+        with _quiet(), data_only():
             program = torch.export.load(path)
-    except FileNotFoundError as error:
-        raise ModelError("no such file", where=path, hint="check --model_file") from error
+    except PrecisionDebugError:
+        raise
+    except pickle.UnpicklingError as error:
+        what = "its example inputs or weights are Python objects, which are not read: reading them would run code"
+        hint = "export it again with tensors and plain values alone, or write a factory FILE.py:FUNCTION"
+        raise ModelError(what, where=path, hint=hint) from error
     except Exception as error:
         hint = "save it with torch.export.save of this torch version"
         raise ModelError(f"is no exported program: {type(error).__name__}: {error}", where=path, hint=hint) from error
@@ -210,10 +219,13 @@ def _from_script(path: str) -> Model:
     if not Path(path).is_file():
         raise ModelError("no such file", where=path, hint="check --model_file")
     try:
+        check_script(path)
         with _quiet():
             module: Any = torch.jit.load(  # type: ignore[no-untyped-call]
                 path, map_location="cpu"
             )
+    except PrecisionDebugError:
+        raise
     except Exception as error:
         if zipfile.is_zipfile(path) and not any("/code/" in name for name in zipfile.ZipFile(path).namelist()):
             raise ModelError(
