@@ -4,7 +4,10 @@
 scripts of your own. Importing this package loads no framework, and numpy only when something is used.
 """
 
-from __future__ import annotations
+from . import import_path
+
+if import_path.running_as_module():  # before anything that a file of the current folder may be named after
+    import_path.clean()
 
 import importlib
 from typing import TYPE_CHECKING

@@ -8,13 +8,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from . import errors
+from . import errors, import_path
 from .codec import encode
 from .deliver import JOB, JOURNAL, LOG, deliver
 from .errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError
@@ -81,17 +80,13 @@ def supervise(
 def _run(folder: Path, verbose: bool, on_event: Callable[[Event], None]) -> tuple[int, bool]:
     journal = folder / JOURNAL
     journal.touch()
-    environment = dict(os.environ)
-    package_parent = str(Path(__file__).resolve().parent.parent)
-    environment["PYTHONPATH"] = os.pathsep.join(p for p in (environment.get("PYTHONPATH", ""), package_parent) if p)
     with (folder / LOG).open("wb") as log, journal.open(encoding="utf-8") as tail:
         child = subprocess.Popen(
-            [sys.executable, "-m", "precision_debug.worker", str(folder)],
+            [*import_path.command("from precision_debug.worker import start; start()"), str(folder)],
             stdin=subprocess.PIPE,
             stdout=None if verbose else log,
             stderr=None if verbose else log,
             start_new_session=True,
-            env=environment,
         )
         interrupted = False
         try:

@@ -1,4 +1,4 @@
-"""The supervised child process: ``python -m precision_debug.worker FOLDER``.
+"""The supervised child process, started with a run's folder as its one argument and an import path made for it.
 
 Reads FOLDER/job.json, runs it, and tells FOLDER/journal.jsonl. Standard input is a pipe from the supervisor that is
 never written to: when it closes, the supervisor is gone, and the worker delivers the partial report itself.
@@ -12,14 +12,15 @@ import sys
 import threading
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
-from . import deliver, pipeline
+from . import deliver, import_path, pipeline
 from .codec import decode
 from .errors import BackendError, PrecisionDebugError
 from .journal import Journal
 from .records import RunSpec
 
-__all__ = ["main"]
+__all__ = ["main", "start"]
 
 
 def main(folder: Path) -> int:
@@ -57,5 +58,7 @@ def _outlive(folder: Path, outputs: tuple[Path, ...]) -> None:
     os._exit(3)
 
 
-if __name__ == "__main__":
+def start() -> NoReturn:
+    """What the supervisor runs (see ``import_path.command``)."""
+    import_path.clean()
     sys.exit(main(Path(sys.argv[1])))

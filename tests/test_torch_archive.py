@@ -16,10 +16,11 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from precision_debug.errors import ModelError  # noqa: E402
-from precision_debug.records import ModelFiles  # noqa: E402
 from precision_debug_torch.archive import data_only  # noqa: E402
 from precision_debug_torch.model import example_feeds, read_model  # noqa: E402
+
+from precision_debug.errors import ModelError  # noqa: E402
+from precision_debug.records import ModelFiles  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -146,8 +147,7 @@ def test_a_crafted_program_is_refused_and_nothing_runs(attack: Any, good: Path, 
     canary = tmp_path / "ran"
     path = rewritten(good, tmp_path / "bad.pt2", lambda records: attack(records, canary))
     with pytest.raises(ModelError) as refused:
-        model = read_model(ModelFiles(model_file=str(path)))
-        model.module(torch.ones(2, 4), y=torch.ones(1))
+        read_model(ModelFiles(model_file=str(path))).module(torch.ones(2, 4), y=torch.ones(1))
     assert not canary.exists()
     assert "bad.pt2" in str(refused.value)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import importlib
 import subprocess
-import sys
 from typing import Any
+
+from precision_debug import import_path
 
 from .framework import paddle_module
 
@@ -61,7 +62,7 @@ def _kernels_work() -> bool:
     next thing that asks for errors, TensorRT for one, fails with "no kernel image is available".
     """
     try:
-        done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(import_path.command(_PROBE), capture_output=True, text=True, check=False, timeout=120)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return "RIGHT" in done.stdout

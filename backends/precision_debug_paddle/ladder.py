@@ -6,11 +6,11 @@ import dataclasses
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from precision_debug import import_path
 from precision_debug.errors import BackendError
 from precision_debug.ladder import Rung, Switch
 from precision_debug.records import SessionSpec
@@ -131,10 +131,9 @@ def passes_of(model: Model, mode: str, options: Mapping[str, Any]) -> tuple[str,
     """The passes that Paddle runs for a mode, as a predictor in a process of its own logs them; without those that it
     cannot do without. Raises BackendError.
     """
-    code = "import sys; sys.path[:] = {path!r}\nfrom precision_debug_paddle.ladder import _log\n_log(*{args!r})"
     args = (mode, str(model.file), str(model.params), json.dumps(dict(options)))
     done = subprocess.run(
-        [sys.executable, "-c", code.format(path=sys.path, args=args)],
+        import_path.command(f"from precision_debug_paddle.ladder import _log; _log(*{args!a})"),
         capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     found = _PASS.findall(done.stdout + done.stderr)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from precision_debug_onnxruntime.model import Model, read_model
 from precision_debug_onnxruntime.model import read_inputs as onnx_inputs
 
 from precision_debug.errors import ModelError
+from precision_debug.import_path import Neighbours
 from precision_debug.records import InputMeta, ModelFiles
 
 __all__ = ["BUILT", "EngineFile", "OnnxModel", "Script", "Source", "load_function", "read_source"]
@@ -92,13 +92,11 @@ def load_function(path: str, *, default: str) -> Callable[..., Any]:
     if spec is None or spec.loader is None:
         raise ModelError("is no Python file", where=file)
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(Path(file).resolve().parent))
     try:
-        spec.loader.exec_module(module)
+        with Neighbours(str(Path(file).resolve().parent)):
+            spec.loader.exec_module(module)
     except Exception as error:
         raise ModelError(f"the script fails: {type(error).__name__}: {error}", where=file) from error
-    finally:
-        sys.path.pop(0)
     function = getattr(module, name, None)
     if not callable(function):
         functions = [key for key, value in vars(module).items() if inspect.isfunction(value) and key[0] != "_"]

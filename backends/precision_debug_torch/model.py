@@ -18,6 +18,7 @@ import numpy as np
 
 from precision_debug.arrays import as_array
 from precision_debug.errors import ModelError, PrecisionDebugError
+from precision_debug.import_path import Neighbours
 from precision_debug.records import InputMeta, ModelFiles
 
 from .archive import check_program, check_script, data_only
@@ -146,16 +147,12 @@ def _imported(path: Path) -> Any:
         raise ModelError("cannot be imported", where=str(path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    folder = str(path.resolve().parent)
-    sys.path.insert(0, folder)
     try:
-        spec.loader.exec_module(module)
+        with Neighbours(str(path.resolve().parent)):
+            spec.loader.exec_module(module)
     except Exception as error:
         sys.modules.pop(name, None)
         raise ModelError(f"cannot be imported: {type(error).__name__}: {error}", where=str(path)) from error
-    finally:
-        with contextlib.suppress(ValueError):
-            sys.path.remove(folder)
     return module
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from .. import import_path
 from ..errors import PrecisionDebugError
 
 __all__ = ["VERBS", "main"]
@@ -23,6 +24,8 @@ VERBS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status (see ``precision_debug --help``)."""
+    if argv is None:
+        import_path.clean()
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = arguments.pop(0) if arguments and arguments[0] in VERBS else "compare"
     module = importlib.import_module(f".{verb}", __name__)

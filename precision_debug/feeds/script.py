@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..import_path import Neighbours
 
 __all__ = ["load_script", "split_script"]
 
@@ -33,23 +34,20 @@ def load_script(path: Path, function: str = DEFAULT_FUNCTION) -> list[Mapping[st
     """
     where = f"{path}:{function}"
     folder = str(path.resolve().parent)
-    sys.path.insert(0, folder)
     try:
-        module = _module(path)
-        if not callable(getattr(module, function, None)):
-            known = [name for name, value in vars(module).items() if isinstance(value, types.FunctionType)]
-            hint = f"it defines {', '.join(known)}" if known else f"define {function}() returning a dict of arrays"
-            raise InputError(f"the script has no function '{function}'", where=str(path), hint=hint)
-        return _sets(getattr(module, function)(), where)
+        with Neighbours(folder):
+            module = _module(path)
+            if not callable(getattr(module, function, None)):
+                known = [name for name, value in vars(module).items() if isinstance(value, types.FunctionType)]
+                hint = f"it defines {', '.join(known)}" if known else f"define {function}() returning a dict of arrays"
+                raise InputError(f"the script has no function '{function}'", where=str(path), hint=hint)
+            return _sets(getattr(module, function)(), where)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
         raise InputError(
             f"{type(error).__name__}: {error}", where=_line(path, error), hint="mend the script and run it again"
         ) from error
-    finally:
-        if folder in sys.path:
-            sys.path.remove(folder)
 
 
 def _module(path: Path) -> types.ModuleType:
