@@ -4,7 +4,7 @@ The table has a row for every tensor of either side that was asked for: those th
 target's graph no longer has, those that only the target has, and those that could not be seen.
 
 Events of a journal: start, side, tensors, matches, selected, inputs, saved, row, leftover, layers, note, scores,
-failure, end.
+introduced, explanation, failure, end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .align import Alignment, Matches, align, stem
 from .codec import decode
 from .inspector import EngineLayer
 from .machine import machine, now
-from .records import InputInfo, ModelFiles, Row, RunSpec, Side, Status, TensorMeta, TensorStats
+from .records import Explanation, InputInfo, Introduced, ModelFiles, Row, RunSpec, Side, Status, TensorMeta, TensorStats
 
 if TYPE_CHECKING:
     from .hooks import AssertClose
@@ -133,6 +133,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     stats: dict[str, TensorStats] = {}
     rows: list[Row] = []
     notes: list[str] = []
+    introduced: dict[str, Introduced] = {}
     values: dict[str, Any] = {}
     ended = False
     for event in events:
@@ -156,6 +157,10 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
                 stats[event["name"]] = decode(TensorStats, event["stats"])
         elif kind == "row":
             rows.append(decode(Row, event["row"]))
+        elif kind == "introduced":
+            introduced = {item["name"]: decode(Introduced, item) for item in event["tensors"]}
+        elif kind == "explanation":
+            values["explanation"] = decode(Explanation, event["explanation"])
         elif kind == "layers":
             values["layers"] = tuple(decode(EngineLayer, item) for item in event["layers"])
         elif kind == "note":
@@ -176,6 +181,8 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     if selected is not None:
         notes += _left_out(tensors["baseline"], selected, alignment)
     table = complete_table(rows, alignment, selected=selected, stats=stats, failure=failure)
+    if introduced:
+        table = tuple(dataclasses.replace(row, introduced=introduced.get(row.name)) for row in table)
     return Report(
         rows=table, spec=spec, baseline=sides["baseline"], target=sides["target"], notes=tuple(notes), failure=failure,
         **values,

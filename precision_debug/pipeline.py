@@ -6,6 +6,7 @@ Everything is told to the journal as it is finished; ``assemble`` makes the repo
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from . import machine, marks, recording, scores
+from . import explain, machine, marks, recording, scores
 from .align import Matches, align, stem
 from .crossing import crosses, match_values
 from .errors import UsageError
@@ -25,7 +26,7 @@ from .meeting import Meeting, run_both
 from .placing import placed, settled
 from .plan import Opening, make_plan
 from .protocols import Comparer, Feeds, Hook, WeightKeeper
-from .records import RunSpec, TensorMeta
+from .records import Row, RunSpec, TensorMeta
 from .sides import OpenSide, open_both
 from .store import BaselineStore, Store
 
@@ -115,6 +116,34 @@ def _compare(
         result = scores.score(base_outputs, target_outputs, labels)
         if result:
             journal.write("scores", scores=result)
+        if spec.explain != "off":
+            _explain(spec, base, target, check.rows, given, journal, folder, together)
+
+
+def _explain(
+    spec: RunSpec, base: OpenSide, target: OpenSide, rows: Sequence[Row], given: FeedSet, journal: Journal,
+    folder: Path, together: bool,
+) -> None:  # fmt: skip
+    """Both sides once more, each operator alone, and what its error does: see ``explain``."""
+    journal.write("stage", text="explaining: each operator alone")
+    outputs = {meta.name for meta in base.tensors if meta.is_output}
+    subject = explain.Subject(
+        baseline=base.session,
+        target=target.session,
+        feeds=given.feeds[0],
+        rows=[dataclasses.replace(row, is_output=row.name in outputs) for row in rows],
+        tensors=base.tensors,
+        targets={meta.name: meta for meta in target.tensors},
+        together=together,
+        run_mode=target.opening.spec.mode,
+        simulation=bool(target.opening.mode and target.opening.mode.simulation),
+        two_files=base.opening.spec.model != target.opening.spec.model,
+        memory_budget=spec.options.get("memory_budget"),
+    )
+    patience = max(2.0, (base.seconds or 0.0) + (target.seconds or 0.0))
+    explanation, found = explain.explain(subject, level=spec.explain, seconds=patience, folder=folder)
+    journal.write("introduced", tensors=found)
+    journal.write("explanation", explanation=explanation)
 
 
 def _describe_left(store: BaselineStore, comparer: Comparer, journal: Journal) -> None:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from .records import Availability, Comparison, InputMeta, RunMode, SessionSpec, TensorMeta, TensorStats, Tolerance
+from .records import (
+    Availability,
+    Comparison,
+    InputMeta,
+    Operator,
+    RunMode,
+    SessionSpec,
+    TensorMeta,
+    TensorStats,
+    Tolerance,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +32,8 @@ __all__ = [
     "Hook",
     "OnDevice",
     "OnDeviceAlone",
+    "Replace",
+    "Replacer",
     "Session",
     "Tensor",
     "WeightKeeper",
@@ -86,6 +98,36 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Free what the session holds. Calling it twice is harmless."""
+
+
+Replace = Callable[[str, str, Any], Any]
+"""(op_type, tensor_name, tensor) to what the run goes on with in place of the tensor; None: with its own."""
+
+
+@runtime_checkable
+class Replacer(Session, Protocol):
+    """A session that can go on with other values than it computed; an addition to Session, where the engine allows it.
+
+    It is what runs an operator alone: fed with the other run's inputs, or with one operator's error and no other.
+    """
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it can do so here."""
+
+    def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """As ``run``, with the same names in the same order; but a tensor's readers see what ``replace`` returned.
+
+        What it returns has the shape of what it was shown, and is held as the engine holds that tensor (``held``).
+        Where the engine cannot take it, the run goes on with its own value. Feeds are not changed. Raises BackendError.
+        """
+
+    def held(self, name: str, value: Any) -> Any:
+        """What the engine holds of an array that is put in place of a tensor: rounded, quantised and back, in the
+        array's own type and layout. What is finite stays finite, at the type's limits. None: not known."""
+
+    def operator(self, name: str) -> Operator | None:
+        """The operator that makes a tensor, with the constants that it reads; None where that is not known."""
 
 
 @runtime_checkable

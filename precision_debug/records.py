@@ -12,9 +12,14 @@ from typing import Any
 __all__ = [
     "Availability",
     "Comparison",
+    "Culprit",
+    "Effect",
+    "Explanation",
     "InputInfo",
     "InputMeta",
+    "Introduced",
     "ModelFiles",
+    "Operator",
     "Row",
     "RunMode",
     "RunSpec",
@@ -217,6 +222,104 @@ class Status(str, enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Introduced:
+    """What one operator (or fused region) added itself: both sides computed it from the same inputs.
+
+    name: the baseline's tensor that it makes. method: "isolated" (the target's arithmetic on the baseline's inputs) or
+    "replayed" (the baseline's operator on the target's inputs). Rounding an input belongs to whoever made that input.
+    rel_l2: L2 of the error over L2 of the exact result, over elements that are finite on both sides and within the
+    target's type; None where nothing is left or the tensor holds no floats.
+    unit: the largest relative error of rounding once to the type in which the target holds the tensor (2^-11 for
+    float16; half a step over RMS for integers). units: rel_l2 / the larger of ``unit`` and the model's typical one.
+    born_nan, born_inf: elements that are NaN or Inf in the target alone. lost: elements that became 0.
+    flips: elements that differ, where the tensor holds integers, booleans or text.
+    """
+
+    name: str
+    method: str
+    elements: int
+    rel_l2: float | None = None
+    max_abs: float | None = None
+    unit: float = 0.0
+    units: float | None = None
+    born_nan: int = 0
+    born_inf: int = 0
+    flips: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """What one operator is, as its graph has it: attributes as plain values, and the constants that it reads, by name,
+    in the order of its inputs, as numpy arrays."""
+
+    op_type: str
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """One operator's introduced error alone, carried through the baseline.
+
+    share: of the squared error that it explains at ``at``; the shares of all operators are an error budget.
+    rel_l2: of that tensor against the baseline's, None where it is not finite. non_finite: NaN and Inf there.
+    """
+
+    at: str
+    share: float
+    rel_l2: float | None = None
+    non_finite: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Culprit:
+    """An operator that did it.
+
+    name, node, op_types: the tensor, and the operators of the region that made it, in execution order.
+    cause: a code (see explain.causes); evidence: its numbers and names, plain values, by argument name.
+    confidence: "isolated", "replayed", "simulated" or "ranked": how its error was measured.
+    share: of the squared error at ``at`` that its own error explains. amplifier: the tensor whose operator made
+    ordinary rounding large, "" where the introduced error is large by itself. fails_first: the first tensor out of
+    bounds because of it. keep: the tensors whose operators to keep in higher precision, this one among them.
+    """
+
+    name: str
+    node: str
+    op_types: tuple[str, ...]
+    cause: str
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    confidence: str = "ranked"
+    introduced: float | None = None
+    units: float | None = None
+    share: float | None = None
+    at: str = ""
+    amplifier: str = ""
+    fails_first: str = ""
+    keep: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Who did it. state: "culprits", "diffuse" (errors beyond bounds, and no single operator explains them), "healthy"
+    (nothing beyond what the arithmetic must lose) or "unknown" (could not be measured; ``reason`` says why).
+
+    budget: tensor to the share of the squared error that its operator explains at ``at``, for those that were tried.
+    expected: relative L2 at ``at`` that rounding everywhere predicts; actual: what was measured there.
+    """
+
+    state: str
+    method: str = ""
+    reason: str = ""
+    culprits: tuple[Culprit, ...] = ()
+    at: str = ""
+    budget: Mapping[str, float] = field(default_factory=dict)
+    expected: float | None = None
+    actual: float | None = None
+    first_non_finite: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """One line of the table.
 
@@ -228,6 +331,7 @@ class Row:
     base, target: a side by itself where there is no comparison.
     error_growth: relative L2 error of this tensor over the largest one among its operator's inputs; above 1 the
     operator lost precision itself, about 1 it passes on what it was given; inf where its inputs had no error.
+    introduced: what the operator added itself, where it was run alone.
     """
 
     index: int
@@ -245,6 +349,7 @@ class Row:
     base: TensorStats | None = None
     target: TensorStats | None = None
     error_growth: float | None = None
+    introduced: Introduced | None = None
     inputs: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
 
@@ -333,6 +438,7 @@ class RunSpec:
     input_shapes: input name to shape, for dynamic dimensions. val_range: input name ("" for all) to (low, high).
     marks: patterns of tensor names; empty means all. marks_between: (first, last) in execution order.
     renames: target name to baseline name, the user's own rename map.
+    explain: "off", "fast" (who introduced the error, in about the time of the run) or "full" (every effect).
     validate: NaN and Inf are out of tolerance wherever they are, also where both sides have them.
     lockstep: both runs advance together and meet at each tensor; None: where both sides can.
     """
@@ -355,6 +461,7 @@ class RunSpec:
     record: str = ""
     lockstep: bool | None = None
     validate: bool = False
+    explain: str = "fast"
     options: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
 

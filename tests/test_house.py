@@ -30,6 +30,7 @@ STAGES = (
     ("plan",),
     ("crossing", "placing", "sides"),
     ("given",),
+    ("explain",),
     ("pipeline",),
     ("report",),
     ("assemble",),

@@ -8,6 +8,7 @@ from typing import Any
 
 from precision_debug.records import TensorMeta
 
+from .edges import Form
 from .graph import Value, carried, initializers_of, labels, outer_reads, scopes, values
 from .naming import Holding
 from .types import TypeInfo, Types
@@ -26,13 +27,15 @@ class Entry:
     """One tensor: its value in the running graph, what the report knows of it, and how to see it.
 
     later: in a loop's body, the inputs from the second iteration on; True marks an output of the body that comes from
-    the iteration before.
+    the iteration before. form: how the running graph holds it. rounds_to: the type that a simulation rounds it to.
     """
 
     value: Value
     meta: TensorMeta
     view: View
     later: tuple[tuple[str, bool], ...] = ()
+    form: Form | None = None
+    rounds_to: str = ""
 
     @property
     def looped(self) -> bool:
@@ -114,7 +117,7 @@ def list_tensors(
             unseen="" if view.at_end and is_output else view.unseen,
             is_output=is_output,
         )
-        entries.append(Entry(value=value, meta=meta, view=view, later=later))
+        entries.append(Entry(value=value, meta=meta, view=view, later=later, form=holding.form))
     return entries
 
 

@@ -96,8 +96,8 @@ def _as_rounded(entry: Entry, recipe: Recipe) -> Entry:
     """Say of a float32 tensor that its numbers are those of the simulated type."""
     if entry.meta.dtype != "float32" or entry.meta.view or entry.meta.op_type == "Input":
         return entry
-    view = f"rounded to {recipe.change.removesuffix('_sim')}"
-    return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=view))
+    to = recipe.change.removesuffix("_sim")
+    return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=f"rounded to {to}"), rounds_to=to)
 
 
 def _sizes(source: Model, runtime: Runtime, folder: Path) -> dict[str, tuple[int | str, ...] | None]:

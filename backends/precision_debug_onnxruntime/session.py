@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from precision_debug.errors import BackendError
-from precision_debug.protocols import Borrower, Feeds, Hook
-from precision_debug.records import TensorMeta
+from precision_debug.protocols import Borrower, Feeds, Hook, Replace
+from precision_debug.records import Operator, TensorMeta
 
-from . import ortvalues, taps
+from . import held, ortvalues, taps
 from .feeding import checked_feeds
 from .interrupts import Interrupts
 from .listing import Entry
@@ -43,6 +43,28 @@ class OrtSession:
         self._busy = threading.Lock()
         self._open: _Opened | None = None
         self._closed = False
+        self._by_name = {entry.meta.name: entry for entry in self._entries}
+        self._constants = held.Constants(model)
+
+    @property
+    def replaces(self) -> bool:
+        """See protocols.Replacer: a tap has the engine's own memory, which it has not where a GPU holds the tensor."""
+        return taps.lent() and self._runtime.providers == ("CPUExecutionProvider",)
+
+    def held(self, name: str, value: Any) -> Any:
+        """See protocols.Replacer."""
+        entry = self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
+        return None if entry is None else held.rounded(entry, value, self._constants)
+
+    def operator(self, name: str) -> Operator | None:
+        """See protocols.Replacer."""
+        entry = self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
+        return None if entry is None else self._constants.operator(entry)
+
+    def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """See protocols.Replacer."""
+        copies = {name: array.copy() for name, array in feeds.items()}  # a tap of an input has the caller's memory
+        return self.run(copies, _Replacing(replace), names)
 
     @property
     def tensors(self) -> Sequence[TensorMeta]:
@@ -71,9 +93,11 @@ class OrtSession:
     def _run(self, feeds: Feeds, hook: Hook | None, names: Collection[str] | None) -> Mapping[str, Any]:
         borrow = hook.borrow if taps.lent() and isinstance(hook, Borrower) else None
         lending = None if borrow is None else _sizes(self._model.proto.graph, feeds)
-        opened = self._opened(hook is not None, names, lending)
+        opened = self._opened(hook is not None, names, lending, isinstance(hook, _Replacing))
         names_of_outputs = [item.name for item in opened.ort.get_outputs()]
-        run = _Run(hook=hook, borrow=borrow, opened=opened, shown=Shown(self._entries, names))
+        run = _Run(
+            hook=hook, borrow=borrow, opened=opened, shown=Shown(self._entries, names), constants=self._constants
+        )
         opened.current.append(run)
         try:
             with run.interrupts.around_run(), our_errors(self._model.path):
@@ -97,19 +121,21 @@ class OrtSession:
             if hook is not None and entry.view.at_end and not entry.meta.unseen and wanted(entry, names):
                 hook(entry.meta.op_type, entry.meta.name, outputs[entry.value.name])
 
-    def _opened(self, hooked: bool, names: Collection[str] | None, lending: Mapping[str, int] | None) -> _Opened:
+    def _opened(
+        self, hooked: bool, names: Collection[str] | None, lending: Mapping[str, int] | None, writing: bool
+    ) -> _Opened:
         chosen = [
             entry for entry in self._entries
             if hooked and not entry.meta.unseen and not entry.view.at_end and wanted(entry, names)
         ]  # fmt: skip
-        key = frozenset(entry.meta.name for entry in chosen), lending is not None
+        key = frozenset(entry.meta.name for entry in chosen), lending is not None, writing
         if self._open is not None and self._open.key == key:
             return self._open
         self._drop()
         taps.register()
         current: list[_Run] = []
         number = taps.connect(lambda place, tensor: current[0].receive(place, tensor) if current else None)
-        graph = insert_taps(self._model, chosen, number, lending=lending)
+        graph = insert_taps(self._model, chosen, number, lending=lending, writing=writing)
         session = self._runtime.open(graph.model, taps=True)
         self._open = _Opened(key=key, number=number, ort=session, taps=graph.taps, current=current)
         return self._open
@@ -117,9 +143,10 @@ class OrtSession:
 
 @dataclass(frozen=True, kw_only=True)
 class _Opened:
-    """An ONNX Runtime session with taps, and the run that they report to. key: what they show, and if it is lent."""
+    """An ONNX Runtime session with taps, and the run that they report to. key: what they show, if it is lent, and
+    if it can be written to."""
 
-    key: tuple[frozenset[str], bool]
+    key: tuple[frozenset[str], bool, bool]
     number: int
     ort: Any
     taps: tuple[Tap, ...]
@@ -130,16 +157,19 @@ class _Opened:
 class _Run:
     """One run: what a tap reports goes to the hook, and the first exception of the hook is kept.
 
-    borrow: the hook's, where it is lent to. lent: by the place of a tap, what ends the loan.
+    borrow: the hook's, where it is lent to. lent: by the place of a tap, what ends the loan. put: what goes in place
+    of a tensor, as soon as the tap comes that has the engine's own memory of it, and how it was shown.
     """
 
     hook: Hook | None
     borrow: Callable[[str, str, Any], Callable[[], None]] | None
     opened: _Opened
     shown: Shown
+    constants: held.Constants
     error: BaseException | None = None
     copies: bool = field(init=False)
     lent: dict[int, Callable[[], None]] = field(default_factory=dict)
+    put: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     options: Any = field(init=False)
     interrupts: Interrupts = field(init=False)
 
@@ -166,6 +196,8 @@ class _Run:
             self.lent.pop(tap.lent, _nothing)()
         elif tap.event == "enter":
             self.shown.enter(tap.loop)
+        elif tap.event == "write" and tap.entry is not None:
+            self._write(tap.entry, tensor, *self.put.pop(tap.entry.meta.name, (None, None)))
         elif tap.event:
             self.shown.iterate(tap.loop)
         elif tap.entry is not None and self.hook is not None:
@@ -175,10 +207,40 @@ class _Run:
                     raise BackendError("ONNX Runtime did not hand this tensor over", where=meta.name)
                 finish = tap.entry.view.finish
                 shown = tensor if finish is None else finish(tensor)
-                if self.borrow is not None:
+                if isinstance(self.hook, _Replacing):
+                    self._replaced(tap.entry, meta, tensor, shown)
+                elif self.borrow is not None:
                     self.lent[place] = self.borrow(meta.op_type, meta.name, shown)
                 else:
                     self.hook(meta.op_type, meta.name, shown.copy() if self.copies else shown)
+
+    def _replaced(self, entry: Entry, meta: TensorMeta, tensor: Any, shown: Any) -> None:
+        new = self.hook.replace(meta.op_type, meta.name, shown) if isinstance(self.hook, _Replacing) else None
+        if new is not None and not _never_written(entry):
+            if entry.view.steps:
+                self.put[entry.meta.name] = (new, shown.copy())
+            else:
+                self._write(entry, tensor, new, shown)
+
+    def _write(self, entry: Entry, tensor: Any, new: Any, shown: Any) -> None:
+        if new is not None and tensor is not None:
+            tensor.flags.writeable = True
+            held.write(entry, new, tensor, self.constants, shown)
+
+
+@dataclass(frozen=True, kw_only=False)
+class _Replacing:
+    """A hook that may put something in place of what it is shown."""
+
+    replace: Replace
+
+    def __call__(self, op_type: str, name: str, tensor: Any, /) -> None:
+        self.replace(op_type, name, tensor)
+
+
+def _never_written(entry: Entry) -> bool:
+    """A constant's memory is a weight's, also behind operators that only rename or reshape it."""
+    return entry.value.node is not None and not any(entry.meta.inputs)
 
 
 def _nothing() -> None:

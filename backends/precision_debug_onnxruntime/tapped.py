@@ -29,7 +29,8 @@ _DOMAINS = ("com.microsoft", "com.microsoft.nchwc")
 @dataclass(frozen=True, kw_only=True)
 class Tap:
     """What one tap means: a tensor (entry), or that a loop begins ("enter") or that its body does ("iterate"), or that
-    ONNX Runtime is about to let go of the tensor of another tap ("return").
+    ONNX Runtime is about to let go of the tensor of another tap ("return"), or that the engine's own memory of a
+    tensor, which another tap has shown in another form, can be written to ("write").
 
     loop: the key of the loop's body. lent: the place of the other tap.
     """
@@ -57,7 +58,9 @@ class _Loan:
 
 
 class _Builder:
-    def __init__(self, entries: Collection[Entry], session: int, sizes: Mapping[str, int] | None) -> None:
+    def __init__(
+        self, entries: Collection[Entry], session: int, sizes: Mapping[str, int] | None, writing: bool
+    ) -> None:
         self.by_key: dict[Any, list[Entry]] = {}
         for entry in entries:
             self.by_key.setdefault(entry.value.key, []).append(entry)
@@ -67,6 +70,7 @@ class _Builder:
         self.taps: list[Tap] = []
         self.session = session
         self.sizes = sizes
+        self.writing = writing
 
     def graph(self, graph: Any, key: Any, loops: bool) -> None:
         """Rewrite one graph's nodes in place."""
@@ -107,6 +111,8 @@ class _Builder:
         made, end = entry.view.nodes(entry.value.name, f"{_PREFIX}{place}")
         yield from made
         yield self._tap(end, Tap(entry=entry))
+        if self.writing and made:
+            yield self._tap(entry.value.name, Tap(entry=entry, event="write"))
         if self.sizes is not None:
             shape = ("",) if entry.meta.shape is None else entry.meta.shape
             known = (size if isinstance(size, int) else self.sizes.get(size, _LENT + 1) for size in shape)
@@ -124,18 +130,20 @@ class _Builder:
 
 
 def insert_taps(
-    model: Model, entries: Collection[Entry], session: int, *, lending: Mapping[str, int] | None = None
-) -> TappedGraph:
+    model: Model, entries: Collection[Entry], session: int, *, lending: Mapping[str, int] | None = None,
+    writing: bool = False,
+) -> TappedGraph:  # fmt: skip
     """A copy of the running graph with a tap for each entry, for the session number that ``taps.connect`` gave.
 
     lending: what a tap shows stays as it is until the next node of its graph has run, or some more of them where it is
     small; then a second tap says so. Its value: sizes of axes that the graph only names, as far as they are known.
+    writing: where an entry is shown in another form than the graph holds it, a second tap has the graph's own memory.
     """
     import numpy as np
     from onnx import helper, numpy_helper
 
     proto = copy_but(model.proto, graph="initializer")
-    builder = _Builder(entries, session, lending)
+    builder = _Builder(entries, session, lending, writing)
     builder.graph(proto.graph, (), False)
     if any(tap.event for tap in builder.taps):
         proto.graph.initializer.append(numpy_helper.from_array(np.zeros((), np.bool_), _MARKER))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..inspector import EngineLayer
-from ..records import InputInfo, Row, RunSpec, Side, Status
+from ..records import Explanation, InputInfo, Row, RunSpec, Side, Status
 
 if TYPE_CHECKING:
     import pandas
@@ -37,6 +37,7 @@ class Report:
 
     failure: one line on why the run ended early; "" where it did not.
     scores: results on labelled inputs ("accuracy, baseline", …), shares from 0 to 1.
+    explanation: who introduced the error, and why; None where that was not asked for.
     layers: of the engine that the target really ran, where an inspector told them.
     inputs_file: where the feeds were stored, relative to the report.
     """
@@ -54,6 +55,7 @@ class Report:
     notes: tuple[str, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
     failure: str = ""
+    explanation: Explanation | None = None
     layers: tuple[EngineLayer, ...] = ()
     format_version: int = FORMAT_VERSION
 

@@ -1,0 +1,7 @@
+"""Who introduced the error, and why: each operator alone, the effect of its error, and the cause with evidence."""
+
+from __future__ import annotations
+
+from .explain import Subject, explain
+
+__all__ = ["Subject", "explain"]

@@ -1,0 +1,275 @@
+"""Why an operator lost it: a code, and the numbers that prove it.
+
+Codes, with the arguments that ``sentences`` words:
+
+- files_differ(what, name, base, target): the two models are not the same there
+- overflow(largest, limit, count): results beyond the type's largest number
+- weight_overflow(weight, largest, limit): a constant beyond it
+- range_inside(largest, limit): inputs and results fit, but what the operator computes between them does not
+- underflow(lost, share): results that became 0
+- weight_underflow(weight, value): a constant (an epsilon, say) that became 0 or lost its bits
+- saturation(share): results at the limits of the quantised range
+- mask_range(largest): a mask ("minus infinity") sets the range in which everything else is quantised to 0
+- outlier_channel(channel, ratio): one channel makes the range of all
+- cancellation(amplifier, factor, with_): nearly equal numbers are subtracted, so that their rounding is what is left
+- amplified(amplifier, factor): ordinary rounding that a later operator makes large
+- long_reduction(depth): the sum of very many terms in a narrow type
+- born(what): NaN or Inf from finite inputs, for none of the reasons above
+- flips(count, elements): decisions (argmax, comparison) that came out differently on the same inputs
+- other_arithmetic(): the target computes something else than the baseline
+- coarse(units): the operator's own arithmetic is that coarse in this type
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..records import Introduced, Operator
+from .introduced import MASK, Alone
+from .operators import CANCEL, REACH_FURTHER, SUM_UP, plain_type
+from .subject import Subject
+from .units import largest_of, smallest_of
+
+__all__ = ["cause_of"]
+
+Array = np.ndarray[Any, Any]
+Evidence = dict[str, Any]
+
+_CONVERTS = frozenset({"float32", "float64"})
+
+
+def cause_of(subject: Subject, alone: Alone, name: str, amplifier: str) -> tuple[str, Evidence, tuple[str, ...]]:
+    """The code of a culprit's cause, its evidence, and the tensors whose operators to keep in higher precision."""
+    found = alone.found[name]
+    exact, wrong = alone.exact.get(name), alone.wrong.get(name)
+    keep = (name, amplifier) if amplifier else (name,)
+    difference = files_differ(subject, name)
+    if difference:
+        return "files_differ", difference, (name,)
+    if amplifier:
+        return (*_amplified(subject, amplifier), keep)
+    if found.flips:
+        return "flips", {"count": found.flips, "elements": found.elements}, keep
+    if exact is None or wrong is None:
+        return "coarse", {"units": found.units}, keep
+    code, evidence = _by_values(subject, name, found, np.asarray(exact), np.asarray(wrong))
+    return code, evidence, keep
+
+
+def _by_values(subject: Subject, name: str, found: Introduced, exact: Array, wrong: Array) -> tuple[str, Evidence]:
+    held_as = subject.held_as.get(name, "")
+    narrow = held_as if held_as not in _CONVERTS else subject.narrow_type
+    limit, least = largest_of(narrow), smallest_of(narrow)
+    constants = _constants(subject, name)
+    with np.errstate(all="ignore"):
+        b, t = exact.astype(np.float64), wrong.astype(np.float64)
+        size = np.abs(b)
+    if narrow not in _CONVERTS:
+        for weight, values in constants.items():
+            top = float(np.max(np.abs(values))) if values.size else 0.0
+            if math.isfinite(top) and top > limit:
+                return "weight_overflow", {"weight": weight, "largest": top, "limit": limit}
+        too_large = np.isfinite(b) & (size > limit)
+        if too_large.any() and _error_in(b, t, too_large) > 0.2:
+            largest = float(size[np.isfinite(b)].max())
+            return "overflow", {"largest": largest, "limit": limit, "count": int(too_large.sum())}
+    if found.born_nan or found.born_inf:
+        if _types(subject, name) & REACH_FURTHER and narrow not in _CONVERTS:
+            return "range_inside", {"largest": _largest_input(subject, name), "limit": limit}
+        vanished = _vanished(constants, least)
+        if vanished:
+            return "weight_underflow", vanished
+        what = " and ".join(word for word, n in (("NaN", found.born_nan), ("Inf", found.born_inf)) if n)
+        return "born", {"what": what, "count": found.born_nan + found.born_inf}
+    steps = _quantised(held_as)
+    if steps:
+        return _quantised_cause(subject, name, b, t, constants)
+    if narrow not in _CONVERTS:
+        vanished = _vanished(constants, least)
+        if vanished:
+            return "weight_underflow", vanished
+        lost = (b != 0) & (size < least * 2**10) & (np.abs(t - b) > 0.05 * size)
+        if lost.any() and _error_in(b, t, lost) > 0.5:
+            return "underflow", {"lost": int(lost.sum()), "share": float(lost.mean()), "smallest": least}
+    types = _types(subject, name)
+    if types & REACH_FURTHER and _largest_input(subject, name) ** 2 > limit:
+        return "range_inside", {"largest": _largest_input(subject, name), "limit": limit}
+    if narrow in _CONVERTS and (found.rel_l2 or 0.0) > 1e-3:
+        return "other_arithmetic", {"rel_l2": found.rel_l2}
+    if types & SUM_UP:
+        return "long_reduction", {"depth": _depth(subject, name, constants), "units": found.units}
+    return "coarse", {"units": found.units}
+
+
+def _error_in(exact: Array, wrong: Array, where: Array) -> float:
+    """Share of the squared error that stands in some elements; 1 where one of them is not finite."""
+    with np.errstate(all="ignore"):
+        error = np.square(wrong - exact)
+    if not np.isfinite(wrong[where]).all():
+        return 1.0
+    total = float(np.sum(error[np.isfinite(error)]))
+    return float(np.sum(error[where & np.isfinite(error)])) / total if total else 0.0
+
+
+def _quantised(held_as: str) -> bool:
+    return held_as in {"int8", "uint8", "int4", "uint4", "int16", "uint16"}
+
+
+def _quantised_cause(
+    subject: Subject, name: str, exact: Array, wrong: Array, constants: Mapping[str, Array]
+) -> tuple[str, Evidence]:
+    """A mask or one channel that makes the range of all, or saturation."""
+    largest = float(np.abs(exact).max()) if exact.size else 0.0
+    if largest > MASK:
+        return "mask_range", {"largest": largest}
+    finite = np.isfinite(wrong)
+    top, bottom = float(wrong[finite].max()), float(wrong[finite].min())
+    beyond = ((exact > top) & (wrong == top)) | ((exact < bottom) & (wrong == bottom))
+    if beyond.any() and _error_in(exact, wrong, beyond) > 0.3:
+        limit = max(abs(top), abs(bottom))
+        return "saturation", {"share": float(beyond.mean()), "largest": float(np.abs(exact).max()), "limit": limit}
+    for where, values in (("", exact), *constants.items()):
+        outlier = _outlier(values)
+        if outlier is not None:
+            return "outlier_channel", {"weight": where, **outlier}
+    for source in subject.sources(name):
+        numbers = subject.row_of[source].comparison
+        if numbers is None or not numbers.base.rms:
+            continue
+        largest = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
+        if largest > 50 * numbers.base.rms:
+            return "outlier_channel", {"weight": source, "channel": -1, "ratio": largest / numbers.base.rms}
+    return "coarse", {"units": None}
+
+
+def _outlier(values: Array) -> Evidence | None:
+    """The channel whose range is far above the others', along the axis where that is clearest."""
+    if values.ndim < 2 or values.size < 16 or values.dtype.kind != "f":
+        return None
+    best: Evidence | None = None
+    for axis in range(values.ndim):
+        if values.shape[axis] < 4:
+            continue
+        ranges = np.max(np.abs(values), axis=tuple(a for a in range(values.ndim) if a != axis))
+        middle = float(np.median(ranges))
+        if middle > 0 and (ratio := float(ranges.max()) / middle) > 16 and (best is None or ratio > best["ratio"]):
+            best = {"channel": int(ranges.argmax()), "axis": axis, "ratio": ratio}
+    return best
+
+
+def _amplified(subject: Subject, amplifier: str) -> tuple[str, Evidence]:
+    row = subject.row_of[amplifier]
+    error = row.relative_l2 or 0.0
+    sources = subject.sources(amplifier)
+    given = max((subject.row_of[source].relative_l2 or 0.0 for source in sources), default=0.0)
+    factor = error / given if given else math.inf
+    evidence: Evidence = {"amplifier": amplifier, "amplifier_type": row.op_type, "factor": factor}
+    if _types(subject, amplifier) & CANCEL and row.comparison is not None:
+        sizes = [subject.row_of[source].comparison for source in sources]
+        largest = max((numbers.base.rms or 0.0 for numbers in sizes if numbers is not None), default=0.0)
+        own = row.comparison.base.rms or 0.0
+        if largest > 4 * own:
+            return "cancellation", {**evidence, "input_size": largest, "output_size": own}
+    return "amplified", evidence
+
+
+def _types(subject: Subject, name: str) -> set[str]:
+    region = subject.region_of.get(name, ())
+    return {plain_type(meta.op_type) for meta in region} or {plain_type(subject.row_of[name].op_type)}
+
+
+def _largest_input(subject: Subject, name: str) -> float:
+    found = 0.0
+    for source in subject.sources(name):
+        numbers = subject.row_of[source].comparison
+        if numbers is not None:
+            found = max(found, abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
+    return found
+
+
+def _constants(subject: Subject, name: str) -> dict[str, Array]:
+    """What the baseline's operators of a region read of the model's own constants, as float arrays."""
+    found: dict[str, Array] = {}
+    for meta in subject.region_of.get(name, ()):
+        operator = subject.operators()[0].operator(meta.name)
+        for key, value in (operator.parameters if operator is not None else {}).items():
+            array = np.asarray(value)
+            if array.dtype.kind == "f" and array.size:
+                found[key] = array
+    return found
+
+
+def _vanished(constants: Mapping[str, Array], least: float) -> Evidence:
+    """A scalar constant, an epsilon say, below what the type can hold; {} where there is none."""
+    for weight, values in constants.items():
+        if values.size == 1 and 0 < abs(float(values.reshape(-1)[0])) < least:
+            return {"weight": weight, "value": float(values.reshape(-1)[0]), "smallest": least}
+    return {}
+
+
+def _depth(subject: Subject, name: str, constants: Mapping[str, Array]) -> int:
+    """Terms of one sum: those that a weight says, else what the operator makes fewer of."""
+    weights = [values for values in constants.values() if values.ndim >= 2]
+    if weights:
+        shape = weights[-1].shape
+        return int(np.prod(shape[1:])) if len(shape) > 2 else int(max(shape))
+    numbers = subject.row_of[name].comparison
+    sizes = [subject.row_of[source].comparison for source in subject.sources(name)]
+    given = max((one.base.elements for one in sizes if one is not None), default=0)
+    return given // max(1, numbers.base.elements) if numbers is not None else 0
+
+
+def files_differ(subject: Subject, name: str) -> Evidence:
+    """A constant or an attribute that the two sides' operators do not share; {} where they are the same operator.
+
+    Only where both sides are to compute the same: with one file, a target's rounded constants are no difference.
+    """
+    baseline, target = subject.operators()
+    if not subject.two_files or target is None:
+        return {}
+    row = subject.row_of.get(name)
+    mine = baseline.operator(name)
+    theirs = target.operator(row.target_name) if row is not None else None
+    if mine is None or theirs is None:
+        return {}
+    return _difference(mine, theirs)
+
+
+def _difference(mine: Operator, theirs: Operator) -> Evidence:
+    if mine.op_type != theirs.op_type:
+        return {"what": "operator", "name": "", "base": mine.op_type, "target": theirs.op_type}
+    for key in sorted({*mine.attributes, *theirs.attributes}):
+        first, second = mine.attributes.get(key), theirs.attributes.get(key)
+        if first != second:
+            return {"what": "attribute", "name": key, "base": str(first), "target": str(second)}
+    ours, others = list(mine.parameters.items()), list(theirs.parameters.items())
+    if len(ours) != len(others):
+        more = dict(ours if len(ours) > len(others) else others)
+        fewer = dict(others if len(ours) > len(others) else ours)
+        extra = next((key for key in more if key not in fewer), "")
+        return {"what": "constant", "name": extra, "base": len(ours), "target": len(others)}
+    for (key, first), (_, second) in zip(ours, others, strict=True):
+        b, t = np.asarray(first), np.asarray(second)
+        if b.shape != t.shape:
+            return {
+                "what": "constant",
+                "name": key,
+                "base": f"shape {list(b.shape)}",
+                "target": f"shape {list(t.shape)}",
+            }
+        if b.dtype.kind == "f" and t.dtype.kind == "f":
+            b, t = b.astype(np.float64), t.astype(np.float64)
+            apart = ~np.isclose(t, b, rtol=2e-3, atol=1e-6 * (float(np.abs(b).max()) if b.size else 0), equal_nan=True)
+        else:
+            apart = np.asarray(b != t)
+        if apart.any():
+            place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), b.shape)) if b.ndim else ()
+            return {
+                "what": "constant", "name": key, "count": int(apart.sum()), "elements": int(b.size),
+                "at": list(place), "base": float(b[place]), "target": float(t[place]),
+            }  # fmt: skip
+    return {}

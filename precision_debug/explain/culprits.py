@@ -1,0 +1,180 @@
+"""Who did it: from what each operator added and what that does alone, to culprits, or to the word that none did."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ..records import Culprit, Effect, Introduced, Row
+from .causes import cause_of
+from .effects import Sink
+from .introduced import MASK, Alone
+from .operators import MOVE, plain_type
+from .subject import Subject
+
+__all__ = ["candidates_of", "first_failing", "non_finite_alone", "out_of_bounds", "rank", "suspects_before"]
+
+FAR = 8.0
+"""Units of rounding from which an operator's own error is far above rounding once: clean models have at most 1 to 4."""
+
+HALF = 0.5
+"""Share of the squared error from which one operator's ordinary rounding is the cause: nothing outweighs it."""
+
+MATTERS = 0.02
+"""Share of the squared error below which an operator's error, however large by itself, is absorbed."""
+
+BEYOND = 24.0
+"""Units of rounding up to which a tensor's error is what rounding everywhere makes of a healthy model."""
+
+
+def first_failing(subject: Subject) -> str:
+    """The first tensor, in execution order, whose error is beyond what rounding everywhere makes; "" where none is."""
+    for row in sorted(subject.row_of.values(), key=lambda row: subject.order.get(row.name, 0)):
+        if row.op_type in {"Input", "Constant"} and not row.non_finite:
+            continue
+        numbers = row.comparison
+        if numbers is None or numbers.identical:
+            continue
+        if non_finite_alone(row) or subject.far(row.relative_l2, subject.error_units(row), BEYOND):
+            return row.name
+    return ""
+
+
+def non_finite_alone(row: Row) -> bool:
+    """Whether the target has NaN or Inf where the baseline has numbers; a mask that overflows to -inf is none."""
+    numbers = row.comparison
+    if numbers is None:
+        return False
+    masked = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0)) >= MASK
+    return numbers.target.nan > numbers.base.nan or (not masked and numbers.target.inf > numbers.base.inf)
+
+
+def suspects_before(subject: Subject, most: int = 24) -> list[str]:
+    """Tensors whose operators are worth a look before anything is measured: those whose readers amplify their error."""
+    scores: dict[str, float] = {}
+    for name, row in subject.row_of.items():
+        error = row.relative_l2
+        sources = [source for source in subject.sources(name) if source in subject.row_of]
+        given = max((subject.row_of[source].relative_l2 or 0.0 for source in sources), default=0.0)
+        floor = max(given, subject.typical_unit)
+        growth = (math.inf if error == math.inf else error / floor) if error is not None and floor else 0.0
+        if row.non_finite:
+            growth = max(growth, 1e6)
+        for suspect in (name, *sources):
+            scores[suspect] = max(scores.get(suspect, 0.0), growth)
+    ranked = sorted(scores, key=lambda name: (-scores[name], subject.order.get(name, 0)))
+    return ranked[:most]
+
+
+def out_of_bounds(subject: Subject, sinks: Sequence[Sink]) -> bool:
+    """Whether anything is to be explained: an output or another tensor beyond what rounding everywhere makes."""
+    return any(
+        sink.non_finite or sink.flips or (sink.squared and sink.rel_l2 > BEYOND * subject.typical_unit)
+        for sink in sinks
+    )
+
+
+def candidates_of(subject: Subject, alone: Alone, before: Sequence[str]) -> list[str]:
+    """Those whose effect is to be measured, most suspicious first."""
+
+    def score(name: str) -> tuple[float, float, int]:
+        found = alone.found[name]
+        born = float(found.born_nan + found.born_inf > 0)
+        units = found.units if found.units is not None else 0.0
+        place = before.index(name) if name in before else len(before) + 1
+        return -born, -min(units, 1e9) if units > FAR else 0.0, place
+
+    kept = [name for name in alone.found if name in alone.exact and not _only_moves(subject, name)]
+    return sorted(kept, key=score)
+
+
+def rank(
+    subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str
+) -> tuple[Culprit, ...]:
+    """The culprits, worst first; none where no operator stands out."""
+    by_name = {sink.name: sink for sink in sinks}
+    found: list[tuple[tuple[float, ...], Culprit]] = []
+    for name, carried in effects.items():
+        introduced = alone.found[name]
+        effect = _largest(carried, by_name)
+        if effect is None:
+            continue
+        born = introduced.born_nan + introduced.born_inf > 0
+        far = born or subject.far(introduced.rel_l2, introduced.units, FAR) or bool(introduced.flips)
+        sink, share = by_name[effect.at], effect.share
+        poisons = born and effect.non_finite > 0 and (sink.is_output or not any(one.is_output for one in sinks))
+        if not _worth_it(subject, sink) or not (poisons or share >= (MATTERS if far and sink.is_output else HALF)):
+            continue
+        if (born or not far) and not sink.is_output and any(one.is_output for one in sinks):
+            continue  # absorbed on its way to the outputs, as a mask is in a softmax
+        amplifier = "" if far else _amplifier(subject, alone, name, effect.at)
+        cause, evidence, keep = cause_of(subject, alone, name, amplifier)
+        culprit = Culprit(
+            name=name,
+            node=subject.meta_of[name].node if name in subject.meta_of else "",
+            op_types=tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (subject.row_of[name].op_type,),
+            cause=cause,
+            evidence=evidence,
+            confidence="simulated" if subject.simulation else alone.method,
+            introduced=introduced.rel_l2,
+            units=introduced.units,
+            share=share,
+            at=effect.at,
+            amplifier=amplifier,
+            fails_first=_fails_first(subject, name, first),
+            keep=keep,
+        )
+        found.append(((-float(poisons), -round(share, 2), float(subject.order.get(name, 0))), culprit))
+    found.sort(key=lambda pair: pair[0])
+    return tuple(culprit for _, culprit in found)
+
+
+def _only_moves(subject: Subject, name: str) -> bool:
+    region = subject.region_of.get(name, ())
+    return bool(region) and all(plain_type(meta.op_type) in MOVE for meta in region)
+
+
+def _largest(carried: Sequence[Effect], sinks: Mapping[str, Sink]) -> Effect | None:
+    """The effect that says most: at an output before the first failing tensor, where it reaches one."""
+    at_outputs = [effect for effect in carried if sinks[effect.at].is_output and (effect.share or effect.non_finite)]
+    pool = at_outputs or list(carried)
+    if at_outputs and max(effect.share for effect in at_outputs) < MATTERS:
+        pool = list(carried)
+    return max(pool, key=lambda effect: (effect.non_finite > 0, effect.share), default=None)
+
+
+def _worth_it(subject: Subject, sink: Sink) -> bool:
+    """Whether a tensor's error is beyond what rounding everywhere makes of it."""
+    units = sink.rel_l2 / subject.typical_unit if subject.typical_unit else None
+    return bool(sink.non_finite or sink.flips or subject.far(sink.rel_l2, units, BEYOND))
+
+
+def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
+    """The operator, after an author of ordinary rounding, that makes the most of it."""
+    after = subject.descendants(author) & ({at} | {name for name in subject.row_of if at in subject.descendants(name)})
+    best, most = "", 4.0
+    for name in after:
+        row = subject.row_of[name]
+        error = row.relative_l2
+        given = max((subject.row_of[s].relative_l2 or 0.0 for s in subject.sources(name)), default=0.0)
+        if error is None or error == 0:
+            continue
+        growth = math.inf if given == 0 else error / given
+        own: Introduced | None = alone.found.get(name)
+        if own is not None and own.rel_l2 is not None and own.rel_l2 > 0.3 * error:
+            continue
+        if growth > most:
+            best, most = name, growth
+    return best
+
+
+def _fails_first(subject: Subject, name: str, first: str) -> str:
+    """The first tensor out of bounds at or after an operator."""
+    after = {name} | subject.descendants(name)
+    if first in after:
+        return first
+    for candidate in sorted(after, key=lambda item: subject.order.get(item, 0)):
+        row = subject.row_of[candidate]
+        if non_finite_alone(row) or subject.far(row.relative_l2, subject.error_units(row), BEYOND):
+            return candidate
+    return ""

@@ -1,0 +1,86 @@
+"""The story of an explanation on one screen: what each operator added, what that does alone, who did it and why."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+from ..errors import BackendError
+from ..records import Explanation, Introduced
+from .culprits import candidates_of, first_failing, non_finite_alone, out_of_bounds, rank, suspects_before
+from .effects import Sink, carried, sinks_of
+from .introduced import run_alone
+from .subject import Subject, replaces
+
+__all__ = ["Subject", "explain"]
+
+_SMALL = 64 << 20
+"""Bytes of all compared tensors up to which every operator is a suspect."""
+
+
+def explain(subject: Subject, *, level: str, seconds: float, folder: Path) -> tuple[Explanation, list[Introduced]]:
+    """Who introduced the error, and what each operator added, in execution order.
+
+    level: "fast" (effects for as long as ``seconds``) or "full" (of every operator). folder: for what waits on disk.
+    Never raises for what a model or an engine does: then the state is "unknown", with the reason.
+    """
+    begun = time.monotonic()
+    if not replaces(subject.baseline):
+        reason = "its operators cannot be run alone here"
+        return Explanation(state="unknown", reason=reason), []
+    try:
+        explanation, found = _explained(subject, level, seconds, folder, begun)
+    except BackendError as error:
+        return Explanation(state="unknown", reason=str(error), seconds=time.monotonic() - begun), []
+    return explanation, found
+
+
+def _explained(
+    subject: Subject, level: str, seconds: float, folder: Path, begun: float
+) -> tuple[Explanation, list[Introduced]]:
+    first = first_failing(subject)
+    before = suspects_before(subject, 10_000 if level == "full" else 24)
+    small = sum(row.comparison.base.elements for row in subject.row_of.values() if row.comparison) * 8 < _SMALL
+    suspected = frozenset(before)
+
+    def suspects(name: str, units: float | None) -> bool:
+        return small or level == "full" or name in suspected or (units is not None and units > 2.0)
+
+    alone = run_alone(subject, suspects, folder)
+    try:
+        sinks = sinks_of(subject, first)
+        sick = bool(first) or out_of_bounds(subject, sinks)
+        candidates = candidates_of(subject, alone, before) if sick else []
+        limit = math.inf if level == "full" else seconds
+        effects = carried(subject, alone, candidates, sinks, limit) if candidates else {}
+        culprits = rank(subject, alone, effects, sinks, first)
+        at = _worst(sinks)
+        budget = {name: e.share for name, found in effects.items() for e in found if e.at == at and e.share > 0.001}
+        explanation = Explanation(
+            state="culprits" if culprits else "diffuse" if out_of_bounds(subject, sinks) else "healthy",
+            method=alone.method,
+            culprits=culprits,
+            at=at,
+            budget=dict(sorted(budget.items(), key=lambda pair: -pair[1])),
+            actual=next((sink.rel_l2 for sink in sinks if sink.name == at), None),
+            first_non_finite=_first_non_finite(subject),
+            seconds=time.monotonic() - begun,
+        )
+        return explanation, list(alone.found.values())
+    finally:
+        alone.close()
+
+
+def _worst(sinks: tuple[Sink, ...]) -> str:
+    """Where effects are judged: the output that is worst, else the first failing tensor."""
+    outputs = [sink for sink in sinks if sink.is_output and (sink.squared or sink.non_finite)] or list(sinks)
+    return max(outputs, key=lambda sink: (sink.non_finite, sink.rel_l2)).name if outputs else ""
+
+
+def _first_non_finite(subject: Subject) -> str:
+    """The first tensor with a NaN or Inf that the baseline does not have."""
+    for row in sorted(subject.row_of.values(), key=lambda row: subject.order.get(row.name, 0)):
+        if non_finite_alone(row):
+            return row.name
+    return ""

@@ -1,0 +1,47 @@
+"""Families of operators, in the words of ONNX, ATen and Paddle."""
+
+from __future__ import annotations
+
+__all__ = ["CANCEL", "MOVE", "REACH_FURTHER", "SUM_UP", "plain_type"]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MOVE = _words("""
+    Reshape Flatten Squeeze Unsqueeze Transpose Identity Slice Split Expand Tile Output Concat Dropout DepthToSpace
+    SpaceToDepth Pad Shape Size ConstantOfShape Constant Cast view _unsafe_view reshape transpose permute unsqueeze
+    squeeze expand select slice detach alias clone unbind split chunk contiguous t as_strided cat stack flatten to
+    _to_copy copy_ reshape2 transpose2 squeeze2 unsqueeze2 concat assign fetch feed
+""")
+"""They only move numbers about, and never take blame."""
+
+REACH_FURTHER = _words("""
+    Exp Softmax LogSoftmax LayerNormalization InstanceNormalization GroupNormalization BatchNormalization Pow ReduceL2
+    ReduceSumSquare ReduceLogSumExp SkipLayerNormalization SimplifiedLayerNormalization LpNormalization
+    RMSNormalization Gelu FastGelu Cosh Sinh Softplus Attention native_layer_norm layer_norm softmax _softmax
+    log_softmax exp pow norm rms_norm native_group_norm batch_norm _native_batch_norm_legit_no_training
+    scaled_dot_product_attention logsumexp var gelu linalg_vector_norm _fused_rms_norm
+""")
+"""They compute squares, exponentials or sums on the way that reach beyond their inputs and results."""
+
+SUM_UP = _words("""
+    MatMul Gemm Conv ConvTranspose ReduceSum ReduceMean CumSum GlobalAveragePool Einsum QLinearMatMul QLinearConv
+    FusedConv FusedMatMul mm addmm bmm matmul linear convolution conv2d sum mean cumsum matmul_v2 reduce_sum
+    reduce_mean
+""")
+
+CANCEL = _words("""
+    Sub Add Sum sub add subtract elementwise_sub elementwise_add add_ sub_ ReduceSum ReduceMean sum mean rsub
+""")
+"""What they give can be far smaller than what they are given."""
+
+
+def plain_type(op_type: str) -> str:
+    """ "aten.add.Tensor" and "pd_op.add:3" to "add"; ONNX's own as they are."""
+    text = op_type.partition(":")[0]
+    for prefix in ("aten.", "aten::", "pd_op.", "onednn_op."):
+        if text.startswith(prefix):
+            text = text.removeprefix(prefix).partition(".")[0]
+    return text

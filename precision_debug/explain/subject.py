@@ -1,0 +1,160 @@
+"""What is explained: both open sessions, how their tensors are paired, and the rows of the comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..errors import BackendError
+from ..protocols import Feeds, Replacer, Session
+from ..records import Row, TensorMeta, TensorStats
+from .units import arithmetic_of, held_type, model_unit, unit_of
+
+__all__ = ["Subject", "replaces"]
+
+LEAST = 1e-4
+"""Relative error that is of no account whatever the type: sums of float32 in another order differ by up to that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """Two open sessions that have just been compared.
+
+    rows: those that were compared, with their numbers. tensors: the baseline's, in execution order.
+    targets: the target's tensors, by name. together: the two may run side by side.
+    base_seconds: what one run of the baseline takes. memory_budget: bytes of waiting tensors to hold in memory.
+    """
+
+    baseline: Session
+    target: Session
+    feeds: Feeds
+    rows: Sequence[Row]
+    tensors: Sequence[TensorMeta]
+    targets: Mapping[str, TensorMeta]
+    together: bool = False
+    run_mode: str = ""
+    simulation: bool = False
+    two_files: bool = False
+    memory_budget: int | None = None
+
+    @property
+    def target_replaces(self) -> bool:
+        """Whether the target can be run on the baseline's values."""
+        return replaces(self.target)
+
+    @cached_property
+    def row_of(self) -> Mapping[str, Row]:
+        """Compared rows by the baseline's name."""
+        return {row.name: row for row in self.rows if row.comparison is not None and row.comparison.shapes_match}
+
+    @cached_property
+    def partner(self) -> Mapping[str, str]:
+        """Target name to baseline name, of everything that was compared."""
+        return {row.target_name: row.name for row in self.rows if row.comparison is not None}
+
+    @cached_property
+    def meta_of(self) -> Mapping[str, TensorMeta]:
+        """The baseline's tensors by name."""
+        return {meta.name: meta for meta in self.tensors}
+
+    @cached_property
+    def order(self) -> Mapping[str, int]:
+        """Place of each of the baseline's tensors in its execution order."""
+        return {meta.name: place for place, meta in enumerate(self.tensors)}
+
+    @cached_property
+    def held_as(self) -> Mapping[str, str]:
+        """The type in which the target holds each tensor, by the baseline's name."""
+        found = {}
+        for row in self.rows:
+            meta = self.targets.get(row.target_name) or self.targets.get(row.target_name.rpartition("@")[0])
+            found[row.name] = held_type(row, meta.dtype if meta is not None else "")
+        return found
+
+    @cached_property
+    def typical_unit(self) -> float:
+        """The unit of rounding that is typical of the target's tensors."""
+        units = [self.unit(row.name, row.comparison.base) for row in self.rows if row.comparison is not None]
+        return max(model_unit(units), unit_of(arithmetic_of(self.run_mode), None))
+
+    @cached_property
+    def narrow_type(self) -> str:
+        """The narrow type that most of the target's tensors are held in; "float32" where none is."""
+        types = [held for held in self.held_as.values() if unit_of(held, None) or held in {"int8", "uint8"}]
+        narrow = [held for held in types if held not in {"float32", "float64"}]
+        return max(set(narrow), key=narrow.count) if narrow else arithmetic_of(self.run_mode) or "float32"
+
+    def unit(self, name: str, stats: TensorStats) -> float:
+        """Largest relative error of rounding a tensor once to the type in which the target holds it."""
+        return unit_of(self.held_as.get(name, ""), stats)
+
+    def held(self, target_name: str, value: Any) -> Any:
+        """What the target holds of a value; None where that is not known, or is the value itself."""
+        return self.target.held(target_name, value) if isinstance(self.target, Replacer) else None
+
+    def operators(self) -> tuple[Replacer, Replacer | None]:
+        """Both sides, where they can tell of their operators. Raises BackendError where the baseline cannot."""
+        if not isinstance(self.baseline, Replacer):
+            raise BackendError("its operators cannot be run alone", where="explain")
+        return self.baseline, self.target if isinstance(self.target, Replacer) else None
+
+    def far(self, rel_l2: float | None, units: float | None, times: float) -> bool:
+        """Whether an error is beyond so many units of rounding, and of a size that matters at all."""
+        return rel_l2 is not None and units is not None and units > times and rel_l2 > LEAST
+
+    def error_units(self, row: Row) -> float | None:
+        """A row's cumulative error in the model's units of rounding."""
+        error = row.relative_l2
+        return None if error is None or not self.typical_unit else error / self.typical_unit
+
+    @cached_property
+    def region_of(self) -> Mapping[str, tuple[TensorMeta, ...]]:
+        """For each compared tensor the baseline's operators from the nearest compared tensors to it, in order."""
+        return {name: tuple(self._region(name)) for name in self.row_of}
+
+    def _region(self, name: str) -> list[TensorMeta]:
+        found: dict[str, TensorMeta] = {}
+        waiting = [name]
+        while waiting:
+            current = waiting.pop()
+            meta = self.meta_of.get(current)
+            if meta is None or current in found or (current != name and current in self.row_of):
+                continue
+            if current != name and meta.op_type in {"Input", "Constant"}:
+                continue
+            found[current] = meta
+            waiting.extend(meta.inputs)
+        return sorted(found.values(), key=lambda meta: self.order[meta.name])
+
+    def sources(self, name: str) -> list[str]:
+        """The nearest compared tensors that a tensor's region reads."""
+        inside = {meta.name for meta in self.region_of.get(name, ())}
+        found = {source for meta in self.region_of.get(name, ()) for source in meta.inputs if source not in inside}
+        return sorted((source for source in found if source in self.row_of), key=lambda source: self.order[source])
+
+    @cached_property
+    def readers(self) -> Mapping[str, tuple[str, ...]]:
+        """For each compared tensor the compared tensors whose regions read it, in order."""
+        found: dict[str, list[str]] = {}
+        for name in self.row_of:
+            for source in self.sources(name):
+                found.setdefault(source, []).append(name)
+        return {name: tuple(readers) for name, readers in found.items()}
+
+    def descendants(self, name: str) -> set[str]:
+        """Every compared tensor that depends on one."""
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            for reader in self.readers.get(waiting.pop(), ()):
+                if reader not in found:
+                    found.add(reader)
+                    waiting.append(reader)
+        return found
+
+
+def replaces(session: Session) -> bool:
+    """Whether a session can go on with other values than it computed."""
+    return isinstance(session, Replacer) and session.replaces

@@ -1,0 +1,73 @@
+"""How much an arithmetic must lose: the error of rounding once to the type in which a tensor is held."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from ..records import Row, TensorStats
+
+__all__ = ["arithmetic_of", "held_type", "largest_of", "model_unit", "smallest_of", "unit_of"]
+
+_BITS = {"float64": 53, "float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4, "float8_e5m2": 3}
+"""Bits of the significand, the hidden one included (IEEE 754; OCP 8-bit formats)."""
+
+_PRECISIONS = {
+    "fp64": "float64", "fp32": "float32", "tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8",
+    "fp8": "float8_e4m3fn",
+}  # fmt: skip
+
+_LARGEST = {
+    "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
+    "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0,
+}  # fmt: skip
+
+_SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float8_e4m3fn": 2.0**-9, "float8_e5m2": 2.0**-16}
+"""The smallest positive numbers, subnormal ones."""
+
+_STEPS = {"int8": 255, "uint8": 255, "int4": 15, "uint4": 15, "int16": 65535, "uint16": 65535}
+
+
+def unit_of(held_as: str, stats: TensorStats | None) -> float:
+    """Largest relative error of rounding once; for integers half a step of the tensor's own range, over its RMS.
+
+    held_as: the type in which the target holds the tensor, in numpy's words. 0 where rounding is no question.
+    """
+    if held_as in _BITS:
+        return float(2.0 ** -_BITS[held_as])
+    steps = _STEPS.get(held_as)
+    if not steps or stats is None or not stats.rms or stats.min is None or stats.max is None:
+        return 0.0
+    span = max(stats.max, 0.0) - min(stats.min, 0.0)
+    return span / steps / 2 / stats.rms
+
+
+def largest_of(held_as: str) -> float:
+    """The largest finite number of a floating-point type; inf where it has none, or none that matters."""
+    return _LARGEST.get(held_as, math.inf)
+
+
+def smallest_of(held_as: str) -> float:
+    """The smallest positive number of a narrow type; 0 where it has none that matters."""
+    return _SMALLEST.get(held_as, 0.0)
+
+
+def model_unit(units: Iterable[float]) -> float:
+    """The typical unit of a model's narrow tensors: the median of those that are no float32 or float64."""
+    narrow = sorted(unit for unit in units if unit > 2.0**-20)
+    if narrow:
+        return narrow[len(narrow) // 2]
+    return max((unit for unit in units), default=2.0**-24)
+
+
+def arithmetic_of(run_mode: str) -> str:
+    """The type that a run mode's name promises, ``<engine>_<precision>``; "" where it promises none."""
+    words = run_mode.split("_")
+    return next((_PRECISIONS[word] for word in reversed(words) if word in _PRECISIONS), "")
+
+
+def held_type(row: Row, dtype: str) -> str:
+    """The type in which the target holds a row's tensor. dtype: what the session said of it."""
+    if row.view.startswith("rounded to "):
+        return row.view.removeprefix("rounded to ").split()[0]
+    return dtype or (row.comparison.target.dtype if row.comparison is not None else "")
