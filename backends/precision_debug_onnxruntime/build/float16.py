@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from precision_debug.errors import ModelError
+from precision_debug.errors import ModelError, PrecisionDebugError
 
 from ..graph import all_graphs, scopes
 from ..model import Model, name_nodes, read_model
@@ -17,19 +14,46 @@ from ..quiet import logging_left_alone
 from ..runtime import Runtime, our_errors
 from ..types import TypeInfo, Types
 from .dump import infer_types
+from .narrowing import Trouble, constants_of, trouble, trouble_notes
 
 __all__ = ["convert", "float16_notes"]
 
 _FLOAT, _FLOAT16 = 1, 10
-_MAX, _NORMAL, _SMALLEST = 65504.0, 2.0**-14, 5.96e-08
-_SHOWN = 3
+_DOES = Trouble(
+    beyond="beyond float16's 65504, which the converter clamps to it",
+    below="below float16's smallest number, which the converter raises to 5.96e-08",
+    subnormal="in float16's subnormal range, which lose digits",
+)
 
 
 def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple[str, ...]]:
-    """The model in float16 with float32 inputs and outputs, and notes on weights that float16 cannot hold.
+    """The model in float16 with float32 inputs and outputs, and notes on what was done to it.
 
-    Options: "op_block_list" and "node_block_list", what stays in float32. Raises ModelError.
+    It is what the stock converter makes of the file. Where that does not load, because the converter goes by onnx's
+    inference, which knows none of ONNX Runtime's own operators, it is told the types that ONNX Runtime infers.
+    Options: "op_block_list" and "node_block_list", what stays in float32. Raises ModelError or BackendError.
     """
+    hint = "keep what it stumbles over in float32: options op_block_list, node_block_list"
+    try:
+        return _converted(source, runtime, folder, None, hint)
+    except PrecisionDebugError as refused:
+        try:
+            model, notes = _converted(source, runtime, folder, infer_types(source, runtime, folder), hint)
+        except PrecisionDebugError:
+            raise refused from None
+        return model, (*notes, f"{_TOLD} ({refused.what})")
+
+
+_TOLD = (
+    "the stock converter's own model does not load; it was told the types that ONNX Runtime's own inference finds, "
+    "which yours has to be told too"
+)
+
+
+def _converted(
+    source: Model, runtime: Runtime, folder: Path, types: Types | None, hint: str
+) -> tuple[Model, tuple[str, ...]]:
+    """types: written into the model in place of what onnx infers. Raises PrecisionDebugError where it does not load."""
     import onnx
 
     with logging_left_alone():
@@ -37,28 +61,30 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
 
     whole = read_model(source.path)  # with the weights that lie in the file itself
     proto = whole.proto
-    hint = "keep what it stumbles over in float32: options op_block_list, node_block_list"
     with our_errors(source.path, hint):
         onnx.load_external_data_for_model(proto, str(whole.folder))
-        _tell_types(proto, infer_types(source, runtime, folder))
-        before = {tensor.name: _trouble(tensor) for tensor in _weights(proto)}
+        if types is not None:
+            _tell_types(proto, types)
+        before = {name: trouble(array, "float16") for name, array in constants_of(proto)}
         passed = _take_passed_through(proto.graph)
         blocked = [*DEFAULT_OP_BLOCK_LIST, *texts(runtime.settings.get("op_block_list"))]
         proto = convert_float_to_float16(
-            proto, keep_io_types=True, disable_shape_infer=True, op_block_list=blocked,
+            proto, keep_io_types=True, disable_shape_infer=types is not None, op_block_list=blocked,
             node_block_list=list(texts(runtime.settings.get("node_block_list"))),
         )  # fmt: skip
         _put_back(proto.graph, passed)
-        converted = {tensor.name for tensor in _weights(proto, _FLOAT16)}
+        converted = {name for name, _ in constants_of(proto, _FLOAT16)}
         if not converted and not any(node.op_type == "Cast" for node in proto.graph.node):
             raise ModelError("has no float32 tensor to convert", where=source.path, hint="choose another run mode")
         for graph in all_graphs(proto.graph):
             name_nodes(graph)
         path = folder / "float16.onnx"
+        path.with_suffix(".bin").unlink(missing_ok=True)  # onnx appends to it
         onnx.save_model(proto, str(path), save_as_external_data=True, location="float16.bin", size_threshold=1024)
     light = onnx.load(str(path), load_external_data=False)
     model = Model(proto=light, folder=folder, path=source.path)
-    return model, _weight_notes({name: found for name, found in before.items() if name in converted})
+    infer_types(model, runtime, folder)
+    return model, trouble_notes({name: found for name, found in before.items() if name in converted}, _DOES)
 
 
 def _take_passed_through(graph: Any) -> list[Any]:
@@ -98,39 +124,9 @@ def _tell_types(proto: Any, types: Types) -> None:
             for name in node.output:
                 info = types.of(scope.key, name)
                 if name and name not in told and info.kind == "tensor":
-                    graph.value_info.append(helper.make_tensor_value_info(name, info.elem, info.shape))
-
-
-def _weights(proto: Any, elem: int = _FLOAT) -> Iterator[Any]:
-    for graph in all_graphs(proto.graph):
-        yield from (tensor for tensor in graph.initializer if tensor.data_type == elem)
-
-
-def _trouble(tensor: Any) -> tuple[int, int, int]:
-    """How many of a weight's numbers are beyond float16, below its smallest number, and in its subnormals."""
-    from onnx import numpy_helper
-
-    size = np.abs(numpy_helper.to_array(tensor))
-    beyond = int(np.count_nonzero((size > _MAX) & np.isfinite(size)))
-    below = int(np.count_nonzero((size > 0) & (size < _SMALLEST)))
-    return beyond, below, int(np.count_nonzero((size >= _SMALLEST) & (size < _NORMAL)))
-
-
-def _weight_notes(found: dict[str, tuple[int, int, int]]) -> tuple[str, ...]:
-    texts_of = (
-        "beyond float16's 65504, which the converter clamps to it",
-        "below float16's smallest number, which the converter raises to 5.96e-08",
-        "in float16's subnormal range, which lose digits",
-    )
-    notes = []
-    for place, text in enumerate(texts_of):
-        counts = {name: trouble[place] for name, trouble in found.items() if trouble[place]}
-        if counts:
-            worst = sorted(counts, key=lambda name: -counts[name])
-            names = ", ".join(f"{name} ({counts[name]})" for name in worst[:_SHOWN])
-            more = f" and {len(worst) - _SHOWN} more" if len(worst) > _SHOWN else ""
-            notes.append(f"{sum(counts.values())} weights {text}: {names}{more}")
-    return tuple(notes)
+                    # equal names of dimensions would mean equal sizes, and these are not the model's
+                    sizes = None if info.shape is None else [d if isinstance(d, int) else None for d in info.shape]
+                    graph.value_info.append(helper.make_tensor_value_info(name, info.elem, sizes))
 
 
 def float16_notes(running: Model, types: Types, on_cpu: bool) -> tuple[str, ...]:

@@ -1,0 +1,73 @@
+"""What a narrower type does to a model's weights: initializers and Constant nodes, of graphs at any depth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..graph import all_graphs
+
+__all__ = ["Trouble", "constant_tensor", "constants_of", "trouble", "trouble_notes"]
+
+_FLOAT = 1
+_SHOWN = 3
+# the largest number of a type, its smallest normal one, and its smallest at all
+_LIMITS = {
+    "float16": (65504.0, 2.0**-14, 5.96e-08),
+    "bfloat16": (float.fromhex("0x1.fep127"), 2.0**-126, 2.0**-133),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """What is said of weights beyond a type, below its smallest number, and among its subnormals."""
+
+    beyond: str
+    below: str
+    subnormal: str
+
+
+def constant_tensor(node: Any) -> Any:
+    """The tensor of a Constant node; None where it has none, or the node is another."""
+    if node.op_type != "Constant" or node.domain not in {"", "ai.onnx"}:
+        return None
+    return next((item.t for item in node.attribute if item.name == "value" and item.HasField("t")), None)
+
+
+def constants_of(proto: Any, elem: int = _FLOAT) -> Iterator[tuple[str, Any]]:
+    """Name and array of each constant of an ONNX element type. External data must have been loaded."""
+    from onnx import numpy_helper
+
+    for graph in all_graphs(proto.graph):
+        for tensor in graph.initializer:
+            if tensor.data_type == elem:
+                yield tensor.name, numpy_helper.to_array(tensor)
+        for node in graph.node:
+            held = constant_tensor(node)
+            if held is not None and held.data_type == elem:
+                yield node.output[0], numpy_helper.to_array(held)
+
+
+def trouble(array: Any, to: str) -> tuple[int, int, int]:
+    """How many of an array's float32 numbers are beyond a type, below its smallest number, and in its subnormals."""
+    most, normal, smallest = _LIMITS[to]
+    size = np.abs(array)
+    beyond = int(np.count_nonzero((size > most) & np.isfinite(size)))
+    below = int(np.count_nonzero((size > 0) & (size < smallest)))
+    return beyond, below, int(np.count_nonzero((size >= smallest) & (size < normal)))
+
+
+def trouble_notes(found: Mapping[str, tuple[int, int, int]], does: Trouble) -> tuple[str, ...]:
+    """One note for each kind of trouble. found: by the name of the weight."""
+    notes = []
+    for place, text in enumerate(astuple(does)):
+        counts = {name: counted[place] for name, counted in found.items() if counted[place]}
+        if counts:
+            worst = sorted(counts, key=lambda name: -counts[name])
+            names = ", ".join(f"{name} ({counts[name]})" for name in worst[:_SHOWN])
+            more = f" and {len(worst) - _SHOWN} more" if len(worst) > _SHOWN else ""
+            notes.append(f"{sum(counts.values())} weights {text}: {names}{more}")
+    return tuple(notes)

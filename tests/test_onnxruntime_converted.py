@@ -1,0 +1,162 @@
+"""The model that is judged is the one that the stock converter or quantiser makes, and it runs without us."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_models
+import onnxruntime as ort
+import pytest
+from backend_contract import Recorder, same_bits
+from onnx import TensorProto, helper
+from onnxruntime.transformers.float16 import convert_float_to_float16
+from precision_debug_onnxruntime import OnnxRuntimeBackend
+from precision_debug_onnxruntime.build import changed
+from precision_debug_onnxruntime.build.weights import read_source
+from precision_debug_onnxruntime.modes import recipe
+from precision_debug_onnxruntime.runtime import Runtime
+
+from precision_debug.records import ModelFiles, SessionSpec
+
+RANDOM = np.random.default_rng(3)
+
+
+def saved(model: onnx.ModelProto, folder: Path) -> str:
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    return str(path)
+
+
+def opened(model: onnx.ModelProto, mode: str, folder: Path, feeds: dict[str, Any], **options: Any) -> Any:
+    spec = SessionSpec(
+        model=ModelFiles(model_file=saved(model, folder)), mode=mode, options=options, work_dir=str(folder)
+    )
+    return OnnxRuntimeBackend().open(spec, [feeds])
+
+
+def plain_run(model: str | bytes, feeds: dict[str, Any]) -> list[Any]:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    return list(ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, feeds))
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def constant(name: str, array: Any) -> onnx.NodeProto:
+    return helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(np.asarray(array), name))
+
+
+def unknown_ends(opset: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """Slices whose ends the graph only computes, of one rank and of different sizes."""
+    nodes = [
+        helper.make_node("Slice", ["x", "zero", "a"], ["head"]),
+        helper.make_node("Slice", ["x", "zero", "b"], ["most"]),
+        helper.make_node("Relu", ["head"], ["head_r"]),
+        helper.make_node("Sigmoid", ["most"], ["most_s"]),
+        helper.make_node("MatMul", ["head_r", "w"], ["head_m"]),
+        helper.make_node("MatMul", ["most_s", "w"], ["most_m"]),
+        helper.make_node("Tanh", ["head_m"], ["head_t"]),
+        helper.make_node("Exp", ["most_m"], ["most_e"]),
+        helper.make_node("Concat", ["head_t", "most_e"], ["y"], axis=0),
+    ]
+    inputs = [onnx_models.value("x", [None, 4]), *(onnx_models.value(n, [1], TensorProto.INT64) for n in "ab")]
+    model = onnx_models.model(
+        nodes, inputs, [onnx_models.value("y", [None, 4])],
+        {"w": normal(4, 4), "zero": np.array([0])}, opset=opset,
+    )  # fmt: skip
+    return model, {"x": normal(9, 4), "a": np.array([2]), "b": np.array([7])}
+
+
+def unknown_batches(opset: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """Two inputs without named dimensions, and one that is broadcast."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["x_r"]),
+        helper.make_node("Relu", ["y"], ["y_r"]),
+        helper.make_node("Mul", ["x_r", "y_r"], ["wide"]),
+        helper.make_node("Transpose", ["y_r"], ["turned"], perm=[1, 0]),
+        helper.make_node("MatMul", ["wide", "turned"], ["z"]),
+        helper.make_node("Neg", ["z"], ["z_n"]),
+        helper.make_node("Add", ["z_n", "z"], ["sum"]),
+        helper.make_node("Sub", ["sum", "x_r"], ["out"]),
+    ]
+    values = [onnx_models.value(name, [None, None]) for name in ("x", "y")]
+    model = onnx_models.model(nodes, values, [onnx_models.value("out", [None, None])], opset=opset)
+    return model, {"x": normal(5, 1), "y": normal(1, 6)}
+
+
+def paddles(opset: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """As Paddle2ONNX writes: weights in Constant nodes, Resize by a computed size, no shape but the input's."""
+    nodes = [
+        constant("k", normal(8, 3, 3, 3)), constant("k2", normal(8, 8, 1, 1)), constant("half", np.float32(0.5)),
+        constant("from2", np.array([2])), constant("to4", np.array([4])), constant("none", np.float32([])),
+        helper.make_node("Conv", ["x", "k"], ["c"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("Mul", ["c", "half"], ["h"]),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["g"]),
+        helper.make_node("Conv", ["g", "k2"], ["s"]),
+        helper.make_node("HardSigmoid", ["s"], ["gate"]),
+        helper.make_node("Mul", ["r", "gate"], ["m"]),
+        helper.make_node("Shape", ["x"], ["shape"]), helper.make_node("Shape", ["m"], ["shape_m"]),
+        helper.make_node("Slice", ["shape", "from2", "to4"], ["hw"]),
+        helper.make_node("Slice", ["shape_m", "zero", "from2"], ["nc"]),
+        helper.make_node("Concat", ["nc", "hw"], ["size"], axis=0),
+        helper.make_node("Resize", ["m", "none", "none" if opset < 13 else "", "size"], ["y"], mode="nearest"),
+        constant("zero", np.array([0])),
+        helper.make_node("Max", ["y", "half"], ["z"]),
+    ]  # fmt: skip
+    nodes.insert(0, nodes.pop(-2))
+    model = onnx_models.model(
+        nodes, [onnx_models.value("x", [None, 3, None, None])], [onnx_models.value("z", [None, 8, None, None])],
+        opset=opset,
+    )  # fmt: skip
+    return model, {"x": normal(1, 3, 12, 20)}
+
+
+GRAPHS = [unknown_ends, unknown_batches, paddles]
+
+
+@pytest.mark.parametrize("opset", [11, 12, 17])
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_the_float16_model_is_the_stock_converters_and_runs_without_us(graph: Any, opset: int, tmp_path: Path) -> None:
+    model, feeds = graph(opset)
+    stock = convert_float_to_float16(copy.deepcopy(model), keep_io_types=True)
+    expected = plain_run(stock.SerializeToString(), feeds)
+    source = read_source(saved(model, tmp_path))
+    judged, _ = changed(source, recipe("ort_fp16"), Runtime(), [feeds], tmp_path)
+    assert not {
+        dim.dim_param
+        for item in (*judged.proto.graph.value_info, *judged.proto.graph.output)
+        for dim in item.type.tensor_type.shape.dim
+    } - {dim.dim_param for item in stock.graph.value_info for dim in item.type.tensor_type.shape.dim}
+    path = judged.folder / "judged.onnx"
+    onnx.save(judged.proto, path)
+    alone = plain_run(str(path), feeds)
+    session = opened(model, "ort_fp16", tmp_path, feeds)
+    for outputs in (alone, session.run(feeds).values(), session.run(feeds, Recorder()).values()):
+        assert all(same_bits(one, two) for one, two in zip(expected, outputs, strict=True))
+
+
+def test_an_operator_of_onnx_runtimes_own_still_reaches_a_blocked_one_in_float32(tmp_path: Path) -> None:
+    """The stock converter does not know QuickGelu's type, and its model does not load."""
+    nodes = [
+        helper.make_node("QuickGelu", ["x"], ["q"], domain="com.microsoft"),
+        helper.make_node("CumSum", ["q", "axis"], ["c"]),
+        helper.make_node("Mul", ["c", "c"], ["y"]),
+    ]
+    model = onnx_models.model(
+        nodes, [onnx_models.value("x", [None, 4])], [onnx_models.value("y", [None, 4])], {"axis": np.array(0)},
+        opset=13, domains=["com.microsoft"],
+    )  # fmt: skip
+    feeds = {"x": normal(3, 4)}
+    with pytest.raises(Exception, match="float16"):
+        plain_run(convert_float_to_float16(copy.deepcopy(model), keep_io_types=True).SerializeToString(), feeds)
+    session = opened(model, "ort_fp16", tmp_path, feeds)
+    assert any("ONNX Runtime's own inference" in note for note in session.notes)
+    base = opened(model, "ort_fp32", tmp_path, feeds).run(feeds)["y"]
+    np.testing.assert_allclose(session.run(feeds)["y"], base, atol=5e-2)
