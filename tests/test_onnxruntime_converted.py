@@ -6,6 +6,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx_models
@@ -13,6 +14,7 @@ import onnxruntime as ort
 import pytest
 from backend_contract import Recorder, same_bits
 from onnx import TensorProto, helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.build import changed
@@ -20,6 +22,7 @@ from precision_debug_onnxruntime.build.weights import read_source
 from precision_debug_onnxruntime.modes import recipe
 from precision_debug_onnxruntime.runtime import Runtime
 
+from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles, SessionSpec
 
 RANDOM = np.random.default_rng(3)
@@ -160,3 +163,134 @@ def test_an_operator_of_onnx_runtimes_own_still_reaches_a_blocked_one_in_float32
     assert any("ONNX Runtime's own inference" in note for note in session.notes)
     base = opened(model, "ort_fp32", tmp_path, feeds).run(feeds)["y"]
     np.testing.assert_allclose(session.run(feeds)["y"], base, atol=5e-2)
+
+
+# ---- int8
+
+
+def convolutions(opset: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    nodes = [
+        helper.make_node("Conv", ["x", "k"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Conv", ["r", "k2"], ["d"]), helper.make_node("Add", ["d", "d"], ["y"]),
+    ]  # fmt: skip
+    model = onnx_models.model(
+        nodes, [onnx_models.value("x", [None, 3, 8, 8])], [onnx_models.value("y", [None, 4, 8, 8])],
+        {"k": normal(4, 3, 3, 3), "k2": normal(4, 4, 1, 1)}, opset=opset, ir=7,
+    )  # fmt: skip
+    return model, {"x": normal(1, 3, 8, 8)}
+
+
+class Reader(CalibrationDataReader):
+    def __init__(self, feeds: dict[str, Any]) -> None:
+        self.left = [feeds]
+
+    def get_next(self) -> Any:
+        return self.left.pop() if self.left else None
+
+
+@pytest.mark.parametrize("options", [{}, {"per_channel": True}])
+@pytest.mark.parametrize("opset", [10, 11, 12])
+def test_a_model_of_an_older_opset_is_quantised(opset: int, options: dict[str, Any], tmp_path: Path) -> None:
+    model, feeds = convolutions(opset)
+    for mode in ("ort_int8", "ort_int8_dynamic"):
+        if mode == "ort_int8_dynamic":
+            options = {**options, "weight_type": "uint8"}
+        session = opened(model, mode, tmp_path, feeds, **options)
+        base = opened(model, "ort_fp32", tmp_path, feeds).run(feeds)["y"]
+        hook = Recorder()
+        session.run(feeds, hook)
+        assert np.abs(session.run(feeds)["y"] - base).max() < 0.1 * np.abs(base).max()
+        assert len(hook.arrays) >= 4
+
+
+@pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt"])
+@pytest.mark.parametrize("opset", [10, 11, 12])
+def test_a_quantised_file_of_an_older_opset_runs(mode: str, opset: int, tmp_path: Path) -> None:
+    model, feeds = convolutions(opset)
+    quantize_static(
+        saved(model, tmp_path), str(tmp_path / "q.onnx"), Reader(feeds), quant_format=QuantFormat.QDQ, per_channel=False
+    )
+    expected = plain_run(str(tmp_path / "q.onnx"), feeds)
+    session = opened(onnx.load(tmp_path / "q.onnx"), mode, tmp_path, feeds)
+    found = session.run(feeds, Recorder())["y"]
+    np.testing.assert_allclose(found, expected[0], atol=0 if mode == "ort_opt" else 0.05)
+
+
+def test_where_the_quantiser_fails_per_channel_it_is_asked_per_tensor(tmp_path: Path) -> None:
+    """A Gemm's bias of two dimensions: "the truth value of an array with more than one element is ambiguous"."""
+    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["g"]), helper.make_node("Sigmoid", ["g"], ["y"])]
+    model = onnx_models.model(
+        nodes, [onnx_models.value("x", [2, 4])], [onnx_models.value("y", [2, 6])],
+        {"w": normal(4, 6), "b": normal(1, 6)},
+    )  # fmt: skip
+    feeds = {"x": normal(2, 4)}
+    session = opened(model, "ort_int8", tmp_path, feeds)
+    note = next(note for note in session.notes if "per channel was turned off" in note)
+    assert "truth value" not in note
+    base = opened(model, "ort_fp32", tmp_path, feeds).run(feeds)["y"]
+    np.testing.assert_allclose(session.run(feeds)["y"], base, atol=0.05)
+
+
+def test_an_error_of_the_quantisers_own_is_told_in_our_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        {}["140_scale"]
+
+    model, feeds = convolutions(17)
+    monkeypatch.setattr("onnxruntime.quantization.quantize_static", fails)
+    with pytest.raises(ModelError, match=r"onnxruntime.quantization fails on it \(KeyError in its fails\)") as caught:
+        opened(model, "ort_int8", tmp_path, feeds)
+    assert "nodes_to_exclude" in str(caught.value)
+    assert "140_scale" not in str(caught.value)
+
+
+# ---- simulated bfloat16
+
+
+@pytest.mark.parametrize("opset", [9, 11, 12])
+def test_bfloat16_is_simulated_below_opset_13(opset: int, tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Unsqueeze", ["x"], ["u"], axes=[0]), helper.make_node("Softmax", ["u"], ["s"], axis=2),
+        helper.make_node("ReduceSum", ["s"], ["sum"], axes=[1]), helper.make_node("Mul", ["sum", "w"], ["y"]),
+    ]  # fmt: skip
+    model = onnx_models.model(
+        nodes, [onnx_models.value("x", [3, 4])], [onnx_models.value("y", [1, 4])], {"w": normal(4)}, opset=opset
+    )
+    feeds = {"x": normal(3, 4)}
+    session = opened(model, "ort_bf16_sim", tmp_path, feeds)
+    hook = Recorder()
+    session.run(feeds, hook)
+    assert {"s", "sum", "y"} <= {meta.origin or meta.name for meta in session.tensors if meta.name in hook.arrays}
+    for name, array in hook.arrays.items():
+        np.testing.assert_array_equal(array, array.astype(ml_dtypes.bfloat16).astype(np.float32), err_msg=name)
+    base = opened(model, "ort_fp32", tmp_path, feeds).run(feeds)["y"]
+    np.testing.assert_allclose(session.run(feeds)["y"], base, rtol=0.05)
+    assert any("to 13 by onnx.version_converter" in note for note in session.notes)
+
+
+def test_bfloat16_is_simulated_below_opset_13_with_branches_own_operators_and_large_weights(tmp_path: Path) -> None:
+    branch = [
+        helper.make_graph(
+            [helper.make_node("Squeeze", ["q"], [f"{name}_s"], axes=[0]),
+             helper.make_node("Mul", [f"{name}_s", f"{name}_s"], [f"{name}_y"])],
+            name, [], [onnx_models.value(f"{name}_y", None)],
+        )
+        for name in ("then", "else")
+    ]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"]),
+        helper.make_node("QuickGelu", ["m"], ["q"], domain="com.microsoft"),
+        helper.make_node("If", ["go"], ["y"], then_branch=branch[0], else_branch=branch[1]),
+    ]
+    model = onnx_models.model(
+        nodes, [onnx_models.value("x", [1, 3, 40]), onnx_models.value("go", [], TensorProto.BOOL)],
+        [onnx_models.value("y", None)], {"w": normal(40, 40)}, opset=11, domains=["com.microsoft"],
+    )  # fmt: skip
+    feeds = {"x": normal(1, 3, 40), "go": np.array(True)}
+    session = opened(model, "ort_bf16_sim", tmp_path, feeds)
+    hook = Recorder()
+    session.run(feeds, hook)
+    base = opened(model, "ort_fp32", tmp_path, feeds).run(feeds)["y"]
+    np.testing.assert_allclose(session.run(feeds)["y"], base, rtol=0.1, atol=0.1 * np.abs(base).max())
+    for name in ("m", "q", "then_s", "then_y"):
+        array = hook.arrays[name]
+        np.testing.assert_array_equal(array, array.astype(ml_dtypes.bfloat16).astype(np.float32), err_msg=name)

@@ -20,7 +20,7 @@ from .taps import library as taps_library
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Runtime", "our_errors"]
+__all__ = ["Runtime", "our_errors", "plain"]
 
 _INLINE_BYTES = "1024"
 
@@ -132,7 +132,7 @@ def our_errors(where: str, hint: str = "") -> Iterator[None]:
 
 
 def _translated(text: str, where: str, hint: str) -> PrecisionDebugError:
-    text = _plain(text)
+    text = plain(text)
     custom = re.search(r"(\S+?):(\w+)\((-?\d+)\) is not a registered function/op", text)
     if custom:
         domain, op = custom.group(1), custom.group(2)
@@ -164,7 +164,7 @@ def _translated(text: str, where: str, hint: str) -> PrecisionDebugError:
     return BackendError(text, where=where, hint=hint)
 
 
-def _plain(text: str, limit: int = 300) -> str:
+def plain(text: str, limit: int = 300) -> str:
     """ONNX Runtime's words without its error code, and without where in its own source they come from."""
     text = " ".join(text.split())
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text).replace("Fatal error: ", "")

@@ -15,12 +15,16 @@ from ..graph import all_graphs, reorder
 from ..model import Model
 from ..types import Types
 from .dump import dump, infer_types, unoptimised
+from .opset import raised
 
 if TYPE_CHECKING:
     from ..modes import Recipe
     from ..runtime import Runtime
 
 __all__ = ["Built", "build", "changed"]
+
+_BFLOAT16 = 13
+"""The first opset that has bfloat16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +55,8 @@ def changed(
         from .float16 import convert
 
         return convert(source, runtime, folder)
+    if recipe.change == "bfloat16_sim":
+        return raised(source, _BFLOAT16, "bfloat16")
     return source, ()
 
 

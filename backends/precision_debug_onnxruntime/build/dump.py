@@ -24,6 +24,7 @@ from ..types import Types, read_types
 
 __all__ = ["dump", "infer_types", "unoptimised"]
 
+_AXIS = 13
 _LARGE = 1024
 _numbers = itertools.count()
 
@@ -41,8 +42,20 @@ def dump(model: Model, runtime: Runtime, folder: Path, optimise: str, *, inline:
     _bring_along(proto, model.folder, path.with_name(f"{path.name}.bin"))
     for graph in all_graphs(proto.graph):
         name_nodes(graph)
+    _drop_newer_attributes(proto)
     _drop_orphans(proto, initializers_of(model.proto.graph))
     return Model(proto=proto, folder=folder, path=model.path)
+
+
+def _drop_newer_attributes(proto: Any) -> None:
+    """Before opset 13 the quantising operators had no attributes; ONNX Runtime writes "axis", and refuses it then."""
+    opset = next((item.version for item in proto.opset_import if item.domain in {"", "ai.onnx"}), _AXIS)
+    if opset >= _AXIS:
+        return
+    for graph in all_graphs(proto.graph):
+        for node in graph.node:
+            if node.op_type in {"QuantizeLinear", "DequantizeLinear"} and node.domain in {"", "ai.onnx"}:
+                del node.attribute[:]
 
 
 def _bring_along(proto: Any, source: Path, file: Path) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from precision_debug.errors import InputError, ModelError, UsageError
+from precision_debug.errors import BackendError, InputError, ModelError, PrecisionDebugError, UsageError
 from precision_debug.protocols import Feeds
 
 from ..graph import all_graphs
-from ..model import Model, name_nodes
+from ..model import Model, name_nodes, read_model
 from ..options import flag, one_of, texts
 from ..quiet import quietly
-from ..runtime import Runtime, our_errors
-from .dump import dump
+from ..runtime import Runtime, our_errors, plain
+from .dump import dump, infer_types
 
 __all__ = ["quantise"]
 
@@ -35,21 +36,86 @@ def quantise(
 ) -> tuple[Model, tuple[str, ...]]:
     """The quantised model and what the reader must know of it.
 
-    Constants are folded first (ONNX Runtime's basic optimisations), as its own guide asks. Options: "calibration"
-    ("minmax", "entropy", "percentile", "distribution"), "activation_type", "weight_type", "per_channel",
-    "reduce_range", "nodes_to_exclude", "op_types". Raises UsageError, InputError, ModelError or BackendError.
+    Constants are folded first (ONNX Runtime's basic optimisations), as its own guide asks. Where the quantiser fails,
+    or what it makes does not load, it is asked for less, and a note says so: weights per tensor, then no folding.
+    Options: "calibration" ("minmax", "entropy", "percentile", "distribution"), "activation_type", "weight_type",
+    "per_channel", "reduce_range", "nodes_to_exclude", "op_types". Raises UsageError, InputError, ModelError or
+    BackendError.
     """
     settings = _Settings(runtime.settings, source)
+    if change == "int8" and not feeds:
+        raise InputError("static quantisation needs inputs to calibrate on", where="ort_int8", hint="give --inputs")
     prepared = dump(source, runtime, folder, "basic")
     _mark_prepared(prepared)
+    channels = settings.channels(change)
+    ways = [(prepared, True)] if channels else []
+    ways += [(prepared, False), (source, False)]
+    refused: PrecisionDebugError | None = None
+    for model, per_channel in ways:
+        try:
+            quantised = _quantised(
+                model, source, change, runtime, settings.common(per_channel), settings, feeds, folder
+            )
+        except (ModelError, BackendError) as error:
+            refused = refused or error
+            continue
+        return quantised, settings.notes(change, len(feeds), per_channel, _otherwise(refused, model is source))
+    assert refused is not None
+    raise refused
+
+
+def _otherwise(refused: PrecisionDebugError | None, as_it_is: bool) -> str:
+    """What is said of a way that failed before the one that worked."""
+    if refused is None:
+        return ""
+    done = (
+        "the model was quantised as it is, without folding its constants" if as_it_is else "per channel was turned off"
+    )
+    return f"{done}, because otherwise: {refused.what}"
+
+
+def _quantised(
+    model: Model, source: Model, change: str, runtime: Runtime, common: Mapping[str, Any], settings: _Settings,
+    feeds: Sequence[Feeds], folder: Path,
+) -> Model:  # fmt: skip
+    """One attempt. Raises ModelError or BackendError where it fails, or where what it makes does not load."""
+    import onnx
+
     path, result = folder / "before_quantisation.onnx", folder / "quantised.onnx"
-    path.write_bytes(prepared.proto.SerializeToString())
-    with our_errors(source.path, "the model cannot be quantised by onnxruntime.quantization"), quietly(folder):
-        if change == "int8":
-            _static(path, result, settings, feeds)
-        else:
-            _dynamic(path, result, settings)
-    return _read(result, source), settings.notes(change, len(feeds))
+    for left in folder.glob("quantised.onnx*"):
+        left.unlink()
+    if model is source:
+        whole = read_model(source.path)
+        with our_errors(source.path):
+            onnx.load_external_data_for_model(whole.proto, str(whole.folder))
+            onnx.save_model(
+                whole.proto, str(path), save_as_external_data=True, location="before.bin", size_threshold=1024
+            )
+    else:
+        path.write_bytes(model.proto.SerializeToString())
+    try:
+        with quietly(folder):
+            if change == "int8":
+                _static(path, result, settings, common, feeds)
+            else:
+                _dynamic(path, result, common)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"onnxruntime.quantization fails on it ({_told_by(error)})",
+            where=source.path, hint="keep what it stumbles over in float: options nodes_to_exclude, op_types",
+        ) from error  # fmt: skip
+    made = _read(result, source)
+    infer_types(made, runtime, folder)
+    return made
+
+
+def _told_by(error: Exception) -> str:
+    """What an error of the quantiser says where it was raised on purpose; else only where it happened."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    on_purpose = (last.line or "").startswith("raise") or "onnxruntime" in type(error).__module__
+    return plain(str(error)) if on_purpose else f"{type(error).__name__} in its {last.name}"
 
 
 class _Settings:
@@ -69,11 +135,14 @@ class _Settings:
             if name not in nodes:
                 raise UsageError(f"the model has no node {name}", where="nodes_to_exclude")
 
-    def notes(self, change: str, count: int) -> tuple[str, ...]:
-        weights = "per channel" if self._channels(change) else "per tensor"
+    def notes(self, change: str, count: int, channels: bool, otherwise: str) -> tuple[str, ...]:
+        """channels: whether weights are quantised per channel. otherwise: why not as asked; "" where they are."""
+        weights = "per channel" if channels else "per tensor"
+        more = (otherwise,) if otherwise else ()
         if change == "int8_dynamic":
             return (
                 f"dynamic quantisation: weights {self.weight} {weights}, activations uint8 by each run's own range",
+                *more,
             )
         if self.per_channel is None and self.opset < _PER_CHANNEL:
             weights += f" (per channel needs opset {_PER_CHANNEL}, the model has {self.opset})"
@@ -81,19 +150,20 @@ class _Settings:
         return (
             f"quantised by onnxruntime.quantization (QDQ): activations {self.activation}, weights {self.weight} "
             f"{weights}, ranges by {self.method} over {sets}",
+            *more,
         )
 
-    def _channels(self, change: str) -> bool:
+    def channels(self, change: str) -> bool:
         if self.per_channel is None:
             return change == "int8" and self.opset >= _PER_CHANNEL
         return flag("per_channel", self.per_channel)
 
-    def common(self, change: str) -> dict[str, Any]:
+    def common(self, per_channel: bool) -> dict[str, Any]:
         from onnxruntime import quantization
 
         return {
             "op_types_to_quantize": list(self.op_types) or None,
-            "per_channel": self._channels(change),
+            "per_channel": per_channel,
             "reduce_range": self.reduce_range,
             "weight_type": getattr(quantization.QuantType, _TYPES[self.weight]),
             "nodes_to_exclude": list(self.exclude),
@@ -101,11 +171,9 @@ class _Settings:
         }
 
 
-def _static(path: Path, result: Path, settings: _Settings, feeds: Sequence[Feeds]) -> None:
+def _static(path: Path, result: Path, settings: _Settings, common: Mapping[str, Any], feeds: Sequence[Feeds]) -> None:
     from onnxruntime import quantization
 
-    if not feeds:
-        raise InputError("static quantisation needs inputs to calibrate on", where="ort_int8", hint="give --inputs")
     quantization.quantize_static(
         str(path),
         str(result),
@@ -113,14 +181,14 @@ def _static(path: Path, result: Path, settings: _Settings, feeds: Sequence[Feeds
         quant_format=quantization.QuantFormat.QDQ,
         activation_type=getattr(quantization.QuantType, _TYPES[settings.activation]),
         calibrate_method=getattr(quantization.CalibrationMethod, _METHODS[settings.method]),
-        **settings.common("int8"),
+        **common,
     )
 
 
-def _dynamic(path: Path, result: Path, settings: _Settings) -> None:
+def _dynamic(path: Path, result: Path, common: Mapping[str, Any]) -> None:
     from onnxruntime import quantization
 
-    quantization.quantize_dynamic(str(path), str(result), **settings.common("int8_dynamic"))
+    quantization.quantize_dynamic(str(path), str(result), **common)
 
 
 class _Reader:
@@ -162,7 +230,9 @@ def _read(path: Path, source: Model) -> Model:
     proto = onnx.load(str(path), load_external_data=False)
     if not any(node.op_type in _SIGNS for graph in all_graphs(proto.graph) for node in graph.node):
         raise ModelError(
-            "nothing in it could be quantised", where=source.path, hint="choose other op_types, or another run mode"
+            "the quantiser leaves every operator of it in float (it does not look into If, Loop and Scan)",
+            where=source.path,
+            hint="choose other op_types, or another run mode",
         )
     for graph in all_graphs(proto.graph):
         name_nodes(graph)
