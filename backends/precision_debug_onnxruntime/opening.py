@@ -16,8 +16,9 @@ from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
 from .build import build, changed
+from .build.blocked import Blocked
 from .build.dump import infer_types
-from .build.simulate import internal
+from .build.simulate import internal, is_rounded
 from .build.weights import of_run, read_source
 from .graph import values
 from .listing import Entry, list_tensors, with_dropped
@@ -71,7 +72,8 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
     if recipe.change == "" and not recipe.optimise:
         entries = with_dropped(entries, source.proto.graph)
     if recipe.mode.simulation:
-        entries = [_as_rounded(entry, recipe) for entry in entries if not internal(entry.value.name)]
+        blocked = Blocked.of(runtime, source)
+        entries = [_as_rounded(entry, recipe, blocked) for entry in entries if not internal(entry.value.name)]
     return OrtSession(
         model=built.running,
         entries=entries,
@@ -92,9 +94,14 @@ def _engine_notes(recipe: Recipe) -> tuple[str, ...]:
     return ()
 
 
-def _as_rounded(entry: Entry, recipe: Recipe) -> Entry:
+def _as_rounded(entry: Entry, recipe: Recipe, blocked: Blocked) -> Entry:
     """Say of a float32 tensor that its numbers are those of the simulated type."""
-    if entry.meta.dtype != "float32" or entry.meta.view or entry.meta.op_type == "Input":
+    if (
+        not is_rounded(entry.value.node, entry.value.scope, blocked)
+        or entry.meta.dtype != "float32"
+        or entry.meta.view
+        or entry.meta.op_type == "Input"
+    ):
         return entry
     to = recipe.change.removesuffix("_sim")
     return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view=f"rounded to {to}"), rounds_to=to)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from precision_debug.errors import PrecisionDebugError
 from precision_debug.protocols import Feeds
 
 from ..graph import all_graphs, reorder
 from ..model import Model
 from ..types import Types
+from .blocked import Blocked
 from .dump import dump, infer_types, unoptimised
+from .float16 import after_conversion, convert, float16_notes
 from .opset import raised
 
 if TYPE_CHECKING:
@@ -52,8 +54,6 @@ def changed(
 
         return quantise(source, recipe.change, runtime, feeds, folder)
     if recipe.change == "float16":
-        from .float16 import convert
-
         return convert(source, runtime, folder)
     if recipe.change == "bfloat16_sim":
         return raised(source, _BFLOAT16, "bfloat16")
@@ -70,11 +70,11 @@ def build(source: Model, given: Model, recipe: Recipe, runtime: Runtime, folder:
     if recipe.change.endswith("_sim"):
         from .simulate import simulate
 
-        running, notes = simulate(running, types, recipe.change.removesuffix("_sim"), folder)
+        running, notes = simulate(
+            running, types, recipe.change.removesuffix("_sim"), folder, Blocked.of(runtime, source)
+        )
         types = infer_types(running, runtime, folder)
     if recipe.change == "float16":
-        from .float16 import float16_notes
-
         notes = float16_notes(running, types, recipe.engine == "cpu")
     return Built(running=running, types=types, notes=notes)
 
@@ -87,13 +87,8 @@ def _writing(runtime: Runtime, recipe: Recipe) -> Runtime:
 
 
 def _run_as(given: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Model:
-    try:
+    with after_conversion() if recipe.change == "float16" else contextlib.nullcontext():
         return dump(given, runtime, folder, "all") if recipe.optimise else unoptimised(given, runtime, folder)
-    except PrecisionDebugError as error:
-        if recipe.change != "float16":
-            raise
-        hint = "keep the operators at fault in float32: options op_block_list, node_block_list"
-        raise type(error)(f"after its conversion to float16: {error.what}", where=error.where, hint=hint) from error
 
 
 def _places(source: Model) -> dict[str, int]:

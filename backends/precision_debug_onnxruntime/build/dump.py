@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import mmap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..graph import (
     external_tensors,
     initializers_of,
     move_external_data,
+    subgraphs,
 )
 from ..model import Model, name_nodes
 from ..runtime import Runtime
@@ -43,6 +45,7 @@ def dump(model: Model, runtime: Runtime, folder: Path, optimise: str, *, inline:
     for graph in all_graphs(proto.graph):
         name_nodes(graph)
     _drop_newer_attributes(proto)
+    _tell_apart(proto.graph, set())
     _drop_orphans(proto, initializers_of(model.proto.graph))
     return Model(proto=proto, folder=folder, path=model.path)
 
@@ -56,6 +59,30 @@ def _drop_newer_attributes(proto: Any) -> None:
         for node in graph.node:
             if node.op_type in {"QuantizeLinear", "DequantizeLinear"} and node.domain in {"", "ai.onnx"}:
                 del node.attribute[:]
+
+
+def _tell_apart(graph: Any, outer: set[str]) -> None:
+    """Give values inside a branch or loop another name than any around it has: ONNX Runtime inserts casts of one name
+    in both, and refuses its own graph then."""
+    names = {name for node in graph.node for name in node.output if name}
+    again = {name: f"{name}_token_{next(_numbers)}" for name in names & outer}
+    if again:
+        _rename(graph, again)
+    known = outer | names | {item.name for item in graph.input} | initializers_of(graph)
+    for node in graph.node:
+        for _, inner in subgraphs(node):
+            _tell_apart(inner, known)
+
+
+def _rename(graph: Any, again: Mapping[str, str]) -> None:
+    for item in graph.output:
+        item.name = again.get(item.name, item.name)
+    for node in graph.node:
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                names[place] = again.get(name, name)
+        for _, inner in subgraphs(node):
+            _rename(inner, again)
 
 
 def _bring_along(proto: Any, source: Path, file: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,11 @@ from ..options import texts
 from ..quiet import logging_left_alone
 from ..runtime import Runtime, our_errors
 from ..types import TypeInfo, Types
+from .blocked import Blocked
 from .dump import infer_types
 from .narrowing import Trouble, constants_of, trouble, trouble_notes
 
-__all__ = ["convert", "float16_notes"]
+__all__ = ["after_conversion", "convert", "float16_notes"]
 
 _FLOAT, _FLOAT16 = 1, 10
 _DOES = Trouble(
@@ -31,28 +34,28 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
 
     It is what the stock converter makes of the file. Where that does not load, because the converter goes by onnx's
     inference, which knows none of ONNX Runtime's own operators, it is told the types that ONNX Runtime infers.
-    Options: "op_block_list" and "node_block_list", what stays in float32. Raises ModelError or BackendError.
+    Options: "op_block_list" and "node_block_list", what stays in float32. Raises UsageError, ModelError or
+    BackendError.
     """
-    hint = "keep what it stumbles over in float32: options op_block_list, node_block_list"
+    Blocked.of(runtime, source)  # its names are checked
     try:
-        return _converted(source, runtime, folder, None, hint)
+        return _converted(source, runtime, folder, None)
     except PrecisionDebugError as refused:
         try:
-            model, notes = _converted(source, runtime, folder, infer_types(source, runtime, folder), hint)
+            model, notes = _converted(source, runtime, folder, infer_types(source, runtime, folder))
         except PrecisionDebugError:
             raise refused from None
         return model, (*notes, f"{_TOLD} ({refused.what})")
 
 
+_HINT = "keep what it stumbles over in float32: options op_block_list, node_block_list"
 _TOLD = (
     "the stock converter's own model does not load; it was told the types that ONNX Runtime's own inference finds, "
     "which yours has to be told too"
 )
 
 
-def _converted(
-    source: Model, runtime: Runtime, folder: Path, types: Types | None, hint: str
-) -> tuple[Model, tuple[str, ...]]:
+def _converted(source: Model, runtime: Runtime, folder: Path, types: Types | None) -> tuple[Model, tuple[str, ...]]:
     """types: written into the model in place of what onnx infers. Raises PrecisionDebugError where it does not load."""
     import onnx
 
@@ -61,7 +64,7 @@ def _converted(
 
     whole = read_model(source.path)  # with the weights that lie in the file itself
     proto = whole.proto
-    with our_errors(source.path, hint):
+    with our_errors(source.path, _HINT):
         onnx.load_external_data_for_model(proto, str(whole.folder))
         if types is not None:
             _tell_types(proto, types)
@@ -83,8 +86,18 @@ def _converted(
         onnx.save_model(proto, str(path), save_as_external_data=True, location="float16.bin", size_threshold=1024)
     light = onnx.load(str(path), load_external_data=False)
     model = Model(proto=light, folder=folder, path=source.path)
-    infer_types(model, runtime, folder)
+    with after_conversion():
+        infer_types(model, runtime, folder)
     return model, trouble_notes({name: found for name, found in before.items() if name in converted}, _DOES)
+
+
+@contextlib.contextmanager
+def after_conversion() -> Iterator[None]:
+    """Say of what ONNX Runtime refuses inside that it was the converted model."""
+    try:
+        yield
+    except PrecisionDebugError as error:
+        raise type(error)(f"after its conversion to float16: {error.what}", where=error.where, hint=_HINT) from error
 
 
 def _take_passed_through(graph: Any) -> list[Any]:

@@ -7,21 +7,32 @@ Rounding is to nearest even and overflow gives infinity, in ONNX Runtime's Cast 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..graph import Scope, all_graphs, external_data, scopes, words
+from ..graph import Scope, external_data, scopes, words
 from ..model import Model
 from ..types import Types, numpy_dtype
+from .blocked import Blocked
+from .narrowing import Trouble, constant_tensor, trouble, trouble_notes
 
-__all__ = ["internal", "simulate"]
+__all__ = ["internal", "is_rounded", "simulate"]
 
 _FLOAT, _DOUBLE = 1, 11
 _ELEMS = {"float16": 10, "bfloat16": 16}
-_EXACT, _NARROW, _ROUNDED = "!exact", "!narrow", "!rounded"
+_DOES = {
+    name: Trouble(
+        beyond=f"that overflow {name}'s {most} to infinity",
+        below=f"below {name}'s smallest number, which become 0 or that number",
+        subnormal=f"in {name}'s subnormal range, which lose digits",
+    )
+    for name, most in (("float16", "65504"), ("bfloat16", "3.39e38"))
+}
+_EXACT, _NARROW, _ROUNDED, _COPY = "!exact", "!narrow", "!rounded", "!copy"
+_BEHIND, _BESIDE = "round:", "Cast:round:"  # the second is no form of the value before it, but a value of its own
 # inputs that an engine keeps in float32 whatever the precision: scales, rois, thresholds
 _KEPT = {
     "Resize": (1, 2), "Upsample": (1,), "QuantizeLinear": (1,), "DequantizeLinear": (1,),
@@ -33,55 +44,81 @@ _MOVERS = words("""
 """)
 
 
-def simulate(plain: Model, types: Types, to: str, folder: Path) -> tuple[Model, tuple[str, ...]]:
+def simulate(plain: Model, types: Types, to: str, folder: Path, blocked: Blocked) -> tuple[Model, tuple[str, ...]]:
     """A copy of the unoptimised graph that rounds, with its weights rounded in a file of its own; and notes.
 
-    to: "float16" or "bfloat16".
+    to: "float16" or "bfloat16". blocked: what computes in float32; between two such operators nothing is rounded, nor
+    are weights that only they read.
     """
     import onnx
 
     proto = onnx.ModelProto()
     proto.CopyFrom(plain.proto)
-    weights = _Weights(plain.folder, folder, _ELEMS[to])
-    for graph in all_graphs(proto.graph):
-        weights.round(graph)
+    weights = _Weights(plain.folder, folder, to)
+    found = list(scopes(proto.graph))
+    for scope in found:
+        weights.round(scope.graph, blocked, blocked.covers_scope(scope))
     doubles = 0
-    for scope in scopes(proto.graph):
-        doubles += _round_values(scope, types, _ELEMS[to])
+    for scope in reversed(found):  # those inside first: a graph's nodes are copied, and their names change
+        if not blocked.covers_scope(scope):
+            doubles += _round_values(scope, types, _ELEMS[to], blocked)
     notes = [
         f"a simulation: a float32 graph in which weights, inputs and every operator's output are rounded to {to}; an "
         "engine's own sums and fusions differ"
     ]
-    if weights.infinite:
-        names = ", ".join(weights.infinite[:3]) + (" and more" if len(weights.infinite) > 3 else "")
-        notes.append(f"weights that overflow {to} to infinity: {names}")
+    notes += trouble_notes(weights.trouble, _DOES[to])
     if doubles:
         notes.append(f"{doubles} float64 tensors are left as they are")
     return Model(proto=proto, folder=weights.folder, path=plain.path), tuple(notes)
 
 
+def is_rounded(node: Any, scope: Scope, blocked: Blocked) -> bool:
+    """Whether what a node of the simulating graph gives is rounded: by it, or before it."""
+    if node is None or node.name.startswith(_BEHIND):
+        return True
+    return node.op_type in _MOVERS and not blocked.covers(node) and not blocked.covers_scope(scope)
+
+
 def internal(name: str) -> bool:
-    """Whether a value only exists because of the simulation: an operator's exact result, or its narrow form."""
-    return name.endswith((_EXACT, _NARROW))
+    """Whether a value only exists because of the simulation: an operator's exact result, its narrow form, or a rounded
+    copy of what is kept."""
+    return name.endswith((_EXACT, _NARROW, _COPY))
 
 
 class _Weights:
-    """Rounds constants in place: those in the graph there, those in files in a copy of the file."""
+    """Rounds constants in place: those in the graph there, those in files in a copy of the file.
 
-    def __init__(self, source: Path, folder: Path, elem: int) -> None:
-        self.source, self.folder, self.dtype = source, folder / "rounded", numpy_dtype(elem)
+    trouble: what the type does to each, see narrowing.
+    """
+
+    def __init__(self, source: Path, folder: Path, to: str) -> None:
+        self.source, self.folder, self.to, self.dtype = source, folder / "rounded", to, numpy_dtype(_ELEMS[to])
         self.folder.mkdir(exist_ok=True)
-        self.infinite: list[str] = []
+        self.trouble: dict[str, tuple[int, int, int]] = {}
 
-    def round(self, graph: Any) -> None:
-        kept = {
-            node.input[place] for node in graph.node for place in _KEPT.get(node.op_type, ()) if place < len(node.input)
-        }
+    def round(self, graph: Any, blocked: Blocked, inside: bool) -> None:
+        """inside: the graph itself lies in a blocked node."""
+        narrow: set[str] = set()
+        read: set[str] = set()
+        kept: set[str] = set()
+        for node, is_blocked in blocked.nodes_of(graph, inside):
+            read.update(node.input)
+            narrow.update(() if is_blocked else node.input)
+            kept.update(node.input[i] for i in _KEPT.get(node.op_type, ()) if i < len(node.input))
         for tensor in graph.initializer:
             if tensor.external_data:
                 self._bring(tensor)
-            if tensor.data_type == _FLOAT and tensor.name not in kept:
-                self._round(tensor)
+            if tensor.data_type == _FLOAT and self._goes(tensor.name, kept, read, narrow):
+                self._round(tensor.name, tensor)
+        for node in graph.node:
+            held = constant_tensor(node)
+            if held is not None and held.data_type == _FLOAT and self._goes(node.output[0], kept, read, narrow):
+                self._round(node.output[0], held)
+                node.name = _BEHIND + node.name
+
+    @staticmethod
+    def _goes(name: str, kept: set[str], read: set[str], narrow: set[str]) -> bool:
+        return name not in kept and (name in narrow or name not in read)
 
     def _bring(self, tensor: Any) -> None:
         location = external_data(tensor).location
@@ -90,7 +127,7 @@ class _Weights:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self.source / location, copy)
 
-    def _round(self, tensor: Any) -> None:
+    def _round(self, name: str, tensor: Any) -> None:
         from onnx import numpy_helper
 
         if tensor.external_data:
@@ -99,67 +136,82 @@ class _Weights:
             if not count:
                 return
             array = np.memmap(self.folder / place.location, np.float32, "r+", place.offset, (count,))
-            self._round_array(tensor.name, array)
+            self._round_array(name, array)
             array.flush()
         else:
             array = numpy_helper.to_array(tensor).copy()
-            self._round_array(tensor.name, array.reshape(-1))
+            self._round_array(name, array.reshape(-1))
             tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
     def _round_array(self, name: str, array: Any, block: int = 1 << 20) -> None:
-        overflow = False
+        counts = [0, 0, 0]
         with np.errstate(over="ignore"):
             for start in range(0, array.size, block):
                 part = array[start : start + block]
-                rounded = part.astype(self.dtype).astype(np.float32)
-                overflow |= bool(np.any(np.isinf(rounded) & np.isfinite(part)))
-                part[...] = rounded
-        if overflow:
-            self.infinite.append(name)
+                counts = [have + more for have, more in zip(counts, trouble(part, self.to), strict=True)]
+                part[...] = part.astype(self.dtype).astype(np.float32)
+        if any(counts):
+            self.trouble[name] = (counts[0], counts[1], counts[2])
 
 
-def _round_values(scope: Scope, types: Types, elem: int) -> int:
-    """Put the rounding behind every float input and output of one graph; returns how many float64 it has."""
+def _round_values(scope: Scope, types: Types, elem: int, blocked: Blocked) -> int:
+    """Put the rounding behind every float input and output of one graph; returns how many float64 it has.
+
+    What a blocked operator gives is rounded too, but for readers that are blocked as well, and where it is an output
+    of the model.
+    """
     graph = scope.graph
     nodes: list[Any] = []
-    renamed: dict[str, str] = {}
+    narrow: dict[str, str] = {}
+    exact: dict[str, str] = {}
+    read_exactly = {name for node, is_blocked in blocked.nodes_of(graph) if is_blocked for name in node.input}
+    outputs = {item.name for item in graph.output}
     doubles = 0
     constants = {item.name for item in graph.initializer}
     for item in graph.input if not scope.key else ():
         info = types.of(scope.key, item.name)
         if item.name not in constants and info.kind == "tensor" and info.elem == _FLOAT:
-            renamed[item.name] = item.name + _ROUNDED
-            nodes += _pair(item.name, renamed[item.name], elem)
+            narrow[item.name] = item.name + _ROUNDED
+            nodes += _pair(item.name, narrow[item.name], elem)
     for node in graph.node:
         copy = type(node)()
         copy.CopyFrom(node)
         nodes.append(copy)
+        is_blocked = blocked.covers(node)
         for place, name in enumerate(node.output):
             info = types.of(scope.key, name)
             doubles += bool(name) and info.kind == "tensor" and info.elem == _DOUBLE
-            if name and info.kind == "tensor" and info.elem == _FLOAT and node.op_type not in _MOVERS:
+            if not name or info.kind != "tensor" or info.elem != _FLOAT or constant_tensor(node) is not None:
+                continue
+            is_output = name in outputs
+            if is_blocked and ((name in read_exactly and not is_output) or (is_output and not scope.key)):
+                narrow[name] = name + _COPY
+                nodes += _pair(name, narrow[name], elem, prefix=_BESIDE)
+            elif is_blocked or node.op_type not in _MOVERS:
                 copy.output[place] = name + _EXACT
+                if is_blocked:
+                    exact[name] = name + _EXACT
                 nodes += _pair(name + _EXACT, name, elem)
     del graph.node[:]
     graph.node.extend(nodes)
-    for inner in all_graphs(graph):
-        _rename(inner, renamed)
+    _rename(graph, narrow, exact, blocked)
     return doubles
 
 
-def _rename(graph: Any, renamed: dict[str, str]) -> None:
-    """Let every reader of a model input read its rounded copy."""
-    for node in graph.node:
-        if node.name.startswith("round:"):
+def _rename(graph: Any, narrow: Mapping[str, str], exact: Mapping[str, str], blocked: Blocked) -> None:
+    """Let every reader read the form that is its own. exact: of values that a blocked operator gave."""
+    for node, is_blocked in blocked.nodes_of(graph):
+        if node.name.startswith((_BEHIND, _BESIDE)):
             continue
+        names = exact if is_blocked else narrow
         for place, name in enumerate(node.input):
-            if name in renamed:
-                node.input[place] = renamed[name]
+            if name in names:
+                node.input[place] = names[name]
 
 
-def _pair(name: str, output: str, elem: int) -> Iterator[Any]:
+def _pair(name: str, output: str, elem: int, prefix: str = _BEHIND) -> Iterator[Any]:
     from onnx import helper
 
     narrow = output + _NARROW
-    yield helper.make_node("Cast", [name], [narrow], name=f"round:{output}", to=elem)
-    yield helper.make_node("Cast", [narrow], [output], name=f"round:{output}:back", to=_FLOAT)
+    yield helper.make_node("Cast", [name], [narrow], name=f"{prefix}{output}", to=elem)
+    yield helper.make_node("Cast", [narrow], [output], name=f"{prefix}{output}:back", to=_FLOAT)
