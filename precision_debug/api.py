@@ -37,6 +37,7 @@ def compare(
     output: str | Path | Sequence[str | Path] = (),
     lockstep: bool | None = None,
     validate: bool = False,
+    top1: bool = False,
     isolated: bool = False,
     **options: Any,
 ) -> Report:
@@ -65,6 +66,7 @@ def compare(
         labels=str(labels),
         lockstep=lockstep,
         validate=validate,
+        top1=top1,
         options=options,
         command="precision_debug.compare",
     )

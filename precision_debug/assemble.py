@@ -14,6 +14,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import judge
 from .align import Alignment, Matches, align, stem
 from .codec import decode
 from .inspector import EngineLayer
@@ -167,6 +168,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
             notes.append(event["text"])
         elif kind == "scores":
             values["scores"] = {key: decode(float, value) for key, value in event["scores"].items()}
+            values["scored"] = event["samples"]
         elif kind == "failure":
             failure = failure or event["text"]
         elif kind == "end":
@@ -183,6 +185,8 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     table = complete_table(rows, alignment, selected=selected, stats=stats, failure=failure)
     if introduced:
         table = tuple(dataclasses.replace(row, introduced=introduced.get(row.name)) for row in table)
+    if spec.validate:
+        table = tuple(map(judge.validated, table))
     return Report(
         rows=table, spec=spec, baseline=sides["baseline"], target=sides["target"], notes=tuple(notes), failure=failure,
         **values,

@@ -264,14 +264,14 @@ class AssertClose:
     def _compared(
         self, op_type: str, key: str, base_name: str, how: str, pair: Pair | None, comparison: Comparison
     ) -> None:
-        passes, reason = judge.verdict(comparison, self.tolerance)
+        status, reason = judge.verdict(comparison, self.tolerance)
         base_type = pair.base.op_type if pair is not None else self.baseline.op_type(base_name, op_type)
         self._keep(
             Row(
                 index=len(self._rows),
                 op_type=base_type,
                 name=base_name,
-                status=Status.PASS if passes else Status.FAIL,
+                status=status,
                 reason=reason,
                 target_name=key,
                 target_op_type=op_type,

@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
-from .records import Comparison, TensorStats, Tolerance
+from .records import Comparison, Row, Status, TensorStats, Tolerance
 
-__all__ = ["verdict"]
+__all__ = ["HIDDEN", "validated", "verdict"]
+
+HIDDEN = 1e-2
+"""Relative L2 error above which a pass is inconclusive where atol exceeds the RMS of the baseline's tensor.
+
+Such an atol lets zeros pass for the tensor. Below this error (or below rtol, where that is larger) the tensor is right
+all the same: rounding leaves about 1e-7 in FP32, 1e-3 in FP16 and less than 1e-2 in BF16, however small the tensor is.
+"""
 
 
-def verdict(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, str]:
-    """Whether the pair passes, and in a few words why it does not ("" where it does).
+def verdict(comparison: Comparison, tolerance: Tolerance) -> tuple[Status, str]:
+    """PASS, FAIL or INCONCLUSIVE, and in a few words why it does not pass ("" where it does).
 
     Whatever the statistic, a pair fails where shapes or types do not compare, where a NaN stands on one side only
     (or on both, unless equal_nan), and where an infinity is not met by the same one.
     A statistic passes where either its absolute or its relative value is within atol or rtol.
+    What would pass is INCONCLUSIVE where it has no element, and where it passes whatever it holds: see HIDDEN.
     """
+    passes, reason = _passes(comparison, tolerance)
+    if not passes:
+        return Status.FAIL, reason
+    if not comparison.base.elements:
+        return Status.INCONCLUSIVE, "0 elements on both sides"
+    hidden = _hidden(comparison, tolerance)
+    return (Status.INCONCLUSIVE, hidden) if hidden else (Status.PASS, "")
+
+
+def validated(row: Row) -> Row:
+    """The row where every NaN and Inf is out of tolerance, on whichever side it stands and compared or not."""
+    if row.status is Status.FAIL or not row.non_finite:
+        return row
+    return dataclasses.replace(row, status=Status.FAIL, reason=row.non_finite)
+
+
+def _passes(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, str]:
     if not comparison.shapes_match:
         return False, "shape"
     if comparison.mismatched is None:
@@ -27,6 +53,16 @@ def verdict(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, str]:
         return True, ""
     counted = f"{comparison.mismatched} of {comparison.base.elements} elements"
     return False, f"{counted}, {special}" if special else counted
+
+
+def _hidden(comparison: Comparison, tolerance: Tolerance) -> str:
+    """Why a pass says nothing, "" where it does: see HIDDEN."""
+    error, rms = comparison.relative_l2, comparison.base.rms
+    if error is None or rms is None or tolerance.atol <= rms or error <= max(HIDDEN, tolerance.rtol):
+        return ""
+    if tolerance.check_error_stat != "elemwise" and (comparison.stat_rel or 0.0) <= tolerance.rtol:
+        return ""
+    return f"passes by atol {tolerance.atol:g} alone, which exceeds its RMS {rms:.3g}, with Rel L2 {error:.3g}"
 
 
 def _by_statistic(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, str]:

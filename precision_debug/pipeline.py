@@ -56,10 +56,15 @@ def _compare(
     stored: Callable[[], None],
 ) -> None:  # fmt: skip
     labels = scores.load_labels(spec.labels) if spec.labels else None
+    if labels is not None:
+        scores.check_labels(labels, given.feeds[0])
     matches = _matched(first, second, given, journal) if crosses(first, second) else None
     together = _side_by_side(spec, first, second)
     place = placed(first, second, together=together)
     with open_both(place.baseline, place.target, given, journal, together) as (base, target):
+        if labels is not None:
+            outputs = [meta for meta in base.tensors if meta.is_output]
+            scores.check_labels(labels, given.feeds[0], outputs)
         names = _selected(spec, base.tensors, journal)
         alignment = align(base.tensors, target.tensors, spec.renames, matches)
         paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
@@ -113,9 +118,14 @@ def _compare(
             if store.spilled_bytes:
                 text = f"{store.spilled_bytes / 1e6:.0f} MB of baseline tensors waited on disk, beyond --memory_budget."
                 journal.write("note", text=text)
-        result = scores.score(base_outputs, target_outputs, labels)
-        if result:
-            journal.write("scores", scores=result)
+        result = scores.score(base_outputs, target_outputs, labels) if spec.labels or spec.top1 else None
+        if result is not None:
+            journal.write("scores", scores=result.shares, samples=result.samples)
+        elif spec.top1:
+            text = (
+                "--top1: no float output of shape [N, classes] that both sides have, so there is no agreement to show."
+            )
+            journal.write("note", text=text)
         if spec.explain != "off":
             _explain(spec, base, target, check.rows, given, journal, folder, together)
 

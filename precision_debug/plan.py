@@ -61,10 +61,21 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
     """
     target = _opening(spec.model, spec.run_mode, spec, work_dir, "target", check_machine)
     if spec.record and not spec.baseline:
+        _needs_no_comparison(spec)
         return Plan(baseline=None, target=target)
     model = spec.baseline_model or spec.model
     baseline = spec.baseline or _default_baseline(spec, target)
     return Plan(baseline=_opening(model, baseline, spec, work_dir, "baseline", check_machine), target=target)
+
+
+def _needs_no_comparison(spec: RunSpec) -> None:
+    """A run that is only recorded has no rows: what would judge them is refused, not ignored."""
+    for option, given in (("--validate", spec.validate), ("--labels", spec.labels), ("--top1", spec.top1)):
+        if given:
+            raise UsageError(
+                "compares, and --record without a --baseline does not", where=option,
+                hint="add --baseline MODE, or leave it out",
+            )  # fmt: skip
 
 
 def _opening(model: ModelFiles, mode: str, spec: RunSpec, work_dir: str, side: str, check_machine: bool) -> Opening:

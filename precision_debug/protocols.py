@@ -72,7 +72,9 @@ class Borrower(Hook, Protocol):
 class Session(Protocol):
     """One loaded model in one run mode.
 
-    A session of an engine whose inspector tells its layers may have them as ``layers``, a sequence of EngineLayer.
+    A session of an engine whose inspector tells its layers may have them as ``layers``, a sequence of EngineLayer. One
+    that finds, after ``run`` at the latest, that its mode did not run as asked says so as ``doubts``, a sequence of
+    Doubt: "precision_not_run" (values: precision, detail), or a code of its own. The verdict is then inconclusive.
     """
 
     @property

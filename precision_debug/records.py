@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import math
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ __all__ = [
     "Availability",
     "Comparison",
     "Culprit",
+    "Doubt",
     "Effect",
     "Explanation",
     "InputInfo",
@@ -176,7 +176,7 @@ class Comparison:
     required_atol, required_rtol: the smallest one with which every element would pass, the other one kept as it is;
     inf where none would.
     fp16_overflow, fp16_subnormal: baseline elements with |b| > 65504, and with 0 < |b| < 2^-14.
-    identical: both tensors are equal bit for bit, and no further pass over them was made.
+    identical: both tensors are equal bit for bit, and have at least one element.
     """
 
     base: TensorStats
@@ -207,12 +207,20 @@ class Comparison:
     fp16_subnormal: int = 0
     identical: bool = False
 
+    @property
+    def relative_l2(self) -> float | None:
+        """sqrt(sum d^2 / sum b^2), from sqnr_db; None where it is not defined."""
+        if self.sqnr_db is None:
+            return None
+        return math.inf if self.sqnr_db < -6165 else float(10 ** (-self.sqnr_db / 20))  # 10 ** 308.25: float64's end
+
 
 class Status(str, enum.Enum):
     """What became of one tensor."""
 
     PASS = "pass"
     FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"  # compared, and nothing is out of tolerance, but the tolerance could not have told
     FUSED_AWAY = "fused away"  # the baseline has it, the target's graph no longer does
     UNMATCHED = "unmatched"  # the target has it, nothing in the baseline could be paired with it
     NOT_COMPARED = "not compared"  # both may have it, but it could not be seen or compared; ``reason`` says why
@@ -327,7 +335,8 @@ class Row:
     op_type, name, node: the baseline's; the target's own where the baseline has no such tensor.
     paired_by: "exact", "rename map", "graph metadata", "fingerprint", ...; "" where there is no partner.
     view: how the target's value was taken (see TensorMeta.view).
-    comparison: present where status is PASS or FAIL (shapes that differ fail).
+    comparison: present where status is PASS, INCONCLUSIVE or FAIL (shapes that differ fail); without one a row fails
+    only where every NaN and Inf does (RunSpec.validate).
     base, target: a side by itself where there is no comparison.
     error_growth: relative L2 error of this tensor over the largest one among its operator's inputs; above 1 the
     operator lost precision itself, about 1 it passes on what it was given; inf where its inputs had no error.
@@ -379,22 +388,31 @@ class Row:
 
     @property
     def relative_l2(self) -> float | None:
-        """sqrt(sum d^2 / sum b^2), from sqnr_db; None where it is not defined."""
-        sqnr = self.comparison.sqnr_db if self.comparison is not None else None
-        if sqnr is None:
-            return None
-        return math.inf if sqnr < -6165 else float(10 ** (-sqnr / 20))  # 10 ** 308.25 is about float64's largest
+        """See Comparison; None where nothing was compared."""
+        return self.comparison.relative_l2 if self.comparison is not None else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubt:
+    """Why a result says less than it seems to: a code with its arguments, which ``report.doubts`` words."""
+
+    code: str
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of the two runs. versions: framework and device to version. notes: what the session wants to be said."""
+    """One of the two runs. versions: framework and device to version. notes: what the session wants to be said.
+
+    doubts: what did not run as it was asked for.
+    """
 
     mode: str
     backend: str
     model: str
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
     simulation: bool = False
     tensors: int = 0
     seconds: float | None = None
@@ -440,6 +458,7 @@ class RunSpec:
     renames: target name to baseline name, the user's own rename map.
     explain: "off", "fast" (who introduced the error, in about the time of the run) or "full" (every effect).
     validate: NaN and Inf are out of tolerance wherever they are, also where both sides have them.
+    top1: show in how many samples both runs have the same first class, also without labels.
     lockstep: both runs advance together and meet at each tensor; None: where both sides can.
     """
 
@@ -462,24 +481,6 @@ class RunSpec:
     lockstep: bool | None = None
     validate: bool = False
     explain: str = "fast"
+    top1: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values; ``from_dict`` is the inverse."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> RunSpec:
-        """The inverse of ``to_dict``, also after a round trip through JSON (lists for tuples)."""
-        values = dict(data)
-        values["model"] = ModelFiles(**values["model"])
-        if values.get("baseline_model"):
-            values["baseline_model"] = ModelFiles(**values["baseline_model"])
-        values["tolerance"] = Tolerance(**values["tolerance"])
-        values["input_shapes"] = {k: tuple(v) for k, v in values["input_shapes"].items()}
-        values["val_range"] = {k: (v[0], v[1]) for k, v in values["val_range"].items()}
-        values["marks"] = tuple(values["marks"])
-        if values.get("marks_between"):
-            values["marks_between"] = tuple(values["marks_between"])
-        return cls(**values)

@@ -131,6 +131,13 @@ def _rows(count: int, random_: random.Random, extra: bool) -> list[Row]:
             reason = "the baseline has no tensor of this name"
             rows.append(Row(**common, status=Status.UNMATCHED, reason=reason, target=target))
             continue
+        if index % 41 == 22:
+            tiny = make_stats(shape=shape, elements=math.prod(shape), rms=3e-5)
+            numbers = make_comparison(0.25, base=tiny, mismatched=0)
+            reason = "passes by atol 0.0001 alone, which exceeds its RMS 3e-05, with Rel L2 0.25"
+            rows.append(Row(**common, status=Status.INCONCLUSIVE, reason=reason, comparison=numbers, paired_by="exact",
+                            target_name=name, target_op_type=op_type))  # fmt: skip
+            continue
         growth = random_.lognormvariate(0.02, 0.25) * (30 if index % 53 == 9 else 1)
         error = min(0.4, max(1e-5, error * min(growth, 3)))
         rows.append(_compared(common, base, error, growth, index))

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from precision_debug.judge import verdict
-from precision_debug.metrics import compare
-from precision_debug.records import Tolerance
+from precision_debug.judge import validated, verdict
+from precision_debug.metrics import compare, describe
+from precision_debug.records import Row, Status, Tolerance
 
 NAN, INF = np.nan, np.inf
+UNKNOWN = Status.INCONCLUSIVE
 
 
-def judged(base: Any, target: Any, **tolerance: Any) -> tuple[bool, str]:
+def judged(base: Any, target: Any, **tolerance: Any) -> tuple[Status, str]:
     wanted = Tolerance(**tolerance)
     return verdict(compare(np.asarray(base), np.asarray(target), wanted), wanted)
 
@@ -22,62 +23,114 @@ def judged(base: Any, target: Any, **tolerance: Any) -> tuple[bool, str]:
 @pytest.mark.parametrize(
     ("base", "target", "tolerance", "expected"),
     [
-        ([1.0, 2.0], [1.0, 2.0], {}, (True, "")),
-        ([1.0, 2.0], [1.0, 2.1], {}, (False, "1 of 2 elements")),
-        ([1.0, 2.0], [1.0, 2.00005], {"atol": 1e-4, "rtol": 0}, (True, "")),
-        ([1.0, NAN], [1.0, NAN], {}, (False, "1 of 2 elements, NaN on both sides")),
-        ([1.0, NAN], [1.0, NAN], {"equal_nan": True}, (True, "")),
-        ([1.0, 1.0], [3.0, NAN], {"equal_nan": True}, (False, "2 of 2 elements, NaN in the target")),
-        ([1.0, INF], [1.0, 65504.0], {}, (False, "1 of 2 elements, inf in the baseline")),
-        ([-INF, INF], [-INF, INF], {}, (True, "")),
-        ([-INF, INF], [INF, INF], {}, (False, "1 of 2 elements, inf on both sides")),
-        ([1.0], [[1.0]], {}, (False, "shape")),
-        ([], [], {"check_error_stat": "max"}, (True, "")),
-        (["a"], [1.0], {}, (False, "types: str against float64")),
-        (["a", "b"], ["a", "c"], {"check_error_stat": "max"}, (False, "1 of 2 elements")),
-        (["a"], ["a"], {"check_error_stat": "max"}, (True, "")),
+        ([1.0, 2.0], [1.0, 2.0], {}, (Status.PASS, "")),
+        ([1.0, 2.0], [1.0, 2.1], {}, (Status.FAIL, "1 of 2 elements")),
+        ([1.0, 2.0], [1.0, 2.00005], {"atol": 1e-4, "rtol": 0}, (Status.PASS, "")),
+        ([1.0, NAN], [1.0, NAN], {}, (Status.FAIL, "1 of 2 elements, NaN on both sides")),
+        ([1.0, NAN], [1.0, NAN], {"equal_nan": True}, (Status.PASS, "")),
+        ([1.0, 1.0], [3.0, NAN], {"equal_nan": True}, (Status.FAIL, "2 of 2 elements, NaN in the target")),
+        ([1.0, INF], [1.0, 65504.0], {}, (Status.FAIL, "1 of 2 elements, inf in the baseline")),
+        ([-INF, INF], [-INF, INF], {}, (Status.PASS, "")),
+        ([-INF, INF], [INF, INF], {}, (Status.FAIL, "1 of 2 elements, inf on both sides")),
+        ([1.0], [[1.0]], {}, (Status.FAIL, "shape")),
+        ([], [], {}, (UNKNOWN, "0 elements on both sides")),
+        ([], [], {"check_error_stat": "max"}, (UNKNOWN, "0 elements on both sides")),
+        (["a"], [1.0], {}, (Status.FAIL, "types: str against float64")),
+        (["a", "b"], ["a", "c"], {"check_error_stat": "max"}, (Status.FAIL, "1 of 2 elements")),
+        (["a"], ["a"], {"check_error_stat": "max"}, (Status.PASS, "")),
     ],
 )
-def test_elements(base: Any, target: Any, tolerance: dict[str, Any], expected: tuple[bool, str]) -> None:
+def test_elements(base: Any, target: Any, tolerance: dict[str, Any], expected: tuple[Status, str]) -> None:
     assert judged(base, target, **tolerance) == expected
 
 
 @pytest.mark.parametrize(
     ("base", "target", "tolerance", "expected"),
     [
-        ([1.0, 1.0, 1.0], [1.0, 1.0, 2.0], {"check_error_stat": "median"}, (True, "")),
-        ([1.0, 1.0, 1.0], [1.0, 1.0, 2.0], {"check_error_stat": "mean", "atol": 0.4}, (True, "")),
+        ([1.0, 1.0, 1.0], [1.0, 1.0, 2.0], {"check_error_stat": "median"}, (Status.PASS, "")),
+        ([1.0, 1.0, 1.0], [1.0, 1.0, 2.0], {"check_error_stat": "mean", "atol": 0.4}, (Status.PASS, "")),
         (
             [1.0, 1.0],
             [1.0, 1.3],
             {"check_error_stat": "max"},
-            (False, "max abs 0.3 > 0.0001 and max rel 0.3 > 0.0001"),
+            (Status.FAIL, "max abs 0.3 > 0.0001 and max rel 0.3 > 0.0001"),
         ),
         (
             [1.0, 1.0],
             [1.0, 2.0],
             {"check_error_stat": "quantile", "quantile": 0.9},
-            (False, "quantile 0.9 abs 0.9 > 0.0001 and quantile 0.9 rel 0.9 > 0.0001"),
+            (Status.FAIL, "quantile 0.9 abs 0.9 > 0.0001 and quantile 0.9 rel 0.9 > 0.0001"),
         ),
         # every element is within atol + rtol * |b|, but the largest error is within neither of the two
         (
             [1.0],
             [1.00015],
             {"check_error_stat": "max"},
-            (False, "max abs 0.00015 > 0.0001 and max rel 0.00015 > 0.0001"),
+            (Status.FAIL, "max abs 0.00015 > 0.0001 and max rel 0.00015 > 0.0001"),
         ),
-        ([1e6], [1e6 + 1], {"check_error_stat": "max"}, (True, "")),
-        ([1.0, 1.0, 1.0], [1.0, 1.0, NAN], {"check_error_stat": "median"}, (False, "NaN in the target")),
-        ([1.0, 1.0, 1.0], [1.0, 1.0, INF], {"check_error_stat": "median"}, (False, "inf in the target")),
-        ([NAN, 1.0], [NAN, 1.0], {"check_error_stat": "max", "equal_nan": True}, (True, "")),
-        ([INF], [INF], {"check_error_stat": "mean"}, (True, "")),
-        ([NAN], [NAN], {"check_error_stat": "mean"}, (False, "1 of 1 elements, NaN on both sides")),
+        ([1e6], [1e6 + 1], {"check_error_stat": "max"}, (Status.PASS, "")),
+        ([1.0, 1.0, 1.0], [1.0, 1.0, NAN], {"check_error_stat": "median"}, (Status.FAIL, "NaN in the target")),
+        ([1.0, 1.0, 1.0], [1.0, 1.0, INF], {"check_error_stat": "median"}, (Status.FAIL, "inf in the target")),
+        ([NAN, 1.0], [NAN, 1.0], {"check_error_stat": "max", "equal_nan": True}, (Status.PASS, "")),
+        ([INF], [INF], {"check_error_stat": "mean"}, (Status.PASS, "")),
+        ([NAN], [NAN], {"check_error_stat": "mean"}, (Status.FAIL, "1 of 1 elements, NaN on both sides")),
     ],
 )
-def test_statistics(base: Any, target: Any, tolerance: dict[str, Any], expected: tuple[bool, str]) -> None:
+def test_statistics(base: Any, target: Any, tolerance: dict[str, Any], expected: tuple[Status, str]) -> None:
     assert judged(base, target, **tolerance) == expected
 
 
 def test_a_statistic_that_was_not_computed_does_not_pass() -> None:
     comparison = compare(np.zeros(2), np.zeros(2), Tolerance())
-    assert verdict(comparison, Tolerance(check_error_stat="mean")) == (False, "mean was not computed")
+    assert verdict(comparison, Tolerance(check_error_stat="mean")) == (Status.FAIL, "mean was not computed")
+
+
+HIDDEN = "passes by atol {} alone, which exceeds its RMS {}, with Rel L2 {}"
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "tolerance", "expected"),
+    [
+        # zeros would pass as well
+        ([3e-5, 4e-5], [2e-5, 5e-5], {}, (UNKNOWN, HIDDEN.format("0.0001", "3.54e-05", "0.283"))),
+        ([3e-5, 4e-5], [0.0, 0.0], {}, (UNKNOWN, HIDDEN.format("0.0001", "3.54e-05", "1"))),
+        ([0.0, 0.0], [1e-5, 0.0], {}, (UNKNOWN, HIDDEN.format("0.0001", "0", "inf"))),
+        ([1, 2, 3], [3, 2, 1], {"atol": 5}, (UNKNOWN, HIDDEN.format("5", "2.16", "0.756"))),
+        (
+            [0.5, 0.7],
+            [0.4, 0.8],
+            {"atol": 1, "check_error_stat": "max"},
+            (UNKNOWN, HIDDEN.format("1", "0.608", "0.164")),
+        ),
+        # however small it is, it is right
+        ([3e-5, 4e-5], [3.01e-5, 4e-5], {}, (Status.PASS, "")),
+        ([3e-5, 4e-5], [3e-5, 4e-5], {}, (Status.PASS, "")),
+        ([0.0, 0.0], [0.0, -0.0], {}, (Status.PASS, "")),
+        ([1e-30], [1.005e-30], {}, (Status.PASS, "")),
+        # as much as the user asked for, of the tensor's own size
+        ([3e-5, 4e-5], [3.3e-5, 4e-5], {"rtol": 0.2}, (Status.PASS, "")),
+        ([3e-5, 4e-5], [2e-5, 5e-5], {"rtol": 0.4, "check_error_stat": "max"}, (Status.PASS, "")),
+        # atol below the RMS cannot pass zeros
+        ([3e-4, 4e-4], [2.5e-4, 4.5e-4], {}, (Status.PASS, "")),
+    ],
+)
+def test_a_tolerance_above_the_tensor_decides_nothing(
+    base: Any, target: Any, tolerance: dict[str, Any], expected: tuple[Status, str]
+) -> None:
+    assert judged(base, target, **tolerance) == expected
+
+
+def test_validating_fails_every_nan_and_inf_wherever_it_stands() -> None:
+    def row(base: Any, target: Any) -> Row:
+        wanted = Tolerance(equal_nan=True)
+        comparison = compare(np.float32(base), np.float32(target), wanted)
+        status, reason = verdict(comparison, wanted)
+        return validated(Row(index=0, op_type="Op", name="a", status=status, reason=reason, comparison=comparison))
+
+    assert row([1.0], [1.0]).status is Status.PASS
+    both = row([INF] * 8, [INF] * 8)
+    assert (both.status, both.reason) == (Status.FAIL, "8 Inf in the baseline, 8 Inf in the target")
+    assert row([NAN, 1.0], [NAN, 1.0]).reason == "1 NaN in the baseline, 1 NaN in the target"
+    assert row([1.0, 2.0], [1.0, NAN]).reason == "1 of 2 elements, NaN in the target"
+    alone = Row(index=0, op_type="Op", name="a", status=Status.UNMATCHED, target=describe(np.float32([NAN, 1])))
+    assert (validated(alone).status, validated(alone).reason) == (Status.FAIL, "1 NaN in the target")

@@ -105,6 +105,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="class index of each sample (.npy): the report then shows both runs' accuracy",
     )
 
+    group.add_argument(
+        "--top1",
+        action="store_true",
+        help="in how many samples both runs have the same first class, without labels too",
+    )
+
     group = parser.add_argument_group("how close is close?")
     group.add_argument("--atol", metavar="X", type=float, default=1e-4, help="absolute tolerance (default 1e-4)")
     group.add_argument("--rtol", metavar="X", type=float, default=1e-4, help="relative tolerance (default 1e-4)")
@@ -267,6 +273,7 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
         labels=given.labels,
         record=given.record,
         validate=given.validate,
+        top1=given.top1,
         lockstep={"auto": None, "on": True, "off": False}[given.lockstep],
         options=options,
         command=command,

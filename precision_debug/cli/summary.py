@@ -9,7 +9,9 @@ from pathlib import Path
 
 from ..deliver import inputs_path
 from ..records import Row, Status
+from ..report.doubts import decides, worded
 from ..report.model import Report, Verdict
+from ..report.summary import shares
 
 __all__ = ["lines", "show"]
 
@@ -19,6 +21,7 @@ _STYLE = {
     Verdict.INCONCLUSIVE: "bold yellow",
     Verdict.PARTIAL: "bold yellow",
 }
+_ROW_STYLE = {Status.FAIL: "red", Status.INCONCLUSIVE: "yellow"}
 
 
 def show(report: Report, outputs: Sequence[Path]) -> None:
@@ -44,6 +47,11 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, s
     counts = report.counts
     parts = [f"{counts[status]} {status.value}" for status in Status if counts[status]]
     yield "", f"  tensors           {len(report.rows)}: " + (", ".join(parts) or "none")
+    if report.rows:
+        yield "", f"  covered           {shares(report).en}"
+    for doubt in report.doubts:
+        label = "not proven" if decides(doubt) else "mind"
+        yield "yellow", f"  {label:18s}{worded(doubt).en}"
     first = report.first_mismatch
     if first is not None:
         yield "", f"  first mismatch    {describe(first)}"
@@ -58,11 +66,12 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, s
     if report.outputs:
         yield "", "  final outputs"
         for row in report.outputs[:10]:
-            yield ("red" if row.status is Status.FAIL else ""), f"    {row.status.value:15s} {describe(row)}"
+            yield _ROW_STYLE.get(row.status, ""), f"    {row.status.value:15s} {describe(row)}"
         if len(report.outputs) > 10:
             yield "", f"    … and {len(report.outputs) - 10} more"
     if report.scores:
-        yield "", "  on the answer     " + ", ".join(f"{name} {value:.2%}" for name, value in report.scores.items())
+        shares_of = ", ".join(f"{name} {value:.2%}" for name, value in report.scores.items())
+        yield "", f"  on the answer     {shares_of}" + (f" (n = {report.scored})" if report.scored else "")
     missing = Counter(row.reason for row in report.rows if row.status is Status.NOT_COMPARED)
     for reason, count in missing.most_common(5):
         yield "yellow", f"  not compared      {count}: {reason}"
@@ -83,7 +92,9 @@ def describe(row: Row) -> str:
     if not comparison.shapes_match:
         return f"{text}: {row.shape_text}"
     parts = []
-    if comparison.identical and not comparison.mismatched:
+    if row.status is Status.INCONCLUSIVE:
+        return f"{text}: {row.reason}"
+    if comparison.identical and row.status is Status.PASS:
         return f"{text}: identical"
     if comparison.mismatched is not None and comparison.base.elements:
         share = comparison.mismatched / comparison.base.elements
@@ -98,6 +109,6 @@ def describe(row: Row) -> str:
         ("NaN", comparison.target.nan, comparison.base.nan),
         ("Inf", comparison.target.inf, comparison.base.inf),
     ):
-        if ours != theirs:
+        if ours != theirs or (ours and row.status is Status.FAIL):
             parts.append(f"{ours} {what} (baseline {theirs})")
     return f"{text}: " + ", ".join(parts)

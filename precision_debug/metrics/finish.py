@@ -101,7 +101,7 @@ def comparison(
         required_rtol=_required_rtol(pairs) if base.size else None,
         fp16_overflow=totals.fp16_overflow,
         fp16_subnormal=totals.fp16_subnormal,
-        identical=totals.identical and base.dtype == target.dtype,
+        identical=totals.identical and base.dtype == target.dtype and base.size > 0,
     )
 
 

@@ -131,9 +131,8 @@ def _by_equality(base: Array, target: Array, threads: int) -> Comparison:
         return comparison
     count, at = found
     first = tuple(int(i) for i in np.unravel_index(at, base.shape)) if count else None
-    return dataclasses.replace(
-        comparison, mismatched=count, first_mismatch=first, identical=count == 0 and base.dtype == target.dtype
-    )
+    same = count == 0 and base.dtype == target.dtype and base.size > 0
+    return dataclasses.replace(comparison, mismatched=count, first_mismatch=first, identical=same)
 
 
 def _check(tolerance: Tolerance) -> None:

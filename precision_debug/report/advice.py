@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 
 from ..records import Comparison, Row, Status
+from .doubts import ROUNDING
 from .figures import count, figure, percent, sufficient
 from .model import Report
 from .words import Text
 
 __all__ = ["advice", "finer_than_rounding"]
-
-_ROUNDING = {"tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8, "fp8": 2.0**-4, "int8": 2.0**-8}
-"""Relative error of rounding to nearest, by the precision in a run mode's name: IEEE 754 binary16, bfloat16, E4M3;
-of int8 half a step over the largest value of the tensor."""
 
 _PASSED_ON = 2.0
 """Below this error growth an operator passes on what it was given: its own rounding adds little."""
@@ -46,7 +43,7 @@ def advice(row: Row, target_mode: str) -> tuple[Text, ...]:
 def finer_than_rounding(report: Report) -> tuple[Text, ...]:
     """A sentence where most tensors fail because the tolerance asks for more than the target's arithmetic can hold."""
     mode, tolerance = report.target.mode, report.spec.tolerance
-    rounding = max((error for name, error in _ROUNDING.items() if name in mode), default=0.0)
+    rounding = max((error for name, error in ROUNDING.items() if name in mode), default=0.0)
     failed, compared = report.counts[Status.FAIL], len(report.compared)
     if rounding <= tolerance.rtol or 2 * failed < compared or not failed:
         return ()

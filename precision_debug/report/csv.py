@@ -6,8 +6,10 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from .layout import Column, columns
-from .model import Report
+from .doubts import decides, worded
+from .layout import columns
+from .model import Report, Verdict
+from .summary import shares
 
 __all__ = ["write"]
 
@@ -15,7 +17,7 @@ __all__ = ["write"]
 def write(report: Report, path: Path) -> None:
     """One header line of titles, one line a row. None is empty; nan, inf and -inf are those words.
 
-    A report of a run that ended early has one line more, whose Status is "partial" and whose Reason says why.
+    A report that is partial or inconclusive as a whole has one line more: its Status says so, its Reason says why.
     """
     layout = columns(report)
     with path.open("w", encoding="utf-8-sig", errors="backslashreplace", newline="") as file:
@@ -26,12 +28,22 @@ def write(report: Report, path: Path) -> None:
             lines.writerow(
                 [value if (value := get(row)) is None or text is None else text(value) for get, text in kinds]
             )
-        if report.failure:
-            lines.writerow([_last(column, report.failure) for column in layout])
+        last = _last(report)
+        if last:
+            lines.writerow([last.get(column.key, "") for column in layout])
 
 
-def _last(column: Column, failure: str) -> str:
-    return {"status": "partial", "reason": f"the run ended early: {failure}"}.get(column.key, "")
+def _last(report: Report) -> dict[str, str]:
+    verdict = report.verdict
+    if verdict is Verdict.PARTIAL:
+        return {"status": "partial", "reason": f"the run ended early: {report.failure}"}
+    if verdict is not Verdict.INCONCLUSIVE:
+        return {}
+    said = [worded(doubt).en for doubt in report.doubts if decides(doubt)]
+    return {
+        "status": "verdict: inconclusive",
+        "reason": " ".join([*said, *([shares(report).en] if report.rows else [])]),
+    }
 
 
 def _index(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import IO, Any
 from ..codec import decode, encode
 from ..errors import OutputError
 from ..records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
+from .doubts import decides, worded
 from .model import FORMAT_VERSION, Report
 
 __all__ = ["from_dict", "load", "to_dict", "write"]
@@ -125,6 +126,11 @@ def _head(report: Report) -> dict[str, Any]:
         "first_mismatch": None if first is None else first.name,
         "worst": [row.name for row in report.worst()],
         "counts": {str(status): count for status, count in report.counts.items()},
+        "coverage": dataclasses.asdict(report.coverage),
+        "doubts": [
+            {"code": doubt.code, "values": dict(doubt.values), "text": worded(doubt).en, "decides": decides(doubt)}
+            for doubt in report.doubts
+        ],
     }
     return {"format": _FORMAT, "format_version": report.format_version, "summary": summary, **plain}
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..inspector import EngineLayer
-from ..records import Explanation, InputInfo, Row, RunSpec, Side, Status
+from ..records import Doubt, Explanation, InputInfo, Row, RunSpec, Side, Status
 
 if TYPE_CHECKING:
     import pandas
+
+    from .coverage import Coverage
 
 __all__ = ["FORMAT_VERSION", "InputInfo", "Report", "Side", "Verdict"]
 
@@ -24,7 +26,7 @@ class Verdict(str, enum.Enum):
 
     PASS = "within tolerance"
     FAIL = "out of tolerance"
-    INCONCLUSIVE = "inconclusive"  # nothing, or not every final output, was compared
+    INCONCLUSIVE = "inconclusive"  # nothing is out of tolerance, but too much is not known: see Report.doubts
     PARTIAL = "partial"  # the run ended before its time
 
     def __str__(self) -> str:
@@ -36,7 +38,8 @@ class Report:
     """What was compared, how it was paired, and what came of it.
 
     failure: one line on why the run ended early; "" where it did not.
-    scores: results on labelled inputs ("accuracy, baseline", …), shares from 0 to 1.
+    scores: what the answer is worth ("top-1 agreement", "top-1 accuracy, baseline", …), shares from 0 to 1, of
+    ``scored`` samples.
     explanation: who introduced the error, and why; None where that was not asked for.
     layers: of the engine that the target really ran, where an inspector told them.
     inputs_file: where the feeds were stored, relative to the report.
@@ -54,6 +57,7 @@ class Report:
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
+    scored: int = 0
     failure: str = ""
     explanation: Explanation | None = None
     layers: tuple[EngineLayer, ...] = ()
@@ -88,15 +92,29 @@ class Report:
         return next((row for row in self.rows if row.non_finite), None)
 
     @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Why the report says less than it seems to: ``report.doubts.worded`` has the words, also in Chinese."""
+        from .doubts import doubts
+
+        return doubts(self)
+
+    @property
+    def coverage(self) -> Coverage:
+        """How many tensors were compared, fused away, unmatched and not seen."""
+        from .coverage import coverage
+
+        return coverage(self.rows)
+
+    @property
     def verdict(self) -> Verdict:
-        """PASS needs a finished run, at least one comparison, and every final output among the compared."""
+        """PASS needs a whole run in the mode that was asked for, most tensors compared, all outputs judged."""
+        from .doubts import decides
+
         if self.failure:
             return Verdict.PARTIAL
-        if self.first_mismatch is not None or (self.spec.validate and self.first_non_finite is not None):
+        if self.first_mismatch is not None:
             return Verdict.FAIL
-        if not self.compared or any(row.comparison is None for row in self.outputs):
-            return Verdict.INCONCLUSIVE
-        return Verdict.PASS
+        return Verdict.INCONCLUSIVE if any(map(decides, self.doubts)) else Verdict.PASS
 
     @property
     def exit_status(self) -> int:

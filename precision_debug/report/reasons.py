@@ -22,6 +22,14 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
     (r"(NaN|inf) in the baseline", "基线中有 {0}"),
     (r"(NaN|inf) in the target", "目标中有 {0}"),
     (r"(.+) was not computed", "未计算 {0}"),
+    (r"0 elements on both sides", "两侧都没有元素"),
+    (
+        r"passes by atol (\S+) alone, which exceeds its RMS (\S+), with Rel L2 (\S+)",
+        "仅因 atol {0} 而通过，该值大于其均方根 {1}，相对 L2 误差为 {2}",
+    ),
+    (r"(\d+) (NaN|Inf) in the baseline", "基线中有 {0} 个 {1}"),
+    (r"(\d+) (NaN|Inf) in the target", "目标中有 {0} 个 {1}"),
+    (r"(\d+ (?:NaN|Inf) in the (?:baseline|target)), (.+)", "{0:zh}，{1:zh}"),
     (r"(.+) abs (\S+) > (\S+) and .+ rel (\S+) > (\S+)", "{0}：绝对误差 {1} > {2}，且相对误差 {3} > {4}"),
     # no partner
     (r"the target's graph has no such tensor", "目标图中没有该张量"),

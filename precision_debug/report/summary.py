@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..records import Row, Status
 from .advice import advice, finer_than_rounding
+from .doubts import worded
 from .figures import count, figure, percent
 from .model import Report, Verdict
 from .provenance import provenance
@@ -14,21 +15,22 @@ from .section import Cell, Section, linked, pair, plain
 from .tolerance import tolerance_text
 from .words import Text, same
 
-__all__ = ["STATUS_TEXT", "STATUS_TONE", "Summary", "summary"]
+__all__ = ["STATUS_TEXT", "STATUS_TONE", "Summary", "shares", "summary"]
 
 _NAMES_SHOWN = 3
 
 STATUS_TEXT = {
     Status.PASS: Text("within tolerance", "在容差内"),
     Status.FAIL: Text("out of tolerance", "超出容差"),
+    Status.INCONCLUSIVE: Text("the tolerance could not have told", "该容差无法判定"),
     Status.FUSED_AWAY: Text("the target's graph no longer has it", "已被目标图融合，不再存在"),
     Status.UNMATCHED: Text("only the target has it", "仅目标有，基线中无对应张量"),
     Status.NOT_COMPARED: Text("could not be seen or compared", "无法取得或无法比较"),
 }
 
 STATUS_TONE = {
-    Status.PASS: "good", Status.FAIL: "bad", Status.FUSED_AWAY: "muted", Status.UNMATCHED: "warn",
-    Status.NOT_COMPARED: "warn",
+    Status.PASS: "good", Status.FAIL: "bad", Status.INCONCLUSIVE: "warn", Status.FUSED_AWAY: "muted",
+    Status.UNMATCHED: "warn", Status.NOT_COMPARED: "warn",
 }  # fmt: skip
 
 _HEADLINES = {
@@ -71,13 +73,10 @@ def _details(report: Report) -> list[Text]:
     details = []
     if report.failure:
         details.append(same(report.failure))
-    compared, failed = len(report.compared), report.counts[Status.FAIL]
-    rest = len(report.rows) - compared
-    if not report.rows:
-        details.append(Text("No tensor was seen.", "没有得到任何张量。"))
-    elif not compared:
-        details.append(Text("No tensor could be compared; the reasons are below.", "没有张量可以比较，原因见下。"))
-    elif failed:
+    covered, counts = report.coverage, report.counts
+    compared, rest = covered.compared, covered.total - covered.compared
+    failed, open_ = counts[Status.FAIL], counts[Status.INCONCLUSIVE]
+    if compared and failed:
         details.append(
             Text(
                 f"{count(failed)} of {count(compared)} compared tensors are out of tolerance; {count(rest)} were not"
@@ -85,18 +84,19 @@ def _details(report: Report) -> list[Text]:
                 f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超出容差；另有 {count(rest)} 个未比较。",
             )
         )
-    else:
+    elif compared:
+        passed = counts[Status.PASS]
+        all_en, all_zh = ("All ", "全部") if not open_ else (f"{count(passed)} of ", f"有 {count(passed)} 个")
         details.append(
             Text(
-                f"All {count(compared)} compared tensors are within tolerance; {count(rest)} were not compared.",
-                f"比较的 {count(compared)} 个张量全部在容差内；另有 {count(rest)} 个未比较。",
+                f"{all_en}{count(compared)} compared tensors are within tolerance; {count(rest)} were not compared.",
+                f"比较的 {count(compared)} 个张量{all_zh}在容差内；另有 {count(rest)} 个未比较。",
             )
         )
+    if report.rows:
+        details.append(shares(report))
+    details += [worded(doubt) for doubt in report.doubts]
     details += finer_than_rounding(report)
-    missing = [row.name for row in report.outputs if row.comparison is None]
-    if missing:
-        names = _some(missing)
-        details.append(Text(f"Final outputs not compared: {names}.", f"未比较的最终输出：{names}。"))
     for side, en, zh in ((report.baseline, "The baseline", "基线"), (report.target, "The target", "目标")):
         if side.simulation:
             details.append(
@@ -108,17 +108,38 @@ def _details(report: Report) -> list[Text]:
     return details
 
 
+def shares(report: Report) -> Text:
+    """What became of the tensors of both sides, as shares of all of them."""
+    covered = report.coverage
+    en, zh = [], []
+    for number, name in (
+        (covered.compared, Text("compared", "已比较")),
+        (covered.fused, Text("fused away", "被融合")),
+        (covered.unmatched, Text("unmatched", "未配对")),
+        (covered.unseen, Text("not compared", "未比较")),
+    ):
+        share = percent(number / covered.total)
+        en.append(f"{count(number)} {name.en} ({share})")
+        zh.append(f"{name.zh} {count(number)}（{share}）")
+    total = count(covered.total)
+    return Text(f"Of {total} tensors: {', '.join(en)}.", f"共 {total} 个张量：{'，'.join(zh)}。")
+
+
 def _first(report: Report) -> Section:
     row = report.first_mismatch
     title = Text("First mismatch, in execution order", "首个超差张量（按执行顺序）")
-    if row is None or row.comparison is None:
+    if row is None:
         return Section(key="first", title=title)
-    numbers = row.comparison
     lines = [
         (plain(Text("Tensor", "张量")), linked(row, "bad")),
         pair(Text("Operator", "算子"), f"{row.op_type}  {row.node}".strip()),
         pair(Text("Shape", "形状"), row.shape_text),
     ]
+    numbers = row.comparison
+    if row.non_finite:
+        lines.append((plain(Text("NaN and Inf", "NaN 与 Inf")), plain(explained(row.non_finite))))
+    if numbers is None:
+        return Section(key="first", title=title, lines=tuple(lines))
     if numbers.mismatched is not None and numbers.base.elements:
         share = percent(numbers.mismatched / numbers.base.elements)
         text = f"{count(numbers.mismatched)} / {count(numbers.base.elements)} ({share})"
@@ -185,10 +206,11 @@ def _row_line(row: Row) -> tuple[Cell, ...]:
 
 
 def _scores(report: Report) -> Section:
+    samples = f"  (n = {count(report.scored)})" if report.scored else ""
     return Section(
         key="scores",
         title=Text("Effect on the answer", "对最终结果的影响"),
-        lines=tuple(pair(same(name), f"{100 * value:.2f}%") for name, value in report.scores.items()),
+        lines=tuple(pair(same(name), f"{100 * value:.2f}%{samples}") for name, value in report.scores.items()),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...records import Status
+from ..summary import STATUS_TONE
 
 __all__ = ["ALARM", "INK", "QUIET", "TONES", "Formats", "band", "chip"]
 
@@ -25,15 +26,11 @@ TONES: dict[str, dict[str, Any]] = {
 
 _BANDS = {
     Status.FAIL: "#FCE9E7",
+    Status.INCONCLUSIVE: "#FEF5DC",
     Status.FUSED_AWAY: "#F0F1F3",
     Status.UNMATCHED: "#FEF5DC",
     Status.NOT_COMPARED: "#FEF5DC",
 }
-
-_CHIPS = {
-    Status.PASS: "good", Status.FAIL: "bad", Status.FUSED_AWAY: "muted", Status.UNMATCHED: "warn",
-    Status.NOT_COMPARED: "warn",
-}  # fmt: skip
 
 _NUMBERS = {
     "error": "[=0]0;0.00E+00",
@@ -71,4 +68,4 @@ def band(status: Status) -> dict[str, Any]:
 
 def chip(status: Status) -> dict[str, Any]:
     """The strong fill of the Status cell."""
-    return {**TONES[_CHIPS[status]], "bold": True, "border": 1, "border_color": _LINE}
+    return {**TONES[STATUS_TONE[status]], "bold": True, "border": 1, "border_color": _LINE}

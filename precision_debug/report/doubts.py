@@ -1,0 +1,209 @@
+"""Why a report in which nothing is out of tolerance may still prove little, as codes, and in two languages.
+
+A session tells of itself what did not run as it was asked for (``doubts``); the rest follows from the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..judge import HIDDEN
+from ..records import Doubt, Row, Status
+from .coverage import ENOUGH, QUANTISED, coverage
+from .figures import count, figure, percent, sufficient
+from .reasons import explained
+from .words import Text
+
+if TYPE_CHECKING:
+    from .model import Report
+
+__all__ = ["ROUNDING", "decides", "doubts", "worded"]
+
+ROUNDING = {"tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8, "fp8": 2.0**-4, "int8": 2.0**-8}
+"""Relative error of rounding to nearest, by the precision in a run mode's name: IEEE 754 binary16, bfloat16, E4M3;
+of int8 half a step over the largest value of the tensor."""
+
+_DTYPES = {"fp16": ("float16",), "bf16": ("bfloat16",), "fp8": ("float8",), "int8": ("int8", "uint8")}
+
+_UNSEEN = 2.0**-6
+"""A whole tensor that was rounded to a precision is off by about a third of one rounding; below this part of one no
+tensor can have been."""
+
+_NOISE = 2.0**-22
+"""What float32 itself may leave. Where only the outputs were seen, which may be rounded away by a softmax, less than
+this is asked for before no trace is no trace."""
+
+_NAMES = 3
+
+_WORDS: dict[str, Text] = {
+    "nothing_seen": Text("No tensor was seen.", "没有得到任何张量。"),
+    "nothing_compared": Text("No tensor could be compared; the reasons are below.", "没有张量可以比较，原因见下。"),
+    "output_not_compared": Text("Final outputs not compared: {names}.", "未比较的最终输出：{names}。"),
+    "output_hidden": Text(
+        "The final output {name} {reason}: whether it is right is not known. Give a tolerance that fits it, such as"
+        " --atol {atol}.",
+        "最终输出 {name}：{reason}，因此无法判断是否正确。请给出合适的容差，例如 --atol {atol}。",
+    ),
+    "output_empty": Text(
+        "The final output {name} has no element on either side: nothing of it was compared. Give an input that fills"
+        " it.",
+        "最终输出 {name} 在两侧都没有元素，没有比较任何内容。请换一个能产生结果的输入。",
+    ),
+    "nothing_decided": Text(
+        "Of {compared} compared tensors not one could be judged by this tolerance.",
+        "比较的 {compared} 个张量中没有一个能用该容差判定。",
+    ),
+    "few_compared": Text(
+        "Only {share} of the tensors to be expected were compared ({compared}). {lost} of the baseline are missing"
+        " while the target has at least as many that nothing was paired with, and {hidden} could not be seen: look at"
+        " the names of both sides, and pair them with --rename.",
+        "应比较的张量只比较了 {share}（{compared} 个）。基线有 {lost} 个张量缺失，而目标至少有同样多的张量没有配对，"
+        "另有 {hidden} 个无法取得：请对照两侧的名字，用 --rename 配对。",
+    ),
+    "precision_unseen": Text(
+        "{mode} left no trace of {precision}: the largest Rel L2 of a tensor is {error}, and one rounding alone leaves"
+        " about {rounding}. Most likely nothing ran in {precision}.",
+        "{mode} 没有留下 {precision} 的痕迹：各张量的相对 L2 误差最大为 {error}，而仅一次舍入就约为 {rounding}。"
+        "很可能没有任何部分以 {precision} 运行。",
+    ),
+    "precision_not_run": Text("Nothing ran in {precision}: {detail}.", "没有任何部分以 {precision} 运行：{detail}。"),
+    "providers_unknown": Text(
+        "Which nodes {provider} took is not known: {detail}.", "{provider} 接管了哪些节点无从得知：{detail}。"
+    ),
+    "not_fp32": Text(
+        "{mode} is not FP32 here: the model itself brings {detail}.", "{mode} 在此并非 FP32：模型自身带有 {detail}。"
+    ),
+}
+
+_SAID_ONLY = frozenset({"not_fp32"})
+"""What the reader must know, though the comparison stands."""
+
+
+def doubts(report: Report) -> tuple[Doubt, ...]:
+    """Everything that weakens the report, the weightiest first; none is there twice."""
+    kept: list[Doubt] = []
+    for doubt in _found(report):
+        if doubt not in kept:
+            kept.append(doubt)
+    return tuple(kept)
+
+
+def decides(doubt: Doubt) -> bool:
+    """Whether nothing is proven where this is so: the verdict is then inconclusive."""
+    return doubt.code not in _SAID_ONLY
+
+
+def worded(doubt: Doubt) -> Text:
+    """In words; a code that nobody here knows is shown with its values."""
+    known = _WORDS.get(doubt.code)
+    if known is None:
+        said = ", ".join(f"{key} {value}" for key, value in doubt.values.items())
+        return Text(*[f"{doubt.code}: {said}" if said else doubt.code] * 2)
+    chinese = {
+        key: explained(value).zh if key in ("reason", "detail") else value for key, value in doubt.values.items()
+    }
+    return Text(known.en.format_map(_Values(doubt.values)), known.zh.format_map(_Values(chinese)))
+
+
+class _Values(dict[str, str]):
+    """What fills the words; a value that a backend left out does not break the report."""
+
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def _found(report: Report) -> Iterator[Doubt]:
+    yield from report.target.doubts
+    yield from report.baseline.doubts
+    yield from _of_outputs(report)
+    if not report.rows:
+        yield Doubt(code="nothing_seen")
+    elif not report.compared:
+        yield Doubt(code="nothing_compared")
+    elif all(row.status is Status.INCONCLUSIVE for row in report.compared):
+        yield Doubt(code="nothing_decided", values={"compared": count(len(report.compared))})
+    covered = coverage(report.rows)
+    if covered.compared and covered.share < ENOUGH:
+        yield Doubt(
+            code="few_compared",
+            values={
+                "share": percent(covered.share), "compared": count(covered.compared), "lost": count(covered.lost),
+                "hidden": count(covered.hidden),
+            },
+        )  # fmt: skip
+    yield from _of_precision(report)
+    yield from _not_fp32(report)
+
+
+def _of_outputs(report: Report) -> Iterator[Doubt]:
+    missing = [row.name for row in report.outputs if row.comparison is None and row.status is not Status.FAIL]
+    if missing:
+        more = f", … (+{count(len(missing) - _NAMES)})" if len(missing) > _NAMES else ""
+        yield Doubt(code="output_not_compared", values={"names": ", ".join(missing[:_NAMES]) + more})
+    for row in report.outputs:
+        if row.status is not Status.INCONCLUSIVE or row.comparison is None:
+            continue
+        if not row.comparison.base.elements:
+            yield Doubt(code="output_empty", values={"name": row.name})
+            continue
+        fits = sufficient((row.comparison.base.rms or 0.0) * HIDDEN)
+        yield Doubt(code="output_hidden", values={"name": row.name, "reason": row.reason, "atol": fits})
+
+
+def _of_precision(report: Report) -> Iterator[Doubt]:
+    """A mode that names a precision of which no tensor shows a trace, whichever engine it is."""
+    mode = report.target.mode
+    precision = max((name for name in ROUNDING if name in mode), key=ROUNDING.__getitem__, default="")
+    if not precision or precision in report.baseline.mode or any(_ran_in(precision, row) for row in report.rows):
+        return
+    errors = {row.index: error for row in report.compared if (error := _error_of_floats(row)) is not None}
+    if not errors or report.failure:
+        return
+    inside = any(row.index in errors and not row.is_output and row.inputs for row in report.compared)
+    largest = max(errors.values())
+    if largest < (ROUNDING[precision] * _UNSEEN if inside else _NOISE):
+        values = {"mode": mode, "precision": precision.upper(), "error": figure(largest)}
+        yield Doubt(code="precision_unseen", values={**values, "rounding": figure(ROUNDING[precision])})
+
+
+def _error_of_floats(row: Row) -> float | None:
+    comparison = row.comparison
+    if comparison is None or not comparison.base.elements or "float" not in comparison.base.dtype:
+        return None
+    error = comparison.relative_l2
+    return None if error is None or math.isnan(error) else error
+
+
+def _ran_in(precision: str, row: Row) -> bool:
+    """Whether the engine's own tensor is of the precision, or comes from an operator that quantises."""
+    if precision == "int8" and QUANTISED.search(row.target_op_type or ""):
+        return True
+    comparison = row.comparison
+    target = comparison.target.dtype if comparison is not None else row.target.dtype if row.target is not None else ""
+    base = comparison.base.dtype if comparison is not None else ""
+    return target.startswith(_DTYPES.get(precision, ("-",))) and (precision != "int8" or target != base)
+
+
+def _not_fp32(report: Report) -> Iterator[Doubt]:
+    for side, of_base in ((report.baseline, True), (report.target, False)):
+        if "fp32" not in side.mode:
+            continue
+        narrow: Counter[str] = Counter()
+        quantised: Counter[str] = Counter()
+        for row in report.rows:
+            comparison = row.comparison
+            stats = (row.base if of_base else row.target) if comparison is None else (
+                comparison.base if of_base else comparison.target
+            )  # fmt: skip
+            kind = row.op_type if of_base else row.target_op_type
+            if stats is not None and stats.dtype.startswith(("float16", "bfloat16", "float8")):
+                narrow[stats.dtype] += 1
+            if QUANTISED.search(kind) and (of_base is False or row.status is not Status.UNMATCHED):
+                quantised[kind] += 1
+        found = [f"{dtype} ({count(number)})" for dtype, number in narrow.most_common()]
+        found += [f"{kind} ({count(number)})" for kind, number in quantised.most_common(_NAMES)]
+        if found:
+            yield Doubt(code="not_fp32", values={"mode": side.mode, "detail": ", ".join(found)})

@@ -1,0 +1,230 @@
+"""When a report proves nothing although nothing is out of tolerance, and in which words every format says so."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openpyxl
+import pytest
+from report_factory import make_comparison, make_report, make_row, make_stats
+
+from precision_debug import AssertClose, Report, SaveBaseline
+from precision_debug.cli.summary import lines
+from precision_debug.records import Doubt, Row, Side, Status
+from precision_debug.report.coverage import coverage
+from precision_debug.report.doubts import decides, worded
+from precision_debug.report.model import Verdict
+from precision_debug.report.reasons import explained
+
+FP32, OPT = Side(mode="ort_fp32", backend="", model="m"), Side(mode="ort_opt", backend="", model="m")
+
+
+def report_of(*rows: Row, target: Side = OPT, baseline: Side = FP32, **changes: Any) -> Report:
+    return dataclasses.replace(make_report(0), rows=rows, target=target, baseline=baseline, scores={}, **changes)
+
+
+def codes(report: Report) -> list[str]:
+    return [doubt.code for doubt in report.doubts]
+
+
+def fp32_row(index: int, error: float = 1e-7, **changes: Any) -> Row:
+    numbers = make_comparison(error, target=make_stats(), mismatched=0)
+    return make_row(index, error, comparison=numbers, inputs=("x",), **changes)
+
+
+def undecided(index: int, **changes: Any) -> Row:
+    reason = "passes by atol 0.1 alone, which exceeds its RMS 0.01, with Rel L2 0.25"
+    numbers = make_comparison(0.25, base=make_stats(rms=0.01), target=make_stats(), mismatched=0)
+    return make_row(index, comparison=numbers, status=Status.INCONCLUSIVE, reason=reason, **changes)
+
+
+def test_a_hidden_output_is_inconclusive_and_a_hidden_tensor_inside_is_not() -> None:
+    inside = report_of(fp32_row(0), undecided(1), fp32_row(2, is_output=True))
+    assert (inside.verdict, codes(inside)) == (Verdict.PASS, [])
+    output = report_of(fp32_row(0), undecided(1, name="probs", is_output=True))
+    assert (output.verdict, codes(output), output.exit_status) == (Verdict.INCONCLUSIVE, ["output_hidden"], 1)
+    text = worded(output.doubts[0])
+    assert "The final output probs passes by atol 0.1 alone" in text.en
+    assert "--atol 0.0001" in text.en
+    assert "仅因 atol 0.1 而通过" in text.zh
+    assert codes(report_of(undecided(0), undecided(1))) == ["nothing_decided"]
+
+
+def test_a_mismatch_stands_whatever_is_in_doubt() -> None:
+    report = report_of(make_row(0, 0.1), undecided(1, is_output=True))
+    assert report.verdict is Verdict.FAIL
+    assert "output_hidden" in codes(report)
+
+
+def test_an_output_without_an_element_was_not_compared() -> None:
+    nothing = make_stats(shape=(0, 6), elements=0, min=None, max=None, mean=None, rms=None)
+    numbers = make_comparison(0.0, base=nothing, target=nothing, identical=False, sqnr_db=None)
+    empty = make_row(1, 0.0, comparison=numbers, status=Status.INCONCLUSIVE, is_output=True, name="boxes")
+    report = report_of(fp32_row(0), empty)
+    assert (report.verdict, codes(report)) == (Verdict.INCONCLUSIVE, ["output_empty"])
+    assert (report.coverage.compared, report.coverage.unseen) == (1, 1)
+
+
+def test_hooks_that_see_empty_tensors_only_are_not_identical() -> None:
+    base = SaveBaseline()
+    check = AssertClose(base)
+    base("Op", "a", np.zeros((0, 3), np.float32))
+    check("Op", "a", np.zeros((0, 3), np.float32))
+    report = check.report()
+    assert (report.verdict, report.rows[0].status) == (Verdict.INCONCLUSIVE, Status.INCONCLUSIVE)
+    assert report.rows[0].comparison is not None
+    assert not report.rows[0].comparison.identical
+    assert "identical" not in " ".join(text for _, text in lines(report))
+
+
+def fused(count: int, reason: str = "the target's graph has no such tensor") -> list[Row]:
+    return [make_row(n, None, name=f"b{n}", reason=reason) for n in range(count)]
+
+
+def unmatched(count: int, op_type: str = "Conv", reason: str = "the baseline has no tensor of this name") -> list[Row]:
+    return [
+        make_row(n, None, name=f"t{n}", target_name=f"t{n}", op_type=op_type, status=Status.UNMATCHED, reason=reason,
+                 base=None, target=make_stats())
+        for n in range(count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("others", "share"),
+    [
+        (fused(97), 1.0),  # the target is one fused operator
+        (unmatched(97), 1.0),  # the target only has more
+        (fused(97) + unmatched(97), 1 / 98),  # every name differs
+        (fused(97) + unmatched(97, "QuantizeLinear"), 1.0),
+        (fused(97) + unmatched(97, reason="holds the same numbers as a"), 1.0),
+        (fused(97, "the target does aten.linear by other operators") + unmatched(97), 1.0),
+        (fused(2) + unmatched(97), 1 / 3),
+        ([dataclasses.replace(row, status=Status.NOT_COMPARED, reason="a mystery") for row in fused(3)], 1 / 4),
+        (
+            [
+                dataclasses.replace(
+                    row, status=Status.NOT_COMPARED,
+                    reason="target: it cannot be fetched without changing the fusion around it",
+                )
+                for row in fused(3)
+            ],
+            1.0,
+        ),
+    ],
+)  # fmt: skip
+def test_a_lost_pairing_is_not_fusion(others: list[Row], share: float) -> None:
+    report = report_of(fp32_row(0, is_output=True), *others)
+    assert report.coverage.share == pytest.approx(share)
+    assert report.verdict is (Verdict.PASS if share > 0.5 else Verdict.INCONCLUSIVE)
+    assert codes(report) == ([] if share > 0.5 else ["few_compared"])
+
+
+def test_coverage_counts_every_row_once() -> None:
+    report = make_report(400)
+    assert coverage(report.rows).total == 400
+    assert coverage(()).share == 0
+
+
+def test_every_explanation_is_one_that_is_given(root: Path) -> None:
+    from precision_debug.report import coverage as module
+
+    given = "".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("backends", "precision_debug") for path in (root / folder).rglob("*.py")
+        if path.name not in ("coverage.py", "reasons.py")
+    )  # fmt: skip
+    spoken = " ".join(given.replace('"\n', "").replace('f"', '"').split())
+    for phrase in module._EXPLAINED.pattern.split("|"):
+        words = phrase.split()
+        assert " ".join(words[:3]) in spoken, phrase
+
+
+@pytest.mark.parametrize(
+    ("mode", "errors", "unseen"),
+    [
+        ("onednn_bf16", (1e-7, 3e-7), True),
+        ("onednn_bf16", (1e-7, 9e-4), False),
+        ("torch_autocast_bf16", (0.0, 0.0), True),
+        ("ort_tensorrt_fp16", (6e-8, 0.0), True),
+        ("trt_fp16", (2e-4, 1e-4), False),
+        ("ort_int8", (1e-7, 1e-7), True),
+        ("ort_opt", (1e-7, 1e-7), False),
+        ("ort_cuda_fp32", (1e-7, 1e-7), False),
+    ],
+)
+def test_a_precision_that_left_no_trace_proves_nothing(mode: str, errors: tuple[float, ...], unseen: bool) -> None:
+    target = dataclasses.replace(OPT, mode=mode)
+    rows = [fp32_row(n, error) for n, error in enumerate(errors)]
+    report = report_of(*rows, fp32_row(9, 1e-8, is_output=True), target=target)
+    assert codes(report) == (["precision_unseen"] if unseen else [])
+    assert report.verdict is (Verdict.INCONCLUSIVE if unseen else Verdict.PASS)
+
+
+def test_a_precision_is_seen_by_the_engines_own_type_too() -> None:
+    target = dataclasses.replace(OPT, mode="torch_fp16")
+    exact = make_row(0, 0.0, comparison=make_comparison(0.0, target=make_stats(dtype="float16")))
+    assert codes(report_of(exact, target=target)) == []
+    same = dataclasses.replace(FP32, mode="ort_fp16")
+    assert codes(report_of(fp32_row(0, 0.0), target=same, baseline=same)) == []
+    quantised = fp32_row(0, 1e-7, target_op_type="QLinearConv")
+    assert codes(report_of(quantised, target=dataclasses.replace(OPT, mode="ort_int8"))) == []
+
+
+def test_outputs_alone_may_be_all_but_equal() -> None:
+    """A softmax rounds away what happened inside; float32 noise alone is another matter."""
+    target = dataclasses.replace(OPT, mode="trt_fp16")
+    assert codes(report_of(fp32_row(0, 3e-6, is_output=True), target=target)) == []
+    assert codes(report_of(fp32_row(0, 6e-8, is_output=True), target=target)) == ["precision_unseen"]
+
+
+def test_an_fp32_mode_of_a_model_that_is_not_says_so_and_the_verdict_stands() -> None:
+    half = make_comparison(1e-4, base=make_stats(dtype="float16"))
+    rows = (make_row(0, comparison=half), fp32_row(1, op_type="QLinearConv"), fp32_row(2, op_type="aten.quantile"))
+    report = report_of(*rows)
+    assert (codes(report), report.verdict) == (["not_fp32"], Verdict.PASS)
+    assert worded(report.doubts[0]).en == (
+        "ort_fp32 is not FP32 here: the model itself brings float16 (1), QLinearConv (1)."
+    )
+    assert codes(report_of(fp32_row(0))) == []
+
+
+def test_what_a_session_says_of_itself_counts_on_either_side() -> None:
+    said = Doubt(code="precision_not_run", values={"precision": "BF16", "detail": "no operator of a loop can"})
+    target, baseline = (dataclasses.replace(side, doubts=(said,)) for side in (OPT, FP32))
+    for report in (report_of(fp32_row(0), target=target), report_of(fp32_row(0), baseline=baseline)):
+        assert report.verdict is Verdict.INCONCLUSIVE
+        assert worded(report.doubts[0]).en == "Nothing ran in BF16: no operator of a loop can."
+    other = Doubt(code="unicorn_left", values={"why": "rain"})
+    assert (worded(other).en, decides(other)) == ("unicorn_left: why rain", True)
+    assert worded(Doubt(code="precision_not_run")).en == "Nothing ran in ?: ?."
+
+
+def test_every_format_says_why_and_how_much_was_compared(tmp_path: Path) -> None:
+    report = report_of(fp32_row(0), undecided(1, name="probs", is_output=True), *fused(3), *unmatched(1, "Cast"))
+    why = "The final output probs passes by atol 0.1 alone"
+    share = "Of 6 tensors: 2 compared (33.33%), 3 fused away (50%)"
+    for suffix in ("xlsx", "html", "csv", "md", "json"):
+        report.save(tmp_path / f"report.{suffix}")
+    sheet = openpyxl.load_workbook(tmp_path / "report.xlsx")["Summary"]
+    cells = " ".join(str(cell.value) for row in sheet.iter_rows() for cell in row if cell.value)
+    page, table = (tmp_path / "report.html").read_text("utf-8"), (tmp_path / "report.md").read_text("utf-8")
+    with (tmp_path / "report.csv").open(encoding="utf-8-sig", newline="") as file:
+        last = " ".join(list(csv.reader(file))[-1])
+    shown = " ".join(text for _, text in lines(report))
+    for text in (cells, page, table, last, shown):
+        assert why in text
+        assert share in text
+    for text in (cells, page, table):
+        assert "最终输出 probs" in text
+        assert "共 6 个张量" in text
+    assert "verdict: inconclusive" in last
+    head = json.loads((tmp_path / "report.json").read_text("utf-8"))["summary"]
+    assert head["doubts"][0]["code"] == "output_hidden"
+    assert head["coverage"] == {"compared": 2, "fused": 3, "unmatched": 1, "unseen": 0, "lost": 0, "hidden": 0}
+    assert Report.load(tmp_path / "report.json") == report
+    assert explained(report.rows[1].reason).zh.startswith("仅因")
