@@ -17,6 +17,8 @@ Backends raise these at their boundary, chained with ``from``; ``--verbose`` sho
 
 from __future__ import annotations
 
+from .visible import visible
+
 __all__ = [
     "BackendCrash",
     "BackendError",
@@ -59,7 +61,7 @@ def _rebuild(kind: type[PrecisionDebugError], what: str, where: str, hint: str) 
 
 
 def _one_line(text: str) -> str:
-    return " ".join(str(text).split())
+    return visible(" ".join(str(text).split()))
 
 
 class UsageError(PrecisionDebugError):

@@ -15,7 +15,8 @@ from precision_debug import registry
 # Each stage may import the ones before it. Report.to_* and the hooks' report() call a later stage when they are used:
 # those imports stand inside a function, and only there.
 STAGES = (
-    ("errors", "compiled", "import_path"),
+    ("visible", "import_path"),
+    ("errors", "compiled"),
     ("records",),
     ("codec", "ladder", "nearest", "arrays"),
     ("protocols",),

@@ -15,6 +15,7 @@ from report_factory import make_comparison, make_report, make_row
 from precision_debug.report import Report, write
 from precision_debug.report.frame import to_pandas
 from precision_debug.report.layout import COLUMNS, columns
+from precision_debug.visible import visible
 
 
 def lines_of(path: Path) -> list[list[str]]:
@@ -72,7 +73,9 @@ def test_pandas_reads_it_back(tmp_path: Path, name: str, number: float) -> None:
     row = make_row(0, comparison=make_comparison(0.1, max_abs=number), name=name)
     path = write(dataclasses.replace(make_report(0), rows=(row,)), tmp_path / "r.csv")
     frame = pd.read_csv(path, keep_default_na=False, dtype={"Tensor Name": str})
-    assert frame["Tensor Name"][0] == name.encode("utf-8", "backslashreplace").decode()
+    shown = visible(name, keep="\t")
+    live = name.startswith(("=", "+", "-", "@", "\t", "＝", "＋", "－", "＠"))
+    assert frame["Tensor Name"][0] == ("'" + shown if live else shown)
     assert frame["Max Atol"][0] == number
 
 

@@ -21,6 +21,7 @@ from precision_debug.report.excel import table
 from precision_debug.report.excel.stream import letters
 from precision_debug.report.excel.text import CELL_LIMIT, fit, xml
 from precision_debug.report.layout import BAND, columns, columns_for_people
+from precision_debug.visible import visible
 
 
 def book_of(report: Report, folder: Path) -> Any:
@@ -252,7 +253,7 @@ def test_any_name_stays_text(tmp_path: Path) -> None:
         shown = unescaped(cell.value)
         assert len(shown.encode("utf-16-le")) // 2 <= CELL_LIMIT
         if len(name) < 1000:
-            assert shown == name.encode("utf-8", "backslashreplace").decode()
+            assert shown == visible(name, keep="\n\t")
         else:
             assert f"cut: {len(name)} characters" in shown
             assert shown.startswith(name[:15000])
@@ -265,7 +266,7 @@ def test_any_text_and_any_number_can_be_read_back(tmp_path: Path, name: str, num
     numbers = make_comparison(0.01, max_abs=number, mismatched=index, fp16_overflow=index)
     report = with_rows(make_row(0, comparison=numbers, name=name, node=name, extra={"x": name}))
     cells = dict(zip((c.key for c in columns(report)), book_of(report, tmp_path)["Precision"][2], strict=True))
-    assert unescaped(cells["name"].value or "") == name.encode("utf-8", "backslashreplace").decode()
+    assert unescaped(cells["name"].value or "") == visible(name, keep="\n\t")
     assert cells["max_abs"].value == (number if math.isfinite(number) else str(number))
     assert cells["fp16_overflow"].value == (index if index <= 2**53 else str(index))
 

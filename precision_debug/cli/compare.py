@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..records import ModelFiles, RunSpec, Tolerance
+from ..visible import visible
 from . import VERBS
 from .engine_options import add_engine_options, engine_options
 from .parser import Parser, formatter, parse, program
@@ -214,9 +215,8 @@ def run(arguments: Sequence[str]) -> int:
         return outcome.exit_status
     if recorded_only:
         if not given.quiet:
-            print(
-                f"recorded {spec.run_mode} of {spec.model.path} in {spec.record}; use it with --baseline {spec.record}"
-            )
+            what = f"recorded {spec.run_mode} of {spec.model.path} in {spec.record}"
+            print(visible(f"{what}; use it with --baseline {spec.record}"))
         return 0
     return outcome.exit_status
 

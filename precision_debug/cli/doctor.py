@@ -9,6 +9,7 @@ from importlib import metadata
 
 from .. import registry
 from ..machine import machine
+from ..visible import visible
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
@@ -42,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     for plugin in registry.plugins():
         console.print()
         if plugin.backend is None:
-            console.print(f"backend {plugin.name}: could not be loaded: {plugin.problem}")
+            console.print(visible(f"backend {plugin.name}: could not be loaded: {plugin.problem}"))
             continue
         table = Table(title=f"backend {plugin.name}", title_justify="left", box=None, pad_edge=False)
         for column in ("run mode", "reads", "here", "what it is, or what it needs"):

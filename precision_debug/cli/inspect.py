@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..inspector import EngineLayer, diff_engines, fused_outputs, read_inspector, real_precision
+from ..visible import visible
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
@@ -28,12 +29,12 @@ def run(arguments: Sequence[str]) -> int:
     layers = read_inspector(*given.files)
     if given.diff:
         difference = diff_engines(layers, read_inspector(*given.diff))
-        sys.stdout.write(difference.summary + "\n")
+        sys.stdout.write(visible(difference.summary, keep="\n") + "\n")
         return 0 if difference.fusion_kept else 1
     if given.fused_outputs:
-        sys.stdout.writelines(f"{name}\n" for name in fused_outputs(layers)[0])
+        sys.stdout.writelines(f"{visible(name)}\n" for name in fused_outputs(layers)[0])
         return 0
-    sys.stdout.writelines(f"{line}\n" for line in _lines(layers))
+    sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(layers))
     return 0
 
 

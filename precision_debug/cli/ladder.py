@@ -21,6 +21,7 @@ from ..plan import make_plan
 from ..records import RunSpec, SessionSpec, Status
 from ..report.model import Report
 from ..supervisor import supervise
+from ..visible import visible
 from . import compare
 from .parser import parse, program
 
@@ -95,7 +96,7 @@ def _explain(
     explanations = []
     for switch in backend.switches(session, rung, step.op_types):
         if needs := getattr(switch, "needs", ""):
-            print(f"{switch.name}: cannot be switched off here, as {needs}")
+            print(visible(f"{switch.name}: cannot be switched off here, as {needs}"))
             continue
         print(f"bisecting {len(switch.items)} {switch.name} …", file=sys.stderr)
         explanations.append(
@@ -115,7 +116,7 @@ def _explain(
 def _say_step(rung: Rung, step: Step) -> None:
     verdict = {True: "pass", False: "FAIL", None: "not run"}[step.passes]
     settings = "".join(f" {key}={value}" for key, value in rung.options.items())
-    print(f"{verdict:8s} {rung.name} ({rung.mode}{settings}): {step.text}", flush=True)
+    print(visible(f"{verdict:8s} {rung.name} ({rung.mode}{settings}): {step.text}"), flush=True)
 
 
 def _say_end(found: Climb, explanations: Sequence[Explanation]) -> None:
@@ -128,8 +129,8 @@ def _say_end(found: Climb, explanations: Sequence[Explanation]) -> None:
             say(f"{item.switch.name}: none of the {len(item.switch.items)} explains it ({item.runs} runs)")
             continue
         kept = "" if item.minimal else f", perhaps fewer: the {item.runs} runs were used up"
-        say(f"{item.switch.name}: it passes with {' '.join(item.off)} off ({item.runs} runs{kept})")
-        say(f"\n{item.snippet}")
+        say(visible(f"{item.switch.name}: it passes with {' '.join(item.off)} off ({item.runs} runs{kept})"))
+        say("\n" + visible(item.snippet, keep="\n"))
 
 
 def _write(path: Path, spec: RunSpec, found: Climb, explanations: Sequence[Explanation]) -> None:

@@ -17,9 +17,12 @@ from ..feeds.parse import parse_shapes
 from ..marks import get_mark_names_from_serialized_json, select
 from ..plan import make_plan
 from ..records import ModelFiles, RunSpec
+from ..visible import visible
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
+
+_TAB = "\t"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -56,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
         except OSError as error:
             raise OutputError(f"cannot write there: {error.strerror}", where=given.output) from error
     else:
-        sys.stdout.write(text)
+        sys.stdout.writelines(f"{visible(line, keep=_TAB)}\n" for line in texts)
     return 0
 
 

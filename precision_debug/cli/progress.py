@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ..visible import visible
+
 __all__ = ["bar"]
 
 
@@ -21,7 +23,7 @@ def bar(*, quiet: bool = False) -> Iterator[Callable[[Mapping[str, Any]], None]]
 
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -32,7 +34,7 @@ def bar(*, quiet: bool = False) -> Iterator[Callable[[Mapping[str, Any]], None]]
         def on_event(event: Mapping[str, Any]) -> None:
             kind = event["event"]
             if kind == "stage":
-                progress.update(task, description=event["text"])
+                progress.update(task, description=visible(str(event["text"])))
             elif kind == "plan":
                 progress.update(task, total=event["baseline"] + event["target"], completed=0)
             elif kind in ("saved", "row"):

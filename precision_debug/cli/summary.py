@@ -12,6 +12,7 @@ from ..records import Row, Status
 from ..report.doubts import decides, worded
 from ..report.model import Report, Verdict
 from ..report.summary import shares
+from ..visible import visible
 
 __all__ = ["lines", "show"]
 
@@ -31,7 +32,7 @@ def show(report: Report, outputs: Sequence[Path]) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     for style, text in lines(report, outputs):
-        console.print(Text(text, style=style))
+        console.print(Text(visible(text), style=style))
 
 
 def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, str]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ..visible import visible
 from .doubts import decides, worded
 from .layout import columns
 from .model import Report, Verdict
@@ -22,15 +24,15 @@ def write(report: Report, path: Path) -> None:
     layout = columns(report)
     with path.open("w", encoding="utf-8-sig", errors="backslashreplace", newline="") as file:
         lines = csv.writer(file)
-        lines.writerow([column.title for column in layout])
-        kinds = [(column.get, _TEXT.get(column.kind)) for column in layout]
+        lines.writerow([_cell(column.title) for column in layout])
+        kinds = [(column.get, None if column.key in _FIGURES else _TEXT.get(column.kind)) for column in layout]
         for row in report.rows:
             lines.writerow(
                 [value if (value := get(row)) is None or text is None else text(value) for get, text in kinds]
             )
         last = _last(report)
         if last:
-            lines.writerow([last.get(column.key, "") for column in layout])
+            lines.writerow([_cell(last.get(column.key, "")) for column in layout])
 
 
 def _last(report: Report) -> dict[str, str]:
@@ -46,6 +48,15 @@ def _last(report: Report) -> dict[str, str]:
     }
 
 
+def _cell(text: str) -> str:
+    """Text that a spreadsheet takes for text. An apostrophe goes before what it would take for a formula.
+
+    Source: OWASP, CSV injection; the wide signs are those of East Asian keyboards.
+    """
+    text = visible(str(text), keep="\n\r\t")
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
 def _index(value: Any) -> str:
     return str(list(value))
 
@@ -54,4 +65,8 @@ def _flag(value: bool) -> str:
     return "yes" if value else "no"
 
 
-_TEXT = {"index": _index, "flag": _flag}
+_FIGURES = ("min_val", "max_val")
+"""Columns of text that is ours: "-0.5 (-0.6)"."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_TEXT: dict[str, Callable[[Any], str]] = {"text": _cell, "index": _index, "flag": _flag}

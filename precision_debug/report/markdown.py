@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..records import Row, Status
+from ..visible import visible
 from .figures import count, figure
 from .model import Report
 from .section import Cell, Section
@@ -113,12 +114,12 @@ def _sentence(text: Text) -> str:
 
 def _plain(text: str) -> str:
     """Text that Markdown shows as it is, on one line and inside a table."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", visible(" ".join(text.split())))
 
 
 def _code(text: str) -> str:
     """Inline code that survives backticks, bars and line ends."""
-    text = " ".join(text.split()).replace("|", "\\|")
+    text = visible(" ".join(text.split())).replace("|", "\\|")
     longest = max(map(len, re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
     space = " " if text.startswith("`") or text.endswith("`") else ""

@@ -14,6 +14,7 @@ from .formats import Formats
 from .layers import write_layers
 from .page import write_summary
 from .table import ROW_LIMIT, write_table
+from .text import fit
 
 __all__ = ["write"]
 
@@ -27,7 +28,10 @@ def write(report: Report, path: Path) -> None:
     from xlsxwriter.exceptions import FileCreateError
 
     with tempfile.TemporaryDirectory(prefix="precision_debug_") as scratch:
-        options = {"constant_memory": True, "tmpdir": scratch, "use_zip64": len(report.rows) > ROW_LIMIT // 2}
+        options = {
+            "constant_memory": True, "tmpdir": scratch, "use_zip64": len(report.rows) > ROW_LIMIT // 2,
+            "strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False,
+        }  # fmt: skip
         book = xlsxwriter.Workbook(str(path), options)
         try:
             _fill(book, report)
@@ -42,7 +46,7 @@ def write(report: Report, path: Path) -> None:
 
 
 def _fill(book: Any, report: Report) -> None:
-    book.set_properties({"title": f"precision_debug: {report.spec.model.path}", "comments": str(report.verdict)})
+    book.set_properties({"title": fit(f"precision_debug: {report.spec.model.path}"), "comments": str(report.verdict)})
     formats = Formats(book)
     sheets = write_table(book, formats, columns_for_people(report), report.rows)
     shown = write_summary(book, formats, report, summary(report), sheets)

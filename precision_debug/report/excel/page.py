@@ -156,7 +156,8 @@ class _Page:
 
     def _across(self, text: str, **style: Any) -> None:
         made = self._formats.get(**{"font_color": INK, **style})
-        self._sheet.merge_range(self._line, _FIRST, self._line, _LAST, fit(text), made)
+        self._sheet.merge_range(self._line, _FIRST, self._line, _LAST, "", made)
+        self._sheet.write_string(self._line, _FIRST, fit(text), made)  # merge_range would make a formula of "=1+1"
         self._line += 1
 
 

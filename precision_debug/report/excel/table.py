@@ -51,7 +51,7 @@ def _sheet(book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequen
         )  # fmt: skip
         sheet.write_string(0, number, fit(column.title), header)
         sheet.write_comment(0, number, *_note(column))
-        least = max(map(len, column.title.split())) + 4
+        least = max(map(len, column.title.split()), default=0) + 4
         sheet.set_column(number, number, fitted_width(column, rows, least))
     last = stream_rows(sheet, formats, layout, BAND, rows)
     sheet.freeze_panes(1, 2)

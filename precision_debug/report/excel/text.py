@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ...visible import visible
+
 __all__ = ["CELL_LIMIT", "fit", "xml"]
 
 CELL_LIMIT = 32767
@@ -15,9 +17,10 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def fit(text: str) -> str:
-    """The text as it is, or shortened with a remark where it is longer than a cell; lone surrogates as \\udXXX."""
-    if not text.isascii():
-        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """What every text goes through that is written into a workbook: shortened with a remark where it is longer than a
+    cell, and with what XML cannot hold made ``visible``.
+    """
+    text = visible(text, keep="\n\t")
     if len(text) <= CELL_LIMIT // 2:
         return text
     units = text.encode("utf-16-le")

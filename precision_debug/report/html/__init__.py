@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from ...records import Status
+from ...visible import visible
 from ..column import Column
 from ..curve import curve
 from ..layout import columns
@@ -21,6 +21,7 @@ from ..summary import STATUS_TEXT, STATUS_TONE, Summary, summary
 from ..widths import fitted_width, text_width
 from ..words import Text
 from .drawing import drawing
+from .text import escaped
 
 __all__ = ["write"]
 
@@ -47,7 +48,7 @@ def _filled(template: str, report: Report) -> Iterator[str]:
     target, baseline = report.target, report.baseline
     model = report.spec.model.path or target.model
     blocks = {
-        "title": escape(f"{content.headline.en}: {model} {target.mode}"),
+        "title": escaped(f"{content.headline.en}: {model} {target.mode}"),
         "style": files(__package__).joinpath("page.css").read_text(encoding="utf-8"),
         "script": files(__package__).joinpath("page.js").read_text(encoding="utf-8"),
         "banner": _banner(content, f"{model}    {target.mode} vs. {baseline.mode}".strip()),
@@ -92,7 +93,8 @@ def _data(report: Report) -> Iterator[str]:
 def _described(column: Column, report: Report) -> dict[str, Any]:
     least = max(text_width(column.title), text_width(column.title_zh)) + 3
     return {
-        "key": column.key, "title": [column.title, column.title_zh], "help": [column.help, column.help_zh],
+        "key": visible(column.key), "title": [visible(column.title), visible(column.title_zh)],
+        "help": [column.help, column.help_zh],
         "kind": column.kind, "style": column.style, "width": fitted_width(column, report.rows, least),
         "first": column.key in _FIRST_SEEN or column.key.startswith("extra."),
     }  # fmt: skip
@@ -111,26 +113,27 @@ def _number(value: Any) -> float | str:
 
 def _reason(value: str) -> str | list[str]:
     """Both languages where there are two; the page shows one, and looks for words in both."""
-    text = explained(value)
-    return value if text.en == text.zh else list(text)
+    text = explained(visible(value))
+    return text.en if text.en == text.zh else list(text)
 
 
 _ENCODE: dict[str, Any] = {
-    "text": str, "int": int, "float": _number, "share": _number, "index": lambda value: str(list(value)), "flag": bool,
+    "text": lambda value: visible(str(value), keep="\n\t"), "int": int, "float": _number, "share": _number,
+    "index": lambda value: str(list(value)), "flag": bool,
 }  # fmt: skip
 
 
 def _both(text: Text) -> str:
     """Both languages; the page shows one."""
     if text.en == text.zh:
-        return escape(text.en)
-    return f'<span class="en">{escape(text.en)}</span><span class="zh" lang="zh">{escape(text.zh)}</span>'
+        return escaped(text.en)
+    return f'<span class="en">{escaped(text.en)}</span><span class="zh" lang="zh">{escaped(text.zh)}</span>'
 
 
 def _banner(content: Summary, names: str) -> str:
     details = "".join(f"<p>{_both(text)}</p>" for text in content.details)
     return (
-        f'<header class="verdict {content.tone}"><h1>{_both(content.headline)}</h1><div>{escape(names)}</div></header>'
+        f'<header class="verdict {content.tone}"><h1>{_both(content.headline)}</h1><div>{escaped(names)}</div></header>'
         + (f'<div class="details">{details}</div>' if details else "")
     )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from html import escape
 
 from ...records import Row
 from ..curve import Curve, Point
 from ..figures import figure
+from .text import escaped
 
 __all__ = ["drawing"]
 
@@ -46,7 +46,7 @@ def drawing(curve: Curve, first: Row | None) -> str:
         name = first.name if len(first.name) <= 60 else f"…{first.name[-59:]}"
         shift = 6 if side == "start" else -6
         parts.append(
-            f'<text class="first" x="{at + shift:.1f}" y="{_TOP + 12}" text-anchor="{side}">{escape(name)}</text>'
+            f'<text class="first" x="{at + shift:.1f}" y="{_TOP + 12}" text-anchor="{side}">{escaped(name)}</text>'
         )
     return (
         f'<svg id="curve" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="error curve">{"".join(parts)}</svg>'
@@ -85,7 +85,7 @@ def _path(points: tuple[Point, ...], value: Callable[[Point], float | None], x: 
 def _mark(point: Point, high: float, radius: float, x: _Scale, y: _Scale) -> str:
     error = point.relative_l2 if point.relative_l2 is not None else point.max_abs
     errors = f"Rel L2 {figure(point.relative_l2)}, Max Atol {figure(point.max_abs)}"
-    title = f"<title>{escape(f'{point.index}  {point.op_type}  {point.name}: {errors}')}</title>"
+    title = f"<title>{escaped(f'{point.index}  {point.op_type}  {point.name}: {errors}')}</title>"
     if point.broken or error is None:
         at, top = x(point.index), y(high)
         cross = f"M{at - 5:.1f} {top - 5:.1f}l10 10m0 -10l-10 10"
