@@ -10,6 +10,7 @@ from . import recording, registry
 from .errors import BackendUnavailable, ModelError, UsageError
 from .protocols import Backend, Exporter, Feeds, Session
 from .records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
+from .special_file import refuse_special
 
 __all__ = ["Opening", "Plan", "make_plan"]
 
@@ -90,6 +91,8 @@ def _opening(model: ModelFiles, mode: str, spec: RunSpec, work_dir: str, side: s
         return Opening(spec=session, recording=mode)
     if not model.path:
         raise UsageError("no model was given", hint="name one with --model_file FILE or --model_dir DIR")
+    for named in (model.model_file, model.model_file.partition(".py:")[0] + ".py", model.params_file, model.model_dir):
+        refuse_special(named, ModelError)
     plain = model.path if Path(model.path).exists() else model.path.partition(".py:")[0] + ".py"
     if not Path(model.path).exists() and not (".py:" in model.path and Path(plain).exists()):
         raise ModelError("no such model", where=model.path, hint="check the path (it is relative to where you are)")

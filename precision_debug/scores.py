@@ -12,6 +12,7 @@ import numpy as np
 
 from .errors import InputError
 from .records import TensorMeta
+from .special_file import refuse_special
 
 __all__ = ["Scores", "check_labels", "load_labels", "score"]
 
@@ -28,6 +29,7 @@ class Scores:
 
 def load_labels(path: str) -> np.ndarray[Any, Any]:
     """Class indices, shape [N], from a .npy file or from the only array of a .npz. Raises InputError."""
+    refuse_special(path, InputError)
     try:
         with Path(path).open("rb") as file:
             loaded = np.load(file, allow_pickle=False)

@@ -17,6 +17,7 @@ from precision_debug import registry
 STAGES = (
     ("visible", "import_path"),
     ("errors", "compiled"),
+    ("special_file",),
     ("records",),
     ("codec", "ladder", "nearest", "arrays"),
     ("protocols",),

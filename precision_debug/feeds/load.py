@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..records import InputMeta
+from ..special_file import refuse_special
 from .dtypes import Array
 from .npz import load_npz, unreadable
 from .onnx_data import is_data_set, load_data_set
@@ -34,8 +35,10 @@ def load_sets(source: str, inputs: Sequence[InputMeta]) -> Sets:
     script = split_script(source)
     if script is not None and not Path(source).is_dir():
         path, function = script
+        refuse_special(path, InputError)
         return _numbered(str(path), load_script(path, function))
     path = Path(source)
+    refuse_special(path, InputError)
     if path.is_dir():
         return _folder(path, inputs)
     if not path.is_file():
@@ -46,7 +49,7 @@ def load_sets(source: str, inputs: Sequence[InputMeta]) -> Sets:
 def _file(path: Path, inputs: Sequence[InputMeta]) -> Sets:
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        return _numbered(str(path), [_unnamed(one, inputs) for one in load_npz(path)])
+        return _numbered(str(path), [_unnamed(one, inputs) for one in load_npz(path, wanted=inputs)])
     if suffix == ".npy":
         return [(str(path), {_only_input(path, inputs): _npy(path)})]
     if suffix == ".json":
@@ -56,6 +59,9 @@ def _file(path: Path, inputs: Sequence[InputMeta]) -> Sets:
 
 def _folder(folder: Path, inputs: Sequence[InputMeta]) -> Sets:
     entries = sorted(folder.iterdir(), key=_natural)
+    for entry in entries:
+        if entry.suffix.lower() in (".npz", ".npy"):
+            refuse_special(entry, InputError)
     npz = [entry for entry in entries if entry.suffix.lower() == ".npz"]
     npy = [entry for entry in entries if entry.suffix.lower() == ".npy"]
     data_sets = [entry for entry in entries if entry.is_dir() and is_data_set(entry)]

@@ -20,6 +20,8 @@ import numpy as np
 
 from ..errors import InputError, OutputError
 from ..protocols import Feeds
+from ..records import InputMeta
+from .check import check_names
 from .dtypes import Array, dtype_name, from_plain, to_plain
 
 __all__ = ["load_npz", "save_feeds", "unreadable"]
@@ -54,24 +56,35 @@ def save_feeds(path: str | Path, feeds: Feeds | Sequence[Feeds]) -> Path:
     return target
 
 
-def load_npz(path: Path) -> list[dict[str, Any]]:
-    """The sample sets of a .npz file: of ``save_feeds``, or of ``numpy.savez`` with input names as keys."""
+def load_npz(path: Path, wanted: Sequence[InputMeta] | None = None) -> list[dict[str, Any]]:
+    """The sample sets of a .npz file: of ``save_feeds``, or of ``numpy.savez`` with input names as keys.
+
+    Only what is used is inflated: a few kilobytes may hold many gigabytes. wanted: the model's inputs; names of others
+    are refused unread. Raises InputError.
+    """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
+            if _INDEX in archive.files:
+                return _sets(archive, path)
+            if wanted is not None and archive.files != ["arr_0"]:
+                check_names(dict.fromkeys(archive.files), wanted, where=str(path))
+            return [{key: archive[key] for key in archive.files}]
+    except InputError:
+        raise
     except Exception as error:  # numpy, zlib and zipfile raise many kinds on a damaged file
         raise InputError(
             unreadable(error), where=str(path), hint="write it with numpy.savez(FILE, NAME=ARRAY)"
         ) from error
-    if _INDEX not in arrays:
-        return [dict(arrays)]
+
+
+def _sets(archive: Mapping[str, Array], path: Path) -> list[dict[str, Any]]:
     try:
-        index = json.loads(str(arrays[_INDEX]))
+        index = json.loads(str(archive[_INDEX]))
         version = index["version"]
         if version != _VERSION:
             raise InputError(f"written by another version (feeds format {version}, not {_VERSION})", where=str(path))
-        return [{name: _decode(value, arrays) for name, value in one} for one in index["sets"]]
-    except (ValueError, KeyError, TypeError) as error:
+        return [{name: _decode(value, archive) for name, value in one} for one in index["sets"]]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"its {_INDEX} entry is damaged: {error}", where=str(path)) from error
 
 

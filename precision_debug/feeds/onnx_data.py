@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..records import InputMeta
+from ..special_file import refuse_special
 from .dtypes import as_dtype
 
 __all__ = ["is_data_set", "load_data_set"]
@@ -34,6 +35,7 @@ def load_data_set(folder: Path, inputs: Sequence[InputMeta]) -> dict[str, Any]:
         if number >= len(inputs):
             raise InputError(f"the model has {len(inputs)} inputs, there is no number {number}", where=str(file))
         meta = inputs[number]
+        refuse_special(file, InputError)
         try:
             data = file.read_bytes()
             if as_dtype(meta.dtype) is not None:

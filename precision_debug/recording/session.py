@@ -18,6 +18,7 @@ from ..feeds.dtypes import Array, from_plain
 from ..feeds.npz import load_npz
 from ..protocols import Feeds, Hook
 from ..records import TensorMeta
+from ..special_file import refuse_special
 from .format import file_crc, is_tensor_file, read_manifest
 
 __all__ = ["RecordedSession", "open_recording"]
@@ -177,6 +178,7 @@ def _check_files(
     missing: list[str] = []
     for entry in [*calls, *(archive for archive in archives if archive)]:
         file = folder / entry["file"]
+        refuse_special(file, RecordingError)
         try:
             size = file.stat().st_size
         except OSError:
