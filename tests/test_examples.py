@@ -196,3 +196,25 @@ def test_marked_names_by_script(tmp_path: Path) -> None:
     assert lines["23 tensors survive fusion in the engine"].split() == [
         "relu_0.tmp_0", "pool2d_0.tmp_0", "relu_1.tmp_0", "relu_2.tmp_0", "...",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("script", ["examples/api/compare_modes.py", "README.md", "README.zh-CN.md"])
+def test_what_the_first_command_installs_is_enough(script: str, tmp_path: Path) -> None:
+    """README's first command installs [onnx], which has no pandas."""
+    (tmp_path / "hidden").mkdir()
+    for name in ("pandas", "torch", "paddle", "sklearn"):
+        (tmp_path / "hidden" / f"{name}.py").write_text(f"raise ModuleNotFoundError('not installed', name='{name}')")
+    text = (ROOT / script).read_text(encoding="utf-8")
+    if script.endswith(".md"):
+        text = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if ".compare(" in block)
+        text = text.replace("examples/digits", str(EXAMPLES / "digits"))
+    else:
+        text = text.replace("__file__", repr(str(ROOT / script)))
+    (tmp_path / "output").mkdir()
+    paths = [str(tmp_path / "hidden"), str(ROOT), str(ROOT / "backends")]
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "out of tolerance" in done.stdout

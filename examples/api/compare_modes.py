@@ -1,4 +1,4 @@
-"""compare() from Python: two run modes of the digits model, and the table as a pandas DataFrame.
+"""compare() from Python: two run modes of the digits model, and the rows of the table.
 
 The command line does the same with a supervised child process around it; see the README for the difference.
 """
@@ -25,7 +25,9 @@ def main() -> None:
         )
         first = report.first_mismatch
         print(f"{mode}: {report.verdict}; first mismatch: {first.name if first else 'none'}; {dict(report.scores)}")
-        print(report.to_pandas().iloc[:, :8].to_string(index=False))
+        for row in report.rows:
+            error = "" if row.relative_l2 is None else f"{row.relative_l2:.3g}"
+            print(f"  {row.op_type:20s} {row.name:24s} {row.status:16s} {error}")
 
 
 if __name__ == "__main__":
