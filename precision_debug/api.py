@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from . import deliver, pipeline, supervisor
-from .errors import PrecisionDebugError
+from .conflicts import refuse_overwriting
+from .errors import OutputError, PrecisionDebugError
 from .journal import Journal
 from .records import ModelFiles, RunSpec, Tolerance
 from .report import make_ready
@@ -79,23 +82,33 @@ def compare(
             raise outcome.error
         assert outcome.report is not None
         return outcome.report
+    refuse_overwriting(outputs, spec)
+    outputs = [Path(os.path.abspath(path)) for path in outputs]
     make_ready(outputs)
-    with tempfile.TemporaryDirectory(prefix="precision_debug-") as temporary:
-        folder = Path(temporary, "run")
-        folder.mkdir()
-        failed: PrecisionDebugError | None = None
+    folder = _folder(outputs)
+    try:
         with Journal(folder / deliver.JOURNAL) as journal:
-            try:
-                pipeline.execute(spec, journal, folder=folder, feeds=arrays)
-            except PrecisionDebugError as error:
-                journal.write("failure", text=str(error))
-                failed = error
-        if failed is not None and not outputs:
-            raise failed
-        report = deliver.deliver(folder, outputs, failure=str(failed) if failed else "")
-        if failed is not None:
-            raise failed
-        return report
+            pipeline.execute(spec, journal, folder=folder, feeds=arrays)
+    except BaseException as error:
+        if outputs and deliver.has_rows(folder):
+            said = str(error) if isinstance(error, PrecisionDebugError) else f"{type(error).__name__}: {error}"
+            deliver.deliver(folder, outputs, failure=said)
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return deliver.deliver(folder, outputs)
+
+
+def _folder(outputs: Sequence[Path]) -> Path:
+    """A folder to work in: beside the first output, so that what is finished needs no room elsewhere."""
+    try:
+        for output in outputs[:1]:
+            output.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=deliver.PREFIX, dir=outputs[0].parent if outputs else None))
+    except OSError as error:
+        place = str(outputs[0].parent) if outputs else "TMPDIR"
+        raise OutputError(
+            f"cannot write there: {error.strerror or error}", where=place, hint="choose another place"
+        ) from error
 
 
 def _files(model: str | Path | ModelFiles) -> ModelFiles:

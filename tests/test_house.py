@@ -16,9 +16,10 @@ from precision_debug import registry
 # those imports stand inside a function, and only there.
 STAGES = (
     ("visible", "import_path"),
-    ("errors", "compiled"),
+    ("errors", "compiled", "locking", "stopping"),
     ("special_file",),
     ("records",),
+    ("conflicts",),
     ("codec", "ladder", "nearest", "arrays"),
     ("protocols",),
     ("machine",),
@@ -36,7 +37,9 @@ STAGES = (
     ("pipeline",),
     ("report",),
     ("assemble",),
+    ("beside",),
     ("deliver",),
+    ("leftovers",),
     ("supervisor", "worker"),
     ("api",),
     ("cli",),

@@ -4,7 +4,9 @@ import errno
 import os
 import resource
 import stat
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -154,3 +156,63 @@ def test_saving_by_the_report_itself(tmp_path: Path) -> None:
     report = make_report(4)
     assert report.to_csv(tmp_path / "a.csv").exists()
     assert Report.load(report.save(tmp_path / "a.json")) == report
+
+
+def test_a_report_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "o.csv"
+    path.touch()
+    path.chmod(0o600)
+    write(make_report(2), path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_report_that_is_read_only_stays(tmp_path: Path) -> None:
+    path = tmp_path / "o.csv"
+    path.write_text("mine")
+    path.chmod(0o400)
+    with pytest.raises(OutputError, match="read-only"):
+        write(make_report(2), path)
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_pipe_gets_the_whole_report(tmp_path: Path, suffix: str) -> None:
+    pipe, link, plain = tmp_path / "pipe", tmp_path / f"o{suffix}", tmp_path / f"p{suffix}"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write(make_report(300), link)
+    reader.join(30)
+    write(make_report(300), plain)
+    assert len(read[0]) == plain.stat().st_size
+    assert link.is_symlink()
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["precision_debug.report.replacing"], "_PATIENCE", 0.1)
+    os.mkfifo(tmp_path / "o.csv")
+    with pytest.raises(OutputError, match="nobody reads this pipe"):
+        write(make_report(1), tmp_path / "o.csv")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_devices(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").symlink_to("/dev/null")
+    (tmp_path / "o.json").symlink_to("/dev/full")
+    write(make_report(1), tmp_path / "o.csv")
+    with pytest.raises(OutputError, match=r"o\.json: the disk is full"):
+        write(make_report(1), tmp_path / "o.json")
+    assert sorted(os.listdir(tmp_path)) == ["o.csv", "o.json"]
+    assert Path("/dev/null").is_char_device()
+
+
+def test_unfinished_files_lie_in_the_scratch_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch, seen = tmp_path / "scratch", []
+    scratch.mkdir()
+    monkeypatch.setattr(os, "replace", lambda source, target: seen.append((Path(source).parent, Path(target))))
+    write(make_report(1), tmp_path / "there" / "o.csv", scratch=scratch)
+    assert seen == [(scratch, tmp_path / "there" / "o.csv")]

@@ -119,17 +119,17 @@ def name_in_generated_code(records: dict[str, bytes], canary: Path) -> None:
 
 
 def keyword_in_generated_code(records: dict[str, bytes], canary: Path) -> None:
-    edited(records, "models/model.json", r'[\\\"y\\\"]', rf"[\\\"y=open('{canary}','w')\\\"]")
+    edited(records, "models/model.json", r"[\\\"y\\\"]", rf"[\\\"y=open('{canary}','w')\\\"]")
     edited(records, "models/model.json", '"forward_arg_names": ["x", "y"]', '"forward_arg_names": null')
 
 
 def guard(records: dict[str, bytes], canary: Path) -> None:
-    edited(records, "models/model.json", '"guards_code": []', f'"guards_code": ["open(\'{canary}\',\'w\')"]')
+    edited(records, "models/model.json", '"guards_code": []', f"\"guards_code\": [\"open('{canary}','w')\"]")
 
 
 def imported_enumeration(records: dict[str, bytes], canary: Path) -> None:
     enumeration = json.dumps(json.dumps(json.dumps({"__enum__": True, "fqn": "this:x", "name": "y"})))[1:-1]
-    edited(records, "models/model.json", r'\"context\": \"null\"', rf"\"context\": {enumeration}")
+    edited(records, "models/model.json", r"\"context\": \"null\"", rf"\"context\": {enumeration}")
 
 
 def compiled_library(records: dict[str, bytes], canary: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import os
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..conflicts import refuse_overwriting
 from ..errors import UsageError
 from ..records import ModelFiles, RunSpec, Tolerance
 from ..visible import visible
@@ -200,13 +202,14 @@ def run(arguments: Sequence[str]) -> int:
     given = parse(parser, arguments)
     spec = make_spec(given, command=f"{program()} {shlex.join(arguments)}")
     outputs = [] if spec.record and not spec.baseline else [Path(path) for path in given.output or [DEFAULT_OUTPUT]]
+    refuse_overwriting(outputs, spec, given.marks)
     _check_before(spec, outputs)
 
     from ..supervisor import supervise
     from . import progress, summary
 
     with progress.bar(quiet=given.quiet or given.verbose) as on_event:
-        outcome = supervise(spec, outputs, verbose=given.verbose, on_event=on_event)
+        outcome = supervise(spec, outputs, verbose=given.verbose, on_event=on_event, on_note=_note)
     recorded_only = not outputs
     if outcome.report is not None and not given.quiet and not recorded_only:
         summary.show(outcome.report, outputs)
@@ -219,6 +222,10 @@ def run(arguments: Sequence[str]) -> int:
             print(visible(f"{what}; use it with --baseline {spec.record}"))
         return 0
     return outcome.exit_status
+
+
+def _note(text: str) -> None:
+    print(f"precision_debug: {text}", file=sys.stderr)
 
 
 def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
@@ -304,10 +311,8 @@ def _check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
             raise UsageError(
                 f"no report format '{output.suffix}'", where=str(output), hint=f"known: {' '.join(SUFFIXES)}"
             )
-        if output.is_dir():
+        if os.path.isdir(output):  # False for a name that no file can have, which is refused later
             raise UsageError("is a folder", where=str(output), hint="name a file in it, e.g. output.xlsx")
-    if len({output.resolve() for output in outputs}) < len(outputs):
-        raise UsageError("the same --output is named twice")
     make_plan(spec, check_machine=False)
 
 

@@ -15,11 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import OutputError, UsageError
+from ..conflicts import refuse_overwriting
+from ..errors import UsageError
 from ..ladder import Climb, Explanation, Ladder, Rung, Step, climb, explain
 from ..plan import make_plan
 from ..records import RunSpec, SessionSpec, Status
 from ..report.model import Report
+from ..report.replacing import replacing
 from ..supervisor import supervise
 from ..visible import visible
 from . import compare
@@ -44,6 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     spec = compare.make_spec(given, command=shlex.join([program("ladder"), *arguments]))
     if any(Path(path).suffix != ".json" for path in given.output):
         raise UsageError("the ladder writes .json", where=given.output[0])
+    refuse_overwriting(given.output, spec, given.marks)
     opening = make_plan(spec, check_machine=False).target
     backend: Any = opening.backend
     if not isinstance(backend, Ladder):
@@ -146,8 +149,5 @@ def _write(path: Path, spec: RunSpec, found: Climb, explanations: Sequence[Expla
             for item in explanations
         ],
     }  # fmt: skip
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(plain, indent=1, default=list) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write there: {error.strerror}", where=str(path)) from error
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(plain, indent=1, default=list) + "\n", encoding="utf-8")

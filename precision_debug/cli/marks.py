@@ -6,17 +6,21 @@ The list can be edited and given back with --marks FILE.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ..conflicts import refuse_overwriting
 from ..errors import OutputError
 from ..feeds import make_feeds
 from ..feeds.parse import parse_shapes
 from ..marks import get_mark_names_from_serialized_json, select
 from ..plan import make_plan
 from ..records import ModelFiles, RunSpec
+from ..report.replacing import replacing
 from ..visible import visible
 from .parser import Parser, formatter, parse, program
 
@@ -44,6 +48,8 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", metavar="FILE", default="", help="write here in place of printing")
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     given = parse(parser, arguments)
+    if given.output:
+        refuse_overwriting([given.output], given.model_file, given.params_file, given.model_dir, given.from_inspector)
     between = tuple(given.marks_between) if given.marks_between else None
     if given.from_inspector:
         names = get_mark_names_from_serialized_json(given.from_inspector)
@@ -53,11 +59,8 @@ def run(arguments: Sequence[str]) -> int:
         texts = _of_model(given, between)
     text = "\n".join(texts) + "\n"
     if given.output:
-        try:
-            Path(given.output).parent.mkdir(parents=True, exist_ok=True)
-            Path(given.output).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise OutputError(f"cannot write there: {error.strerror}", where=given.output) from error
+        with replacing(Path(given.output), what="the list") as temporary:
+            temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
     else:
         sys.stdout.writelines(f"{visible(line, keep=_TAB)}\n" for line in texts)
     return 0
@@ -65,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _of_model(given: argparse.Namespace, between: tuple[str, str] | None) -> list[str]:
     model = ModelFiles(model_file=given.model_file, params_file=given.params_file, model_dir=given.model_dir)
-    with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
+    with _scratch() as folder:
         mode = given.run_mode or _any_mode(model)
         opening = make_plan(RunSpec(model=model, run_mode=mode, record="-"), work_dir=folder).target
         feeds = make_feeds(opening.inputs(), shapes=parse_shapes(given.input_shapes))
@@ -82,6 +85,21 @@ def _of_model(given: argparse.Namespace, between: tuple[str, str] | None) -> lis
         f"{meta.name}\t# {meta.op_type} {meta.dtype} {list(meta.shape) if meta.shape is not None else ''}".rstrip()
         for meta in kept
     ]
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[str]:
+    """A folder for what a backend writes while it opens the model."""
+    try:
+        folder = tempfile.mkdtemp(prefix="precision_debug-")
+    except OSError as error:
+        raise OutputError(
+            f"cannot write there: {error.strerror or error}", where="TMPDIR", hint="set TMPDIR to another disk"
+        ) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _any_mode(model: ModelFiles) -> str:

@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..errors import UsageError
 
@@ -19,9 +19,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=f"`{self.prog} --help` explains the options")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """argparse's own forgets that it could not write."""
+        (file or sys.stderr).write(message)
+
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse, taking --dashed-names for --underscored_names. Raises UsageError."""
+    for text in arguments:
+        if re.fullmatch(r"--[a-z][a-z0-9_-]*=--", text):  # argparse takes this value for the end of the options
+            raise UsageError("'--' is no value", where=text.removesuffix("=--"), hint="give it one")
     return parser.parse_args([_underscored(text) for text in arguments])
 
 

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..assemble import report_of_events
+from ..conflicts import refuse_overwriting
 from ..errors import RecordingError
 from ..journal import read_events
+from ..report.json import from_dict, to_dict
 from ..report.model import Report
 from . import summary
 from .parser import Parser, formatter, parse, program
@@ -28,8 +30,9 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     given = parse(parser, arguments)
-    report = _load(Path(given.source))
     outputs = [Path(path) for path in given.output]
+    refuse_overwriting(outputs, given.source)
+    report = _load(Path(given.source))
     for output in outputs:
         report.save(output)
     summary.show(report, outputs)
@@ -40,8 +43,8 @@ def _load(source: Path) -> Report:
     if source.suffix != ".jsonl":
         return Report.load(source)
     try:
-        return report_of_events(read_events(source))
-    except OSError as error:
-        raise RecordingError(f"cannot be read: {error.strerror}", where=str(source)) from error
-    except (KeyError, TypeError, ValueError) as error:
+        return from_dict(to_dict(report_of_events(read_events(source))))  # which looks at every value's type
+    except RecordingError:
+        raise
+    except Exception as error:  # whatever odd values in it lead to
         raise RecordingError("this journal is damaged or of another version", where=str(source)) from error

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..deliver import inputs_path
 from ..records import Row, Status
 from ..report.doubts import decides, worded
 from ..report.model import Report, Verdict
@@ -81,7 +80,7 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, s
     for output in outputs:
         yield "", f"  report            {output}"
     if outputs and report.inputs_file:
-        yield "", f"  inputs            {inputs_path(outputs[0])} ({report.inputs_source})"
+        yield "", f"  inputs            {outputs[0].parent / report.inputs_file} ({report.inputs_source})"
 
 
 def describe(row: Row) -> str:

@@ -35,8 +35,10 @@ def make_ready(paths: Iterable[Path]) -> None:
     threading.Thread(target=load, name="make_ready").start()
 
 
-def write(report: Report, path: str | Path) -> Path:
+def write(report: Report, path: str | Path, *, scratch: Path | None = None) -> Path:
     """Write ``report`` to ``path`` and return it. The file appears whole or not at all; missing folders are made.
+
+    scratch: an existing folder for what is not finished, in place of the one that the file goes to.
 
     Raises OutputError where the suffix is unknown or the place cannot be written.
     """
@@ -49,6 +51,6 @@ def write(report: Report, path: str | Path) -> Path:
             hint=f"end it in one of {' '.join(SUFFIXES)}",
         )
     writer: Writer = import_module(f".{name}", __name__).write
-    with replacing(path) as temporary:
+    with replacing(path, scratch=scratch) as temporary:
         writer(report, temporary)
     return path

@@ -6,6 +6,10 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
+import stat
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,37 +17,121 @@ from ..errors import OutputError
 
 __all__ = ["replacing"]
 
+_PATIENCE = 5.0
+"""Seconds that a pipe's reader has to open it."""
+
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """An empty file beside ``path`` that takes its name when the block ends well, and vanishes when it does not.
+def replacing(path: Path, *, scratch: Path | None = None, what: str = "the report") -> Iterator[Path]:
+    """An empty file that takes the name ``path`` when the block ends well, and vanishes when it does not.
 
-    Missing folders are made; a symbolic link keeps pointing where it did. Every OSError becomes an OutputError.
+    It lies in ``scratch``, where that is on the same disk, else beside ``path``. Missing folders are made. A symbolic
+    link keeps pointing where it did, a file keeps its mode and owner; into a device or a pipe the content is copied.
+    what: its name in messages. Every OSError becomes an OutputError.
     """
-    final = Path(os.path.realpath(path))
-    if final.is_dir():
-        raise OutputError("is a folder", where=str(path), hint="name a file in it")
-    temporary = final.with_name(f".{secrets.token_hex(6)}.part")
+    temporary, blamed = None, str(path)
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        state = _state(path)
+        if state is not None and stat.S_ISDIR(state.st_mode):
+            raise OutputError("is a folder", where=blamed, hint="name a file in it")
+        copied = state is not None and not stat.S_ISREG(state.st_mode)
+        final = path if copied else Path(os.path.realpath(path))
+        if not copied:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            if state is not None and not os.access(final, os.W_OK):
+                raise PermissionError(errno.EACCES, "it is read-only")
+        folder = _folder(final, scratch, copied)
+        temporary = folder / f".precision_debug-{secrets.token_hex(6)}.part"
+        blamed = str(folder) if copied else blamed
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if state is None else 0o600))
         yield temporary
-        os.replace(temporary, final)
+        blamed = str(path)
+        if copied:
+            _copy_into(temporary, final)
+        else:
+            _dress(temporary, state)
+            _move(temporary, final, state)
     except OSError as error:
-        raise OutputError(_what(error), where=str(path), hint=_hint(error)) from error
+        raise OutputError(_what(error, what), where=blamed, hint=_hint(error)) from error
     finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
-def _what(error: OSError) -> str:
-    if error.errno == errno.ENOSPC:
+def _state(path: Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _folder(final: Path, scratch: Path | None, copied: bool) -> Path:
+    if copied:
+        return scratch or Path(tempfile.gettempdir())
+    if scratch is not None and os.stat(scratch).st_dev == os.stat(final.parent).st_dev:
+        return scratch
+    return final.parent
+
+
+def _dress(file: Path, state: os.stat_result | None) -> None:
+    """Give a new file the owner and the mode of the one that it replaces."""
+    if state is None:
+        return
+    with contextlib.suppress(OSError):
+        os.chown(file, state.st_uid, state.st_gid)
+    os.chmod(file, stat.S_IMODE(state.st_mode))
+
+
+def _move(file: Path, final: Path, state: os.stat_result | None) -> None:
+    try:
+        os.replace(file, final)
+    except OSError as error:
+        if error.errno != errno.EXDEV:  # one disk that is mounted in two places
+            raise
+        beside = final.with_name(file.name)
+        try:
+            shutil.copyfile(file, beside)
+            shutil.copymode(file, beside)
+            _dress(beside, state)
+            os.replace(beside, final)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _copy_into(file: Path, device: Path) -> None:
+    with file.open("rb") as source, open(_opened(device), "wb", buffering=0) as sink:
+        while block := source.read(1 << 20):
+            view = memoryview(block)
+            while view:
+                view = view[sink.write(view) or 0 :]
+
+
+def _opened(device: Path) -> int:
+    """A descriptor for writing, without waiting for ever for somebody to read a pipe."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            handle = os.open(device, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            os.set_blocking(handle, True)
+            return handle
+
+
+def _what(error: OSError, what: str) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full"
-    return f"the report cannot be written there ({error.strerror or error})"
+    if error.errno == errno.ENXIO:
+        return "nobody reads this pipe"
+    return f"{what} cannot be written there ({error.strerror or error})"
 
 
 def _hint(error: OSError) -> str:
-    if error.errno == errno.ENOSPC:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "free some space, or choose another place with --output"
     if error.errno in (errno.EACCES, errno.EPERM):
         return "close it in other programs, or choose another place with --output"

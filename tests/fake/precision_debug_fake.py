@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ MODES = {
     "fake_raise": "raises in layer 5",
     "fake_hang": "sleeps in layer 5",
     "fake_abort_open": "aborts while it is opened",
+    "fake_hang_open": "sleeps while it is opened",
     "fake_absent": "cannot run here",
 }
 
@@ -46,6 +48,9 @@ class FakeBackend:
         if spec.mode == "fake_abort_open":
             print("terminate called: cannot open", file=sys.stderr, flush=True)
             os.abort()
+        if spec.mode == "fake_hang_open":
+            (Path(spec.work_dir) / "begun").touch()
+            time.sleep(60)
         return FakeSession(spec.mode, json.loads(open(spec.model.model_file).read()))
 
 

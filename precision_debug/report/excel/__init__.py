@@ -20,14 +20,14 @@ __all__ = ["write"]
 
 
 def write(report: Report, path: Path) -> None:
-    """Rows stream to disk: memory does not grow with their number. Raises OSError.
+    """Rows stream to disk, beside the file: memory does not grow with their number. Raises OSError.
 
     A report that is not whole opens on its summary, any other on its table.
     """
     import xlsxwriter
     from xlsxwriter.exceptions import FileCreateError
 
-    with tempfile.TemporaryDirectory(prefix="precision_debug_") as scratch:
+    with tempfile.TemporaryDirectory(prefix=".precision_debug-", dir=path.parent) as scratch:
         options = {
             "constant_memory": True, "tmpdir": scratch, "use_zip64": len(report.rows) > ROW_LIMIT // 2,
             "strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False,

@@ -1,0 +1,53 @@
+"""Standard output and standard error, in whatever state the caller left them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import Any
+
+__all__ = ["is_lost", "make_ready", "settle"]
+
+
+def make_ready() -> None:
+    """Open what is closed onto nothing, and write what an encoding lacks as an escape in place of failing."""
+    for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
+        with contextlib.suppress(OSError):
+            if _closed(number):  # else the next file that is opened would get what the frameworks print
+                nothing = os.open(os.devnull, os.O_RDWR)
+                if nothing != number:
+                    os.dup2(nothing, number)
+                    os.close(nothing)
+                if getattr(sys, name) is None:
+                    setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
+        stream = getattr(sys, name)
+        if number and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def settle() -> None:
+    """Write what waits; where that fails, let it go, so that Python's own end neither speaks nor changes the status."""
+    for stream in (sys.stdout, sys.stderr):
+        if is_lost(stream):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def is_lost(stream: Any, text: str = "") -> bool:
+    """Whether what was printed cannot be written; text: is written too, where what failed may be forgotten."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except (OSError, ValueError):
+        return True
+    return False
+
+
+def _closed(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return True
+    return False

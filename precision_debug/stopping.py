@@ -1,0 +1,60 @@
+"""Ctrl-C, SIGTERM and SIGHUP while a run is on: asked for, then acted on where nothing can be lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+
+__all__ = ["Stopping", "watching"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopping:
+    """asked: whether one of the signals came.
+
+    While something must be finished (``finishing``), the first one only says so, and the second raises
+    KeyboardInterrupt.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._finishing = ""
+
+    def __call__(self, *_: object) -> None:
+        if self._finishing and self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        if self._finishing:
+            with contextlib.suppress(OSError):
+                os.write(2, f"precision_debug: {self._finishing}; once more leaves it\n".encode())
+
+    @contextlib.contextmanager
+    def finishing(self, what: str) -> Iterator[None]:
+        """While this lasts, the first signal does not end it. what: one line that says what is going on."""
+        self.asked, self._finishing = False, what
+        try:
+            yield
+        finally:
+            self._finishing = ""
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[Stopping]:
+    """The signals as a flag, except those that are ignored already (nohup), and outside the main thread."""
+    stopping = Stopping()
+    before = {}
+    try:
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, stopping)
+    except ValueError:  # not in the main thread
+        yield stopping
+        return
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

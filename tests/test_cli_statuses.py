@@ -1,0 +1,111 @@
+"""Whatever happens to a command, it ends with one line and a status that says whose fault it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from precision_debug import cli
+
+COMPARE = "--model_file m.fake --run_mode fake_off --output r.json"
+
+
+@pytest.fixture(autouse=True)
+def model(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root / "tests" / "fake"), os.environ["PYTHONPATH"]]))
+    (tmp_path / "m.fake").write_text(json.dumps({"layers": 4, "width": 4}), encoding="utf-8")
+
+
+def shell(words: str, *, before: str = "", after: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    script = f"{before} {shlex.quote(sys.executable)} -m precision_debug {words} {after}"
+    return subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def one_line(done: subprocess.CompletedProcess[str], status: int) -> str:
+    assert done.returncode == status, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("precision_debug: ")
+    return done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", ["", "--help", "--version", "doctor", "doctor --help", COMPARE])
+def test_a_full_standard_output(words: str) -> None:
+    assert "standard output cannot be written" in one_line(shell(words, after="> /dev/full"), 3)
+
+
+def test_a_standard_output_that_nobody_reads() -> None:
+    done = shell(COMPARE, before="{ sleep 1;", after="; echo $? >status; } | true")
+    assert "standard output cannot be written" in done.stderr
+    assert Path("status").read_text(encoding="utf-8") == "3\n"
+    assert json.loads(Path("r.json").read_text(encoding="utf-8"))["summary"]
+
+
+def test_a_full_standard_error_does_not_change_the_status() -> None:
+    assert shell("--run_mode x", after="2> /dev/full").returncode == 2
+    assert shell("--run_mode x --verbose", after="2> /dev/full").returncode == 2
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams_do_not_change_the_status(closed: str) -> None:
+    assert shell(COMPARE, after=closed).returncode == 1
+    assert json.loads(Path("r.json").read_text(encoding="utf-8"))["summary"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "ascii:strict", "latin-1", "utf-8"])
+def test_characters_that_an_encoding_lacks(encoding: str) -> None:
+    Path("模型.fake").write_bytes(Path("m.fake").read_bytes())
+    done = shell("--model_file 模型.fake --run_mode fake_off --output r.json", PYTHONIOENCODING=encoding)
+    assert (done.returncode, done.stderr) == (1, "")
+    done = shell("--model_file 缺失.fake --run_mode fake_off", PYTHONIOENCODING=encoding)
+    one_line(done, 2)
+    assert shell("--help", PYTHONIOENCODING=encoding).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--option a=1j", "--option \"a=b'x'\"", "--option a=...", "--atol=--", "--seed=--", "--output", "--atol x"],
+)
+def test_odd_words(words: str) -> None:
+    one_line(shell(f"{COMPARE} {words}"), 2)
+
+
+@pytest.mark.parametrize("files", [4, 6, 8, 10])
+def test_few_descriptors(files: int) -> None:
+    done = shell(COMPARE, before=f"ulimit -n {files};")
+    assert done.returncode in (1, 2, 3)
+    assert len(done.stderr.splitlines()) == (done.returncode != 1), done.stderr
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 2, 4])
+def test_files_that_may_not_grow(blocks: int) -> None:
+    done = shell(COMPARE, before=f"ulimit -f {blocks};")
+    assert done.returncode in (1, 2, 3)
+    assert len(done.stderr.splitlines()) == (done.returncode != 1), done.stderr
+
+
+def test_an_exception_that_is_none_of_ours(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(_: list[str]) -> int:
+        raise ValueError("two\nlines")
+
+    monkeypatch.setattr("precision_debug.cli.doctor.run", broken)
+    assert cli.main(["doctor"]) == 3
+    assert capsys.readouterr().err == (
+        "precision_debug: internal error: ValueError: two lines; --verbose shows the traceback\n"
+    )
+    assert cli.main(["doctor", "--verbose"]) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_verbose_keeps_the_status_of_our_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--model_file", "no.fake", "--run_mode", "fake_off", "--verbose"]) == 2
+    assert "Traceback" in capsys.readouterr().err
