@@ -10,7 +10,7 @@ Codes, with the arguments that ``sentences`` words:
 - weight_underflow(weight, value): a constant (an epsilon, say) that became 0 or lost its bits
 - saturation(share): results at the limits of the quantised range
 - mask_range(largest): a mask ("minus infinity") sets the range in which everything else is quantised to 0
-- outlier_channel(channel, ratio): one channel makes the range of all
+- outlier_channel(from, channel, axis, ratio): one channel of a tensor, or of a weight, makes the range of all
 - cancellation(amplifier, factor, with_): nearly equal numbers are subtracted, so that their rounding is what is left
 - amplified(amplifier, factor): ordinary rounding that a later operator makes large
 - long_reduction(depth): the sum of very many terms in a narrow type
@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from ..records import Introduced, Operator
+from ..records import Operator
 from .introduced import MASK, Alone
 from .operators import CANCEL, REACH_FURTHER, SUM_UP, plain_type
 from .subject import Subject
@@ -39,7 +39,7 @@ __all__ = ["cause_of"]
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
 
-_CONVERTS = frozenset({"float32", "float64"})
+_WIDE = frozenset({"float32", "float64"})
 
 
 def cause_of(subject: Subject, alone: Alone, name: str, amplifier: str) -> tuple[str, Evidence, tuple[str, ...]]:
@@ -51,24 +51,44 @@ def cause_of(subject: Subject, alone: Alone, name: str, amplifier: str) -> tuple
     if difference:
         return "files_differ", difference, (name,)
     if amplifier:
-        return (*_amplified(subject, amplifier), keep)
+        return (*(_lost(subject, name, exact, wrong) or _amplified(subject, amplifier)), keep)
     if found.flips:
         return "flips", {"count": found.flips, "elements": found.elements}, keep
     if exact is None or wrong is None:
         return "coarse", {"units": found.units}, keep
-    code, evidence = _by_values(subject, name, found, np.asarray(exact), np.asarray(wrong))
+    code, evidence = _by_values(subject, alone, name, np.asarray(exact), np.asarray(wrong))
     return code, evidence, keep
 
 
-def _by_values(subject: Subject, name: str, found: Introduced, exact: Array, wrong: Array) -> tuple[str, Evidence]:
+def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None) -> tuple[str, Evidence] | None:
+    """What became 0, where that is no more than the rounding of a norm but decides what is divided by it."""
+    least = smallest_of(_narrow(subject, name))
+    vanished = _vanished(_constants(subject, name), least)
+    if vanished:
+        return "weight_underflow", vanished
+    if exact is None or wrong is None or not least:
+        return None
+    lost = (exact != 0) & (wrong == 0) & (np.abs(exact) < least)
+    if not lost.any():
+        return None
+    return "underflow", {"lost": int(lost.sum()), "share": float(lost.mean()), "smallest": least}
+
+
+def _narrow(subject: Subject, name: str) -> str:
+    """The narrow type in which an operator computes."""
     held_as = subject.held_as.get(name, "")
-    narrow = held_as if held_as not in _CONVERTS else subject.narrow_type
+    return subject.narrow_type if held_as in _WIDE else held_as
+
+
+def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> tuple[str, Evidence]:
+    found = alone.found[name]
+    narrow = _narrow(subject, name)
     limit, least = largest_of(narrow), smallest_of(narrow)
     constants = _constants(subject, name)
     with np.errstate(all="ignore"):
         b, t = exact.astype(np.float64), wrong.astype(np.float64)
         size = np.abs(b)
-    if narrow not in _CONVERTS:
+    if narrow not in _WIDE:
         for weight, values in constants.items():
             top = float(np.max(np.abs(values))) if values.size else 0.0
             if math.isfinite(top) and top > limit:
@@ -78,17 +98,16 @@ def _by_values(subject: Subject, name: str, found: Introduced, exact: Array, wro
             largest = float(size[np.isfinite(b)].max())
             return "overflow", {"largest": largest, "limit": limit, "count": int(too_large.sum())}
     if found.born_nan or found.born_inf:
-        if _types(subject, name) & REACH_FURTHER and narrow not in _CONVERTS:
+        if _types(subject, name) & REACH_FURTHER and narrow not in _WIDE:
             return "range_inside", {"largest": _largest_input(subject, name), "limit": limit}
         vanished = _vanished(constants, least)
         if vanished:
             return "weight_underflow", vanished
         what = " and ".join(word for word, n in (("NaN", found.born_nan), ("Inf", found.born_inf)) if n)
         return "born", {"what": what, "count": found.born_nan + found.born_inf}
-    steps = _quantised(held_as)
-    if steps:
-        return _quantised_cause(subject, name, b, t, constants)
-    if narrow not in _CONVERTS:
+    if _quantised(narrow):
+        return _quantised_cause(subject, alone, name, b, t)
+    if narrow not in _WIDE:
         vanished = _vanished(constants, least)
         if vanished:
             return "weight_underflow", vanished
@@ -98,7 +117,7 @@ def _by_values(subject: Subject, name: str, found: Introduced, exact: Array, wro
     types = _types(subject, name)
     if types & REACH_FURTHER and _largest_input(subject, name) ** 2 > limit:
         return "range_inside", {"largest": _largest_input(subject, name), "limit": limit}
-    if narrow in _CONVERTS and (found.rel_l2 or 0.0) > 1e-3:
+    if narrow in _WIDE and (found.rel_l2 or 0.0) > 1e-3:
         return "other_arithmetic", {"rel_l2": found.rel_l2}
     if types & SUM_UP:
         return "long_reduction", {"depth": _depth(subject, name, constants), "units": found.units}
@@ -119,9 +138,7 @@ def _quantised(held_as: str) -> bool:
     return held_as in {"int8", "uint8", "int4", "uint4", "int16", "uint16"}
 
 
-def _quantised_cause(
-    subject: Subject, name: str, exact: Array, wrong: Array, constants: Mapping[str, Array]
-) -> tuple[str, Evidence]:
+def _quantised_cause(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> tuple[str, Evidence]:
     """A mask or one channel that makes the range of all, or saturation."""
     largest = float(np.abs(exact).max()) if exact.size else 0.0
     if largest > MASK:
@@ -132,17 +149,11 @@ def _quantised_cause(
     if beyond.any() and _error_in(exact, wrong, beyond) > 0.3:
         limit = max(abs(top), abs(bottom))
         return "saturation", {"share": float(beyond.mean()), "largest": float(np.abs(exact).max()), "limit": limit}
-    for where, values in (("", exact), *constants.items()):
-        outlier = _outlier(values)
+    given = {source: alone.exact.get(source) for source in subject.sources(name)}
+    for where, values in (("", exact), *_constants(subject, name).items(), *given.items()):
+        outlier = None if values is None else _outlier(values)
         if outlier is not None:
-            return "outlier_channel", {"weight": where, **outlier}
-    for source in subject.sources(name):
-        numbers = subject.row_of[source].comparison
-        if numbers is None or not numbers.base.rms:
-            continue
-        largest = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
-        if largest > 50 * numbers.base.rms:
-            return "outlier_channel", {"weight": source, "channel": -1, "ratio": largest / numbers.base.rms}
+            return "outlier_channel", {"from": where, **outlier}
     return "coarse", {"units": None}
 
 

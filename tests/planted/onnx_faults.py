@@ -1,0 +1,421 @@
+"""Small ONNX models with one planted fault each, and clean or benign ones: who did it, and why, is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Graph:
+    """Builds a graph node by node; every method returns the name of what it made."""
+
+    seed: int = 0
+    nodes: list[Any] = field(default_factory=list)
+    weights: dict[str, Array] = field(default_factory=dict)
+    feeds: dict[str, Array] = field(default_factory=dict)
+    opset: int = 17
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+
+    def input(self, name: str, value: Array) -> str:
+        self.feeds[name] = value
+        return name
+
+    def weight(self, name: str, value: Array) -> str:
+        array = np.asarray(value)
+        self.weights[name] = array.astype(np.float32) if array.dtype == np.float64 else array
+        return name
+
+    def op(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        domain = attributes.pop("domain", "")
+        self.nodes.append(
+            helper.make_node(op_type, list(inputs), [output], name=f"node_{output}", domain=domain, **attributes)
+        )
+        return output
+
+    def dense(self, x: str, inside: int, outside: int, output: str, scale: float = 1.0) -> str:
+        w = self.random.normal(size=(inside, outside)).astype(np.float32) * scale / np.sqrt(inside)
+        b = self.random.normal(size=outside).astype(np.float32) * 0.1
+        self.op("MatMul", [x, self.weight(f"{output}.w", w)], f"{output}_mm")
+        return self.op("Add", [f"{output}_mm", self.weight(f"{output}.b", b)], output)
+
+    def norm(self, x: str, size: int, output: str, epsilon: float = 1e-5) -> str:
+        scale, bias = (
+            self.weight(f"{output}.g", np.ones(size, np.float32)),
+            self.weight(f"{output}.z", np.zeros(size, np.float32)),
+        )
+        return self.op("LayerNormalization", [x, scale, bias], output, axis=-1, epsilon=epsilon)
+
+    def mlp(self, x: str, size: int, output: str, scale: float = 1.0) -> str:
+        up = self.dense(x, size, 2 * size, f"{output}_up", scale)
+        act = self.op("Relu", [up], f"{output}_act")
+        down = self.dense(act, 2 * size, size, f"{output}_down")
+        return self.op("Add", [x, down], output)
+
+    def attention(self, x: str, size: int, output: str, mask: str = "") -> str:
+        q, k, v = (self.dense(x, size, size, f"{output}_{name}") for name in "qkv")
+        kt = self.op("Transpose", [k], f"{output}_kt", perm=[0, 2, 1])
+        score = self.op("MatMul", [q, kt], f"{output}_raw")
+        score = self.op("Div", [score, self.weight(f"{output}.d", np.float32(np.sqrt(size)))], f"{output}_score")
+        if mask:
+            score = self.op("Add", [score, mask], f"{output}_masked")
+        prob = self.op("Softmax", [score], f"{output}_prob", axis=-1)
+        mixed = self.op("MatMul", [prob, v], f"{output}_mixed")
+        return self.op("Add", [x, self.dense(mixed, size, size, f"{output}_out")], output)
+
+    def conv(self, x: str, inside: int, outside: int, output: str, scale: float = 1.0) -> str:
+        w = self.random.normal(size=(outside, inside, 3, 3)).astype(np.float32) * scale / np.sqrt(9 * inside)
+        return self.op("Conv", [x, self.weight(f"{output}.w", w)], output, pads=[1, 1, 1, 1])
+
+    def save(self, path: Path, outputs: Sequence[str]) -> Path:
+        def info(name: str, array: Array) -> Any:
+            return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+        graph = helper.make_graph(
+            self.nodes,
+            "planted",
+            [info(name, array) for name, array in self.feeds.items()],
+            [helper.make_empty_tensor_value_info(name) for name in outputs],
+            [numpy_helper.from_array(np.asarray(value), name) for name, value in self.weights.items()],
+        )
+        for item in graph.output:
+            item.type.tensor_type.elem_type = TensorProto.FLOAT
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)],
+            ir_version=8,
+        )
+        shapes = onnx.shape_inference.infer_shapes(model)
+        del model.graph.output[:]
+        known = {item.name: item for item in shapes.graph.value_info} | {
+            item.name: item for item in shapes.graph.output
+        }
+        model.graph.output.extend(known[name] for name in outputs)
+        onnx.save(model, path)
+        return path
+
+
+@dataclass(frozen=True)
+class Case:
+    """make: writes the model (and, for two files, the baseline's) into a folder; returns the target's and feeds.
+
+    who: tensors any of which is right as the first culprit; () for a clean or benign model. why: accepted cause codes.
+    """
+
+    name: str
+    kind: str
+    mode: str
+    make: Callable[[Path], tuple[Path, Path | None, dict[str, Array]]]
+    who: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+
+
+CASES: list[Case] = []
+
+
+def case(kind: str, mode: str, who: Sequence[str] = (), why: Sequence[str] = ()) -> Callable[[Any], Any]:
+    """Register a function of (Graph) that builds and returns the outputs; its name is the case's."""
+
+    def register(build: Callable[[Graph], Sequence[str]]) -> Any:
+        def make(folder: Path) -> tuple[Path, Path | None, dict[str, Array]]:
+            graph = Graph(seed=len(build.__name__))
+            outputs = build(graph)
+            return graph.save(folder / f"{build.__name__}.onnx", outputs), None, graph.feeds
+
+        CASES.append(Case(build.__name__, kind, mode, make, tuple(who), tuple(why)))
+        return build
+
+    return register
+
+
+def tokens(g: Graph, size: int = 32, length: int = 8, scale: float = 1.0) -> str:
+    return g.input("x", (g.random.normal(size=(2, length, size)) * scale).astype(np.float32))
+
+
+def image(g: Graph, channels: int = 3) -> str:
+    return g.input("x", g.random.normal(size=(2, channels, 16, 16)).astype(np.float32))
+
+
+# --- overflow
+
+
+@case("overflow", "ort_fp16_sim", ["b_up_mm", "b_up"], ["overflow"])
+def dense_overflow(g: Graph) -> Sequence[str]:
+    x = g.mlp(tokens(g), 32, "a")
+    x = g.mlp(x, 32, "b", scale=60000.0)
+    return [g.norm(x, 32, "y")]
+
+
+@case("overflow", "ort_fp16_sim", ["sq"], ["overflow"])
+def square_overflow(g: Graph) -> Sequence[str]:
+    x = g.mlp(tokens(g, scale=100.0), 32, "a")
+    two = g.weight("two", np.float32(2))
+    sq = g.op("Pow", [x, two], "sq")
+    mean = g.op("ReduceMean", [sq], "mean", axes=[-1])
+    root = g.op("Sqrt", [mean], "root")
+    return [g.op("Div", [x, root], "y")]
+
+
+@case("overflow", "ort_fp16_sim", ["e"], ["overflow"])
+def exp_overflow(g: Graph) -> Sequence[str]:
+    x = g.dense(tokens(g, scale=4.0), 32, 32, "a", scale=1.5)
+    e = g.op("Exp", [x], "e")
+    s = g.op("ReduceSum", [e, g.weight("axes", np.array([-1]))], "s")
+    return [g.op("Div", [e, s], "y")]
+
+
+@case("overflow", "ort_fp16_sim", ["scaled"], ["overflow"])
+def scale_overflow(g: Graph) -> Sequence[str]:
+    x = g.mlp(tokens(g), 32, "a")
+    big = g.op("Mul", [x, g.weight("big", np.float32(40000))], "scaled")
+    small = g.op("Mul", [big, g.weight("small", np.float32(1 / 40000))], "back")
+    return [g.mlp(small, 32, "y")]
+
+
+@case("overflow", "ort_fp16_sim", ["c2"], ["overflow"])
+def conv_overflow(g: Graph) -> Sequence[str]:
+    x = g.conv(image(g), 3, 8, "c1")
+    x = g.op("Relu", [x], "r1")
+    x = g.conv(x, 8, 8, "c2", scale=80000.0)
+    x = g.op("Mul", [x, g.weight("k", np.float32(1e-5))], "k2")
+    return [g.conv(x, 8, 4, "y")]
+
+
+@case("weight_overflow", "ort_fp16_sim", ["y_up_mm"], ["weight_overflow"])
+def weight_overflow(g: Graph) -> Sequence[str]:
+    x = g.op("Mul", [tokens(g), g.weight("tiny", np.float32(1e-3))], "t")
+    out = g.mlp(x, 32, "y")
+    g.weights["y_up.w"][3, 5] = 90000.0
+    return [out]
+
+
+@case("weight_overflow", "ort_fp16_sim", ["n"], ["weight_overflow"])
+def variance_overflow(g: Graph) -> Sequence[str]:
+    x = g.conv(image(g), 3, 8, "c1", scale=3000.0)
+    for name, value in (("s", 1.0), ("b", 0.0), ("m", 0.0), ("v", 9.8e6)):
+        g.weight(name, np.full(8, value, np.float32))
+    x = g.op("BatchNormalization", [x, "s", "b", "m", "v"], "n")
+    return [g.conv(x, 8, 4, "y")]
+
+
+@case("weight_overflow", "ort_fp16_sim", ["bias", "mask"], ["weight_overflow"])
+def mask_times_infinity(g: Graph) -> Sequence[str]:
+    keep = g.input("keep", np.array([[[1, 1, 1, 1, 1, 1, 0, 0]]] * 2, np.float32))
+    off = g.op("Sub", [g.weight("one", np.float32(1)), keep], "off")
+    mask = g.op("Mul", [off, g.weight("lowest", np.float32(-3.4028235e38))], "mask")
+    return [g.attention(tokens(g), 32, "y", mask)]
+
+
+# --- underflow
+
+
+@case("underflow", "ort_fp16_sim", ["tiny", "tiny_sq"], ["underflow"])
+def product_underflow(g: Graph) -> Sequence[str]:
+    x = g.mlp(tokens(g), 32, "a")
+    tiny = g.op("Mul", [x, g.weight("k", np.float32(1e-7))], "tiny")
+    return [g.op("Mul", [tiny, g.weight("k2", np.float32(6e4))], "y")]
+
+
+@case("underflow", "ort_fp16_sim", ["sq"], ["underflow"])
+def variance_underflow(g: Graph) -> Sequence[str]:
+    x = tokens(g, scale=1e-4)
+    sq = g.op("Mul", [x, x], "sq")
+    mean = g.op("ReduceMean", [sq], "mean", axes=[-1])
+    root = g.op("Sqrt", [g.op("Add", [mean, g.weight("eps", np.float32(1e-6))], "var")], "root")
+    scaled = g.op("Div", [sq, mean], "ratio")
+    return [g.op("Add", [scaled, root], "y")]
+
+
+@case("epsilon", "ort_fp16_sim", ["var", "sq"], ["weight_underflow", "underflow"])
+def epsilon_underflow(g: Graph) -> Sequence[str]:
+    x = g.input("x", np.concatenate([np.zeros((1, 4, 16), np.float32), np.ones((1, 4, 16), np.float32)]))
+    sq = g.op("Mul", [x, x], "sq")
+    var = g.op("Add", [g.op("ReduceMean", [sq], "mean", axes=[-1]), g.weight("eps", np.float32(1e-12))], "var")
+    return [g.op("Div", [x, g.op("Sqrt", [var], "root")], "y")]
+
+
+# --- cancellation
+
+
+@case("cancellation", "ort_fp16_sim", ["shifted"], ["cancellation"])
+def shift_and_back(g: Graph) -> Sequence[str]:
+    x = g.mlp(tokens(g), 32, "a")
+    s = g.op("Add", [x, g.weight("c", np.float32(2000))], "shifted")
+    b = g.op("Sub", [s, g.weight("c2", np.float32(2000))], "subtracted")
+    return [g.mlp(b, 32, "y")]
+
+
+@case("cancellation", "ort_fp16_sim", ["u", "w", "u_mm"], ["cancellation"])
+def two_branches(g: Graph) -> Sequence[str]:
+    x = tokens(g)
+    u = g.dense(x, 32, 32, "u", scale=100.0)
+    small = g.op("Mul", [x, g.weight("tenth", np.float32(0.05))], "small")
+    w = g.op("Add", [u, small], "w")
+    d = g.op("Sub", [w, u], "d")
+    return [g.mlp(d, 32, "y")]
+
+
+@case("cancellation", "ort_bf16_sim", ["mean_sq", "sq", "mean2", "x", "off", "mean"], ["cancellation", "amplified"])
+def naive_variance(g: Graph) -> Sequence[str]:
+    x = g.op("Add", [tokens(g), g.weight("o", np.float32(30))], "off")
+    mean = g.op("ReduceMean", [x], "mean", axes=[-1])
+    mean2 = g.op("Mul", [mean, mean], "mean2")
+    sq = g.op("Mul", [x, x], "sq")
+    mean_sq = g.op("ReduceMean", [sq], "mean_sq", axes=[-1])
+    var = g.op("Sub", [mean_sq, mean2], "var")
+    return [g.op("Mul", [x, g.op("Relu", [var], "v")], "y")]
+
+
+@case("cancellation", "ort_bf16_sim", ["shifted"], ["cancellation"])
+def shift_bf16(g: Graph) -> Sequence[str]:
+    x = g.conv(image(g), 3, 8, "c1")
+    s = g.op("Add", [x, g.weight("c", np.float32(500))], "shifted")
+    b = g.op("Sub", [s, g.weight("c2", np.float32(500))], "subtracted")
+    return [g.conv(b, 8, 4, "y")]
+
+
+# --- int8
+
+
+@case(
+    "outlier", "ort_int8", ["a_act", "a_up", "a_down", "a_down_mm", "a", "a_up_mm"], ["outlier_channel", "saturation"]
+)
+def outlier_activation(g: Graph) -> Sequence[str]:
+    x = g.mlp(tokens(g), 32, "a")
+    g.weights["a_up.b"][7] = 3000.0
+    g.weights["a_down.w"][7, :] = 1e-3
+    return [g.norm(x, 32, "y")]
+
+
+@case("mask_range", "ort_int8", ["att_masked"], ["mask_range", "outlier_channel"])
+def mask_in_int8(g: Graph) -> Sequence[str]:
+    keep = np.array([[[0, 0, 0, 0, 0, 0, -3.4e38, -3.4e38]]] * 2, np.float32)
+    mask = g.op("Add", [g.input("m", keep), g.weight("zero", np.zeros((1, 8, 1), np.float32))], "mask")
+    x = g.attention(tokens(g), 32, "att", mask)
+    return [g.norm(x, 32, "y")]
+
+
+# --- the two files differ
+
+
+def two_files(name: str, change: Callable[[Graph], None], who: Sequence[str], conv: bool = False) -> None:
+    def build(g: Graph) -> Sequence[str]:
+        if conv:
+            x = g.op("Relu", [g.conv(image(g), 3, 8, "c1")], "r1")
+            return [g.conv(x, 8, 4, "y")]
+        x = g.attention(g.mlp(tokens(g), 32, "a"), 32, "b")
+        return [g.norm(x, 32, "y")]
+
+    def make(folder: Path) -> tuple[Path, Path | None, dict[str, Array]]:
+        plain, changed = Graph(seed=5), Graph(seed=5)
+        base = plain.save(folder / f"{name}_base.onnx", build(plain))
+        outputs = build(changed)
+        change(changed)
+        return changed.save(folder / f"{name}.onnx", outputs), base, plain.feeds
+
+    CASES.append(Case(name, "files", "ort_fp32", make, tuple(who), ("files_differ",)))
+
+
+def _set(key: str, place: Any, value: float) -> Callable[[Graph], None]:
+    def change(g: Graph) -> None:
+        g.weights[key][place] = value
+
+    return change
+
+
+def _scaled(key: str, by: float) -> Callable[[Graph], None]:
+    def change(g: Graph) -> None:
+        g.weights[key] = (g.weights[key] * by).astype(np.float32)
+
+    return change
+
+
+def _attribute(node: str, **attributes: Any) -> Callable[[Graph], None]:
+    def change(g: Graph) -> None:
+        found = next(n for n in g.nodes if n.name == f"node_{node}")
+        for key, value in attributes.items():
+            for item in [a for a in found.attribute if a.name == key]:
+                found.attribute.remove(item)
+            found.attribute.append(helper.make_attribute(key, value))
+
+    return change
+
+
+two_files("one_element", _set("a_down.w", (3, 4), 5.0), ["a_down_mm"])
+two_files("scaled_weight", _scaled("b_v.w", 1.1), ["b_v_mm"])
+two_files("other_bias", _set("a_up.b", 3, 2.0), ["a_up"])
+two_files("other_epsilon", _attribute("y", epsilon=0.3), ["y"])
+two_files("other_dilation", _attribute("y", dilations=[2, 2], pads=[2, 2, 2, 2]), ["y"], conv=True)
+two_files("conv_weight", _scaled("c1.w", 0.9), ["c1"], conv=True)
+
+# --- born NaN
+
+
+@case("born", "ort_fp16_sim", ["root", "d", "u", "v"], ["born", "cancellation", "underflow"])
+def sqrt_of_negative(g: Graph) -> Sequence[str]:
+    x = g.op("Abs", [tokens(g)], "abs")
+    u = g.op("Mul", [x, g.weight("k", np.float32(100.03))], "u")
+    v = g.op("Mul", [x, g.weight("k2", np.float32(100.0))], "v")
+    d = g.op("Sub", [u, v], "d")
+    e = g.op("Sub", [d, g.op("Mul", [x, g.weight("k3", np.float32(0.02))], "w")], "e")
+    return [g.op("Sqrt", [e], "root")]
+
+
+# --- clean and benign
+
+
+def _clean(name: str, mode: str, build: Callable[[Graph], Sequence[str]]) -> None:
+    build.__name__ = f"{name}_{mode}"
+    case("clean", mode)(build)
+
+
+def _transformer(g: Graph) -> Sequence[str]:
+    x = tokens(g)
+    for layer in range(3):
+        x = g.norm(g.attention(x, 32, f"l{layer}a"), 32, f"l{layer}n")
+        x = g.norm(g.mlp(x, 32, f"l{layer}m"), 32, f"l{layer}o")
+    return [x]
+
+
+def _cnn(g: Graph) -> Sequence[str]:
+    x = image(g)
+    sizes = [3, 8, 16, 16, 8]
+    for layer, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        x = g.op("Relu", [g.conv(x, a, b, f"c{layer}")], f"r{layer}")
+    return [g.op("GlobalAveragePool", [x], "y")]
+
+
+def _masked(g: Graph) -> Sequence[str]:
+    keep = np.array([[[0, 0, 0, 0, 0, 0, -1e9, -1e9]]] * 2, np.float32)
+    mask = g.op("Add", [g.input("m", keep), g.weight("zero", np.zeros((1, 8, 1), np.float32))], "mask")
+    return [g.norm(g.attention(tokens(g), 32, "a", mask), 32, "y")]
+
+
+def _absorbed(g: Graph) -> Sequence[str]:
+    x = g.op("Mul", [tokens(g), g.weight("k", np.float32(50000))], "big")
+    return [g.op("Clip", [x, g.weight("lo", np.float32(-100)), g.weight("hi", np.float32(100))], "y")]
+
+
+def _one_layer(g: Graph) -> Sequence[str]:
+    return [g.dense(tokens(g), 32, 16, "y")]
+
+
+def _softmax(g: Graph) -> Sequence[str]:
+    return [g.op("Softmax", [g.dense(tokens(g), 32, 10, "logits", 3.0)], "y", axis=-1)]
+
+
+for _name, _build in (("transformer", _transformer), ("cnn", _cnn), ("one_layer", _one_layer), ("softmax", _softmax)):
+    for _mode in ("ort_fp16_sim", "ort_bf16_sim", "ort_int8", "ort_opt", "ort_fp16"):
+        _clean(_name, _mode, lambda g, build=_build: build(g))
+_clean("masked", "ort_fp16_sim", lambda g: _masked(g))
+_clean("absorbed", "ort_fp16_sim", lambda g: _absorbed(g))

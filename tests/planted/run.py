@@ -1,0 +1,63 @@
+"""Runs the planted cases and prints how often the culprit and its cause are right: ``python tests/planted/run.py``."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from planted.onnx_faults import CASES, Case
+
+import precision_debug
+from precision_debug.report.model import Report
+
+
+def report_of(one: Case, folder: Path) -> Report:
+    """One case's report, in this process."""
+    model, base, feeds = one.make(folder)
+    return precision_debug.compare(
+        model, run_mode=one.mode, baseline="ort_fp32" if base is not None else "",
+        baseline_model=base, inputs=feeds,
+    )  # fmt: skip
+
+
+def judged(one: Case, report: Report) -> tuple[bool, bool, str]:
+    """Whether the culprit comes first, whether the cause is right, and what was said."""
+    explanation = report.explanation
+    assert explanation is not None
+    said = f"{explanation.state} {explanation.reason}"
+    if not one.who:
+        return not explanation.culprits, True, said + " ".join(f"{c.name}: {c.cause}" for c in explanation.culprits)
+    if not explanation.culprits:
+        return False, False, said
+    first = explanation.culprits[0]
+    said = f"{first.name}: {first.cause} {dict(first.evidence)} units {first.units} share {first.share}"
+    return first.name in one.who, first.cause in one.why, said
+
+
+def main() -> int:
+    begun = time.monotonic()
+    table: dict[str, Counter[str]] = {}
+    for one in CASES:
+        if len(sys.argv) > 1 and not any(word in one.name for word in sys.argv[1:]):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            who, why, said = judged(one, report_of(one, Path(folder)))
+        count = table.setdefault(one.kind, Counter())
+        count["cases"] += 1
+        count["who"] += who
+        count["why"] += why
+        if not (who and why):
+            print(f"{'ok ' if who else 'WHO'} {'ok ' if why else 'WHY'} {one.name} ({one.mode}): {said}")
+    for kind, count in table.items():
+        print(f"{kind:16s} {count['cases']:3d} cases, culprit right {count['who']:3d}, cause right {count['why']:3d}")
+    print(f"{time.monotonic() - begun:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
