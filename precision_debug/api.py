@@ -41,6 +41,7 @@ def compare(
     lockstep: bool | None = None,
     validate: bool = False,
     top1: bool = False,
+    explain: str = "fast",
     isolated: bool = False,
     **options: Any,
 ) -> Report:
@@ -48,6 +49,7 @@ def compare(
 
     model: a path, or ModelFiles where parameters lie in a file of their own. inputs: what --inputs takes, or arrays
     by input name (a sequence of them: the first is compared, all calibrate). tolerance: in place of atol and rtol.
+    explain: "off", "fast" or "full": who introduced the error, and why.
     output: files to write, by suffix. isolated: run in a supervised child process, as the command line does; then
     ``inputs`` must be a path, and a crash raises BackendCrash after the partial report was written.
     options: the backend's own settings. Raises PrecisionDebugError; an out-of-tolerance result is no error.
@@ -70,6 +72,7 @@ def compare(
         lockstep=lockstep,
         validate=validate,
         top1=top1,
+        explain=explain,
         options=options,
         command="precision_debug.compare",
     )

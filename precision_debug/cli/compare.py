@@ -134,6 +134,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--validate", action="store_true", help="NaN and Inf are out of tolerance, also where both sides have them"
     )
 
+    group = parser.add_argument_group("who did it?")
+    group.add_argument(
+        "--explain", choices=("off", "fast", "full"), default="fast",
+        help="run each operator alone and name the culprits: fast takes about as long as the run, full measures the"
+        " effect of every operator (default fast)",
+    )  # fmt: skip
+
     group = parser.add_argument_group("which tensors?")
     group.add_argument(
         "--mark",
@@ -281,6 +288,7 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
         record=given.record,
         validate=given.validate,
         top1=given.top1,
+        explain=given.explain,
         lockstep={"auto": None, "on": True, "off": False}[given.lockstep],
         options=options,
         command=command,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..records import Row, Status
+from ..report.blame import blame, culprits
 from ..report.doubts import decides, worded
 from ..report.model import Report, Verdict
 from ..report.summary import shares
@@ -44,6 +45,8 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, s
     )
     if report.failure:
         yield "yellow", f"  ended early       {report.failure}"
+    for text in said(report):
+        yield "bold", f"  {text}"
     counts = report.counts
     parts = [f"{counts[status]} {status.value}" for status in Status if counts[status]]
     yield "", f"  tensors           {len(report.rows)}: " + (", ".join(parts) or "none")
@@ -56,7 +59,7 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, s
     if first is not None:
         yield "", f"  first mismatch    {describe(first)}"
         worst = report.worst(5)
-        if worst:
+        if worst and not culprits(report):
             yield "", "  worst operators   (by the error that the operator itself added)"
             for row in worst:
                 yield "", f"                    {describe(row)}"
@@ -81,6 +84,12 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, s
         yield "", f"  report            {output}"
     if outputs and report.inputs_file:
         yield "", f"  inputs            {outputs[0].parent / report.inputs_file} ({report.inputs_source})"
+
+
+def said(report: Report) -> Iterator[str]:
+    """Who did it, and why, in a sentence each."""
+    for line in blame(report).lines:
+        yield " ".join(cell.text.en for cell in line if cell.text.en)
 
 
 def describe(row: Row) -> str:

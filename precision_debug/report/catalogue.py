@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from .column import Column
 from .column import column as _column
-from .values import both, metric, mismatched_elements, mismatched_share, of_base, of_target, total
+from .values import both, introduced, metric, mismatched_elements, mismatched_share, of_base, of_target, total
 
 __all__ = ["COLUMNS"]
 
@@ -158,6 +158,17 @@ COLUMNS: tuple[Column, ...] = (
          "error.",
          "本张量的相对 L2 误差与其算子各输入中最大者之比。明显大于 1：该算子自身损失精度；约为 1：只是传递误差"
          "；inf：输入没有误差。"),
+    ),
+    _column(
+        ("introduced_rel_l2", "Introduced Rel L2", "引入误差"), "float:error", 12, introduced("rel_l2"),
+        ("Relative L2 error that the operator itself added: run alone, on the same inputs on both sides.",
+         "算子自身引入的相对 L2 误差：两侧以相同输入单独运行该算子测得。"),
+    ),
+    _column(
+        ("rounding_units", "Rounding Units", "舍入倍数"), "float:ratio", 11, introduced("units"),
+        ("Introduced Rel L2 over the error of rounding once to the target's type. About 1: healthy; above 8: far more "
+         "than rounding.",
+         "引入误差与目标类型单次舍入误差之比。约为 1：正常；大于 8：远超舍入。"),
     ),
     _column(
         ("abs_p50", "Abs p50", "绝对误差 p50"), "float:error", 11, metric("abs_p50"),

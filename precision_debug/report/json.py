@@ -11,6 +11,7 @@ from typing import IO, Any
 from ..codec import decode, encode
 from ..errors import OutputError
 from ..records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
+from .blame import culprits, sentence_of
 from .doubts import decides, worded
 from .model import FORMAT_VERSION, Report
 
@@ -124,6 +125,12 @@ def _head(report: Report) -> dict[str, Any]:
         "verdict": str(report.verdict),
         "exit_status": report.exit_status,
         "first_mismatch": None if first is None else first.name,
+        "culprits": [
+            {**encode(culprit), "sentence": sentence_of(culprit).en, "sentence_zh": sentence_of(culprit).zh}
+            for culprit in culprits(report)
+        ],
+        "first_non_finite": None if report.explanation is None else report.explanation.first_non_finite or None,
+        "budget": {} if report.explanation is None else encode(report.explanation.budget),
         "worst": [row.name for row in report.worst()],
         "counts": {str(status): count for status, count in report.counts.items()},
         "coverage": dataclasses.asdict(report.coverage),

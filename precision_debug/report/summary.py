@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..records import Row, Status
 from .advice import advice, finer_than_rounding
+from .blame import blame, culprits, sentence_of
 from .doubts import worded
 from .figures import count, figure, percent
 from .model import Report, Verdict
@@ -55,6 +56,7 @@ def summary(report: Report) -> Summary:
     """The summary of a report; sections that have nothing to say are left out."""
     headline, tone = _HEADLINES[report.verdict]
     made = (
+        blame(report),
         _first(report),
         _worst(report),
         _outputs(report),
@@ -73,6 +75,7 @@ def _details(report: Report) -> list[Text]:
     details = []
     if report.failure:
         details.append(same(report.failure))
+    details += [sentence_of(culprit) for culprit in culprits(report)[:1]]
     covered, counts = report.coverage, report.counts
     compared, rest = covered.compared, covered.total - covered.compared
     failed, open_ = counts[Status.FAIL], counts[Status.INCONCLUSIVE]

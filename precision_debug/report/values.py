@@ -13,6 +13,7 @@ __all__ = [
     "base_side",
     "both",
     "extra",
+    "introduced",
     "metric",
     "mismatched_elements",
     "mismatched_share",
@@ -41,6 +42,16 @@ def metric(name: str) -> Get:
 
     def get(row: Row) -> Any:
         return None if row.comparison is None else field(row.comparison)
+
+    return get
+
+
+def introduced(name: str) -> Get:
+    """A field of what the operator itself added, where it was run alone."""
+    field = attrgetter(name)
+
+    def get(row: Row) -> Any:
+        return None if row.introduced is None else field(row.introduced)
 
     return get
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -390,7 +391,7 @@ def _transformer(g: Graph) -> Sequence[str]:
 def _cnn(g: Graph) -> Sequence[str]:
     x = image(g)
     sizes = [3, 8, 16, 16, 8]
-    for layer, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for layer, (a, b) in enumerate(itertools.pairwise(sizes)):
         x = g.op("Relu", [g.conv(x, a, b, f"c{layer}")], f"r{layer}")
     return [g.op("GlobalAveragePool", [x], "y")]
 
@@ -417,5 +418,5 @@ def _softmax(g: Graph) -> Sequence[str]:
 for _name, _build in (("transformer", _transformer), ("cnn", _cnn), ("one_layer", _one_layer), ("softmax", _softmax)):
     for _mode in ("ort_fp16_sim", "ort_bf16_sim", "ort_int8", "ort_opt", "ort_fp16"):
         _clean(_name, _mode, lambda g, build=_build: build(g))
-_clean("masked", "ort_fp16_sim", lambda g: _masked(g))
-_clean("absorbed", "ort_fp16_sim", lambda g: _absorbed(g))
+_clean("masked", "ort_fp16_sim", _masked)
+_clean("absorbed", "ort_fp16_sim", _absorbed)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from planted.onnx_faults import CASES, Case
-
 import precision_debug
+from planted.onnx_faults import CASES, Case
 from precision_debug.report.model import Report
 
 

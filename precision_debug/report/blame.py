@@ -1,0 +1,208 @@
+"""Who did it, in words: one sentence a culprit, in both languages, and the section that stands on top of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..records import Culprit, Row
+from .figures import count, figure, percent
+from .model import Report
+from .section import Cell, Section, plain
+from .words import Text, same
+
+__all__ = ["CAUSES", "blame", "culprits", "sentence_of"]
+
+_SHOWN = 5
+
+CAUSES: Mapping[str, Text] = {
+    "files_differ": Text("the two models are not the same here", "两个模型在此处不同"),
+    "overflow": Text("overflow", "上溢"),
+    "weight_overflow": Text("a constant overflows", "常量上溢"),
+    "range_inside": Text("overflow inside the operator", "算子内部上溢"),
+    "underflow": Text("underflow", "下溢"),
+    "weight_underflow": Text("a constant underflows", "常量下溢"),
+    "saturation": Text("saturation", "饱和截断"),
+    "outlier_channel": Text("an outlier channel", "离群通道"),
+    "mask_range": Text("a mask sets the range", "掩码决定量化范围"),
+    "cancellation": Text("cancellation", "相消"),
+    "amplified": Text("ordinary rounding, amplified", "普通舍入误差被放大"),
+    "long_reduction": Text("a long sum in a narrow type", "窄类型长求和"),
+    "born": Text("NaN or Inf is born here", "此处产生 NaN 或 Inf"),
+    "flips": Text("decisions flip", "判定翻转"),
+    "other_arithmetic": Text("the target computes something else", "目标的计算不同"),
+    "coarse": Text("too coarse in this type", "该类型精度不足"),
+}
+"""Every cause that explain.causes knows, in a few words."""
+
+_CONFIDENCE = {
+    "isolated": Text("measured on the engine, alone, on the baseline's inputs", "在引擎上以基线输入单独运行测得"),
+    "replayed": Text(
+        "measured by replaying the baseline's operator on the target's inputs", "以目标输入重放基线算子测得"
+    ),
+    "simulated": Text("measured in a simulation", "在模拟中测得"),
+    "ranked": Text("only ranked by its error", "仅按误差排序得出"),
+}
+
+
+def culprits(report: Report) -> tuple[Culprit, ...]:
+    """The culprits that were named, worst first."""
+    return report.explanation.culprits if report.explanation is not None else ()
+
+
+def sentence_of(culprit: Culprit) -> Text:
+    """Who, why, and what to keep in higher precision."""
+    what = "+".join(culprit.op_types[-4:])
+    why = _why(culprit)
+    keep = " and ".join(f"`{name}`" for name in culprit.keep)
+    kept = "、".join(f"`{name}`" for name in culprit.keep)
+    if culprit.cause == "files_differ":
+        return Text(
+            f"{what} `{culprit.name}` differs between the two models: {why.en}.",
+            f"两个模型的 {what} `{culprit.name}` 不同：{why.zh}。",
+        )
+    return Text(
+        f"{what} `{culprit.name}` lost it: {why.en}. Keep {keep} in FP32, with what reads it.",
+        f"精度损失于 {what} `{culprit.name}`：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
+    )
+
+
+def blame(report: Report) -> Section:
+    """The culprits, or why there are none."""
+    title = Text("Who did it, and why", "损失精度的算子及原因")
+    explanation = report.explanation
+    if explanation is None:
+        return Section(key="culprits", title=title)
+    lines: list[tuple[Cell, ...]] = []
+    rows = {row.name: row for row in report.rows}
+    for place, culprit in enumerate(explanation.culprits[:_SHOWN], 1):
+        row = rows.get(culprit.name)
+        lines.append((Cell(text=same(str(place)), tone="bad", row=_index(row)), plain(sentence_of(culprit))))
+        lines.append((plain(same("")), plain(_evidence(culprit))))
+    more = len(explanation.culprits) - _SHOWN
+    if more > 0:
+        lines.append((plain(same("")), plain(Text(f"… and {count(more)} more", f"……另有 {count(more)} 个"))))
+    if not lines and (text := _none(report)) is not None:
+        lines.append((plain(text),))
+    return Section(key="culprits", title=title, lines=tuple(lines))
+
+
+def _index(row: Row | None) -> int | None:
+    return None if row is None else row.index
+
+
+def _none(report: Report) -> Text | None:
+    explanation = report.explanation
+    assert explanation is not None
+    if explanation.state == "diffuse":
+        most = max(explanation.budget.values(), default=0.0)
+        return Text(
+            "Diffuse: no single culprit. The error is made of many operators' rounding"
+            + (f"; the largest share of one of them is {percent(most)}." if explanation.budget else "."),
+            "误差分散，无单一算子可归因：由众多算子的舍入误差累积而成"
+            + (f"，单个算子的最大占比为 {percent(most)}。" if explanation.budget else "。"),
+        )
+    if explanation.state == "unknown":
+        return Text(
+            f"Who introduced the error was not measured: {explanation.reason}.",
+            f"未能测定误差由哪个算子引入：{explanation.reason}。",
+        )
+    if not report.compared:
+        return None
+    return Text(
+        "No operator stands out: nothing is beyond what rounding to the target's type must lose.",
+        "没有突出的算子：误差均未超过目标类型舍入所必然带来的损失。",
+    )
+
+
+def _evidence(culprit: Culprit) -> Text:
+    english, chinese = [], []
+    if culprit.introduced is not None:
+        units = "" if culprit.units is None else f" ({figure(culprit.units)} x rounding once)"
+        mal = "" if culprit.units is None else f"（单次舍入的 {figure(culprit.units)} 倍）"
+        english.append(f"introduced error {figure(culprit.introduced)}{units}")
+        chinese.append(f"自身引入误差 {figure(culprit.introduced)}{mal}")
+    if culprit.share is not None and culprit.at:
+        english.append(f"alone it explains {percent(culprit.share)} of the squared error at {culprit.at}")
+        chinese.append(f"单独即可解释 {culprit.at} 处平方误差的 {percent(culprit.share)}")
+    if culprit.fails_first and culprit.fails_first != culprit.name:
+        english.append(f"first out of bounds because of it: {culprit.fails_first}")
+        chinese.append(f"因其首先超限的张量：{culprit.fails_first}")
+    sure = _CONFIDENCE.get(culprit.confidence, same(culprit.confidence))
+    english.append(sure.en)
+    chinese.append(sure.zh)
+    return Text("; ".join(english), "；".join(chinese))
+
+
+def _why(culprit: Culprit) -> Text:
+    told = {key: _shown(value) for key, value in culprit.evidence.items()}
+    maker = _WHY.get(culprit.cause)
+    if maker is None:
+        return CAUSES.get(culprit.cause, same(culprit.cause))
+    try:
+        return Text(maker.en.format_map(told), maker.zh.format_map(told))
+    except KeyError:
+        return CAUSES[culprit.cause]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return percent(value) if 0 < value <= 1 else figure(value)
+    return count(value) if isinstance(value, int) else str(value)
+
+
+_WHY: Mapping[str, Text] = {
+    "overflow": Text(
+        "overflow, its results reach {largest} where the type ends at {limit} ({count} elements)",
+        "上溢，结果达到 {largest}，而该类型最大为 {limit}（{count} 个元素）",
+    ),
+    "weight_overflow": Text(
+        "its constant {weight} reaches {largest} where the type ends at {limit}",
+        "其常量 {weight} 达到 {largest}，而该类型最大为 {limit}",
+    ),
+    "range_inside": Text(
+        "overflow inside the operator: inputs up to {largest}, squared, summed or in an exponent, pass {limit}",
+        "算子内部上溢：输入达到 {largest}，平方、求和或取指数后超过 {limit}",
+    ),
+    "underflow": Text(
+        "underflow, {lost} results below the type's smallest became 0 ({share} of the tensor)",
+        "下溢，{lost} 个结果小于该类型最小值而变为 0（占张量的 {share}）",
+    ),
+    "weight_underflow": Text(
+        "its constant {weight} (an epsilon?) is below what the type can hold, and became 0",
+        "其常量 {weight}（epsilon？）小于该类型可表示的最小值，变为 0",
+    ),
+    "saturation": Text(
+        "saturation, {share} of its results are cut off at {limit} where they reach {largest}",
+        "饱和，{share} 的结果被截断在 {limit}，而实际达到 {largest}",
+    ),
+    "outlier_channel": Text(
+        "one channel ({channel}) is {ratio} x larger than the others and takes the quantised range from them",
+        "通道 {channel} 比其他通道大 {ratio} 倍，占去了量化范围",
+    ),
+    "mask_range": Text(
+        "a mask of {largest} sets the quantised range, and every real score becomes 0",
+        "掩码值 {largest} 决定了量化范围，所有真实得分变为 0",
+    ),
+    "cancellation": Text(
+        "cancellation: {amplifier_type} `{amplifier}` subtracts nearly equal numbers (size {input_size}, result"
+        " {output_size}), which makes this operator's rounding {factor} x larger",
+        "相消：{amplifier_type} `{amplifier}` 对近似相等的数相减（输入量级 {input_size}，结果 {output_size}），"
+        "将本算子的舍入误差放大 {factor} 倍",
+    ),
+    "amplified": Text(
+        "ordinary rounding, which {amplifier_type} `{amplifier}` makes {factor} x larger",
+        "普通舍入误差，被 {amplifier_type} `{amplifier}` 放大 {factor} 倍",
+    ),
+    "long_reduction": Text(
+        "it sums up to {depth} terms in a narrow type", "以窄类型对多达 {depth} 项求和",
+    ),
+    "born": Text("{what} from finite inputs ({count} elements)", "由有限输入产生 {what}（{count} 个元素）"),
+    "flips": Text(
+        "{count} of {elements} decisions differ on the same inputs", "相同输入下 {elements} 个判定中有 {count} 个不同"
+    ),
+    "files_differ": Text(
+        "{what} {name} is {base} in the baseline's and {target} in the target's",
+        "{what} {name} 在基线中为 {base}，在目标中为 {target}",
+    ),
+}  # fmt: skip
