@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .graph import outer_reads
+from precision_debug.errors import PrecisionDebugError
+
+from .borrowed import Borrowed
+from .graph import outer_reads, subgraphs
+from .reference_ops import corrected, refusal
 
 __all__ = ["evaluator_class", "inner_evaluators", "inner_of", "is_float", "last_uses", "run_loop", "single", "wide"]
 
@@ -19,14 +23,45 @@ def evaluator_class(execute: Execute) -> Any:
     """
     from onnx import FunctionProto
     from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import RuntimeContextError
 
     class Evaluator(ReferenceEvaluator):  # type: ignore[misc]
+        def _load_impl(self, node: Any, input_types: Any = None) -> Any:
+            """A maker of the node: a right one in place of a wrong one, or one that says that there is none."""
+            version = self.opsets.get(node.domain, 0)
+            right, why = corrected(node, version), refusal(node, version)
+            if right is not None or why:
+                return lambda *_: right or Borrowed(node, why)
+            try:
+                make = super()._load_impl(node, input_types)
+            except RuntimeContextError:
+                raise
+            except Exception as error:
+                return _absent(node, error)
+            return lambda *given: _made(make, node, given)
+
         def run(self, output_names: Any, feed_inputs: Any, attributes: Any = None, **more: Any) -> Any:
             if isinstance(self.proto_, FunctionProto):
                 return super().run(output_names, feed_inputs, attributes, **more)
             return execute(self, feed_inputs, attributes)
 
     return Evaluator
+
+
+def _made(make: Any, node: Any, given: Any) -> Any:
+    try:
+        return make(*given)
+    except PrecisionDebugError:
+        raise
+    except Exception as error:
+        return _absent(node, error)(*given)
+
+
+def _absent(node: Any, error: Exception) -> Callable[..., Borrowed]:
+    """onnx.reference cannot make a node. Raises the error where the node has graphs inside, which need it."""
+    if any(subgraphs(node)):
+        raise error
+    return lambda *_: Borrowed(node, "onnx.reference does not have it")
 
 
 def inner_evaluators(evaluator: Any, key: Any = ()) -> list[tuple[Any, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -9,9 +10,10 @@ from precision_debug.errors import BackendError, PrecisionDebugError
 from precision_debug.protocols import Feeds, Hook, Session
 from precision_debug.records import SessionSpec, TensorMeta
 
+from .borrowed import Borrowed, OneByOne
 from .evaluator import evaluator_class, inner_evaluators, inner_of, is_float, last_uses, run_loop, single, wide
 from .feeding import checked_feeds
-from .graph import attribute, initializers_of
+from .graph import attribute, initializers_of, subgraphs
 from .listing import Entry, Labels, all_values, op_type
 from .model import Model, read_model, tensor_shape
 from .runtime import our_errors
@@ -23,6 +25,7 @@ __all__ = ["open_reference"]
 
 _LOOPS = frozenset({"Loop", "Scan"})
 _TO_FLOAT = (1, 11)
+_NONE = "no second opinion for this operator"
 
 
 def open_reference(spec: SessionSpec) -> Session:
@@ -40,7 +43,9 @@ class _ReferenceSession:
         with our_errors(model.path):
             onnx.load_external_data_for_model(proto, str(model.folder))
             self._evaluator: Any = evaluator_class(self._execute)(proto)
-        self._entries = _list(proto)
+        types = _types(proto)
+        self._shapes = {name: shape for name, (_, shape) in types.items() if shape is not None}
+        self._entries = _list(proto, types)
         self._by_key = {entry.value.key: entry for entry in self._entries}
         self.tensors: Sequence[TensorMeta] = tuple(entry.meta for entry in self._entries)
         self._scopes = {id(inner): key for key, inner in inner_evaluators(self._evaluator)}
@@ -48,6 +53,12 @@ class _ReferenceSession:
         self._defaults = initializers_of(proto.graph)
         self._inputs = [item.name for item in proto.graph.input]
         self.versions: Mapping[str, str] = {"onnx": onnx.__version__}
+        self._alone = OneByOne(model)
+        self._without: dict[str, str] = {}
+        for key, inner in inner_evaluators(self._evaluator):
+            for node in inner.rt_nodes_:
+                if isinstance(node, Borrowed):
+                    self._has_none(node, node.why, key)
         self._narrow: dict[str, str] = {}
         self._loops: set[Any] = set()
         self._shown = Shown((), None)
@@ -57,11 +68,31 @@ class _ReferenceSession:
     @property
     def notes(self) -> Sequence[str]:
         text = "computed by onnx.reference in float64"
-        if not self._narrow:
+        if self._narrow:
+            text += f", but for {len(self._narrow)} nodes that only take float32: {_some(self._narrow)}"
+        if not self._without:
             return (text,)
-        nodes = ", ".join(f"{name} ({op})" for name, op in list(self._narrow.items())[:3])
-        more = f" and {len(self._narrow) - 3} more" if len(self._narrow) > 3 else ""
-        return (f"{text}, but for {len(self._narrow)} nodes that only take float32: {nodes}{more}",)
+        return (
+            text,
+            f"no second opinion on {len(self._without)} nodes, which ONNX Runtime computed from what came before them: "
+            f"{_some(self._without)}",
+        )
+
+    def _has_none(self, node: Any, why: str, key: Any) -> None:
+        """Say of a node's outputs that onnx.reference has no opinion on them."""
+        self._without.setdefault(node.onnx_node.name, node.op_type)
+        for place, entry in enumerate(self._entries):
+            if entry.value.scope.key == key and entry.value.name in node.output and not entry.meta.unseen:
+                meta = dataclasses.replace(entry.meta, unseen=f"{_NONE}: {why}")
+                self._entries[place] = self._by_key[entry.value.key] = dataclasses.replace(entry, meta=meta)
+        self.tensors = tuple(entry.meta for entry in self._entries)
+
+    def _borrow(self, node: Any, inputs: Sequence[Any], key: Any, why: str) -> list[Any]:
+        """ONNX Runtime's outputs of a node. Raises PrecisionDebugError where it fails too."""
+        self._has_none(node, why, key)
+        with our_errors(self._path):
+            found = self._alone.run(node.onnx_node, inputs, key)
+        return [wide(value) for value in found]
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if self._evaluator is None:
@@ -82,10 +113,12 @@ class _ReferenceSession:
 
     def _show(self, scope: Any, name: str, value: Any) -> None:
         entry = self._by_key.get((scope, name))
-        if self._hook is None or entry is None or entry.meta.unseen or not hasattr(value, "dtype"):
+        if self._hook is None or entry is None or not hasattr(value, "dtype"):
+            return
+        if entry.meta.unseen and not entry.meta.unseen.startswith(_NONE):
             return
         meta = self._shown.instance(entry)
-        if meta is None:
+        if meta is None or meta.unseen:
             return
         try:
             self._hook(meta.op_type, meta.name, value)
@@ -120,6 +153,8 @@ class _ReferenceSession:
     def _node(
         self, node: Any, inputs: list[Any], results: Mapping[str, Any], attributes: Any, key: Any
     ) -> Sequence[Any]:
+        if isinstance(node, Borrowed):
+            return self._borrow(node, inputs, key, node.why)
         if node.op_type in _LOOPS:
             for inner, _ in inner_of(node, key):
                 self._loops.add(inner)
@@ -143,19 +178,40 @@ class _ReferenceSession:
         except Exception as refused:
             if self._raised is not None:
                 raise self._raised from None
-            if isinstance(refused, PrecisionDebugError) or not any(is_float(value, "float64") for value in widened):
+            if isinstance(refused, PrecisionDebugError) or any(subgraphs(node.onnx_node)):
                 raise self._failed(node, refused) from refused
+            if not any(is_float(value, "float64") for value in widened):
+                return self._instead(node, inputs, key, refused)
             try:
                 with np.errstate(all="ignore"):
                     outputs = node.run(*(single(value) for value in inputs), **extra)
             except Exception as error:
                 if self._raised is not None:
                     raise self._raised from None
-                raise self._failed(node, error) from error
+                return self._instead(node, inputs, key, error)
             narrow = True
+        if not self._fits(node, outputs):
+            return self._borrow(node, inputs, key, "its shape in onnx.reference is not what onnx infers")
         if narrow:
             self._narrow.setdefault(node.onnx_node.name, node.op_type)
         return [wide(value) if is_float(value, "float32") else value for value in outputs]
+
+    def _instead(self, node: Any, inputs: Sequence[Any], key: Any, error: Exception) -> list[Any]:
+        """ONNX Runtime's outputs of a node in which onnx.reference fails. Raises its error where neither can do it."""
+        failed = self._failed(node, error)
+        try:
+            return self._borrow(node, inputs, key, "onnx.reference fails in it")
+        except PrecisionDebugError:
+            raise failed from error
+
+    def _fits(self, node: Any, outputs: Sequence[Any]) -> bool:
+        """Whether the outputs have the shapes that onnx infers, as far as it does."""
+        return all(
+            len(value.shape) == len(shape)
+            and all(size in (mine, -1) or isinstance(size, str) for mine, size in zip(value.shape, shape, strict=True))
+            for name, value in zip(node.output, outputs, strict=False)
+            if hasattr(value, "shape") and (shape := self._shapes.get(name)) is not None
+        )
 
     def _failed(self, node: Any, error: Exception) -> PrecisionDebugError:
         if isinstance(error, PrecisionDebugError):
@@ -164,9 +220,18 @@ class _ReferenceSession:
         return BackendError(what, where=self._path)
 
 
-def _list(proto: Any) -> list[Entry]:
-    found = [value for value in all_values(proto.graph) if value.node is None or value.node.op_type != "Constant"]
-    names, types = Labels(found), _types(proto)
+def _some(nodes: Mapping[str, str], most: int = 3) -> str:
+    shown = ", ".join(f"{name} ({op})" for name, op in list(nodes.items())[:most])
+    return f"{shown} and {len(nodes) - most} more" if len(nodes) > most else shown
+
+
+def _list(proto: Any, types: Mapping[str, tuple[int, tuple[int | str, ...] | None]]) -> list[Entry]:
+    found = [
+        value
+        for value in all_values(proto.graph)
+        if value.scope.key or value.node is None or value.node.op_type != "Constant"
+    ]
+    names = Labels(found)
     outputs = {item.name for item in proto.graph.output}
     entries = []
     for value in found:
@@ -189,11 +254,17 @@ def _list(proto: Any) -> list[Entry]:
 
 
 def _types(proto: Any) -> dict[str, tuple[int, tuple[int | str, ...] | None]]:
-    """Element type (0: not a tensor) and shape of what onnx can infer."""
+    """Element type (0: not a tensor) and shape of what onnx can infer; what the file says of it may be wrong."""
     import onnx
 
+    plain = onnx.ModelProto()
+    plain.CopyFrom(proto)
+    del plain.graph.value_info[:]
+    for item in plain.graph.output:
+        if item.type.HasField("tensor_type"):
+            item.type.tensor_type.ClearField("shape")
     try:
-        graph = onnx.shape_inference.infer_shapes(proto).graph
+        graph = onnx.shape_inference.infer_shapes(plain).graph
     except Exception:  # it is only for information, and over 2 GB it is refused
         graph = proto.graph
     return {

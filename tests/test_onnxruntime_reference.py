@@ -1,0 +1,154 @@
+"""The mode onnx_ref is right, or it says that it has no second opinion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_models
+import pytest
+from backend_contract import Recorder
+from onnx import TensorProto, helper
+from precision_debug_onnxruntime import OnnxRuntimeBackend
+
+import precision_debug
+from precision_debug.records import ModelFiles, SessionSpec, Status
+
+RANDOM = np.random.default_rng(11)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+X = normal(2, 4, 7, 6)
+SEQUENCE = normal(3, 2, 4)
+STATISTICS = [normal(4), normal(4), normal(4), abs(normal(4)) + np.float32(0.1)]
+
+
+def lstm(**more: Any) -> tuple[list[Any], dict[str, Any]]:
+    return [SEQUENCE, normal(1, 20, 4), normal(1, 20, 5), normal(1, 40)], {"hidden_size": 5, **more}
+
+
+# operator, inputs (parameters after the first), attributes, opsets; whether onnx.reference has an opinion
+RIGHT: list[tuple[str, list[Any], dict[str, Any], list[int]]] = [
+    ("BatchNormalization", [X, *STATISTICS], {"epsilon": 1e-3, "momentum": 0.5}, [7, 8, 9, 13, 14, 17]),
+    ("BatchNormalization", [normal(3, 4), *STATISTICS], {}, [7, 9, 15]),
+    ("BatchNormalization", [normal(2, 4, 5), *STATISTICS], {}, [8, 9, 15]),
+    ("GlobalMaxPool", [normal(2, 3, 5)], {}, [7, 22]),
+    ("GlobalMaxPool", [X], {}, [7, 22]),
+    ("GlobalMaxPool", [normal(2, 3, 4, 5, 6)], {}, [11, 22]),
+    ("GlobalAveragePool", [normal(2, 3, 4, 5, 6)], {}, [7, 22]),
+    *(
+        (op, [X], {"axis": axis}, [7, 11, 12, 13])
+        for op in ("Softmax", "LogSoftmax", "Hardmax")
+        for axis in (0, 1, 2, 3)
+    ),
+    *((op, [X], {}, [9, 11, 13]) for op in ("Softmax", "LogSoftmax", "Hardmax")),
+    ("Softmax", [X], {"axis": -2}, [11, 13]),
+    ("LRN", [X], {"size": 3, "alpha": 0.1, "beta": 0.5, "bias": 1.5}, [7, 13]),
+    ("LRN", [X], {"size": 5, "alpha": 0.1}, [7, 13]),
+    ("LpNormalization", [X], {"axis": -1, "p": 1}, [7]),
+    ("LpNormalization", [X], {"axis": 1, "p": 2}, [7]),
+    ("LSTM", *lstm(), [7, 14]),  # type: ignore[list-item]
+]
+NONE: list[tuple[str, list[Any], dict[str, Any], list[int]]] = [
+    ("LSTM", *lstm(clip=0.5), [14]),  # type: ignore[list-item]
+    ("LSTM", *lstm(activations=["Sigmoid", "Relu", "Tanh"]), [14]),  # type: ignore[list-item]
+    ("LSTM", [*lstm()[0], np.int32([3, 1])], {"hidden_size": 5}, [14]),
+    ("RNN", [SEQUENCE, normal(1, 5, 4), normal(1, 5, 5)], {"hidden_size": 5, "activations": ["Relu"]}, [14]),
+    ("GlobalLpPool", [X], {}, [7]),
+    ("MaxRoiPool", [X, np.float32([[0, 0, 0, 4, 4]])], {"pooled_shape": [2, 2]}, [7]),
+    ("LpPool", [X], {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, [18]),
+    ("ConvTranspose", [X, normal(4, 2, 2, 2)], {"group": 2, "strides": [2, 2]}, [11]),
+    ("Upsample", [X], {"mode": "nearest", "scales": [1.0, 1.0, 2.0, 2.0]}, [7]),
+    ("Resize", [X, np.float32([1, 1, 2, 3])], {"mode": "linear"}, [10]),
+    ("com.microsoft.QuickGelu", [X], {}, [17]),
+    ("com.microsoft.FusedMatMul", [normal(3, 4), normal(5, 4)], {"transB": 1}, [17]),
+]
+
+
+def cases(found: list[tuple[str, list[Any], dict[str, Any], list[int]]]) -> list[Any]:
+    return [
+        pytest.param(op, inputs, attributes, opset, id=f"{op}-{opset}-{place}")
+        for place, (op, inputs, attributes, opsets) in enumerate(found)
+        for opset in opsets
+    ]
+
+
+def around(op: str, inputs: list[Any], attributes: dict[str, Any], opset: int) -> onnx.ModelProto:
+    """x, doubled, through the operator, and halved again."""
+    domain, _, name = op.rpartition(".")
+    weights = {f"p{place}": array for place, array in enumerate(inputs[1:])}
+    nodes = [
+        helper.make_node("Add", ["x", "x"], ["before"], name="before"),
+        helper.make_node(name, ["before", *weights], ["it"], name="it", domain=domain, **attributes),
+        helper.make_node("Mul", ["it", "half"], ["after"], name="after"),
+    ]
+    return onnx_models.model(
+        nodes, [onnx_models.value("x", inputs[0].shape)], [onnx_models.value("after")],
+        {**weights, "half": np.float32(0.5)}, opset=opset, domains=[domain] if domain else [], ir=8,
+    )  # fmt: skip
+
+
+def both(model: onnx.ModelProto, feeds: dict[str, Any], folder: Path) -> dict[str, precision_debug.records.Row]:
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    report = precision_debug.compare(path, run_mode="onnx_ref", inputs=feeds, atol=1e-5, rtol=1e-4)
+    return {row.name: row for row in report.rows}
+
+
+@pytest.mark.parametrize(("op", "inputs", "attributes", "opset"), cases(RIGHT))
+def test_it_is_right_for(op: str, inputs: list[Any], attributes: Any, opset: int, tmp_path: Path) -> None:
+    rows = both(around(op, inputs, attributes, opset), {"x": inputs[0]}, tmp_path)
+    assert {name: row.status for name, row in rows.items()} == dict.fromkeys(
+        ["x", "before", "it", "after"], Status.PASS
+    )
+
+
+@pytest.mark.parametrize(("op", "inputs", "attributes", "opset"), cases(NONE))
+def test_it_has_none_for(op: str, inputs: list[Any], attributes: Any, opset: int, tmp_path: Path) -> None:
+    rows = both(around(op, inputs, attributes, opset), {"x": inputs[0]}, tmp_path)
+    assert rows["it"].status is Status.NOT_COMPARED
+    assert rows["it"].reason.startswith("target: no second opinion for this operator: ")
+    assert rows["before"].status is rows["after"].status is Status.PASS
+
+
+def test_notes_count_the_nodes_without_a_second_opinion(tmp_path: Path) -> None:
+    model, feeds = around("com.microsoft.QuickGelu", [X], {}, 17), {"x": X}
+    onnx.save(model, tmp_path / "m.onnx")
+    session = OnnxRuntimeBackend().open(
+        SessionSpec(model=ModelFiles(model_file=str(tmp_path / "m.onnx")), mode="onnx_ref"), [feeds]
+    )
+    session.run(feeds, Recorder())
+    assert "no second opinion on 1 nodes" in session.notes[1]
+    assert "it (QuickGelu)" in session.notes[1]
+
+
+def test_operators_without_a_second_opinion_run_in_loops_and_branches_too(tmp_path: Path) -> None:
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["c_out"]),
+         helper.make_node("QuickGelu", ["v"], ["g"], domain="com.microsoft"),
+         helper.make_node("Add", ["g", "x"], ["v_out"])],
+        "body", [onnx_models.value("i", [], 7), onnx_models.value("c", [], 9), onnx_models.value("v", [2, 3])],
+        [onnx_models.value("c_out", [], 9), onnx_models.value("v_out", [2, 3])],
+    )  # fmt: skip
+    then = helper.make_graph(
+        [helper.make_node("QuickGelu", ["y"], ["t"], domain="com.microsoft")], "then", [], [onnx_models.value("t")]
+    )
+    other = helper.make_graph([helper.make_node("Neg", ["y"], ["e"])], "else", [], [onnx_models.value("e")])
+    nodes = [
+        helper.make_node("Loop", ["times", "", "x"], ["y"], body=body),
+        helper.make_node("If", ["go"], ["z"], then_branch=then, else_branch=other),
+    ]
+    model = onnx_models.model(
+        nodes, [onnx_models.value("x", [2, 3]), onnx_models.value("go", [], TensorProto.BOOL)],
+        [onnx_models.value("z")], {"times": np.array(3)}, domains=["com.microsoft"],
+    )  # fmt: skip
+    rows = both(model, {"x": normal(2, 3), "go": np.array(True)}, tmp_path)
+    for name in ("v_out@0", "v_out@2", "y", "z"):
+        assert rows[name].status is Status.PASS, name
+    for name in ("g@0", "g@2", "t"):
+        assert "no second opinion" in rows[name].reason, (name, rows[name])
