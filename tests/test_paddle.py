@@ -402,3 +402,52 @@ def test_feeds_of_another_shape_are_paddles_error_in_one_line(tmp_path: Path) ->
     assert "conv2d" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
+
+
+_IN_PLACE = ("log", "rsqrt", "silu", "square", "floor", "erf", "pow", "exp")
+
+
+@pytest.fixture(scope="module")
+def linears(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A PIR program in which linear layers stand before operators that Paddle's passes run in place."""
+    import paddle
+    from paddle import nn
+
+    class Linears(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.LayerList([nn.Linear(16, 16) for _ in range(len(_IN_PLACE))])
+
+        def forward(self, x: Any) -> Any:
+            ways = []
+            for name, layer in zip(_IN_PLACE, self.layers):  # noqa: B905  Paddle's own zip takes no strict
+                value = layer(x) + 9.0 if name in {"log", "rsqrt"} else layer(x)
+                function = getattr(nn.functional if name == "silu" else paddle, name)
+                ways.append(function(value, 3.0) if name == "pow" else function(value))
+            return paddle.concat(ways, axis=1)
+
+    paddle.seed(0)
+    net = Linears()
+    net.eval()
+    spec = paddle.static.InputSpec([None, 16], "float32", name="x")
+    path = tmp_path_factory.mktemp("linears") / "mlp"
+    paddle.jit.save(paddle.jit.to_static(net, input_spec=[spec], full_graph=True), str(path))
+    return path.with_suffix(".json")
+
+
+@pytest.mark.parametrize("mode", ["cpu_opt", "onednn_fp32", pytest.param("onednn_bf16", marks=BF16)])
+def test_what_is_fetched_was_not_overwritten_by_an_operator_in_place(mode: str, linears: Path, tmp_path: Path) -> None:
+    """Paddle runs log, rsqrt, … in place over a linear layer's output; fetched, it held the later values."""
+    rows, session = compare(linears, mode, tmp_path)
+    compared = [row for row in rows if row.comparison is not None]
+    assert sum(row.op_type == "add" for row in compared) >= 6
+    assert max(errors_of(rows)) < (5e-2 if mode == "onednn_bf16" else 1e-5)
+    if mode == "onednn_fp32":
+        from precision_debug_paddle.witness import digest
+
+        seen = {digest(array) for _, _, array in raw_hooks(linears, "onednn")}
+        shown = SaveBaseline()
+        session.run(paddle_models.feeds("mlp"), shown)
+        arrays = [shown.store.get(meta.name) for meta in shown.tensors]
+        assert all(digest(array) in seen for array in arrays if array is not None)
+        assert len(arrays) > 10

@@ -26,6 +26,7 @@ from .model import Model
 from .program import Value
 from .runtime import Runner
 from .session import meta_of, metas_of
+from .witness import OVERWRITTEN, Witness
 
 __all__ = ["FetchSession", "Start"]
 
@@ -61,6 +62,7 @@ class FetchSession:
         self._notes = list(notes)
         self._runners: list[tuple[tuple[str, ...], Runner | None]] = []
         self._planned = self._closed = False
+        self._rounded: frozenset[str] = frozenset()
         self._edits = 0
         self.tensors: Sequence[TensorMeta] = metas_of(meta_of(v, unseen=_unseen(v)) for v in self._values.values())
 
@@ -82,10 +84,15 @@ class FetchSession:
             self._check(plain)
         groups, changed = self._groups(feeds)
         kept: dict[tuple[str, ...], Runner] = {}
+        seen = Witness()
+        widened: frozenset[str] = frozenset()
 
         def changes(names: Sequence[str]) -> Counter[str]:
+            nonlocal seen, widened
             runner = self._start(self._edited(names), "")
-            changed = plain.changed(self._trace(runner, feeds))
+            witness = Witness()
+            trace = self._trace(runner, feeds, witness)
+            changed = plain.changed(trace)
             # a pass may put another value in the place of one that is fetched, under that one's name
             changed[""] += len(set(names) - set(self._keys(runner.output_names).values()))
             changed = +changed
@@ -94,20 +101,39 @@ class FetchSession:
             if not changed:
                 kept.clear()
                 kept[tuple(names)] = runner
+                seen, widened = witness, plain.widened(trace)
             return changed
 
         outputs = [value.name for value in self._values.values() if value.output]
         loose: Groups = [("", [name]) for item in changed for name in item.names]
         found = search([*groups, *loose], changes, list(self._values), builds)
-        names = [name for name in self._values if name in {*found.kept, *outputs}]
+        shown = {*found.kept, *outputs}
+        self._rounded = frozenset(
+            name for op_type, group in groups for name in group if name in shown and naming.kernel(op_type) in widened
+        )
+        wrong = self._overwritten(seen, kept.get(tuple(found.kept)))
+        names = [name for name in self._values if name in shown - wrong]
         batches = self._batches(names, feeds)
         self._runners = [(batch, None) for batch in batches]
-        if len(batches) == 1 and tuple(found.kept) in kept:
+        if len(batches) == 1 and tuple(found.kept) in kept and not wrong:
             self._runners = [(batches[0], kept[tuple(found.kept)])]
         elif kept:
             for runner in kept.values():
                 runner.close()
-        self._list(groups, changed, found, outputs)
+        self._list(groups, changed, found, shown, wrong)
+
+    def _overwritten(self, seen: Witness, runner: Runner | None) -> frozenset[str]:
+        """Of what the predictor that was kept fetched in its last run, what is not what the hook saw."""
+        if runner is None:
+            return frozenset()
+        keys = self._keys(runner.output_names)
+        wrong, unknown = seen.overwritten({key: runner.output(key) for key in keys})
+        if unknown:
+            self._notes.append(
+                f"{len(keys) - unknown} of {len(keys)} fetched values are, element for element, what Paddle's own hook "
+                f"saw; of {unknown} the hook shows nothing to compare with (padded layouts, operators that it skips)."
+            )
+        return frozenset(keys[key] for key in wrong if not self._values[keys[key]].output)
 
     def _plan_unfused(self, feeds: Feeds) -> None:
         """Leave out what no operator writes, such as the outputs of a recurrent layer that only training fills."""
@@ -149,10 +175,19 @@ class FetchSession:
             self._runners[number] = (batch, active if len(self._runners) == 1 else None)
             if hook is not None:
                 for name in wanted:
-                    hook(types[name], name, active.output(by_name[name]))
+                    hook(types[name], name, self._value(active, name, by_name[name]))
             if len(self._runners) > 1:
                 active.close()
         return outputs
+
+    def _value(self, runner: Runner, name: str, key: str) -> np.ndarray[Any, Any]:
+        """A fetched value as the program that ships has it."""
+        array = runner.output(key)
+        if name not in self._rounded or array.dtype != np.float32:
+            return array
+        import ml_dtypes
+
+        return array.astype(ml_dtypes.bfloat16).astype(np.float32)
 
     def close(self) -> None:
         for _, runner in self._runners:
@@ -200,13 +235,15 @@ class FetchSession:
         silent: Groups = [("", [name]) for name in base if self._values[name].op_type in _SILENT]
         return [*groups, *silent], rest
 
-    def _list(self, groups: Groups, changed: Sequence[Changed], found: Found, outputs: Sequence[str]) -> None:
-        """Announce what is seen, and what the fused program has but cannot show."""
-        shown = {*found.kept, *outputs}
+    def _list(
+        self, groups: Groups, changed: Sequence[Changed], found: Found, fetched: Collection[str], wrong: Collection[str]
+    ) -> None:
+        """Announce what is seen, and what the fused program has but cannot show. wrong: overwritten when fetched."""
+        shown = set(fetched) - set(wrong)
         types: dict[str, str] = {}
-        unseen: dict[str, str] = {}
+        unseen: dict[str, str] = dict.fromkeys(wrong, OVERWRITTEN)
         for op_type, names in groups:
-            taken = [name for name in names if name in shown]
+            taken = [name for name in names if name in fetched]
             for name in taken:
                 types.setdefault(name, op_type or self._values[name].op_type)
             if not taken and op_type:
@@ -214,10 +251,10 @@ class FetchSession:
                 unseen.setdefault(names[0], reason)
                 types.setdefault(names[0], op_type)
         for item in changed:
-            if sum(name in shown for name in item.names) >= item.tensors:
+            if sum(name in fetched for name in item.names) >= item.tensors:
                 continue  # all tensors of that size are accounted for: the other values were fused away
             for name in item.names:
-                if name not in shown:
+                if name not in fetched:
                     unseen[name] = _UNTRIED if name in found.untried else _CHANGED
         metas = []
         for name, value in self._values.items():
@@ -233,10 +270,21 @@ class FetchSession:
             f"{len(shown)} of {len(self._values)} tensors can be fetched without changing the fused program "
             f"({len(unseen)} more cannot, {found.builds} predictors were built to find out)."
         )
+        if self._rounded:
+            self._notes.append(
+                f"{len(self._rounded)} of them are written in FP32 while they are fetched and in bfloat16 otherwise, to "
+                "the same outputs bit for bit; they are shown rounded to bfloat16, as the program that ships has them."
+            )
 
-    def _trace(self, runner: Runner, feeds: Feeds) -> Trace:
+    def _trace(self, runner: Runner, feeds: Feeds, witness: Witness | None = None) -> Trace:
         trace = Trace()
-        outputs = runner.run(feeds, lambda op_type, _, array: trace.saw(op_type, array))
+
+        def look(op_type: str, name: str, array: Any) -> None:
+            trace.saw(op_type, array)
+            if witness is not None:
+                witness.saw(op_type, name, array)
+
+        outputs = runner.run(feeds, look)
         known = {value.output for value in self._values.values() if value.output}
         return dataclasses.replace(trace, outputs={name: array for name, array in outputs.items() if name in known})
 

@@ -20,6 +20,7 @@ __all__ = ["Changed", "Found", "Groups", "Print", "Trace", "groups_by_value", "s
 
 _POINTS = 257
 _TOLERANCE = 1e-4
+_WIDE, _NARROW = "float32", "bfloat16"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,17 +61,35 @@ class Trace:
     def changed(self, other: Trace) -> collections.Counter[str]:
         """How many kernels of each type differ, in type or number; "" stands for an output whose bits differ.
 
-        Only outputs that both have are compared. Empty: both did the same.
+        Only outputs that both have are compared. Empty: both did the same. Kernels that only write wider than this
+        run's (``widened``) count as the same where the outputs are.
         """
         found: collections.Counter[str] = collections.Counter()
         gone, new = self.kernels - other.kernels, other.kernels - self.kernels
-        for name in {name for name, _ in (*gone, *new)}:
+        wider = self.widened(other)
+        common = self.outputs.keys() & other.outputs.keys()
+        differ = sum(self.outputs[name].tobytes() != other.outputs[name].tobytes() for name in common)
+        for name in {name for name, _ in (*gone, *new)} - (frozenset() if differ else wider):
             count = [sum(n for (key, _), n in side.items() if key == name) for side in (gone, new)]
             found[name] = max(count)
         if not found:
-            common = self.outputs.keys() & other.outputs.keys()
-            found[""] = sum(self.outputs[name].tobytes() != other.outputs[name].tobytes() for name in common)
+            found[""] = differ
         return +found
+
+    def widened(self, other: Trace) -> frozenset[str]:
+        """Kernels of which the other run has as many, but some write float32 where all of this run's write bfloat16.
+
+        oneDNN computes in float32 and rounds last, so what they write is this run's value before its rounding.
+        """
+        gone, new = self.kernels - other.kernels, other.kernels - self.kernels
+        return frozenset(
+            name
+            for (name, dtype), count in new.items()
+            if dtype == _WIDE
+            and gone.get((name, _NARROW)) == count
+            and not self.kernels.get((name, _WIDE))
+            and sum(key == name for key, _ in (*gone, *new)) == 2
+        )
 
 
 @dataclass(kw_only=True)

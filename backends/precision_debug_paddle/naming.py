@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import re
 
-__all__ = ["FETCH", "Namer", "carries", "fetch_name", "kernel", "plain_type"]
+__all__ = ["FETCH", "Namer", "carries", "fetch_name", "kernel", "plain_type", "works_in_place"]
 
 FETCH = "precision_debug/"
 """What the names of our own fetches in a PIR program begin with."""
@@ -54,3 +54,8 @@ def kernel(op_type: str) -> str:
 def carries(op_type: str) -> bool:
     """Whether an operator only moves a tensor into another place, layout or type."""
     return plain_type(op_type) in _CARRIERS
+
+
+def works_in_place(op_type: str) -> bool:
+    """Whether a PIR operator writes over its input: "pd_op.relu_:5" does."""
+    return (op_type.rpartition(":")[0] or op_type).endswith("_")

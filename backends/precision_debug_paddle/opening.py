@@ -21,6 +21,7 @@ from .session import HookSession
 __all__ = ["open_session"]
 
 _FETCH_BYTES = 1 << 30
+_IN_PLACE = "inplace_pass"  # the kernels compute the same bits into memory of their own
 
 
 def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path) -> Session:
@@ -48,6 +49,9 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
         elif what == "float32" and recipe.precision != "float32":
             chosen = modes.recipe("onednn_fp32" if recipe.onednn else "gpu_opt")
         config = make_config(chosen, program, model.params, spec.options, device=device)
+        if program != model.file:
+            # in an edited program: what is fetched would be overwritten, where a layout conversion lies between
+            config.delete_pass(_IN_PLACE)
         return Runner(config, where=model.path, mode=spec.mode)
 
     fetched = FetchSession(
