@@ -236,37 +236,51 @@ def _dressed(row: Row, base: TensorMeta | None, target: TensorMeta | None) -> Ro
 
 
 def _with_growth(rows: Sequence[Row], base_meta: Mapping[str, TensorMeta]) -> tuple[Row, ...]:
-    errors = {row.name: row.relative_l2 for row in rows if row.comparison is not None}
-    memo: dict[str, float] = {}
+    """The rows with the growth of their error; None where an input's error is not known."""
+    by_name = {row.name: row for row in rows}
+    memo: dict[str, float | None] = {}
 
-    def error_of(name: str) -> float:
-        """Relative error of a tensor; of one that was not compared, the largest among the nearest that were."""
+    def error_of(name: str) -> float | None:
+        """Relative error of a tensor; of one that was fused away, the largest among the nearest that were compared.
+
+        None: not known, as the tensor exists and was not compared. A model's input has none.
+        """
         stack = [name]
         while stack:
             current = stack[-1]
             if current in memo:
                 stack.pop()
                 continue
-            known = errors.get(current)
-            if known is not None:
-                memo[current] = known
+            meta, row = base_meta.get(current), by_name.get(current)
+            if meta is None or row is None or row.status is not Status.FUSED_AWAY:
+                memo[current] = 0.0 if meta is None else _error(row)
                 continue
-            meta = base_meta.get(current)
-            sources = [s for s in (meta.inputs if meta else ()) if s != current]
+            sources = [s for s in meta.inputs if s != current]
             waiting = [s for s in sources if s not in memo and s not in stack]
             if waiting:
                 stack.extend(waiting)
             else:
-                memo[current] = max((memo.get(s, 0.0) for s in sources), default=0.0)
+                memo[current] = _largest(memo.get(s, 0.0) for s in sources)
         return memo[name]
 
     grown = []
     for row in rows:
         error = row.relative_l2
-        if error is None or row.name not in base_meta or math.isnan(error):
+        given = _largest(error_of(name) for name in row.inputs)
+        if error is None or given is None or row.name not in base_meta or math.isnan(error):
             grown.append(row)
             continue
-        given = max((error_of(name) for name in row.inputs), default=0.0)
         growth = 1.0 if error == given else (math.inf if given == 0 else error / given)
         grown.append(dataclasses.replace(row, error_growth=growth))
     return tuple(grown)
+
+
+def _error(row: Row | None) -> float | None:
+    error = row.relative_l2 if row is not None and row.comparison is not None else None
+    return None if error is None or math.isnan(error) else error
+
+
+def _largest(errors: Iterable[float | None]) -> float | None:
+    """The largest one, 0 of none; None where one is not known."""
+    known = list(errors)
+    return None if None in known else max((error for error in known if error is not None), default=0.0)

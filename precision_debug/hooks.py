@@ -14,7 +14,7 @@ Both have Paddle's signature, ``hook(op_type, tensor_name, tensor)``, and work i
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, cast
 
@@ -82,6 +82,10 @@ class SaveBaseline:
     def op_type(self, key: str, otherwise: str = "") -> str:
         """Type of the operator that produced a tensor."""
         return self._types.get(key, otherwise)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of what was seen, in order: what ``assign_mark_names`` takes as its baseline."""
+        return iter(meta.name for meta in self._tensors)
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
         if self._names is not None and tensor_name not in self._names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -183,3 +184,17 @@ def test_fused_only_leaves_out_what_fusion_removed_and_says_how_many(digits: lis
     assert report.compared
     assert not report.counts[Status.FUSED_AWAY]
     assert any("were not marked" in note for note in report.notes)
+
+
+def test_notes_say_which_side_they_are_of() -> None:
+    from precision_debug import AssertClose, SaveBaseline
+    from precision_debug.cli.summary import lines
+
+    report = AssertClose(SaveBaseline()).report()
+    report = dataclasses.replace(
+        report,
+        baseline=dataclasses.replace(report.baseline, notes=("One thread.", "Only here.")),
+        target=dataclasses.replace(report.target, notes=("One thread.", "Cast.")),
+    )
+    said = [text.partition("note")[2].strip() for _, text in lines(report) if text.startswith("  note")][1:]
+    assert said == ["baseline and target: One thread.", "baseline: Only here.", "target: Cast."]

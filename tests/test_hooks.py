@@ -161,6 +161,32 @@ def test_error_growth_names_the_operator_that_lost_the_precision(tmp_path: Path)
     assert growth["c"] == pytest.approx(10, rel=1e-5)
 
 
+def test_error_growth_is_unknown_where_an_input_was_not_compared() -> None:
+    from precision_debug.align import align
+    from precision_debug.assemble import complete_table
+    from precision_debug.records import TensorMeta
+
+    base = SaveBaseline()
+    check = AssertClose(base)
+    for name in ("hidden", "unmarked", "wrong", "after", "through", "marked", "shaped", "known"):
+        base("Op", name, np.ones(8, np.float32))
+    for name in ("after", "through", "marked", "shaped", "known"):
+        check("Op", name, np.full(8, 1.01, np.float32))
+    check("Op", "wrong", np.ones(9, np.float32))
+    inputs = {
+        "hidden": (), "unmarked": (), "wrong": (), "gone": ("hidden",), "after": ("hidden",), "through": ("gone",),
+        "marked": ("unmarked", "after"), "shaped": ("wrong",), "known": ("after", "x"),
+    }  # fmt: skip
+    metas = [
+        TensorMeta(name=name, op_type="Op", inputs=given, unseen="not to be seen" if name == "hidden" else "")
+        for name, given in inputs.items()
+    ]
+    table = complete_table(check.rows, align(metas, check.tensors), selected=set(inputs) - {"unmarked"})
+    growth = {row.name: row.error_growth for row in table}
+    assert growth["known"] == pytest.approx(1)
+    assert [growth[name] for name in ("after", "through", "marked", "shaped")] == [None] * 4
+
+
 @pytest.mark.parametrize("tensor", [np.arange(3.0), [1.0, 2.0], 3.0])
 def test_what_numpy_takes_is_taken(tensor: object) -> None:
     assert as_array(tensor).tolist() == np.asarray(tensor).tolist()

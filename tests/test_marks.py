@@ -163,6 +163,13 @@ def test_assign_mark_names():
         assign_mark_names("q", "c", names)
 
 
+def test_assign_mark_names_takes_a_save_baseline():
+    base = precision_debug.SaveBaseline()
+    for name in "abcd":
+        base("Op", name, [1.0])
+    assert assign_mark_names("b", "c", baseline=base) == ["b", "c"]
+
+
 def test_assign_mark_names_reads_what_the_demos_hook_wrote(tmp_path, monkeypatch):
     lines = [f">>>> save_baseline_hook: {op} {name}" for op, name in [("conv2d", "c_0"), ("relu", "r:0"), ("fc", "f")]]
     (tmp_path / "save_baseline.txt").write_text("\n".join(lines) + "\n")

@@ -17,6 +17,7 @@ from precision_debug_paddle import naming, wire
 from precision_debug_paddle.failures import our_errors
 from precision_debug_paddle.legacy import read_legacy
 from precision_debug_paddle.marks import Changed, Print, Trace, groups_by_value, search
+from precision_debug_paddle.witness import Witness
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError
 
@@ -218,3 +219,30 @@ def test_a_pir_program_is_edited_at_its_end_and_left_whole_in_memory(tmp_path: P
         numbers = [out["%"] for op in ops for out in (op["O"] if isinstance(op["O"], list) else [op["O"]])]
         assert len(set(numbers)) == len(numbers)
     assert read_pir(path).values == program.values
+
+
+def _trace(*kernels: tuple[str, str], output: float = 1.0) -> Trace:
+    return Trace(kernels=Counter(kernels), outputs={"y": np.full(2, output)})
+
+
+def test_a_kernel_that_only_writes_wider_is_the_same_one_where_the_outputs_are() -> None:
+    plain = _trace(("mul", "bfloat16"), ("mul", "bfloat16"), ("fc", "bfloat16"), ("fc", "float32"))
+    wider = _trace(("mul", "bfloat16"), ("mul", "float32"), ("fc", "bfloat16"), ("fc", "float32"))
+    assert plain.widened(wider) == {"mul"}
+    assert not plain.changed(wider)
+    wider.outputs = {"y": np.zeros(2)}
+    assert plain.changed(wider) == Counter(mul=1)
+    mixed = _trace(("mul", "bfloat16"), ("mul", "bfloat16"), ("fc", "float32"), ("fc", "float32"))
+    assert not plain.widened(mixed), "which of the two is wider cannot be told"
+    assert plain.changed(mixed) == Counter(fc=1)
+    assert not wider.widened(plain), "narrower is another arithmetic"
+
+
+def test_what_was_overwritten_before_it_was_fetched_is_told_from_what_was_not() -> None:
+    witness = Witness()
+    first, second, padded = np.arange(6.0).reshape(2, 3), np.arange(6.0) + 10, np.arange(4.0)
+    witness.saw("onednn_op.fc:0", "a", first)
+    witness.saw("pd_op.log_:1", "b", second)
+    witness.saw("pd_op.onednn_to_paddle_layout:2", "c", np.ones(3))
+    fetched = {"x": first.T, "b": second, "y": second[::-1], "z": padded, "c": np.ones(3)}
+    assert witness.overwritten(fetched) == ({"y"}, 2)

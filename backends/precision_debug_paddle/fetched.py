@@ -272,7 +272,7 @@ class FetchSession:
         )
         if self._rounded:
             self._notes.append(
-                f"{len(self._rounded)} of them are written in FP32 while they are fetched and in bfloat16 otherwise, to "
+                f"{len(self._rounded)} of them are written in FP32 where fetched and in bfloat16 otherwise, to "
                 "the same outputs bit for bit; they are shown rounded to bfloat16, as the program that ships has them."
             )
 

@@ -78,8 +78,11 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, s
     missing = Counter(row.reason for row in report.rows if row.status is Status.NOT_COMPARED)
     for reason, count in missing.most_common(5):
         yield "yellow", f"  not compared      {count}: {reason}"
-    for note in dict.fromkeys((*report.notes, *baseline.notes, *target.notes)):
+    for note in dict.fromkeys(report.notes):
         yield "dim", f"  note              {note}"
+    for note in dict.fromkeys((*baseline.notes, *target.notes)):
+        whose = [side for side, info in (("baseline", baseline), ("target", target)) if note in info.notes]
+        yield "dim", f"  note              {' and '.join(whose)}: {note}"
     for output in outputs:
         yield "", f"  report            {output}"
     if outputs and report.inputs_file:
