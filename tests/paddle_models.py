@@ -139,6 +139,31 @@ def _branches() -> Any:
     return Branches()
 
 
+def _loop() -> Any:
+    """A while loop that carries a tensor, and a branch behind it."""
+    import paddle
+    from paddle import nn
+
+    class Loop(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.outer = nn.Linear(16, 16), nn.Linear(16, 4)
+
+        def forward(self, x: Any) -> Any:
+            number = paddle.zeros([1], "int32")
+            state = self.inner(x)
+            while number < 3:
+                state = paddle.tanh(self.inner(state))
+                number = number + 1
+            if paddle.sum(state) > 0:  # noqa: SIM108
+                state = paddle.nn.functional.relu(state * 2)
+            else:
+                state = state - 1
+            return self.outer(state)
+
+    return Loop()
+
+
 def _encoder() -> Any:
     """Two layers of a transformer encoder, 64 wide, 4 heads."""
     from paddle import nn
@@ -166,6 +191,7 @@ MODELS: Mapping[str, tuple[Any, tuple[int, ...]]] = {
     "mlp": (_mlp, (16,)),
     "offset": (_offset, (16,)),
     "branches": (_branches, (6, 16)),
+    "loop": (_loop, (16,)),
     "encoder": (_encoder, (12, 64)),
     "resnet18": (_resnet18, (3, 64, 64)),
     "mobilenet_v3": (_mobilenet_v3, (3, 64, 64)),

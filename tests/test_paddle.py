@@ -16,6 +16,7 @@ pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
 from precision_debug_paddle import PaddleBackend, capability, modes
 from precision_debug_paddle.framework import inference_module
+from precision_debug_paddle.model import read_model
 
 from precision_debug.align import align
 from precision_debug.assemble import complete_table
@@ -451,3 +452,35 @@ def test_what_is_fetched_was_not_overwritten_by_an_operator_in_place(mode: str, 
         arrays = [shown.store.get(meta.name) for meta in shown.tensors]
         assert all(digest(array) in seen for array in arrays if array is not None)
         assert len(arrays) > 10
+
+
+@pytest.mark.parametrize("mode", ["cpu_opt", "onednn_fp32", pytest.param("onednn_bf16", marks=BF16)])
+def test_what_a_loop_carries_is_compared_with_its_last_iteration(mode: str, tmp_path: Path) -> None:
+    """The variable is written before the loop and by it; fetched, it holds what the loop left."""
+    rows, session = compare(model_of("legacy", "loop"), mode, tmp_path, atol=0.05, rtol=0.05)
+    carried = {row.name: row for row in rows if row.name.startswith("linear_0.tmp_1@")}
+    assert list(carried) == ["linear_0.tmp_1@0", "linear_0.tmp_1@1"]
+    assert [row.op_type for row in carried.values()] == ["elementwise_add", "while"]
+    assert carried["linear_0.tmp_1@1"].status is Status.PASS
+    assert not [row.name for row in rows if row.status is Status.FAIL]
+    reached = next(row for row in rows if row.name == "sum_0.tmp_0")
+    assert reached.inputs == ("linear_0.tmp_1@1",)
+    if mode == "cpu_opt":
+        assert carried["linear_0.tmp_1@0"].status is Status.PASS
+    else:
+        assert "a later operator writes over it" in carried["linear_0.tmp_1@0"].reason
+
+
+@pytest.mark.parametrize("mode", ["cpu_opt", "onednn_fp32"])
+def test_no_tensor_of_a_loop_or_a_branch_is_missing(mode: str, tmp_path: Path) -> None:
+    path = model_of("legacy", "loop")
+    rows, session = compare(path, mode, tmp_path)
+    names = [row.name for row in rows]
+    assert set(names) >= {value.name for value in read_model(ModelFiles(model_file=str(path))).program.values}
+    body = [row for row in rows if row.name in {"linear_1.tmp_0", "tanh_0.tmp_0", "relu_0.tmp_0", "tmp_10"}]
+    assert len(body) == 4
+    assert all(row.status is Status.NOT_COMPARED and "control-flow block" in row.reason for row in body)
+    assert names.index("tanh_0.tmp_0") < names.index("linear_0.tmp_1@1"), "before what the loop gives"
+    skipped = [row for row in rows if row.op_type.startswith("conditional_block") and row.comparison is None]
+    assert len(skipped) == 1
+    assert "did not enter" in skipped[0].reason

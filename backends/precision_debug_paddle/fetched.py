@@ -23,7 +23,6 @@ from precision_debug.records import TensorMeta
 from . import naming
 from .marks import Changed, Found, Groups, Print, Trace, groups_by_value, search
 from .model import Model
-from .program import Value
 from .runtime import Runner
 from .session import meta_of, metas_of
 from .witness import OVERWRITTEN, Witness
@@ -38,7 +37,6 @@ _REFUSED = "it cannot be fetched without changing the fusion around it"
 _CHANGED = "the passes changed the numbers around it, and it was fused away or cannot be fetched"
 _SILENT = frozenset({"split", "unbind", "split_with_num"})  # Paddle's hook passes over them
 _UNTRIED = "the search for marks ended before it (raise --option mark_builds)"
-_NESTED = "it lies inside a control-flow block, where it cannot be fetched"
 
 
 class FetchSession:
@@ -64,7 +62,7 @@ class FetchSession:
         self._planned = self._closed = False
         self._rounded: frozenset[str] = frozenset()
         self._edits = 0
-        self.tensors: Sequence[TensorMeta] = metas_of(meta_of(v, unseen=_unseen(v)) for v in self._values.values())
+        self.tensors: Sequence[TensorMeta] = metas_of(meta_of(v, unseen=v.hidden) for v in self._values.values())
 
     @property
     def notes(self) -> Sequence[str]:
@@ -137,7 +135,7 @@ class FetchSession:
 
     def _plan_unfused(self, feeds: Feeds) -> None:
         """Leave out what no operator writes, such as the outputs of a recurrent layer that only training fills."""
-        names = [name for name, value in self._values.items() if not value.nested]
+        names = [name for name, value in self._values.items() if not value.hidden]
         written: set[str] = set()
         for batch in self._batches(names, feeds):
             runner = self._start(self._edited(batch), "")
@@ -150,9 +148,9 @@ class FetchSession:
         if empty:
             self._notes.append(f"{empty} tensors that no operator writes are left out.")
         self.tensors = metas_of(
-            meta_of(value, unseen=_unseen(value))
+            meta_of(value, unseen=value.hidden)
             for value in self._values.values()
-            if value.nested or value.name in written
+            if value.hidden or value.name in written
         )
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
@@ -202,8 +200,10 @@ class FetchSession:
         if not self._model.program.pir:
             named: dict[str, str] = {}
 
+            raw = {value.variable or name: name for name, value in self._values.items() if not value.hidden}
+
             def note(op_type: str, name: str, _: Any) -> None:
-                named.setdefault(name, op_type)
+                named[raw.get(name, name)] = op_type  # the last operator that writes it is the one that is fetched
 
             runner.run(feeds, note)
             runner.close()
@@ -211,7 +211,7 @@ class FetchSession:
                 runner = self._start(self._model.file, "")
                 runner.run(feeds, note)
                 runner.close()
-            fetchable = {name for name, value in self._values.items() if not value.nested}
+            fetchable = {name for name, value in self._values.items() if not value.hidden}
             return [(op_type, [name]) for name, op_type in named.items() if name in fetchable], []
         seen: list[tuple[str, tuple[int, ...], Print]] = []
 
@@ -222,7 +222,7 @@ class FetchSession:
         runner.run(feeds, look)
         runner.close()
         base: dict[str, tuple[str, tuple[int, ...], Print]] = {}
-        names = [name for name, value in self._values.items() if not value.nested]
+        names = [name for name, value in self._values.items() if not value.hidden]
         for batch in self._batches(names, feeds):
             unfused = self._start(self._edited(batch), "unfused")
             unfused.execute(feeds)
@@ -263,8 +263,8 @@ class FetchSession:
                 metas.append(meta_of(value, op_type=kind, view=self._view))
             elif name in unseen:
                 metas.append(meta_of(value, op_type=kind, unseen=unseen[name]))
-            elif value.nested:
-                metas.append(meta_of(value, unseen=_NESTED))
+            elif value.hidden:
+                metas.append(meta_of(value, unseen=value.hidden))
         self.tensors = metas_of(metas)
         self._notes.append(
             f"{len(shown)} of {len(self._values)} tensors can be fetched without changing the fused program "
@@ -296,7 +296,7 @@ class FetchSession:
     def _keys(self, outputs: Sequence[str]) -> dict[str, str]:
         """The predictor's names of its outputs to ours, in the predictor's order."""
         pir = self._model.program.pir
-        known = {naming.fetch_name(name) if pir else name: name for name in self._values}
+        known = {naming.fetch_name(name) if pir else value.variable or name: name for name, value in self._values.items()}
         known.update((value.output, name) for name, value in self._values.items() if value.output)
         return {key: known[key] for key in outputs if key in known}
 
@@ -315,7 +315,3 @@ class FetchSession:
             batches[-1].append(name)
             held += size
         return [tuple(item) for item in batches]
-
-
-def _unseen(value: Value) -> str:
-    return _NESTED if value.nested else ""

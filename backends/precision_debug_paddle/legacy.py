@@ -5,8 +5,9 @@ Field numbers are those of paddle/fluid/framework/framework.proto, which no rele
 
 from __future__ import annotations
 
+import collections
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from precision_debug.errors import ModelError
 from precision_debug.records import InputMeta
 
 from . import wire
-from .program import Value, dims
+from .program import NESTED, REWRITTEN, Value, dims
 from .wire import Field, first
 
 __all__ = ["LegacyProgram", "read_legacy"]
@@ -22,6 +23,7 @@ __all__ = ["LegacyProgram", "read_legacy"]
 _BLOCKS = 1
 _BLOCK_VARS, _BLOCK_OPS = 3, 4
 _OP_INPUTS, _OP_OUTPUTS, _OP_TYPE, _OP_ATTRS = 1, 2, 3, 4
+_ATTR_NAME, _ATTR_BLOCK = 1, 12
 _LOD_TENSOR = 7
 _DTYPES = {
     0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 19: "uint64",
@@ -46,6 +48,7 @@ class _Op:
     type: str
     inputs: tuple[tuple[str, tuple[str, ...]], ...]
     outputs: tuple[tuple[str, tuple[str, ...]], ...]
+    block: int = 0  # that it runs, as a loop or a branch does
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -53,7 +56,11 @@ class _Op:
 
 
 class LegacyProgram:
-    """See ``Program``. Values keep Paddle's names; only those of the main block can be fetched."""
+    """See ``Program``. Values keep Paddle's names; only those of the main block can be fetched.
+
+    A variable that several operators of the main block write, as a loop writes what it carries, holds as many values in
+    turn: "name@0", "name@1", …; the last one can be fetched.
+    """
 
     pir = False
 
@@ -64,6 +71,8 @@ class LegacyProgram:
         self._vars = {name: var for block in self._blocks for name, var in _vars(block)}
         self._ops = [[_op(field.data) for field in block if field.tag == _BLOCK_OPS] for block in self._blocks]
         self.statistics = 0
+        self._turns: collections.Counter[str] = collections.Counter()
+        self._variables: dict[str, str] = {}
         self.values = tuple(self._values())
 
     @functools.cached_property
@@ -76,9 +85,10 @@ class LegacyProgram:
 
     def with_fetches(self, names: Sequence[str], path: Path) -> Path:
         fetched = [name for op in self._ops[0] if op.type == "fetch" for name in op.reads]
+        wanted = [self._variables.get(name, name) for name in names]
         extra = [
             wire.text(_BLOCK_OPS, _fetch(name, len(fetched) + place))
-            for place, name in enumerate(name for name in names if name not in fetched)
+            for place, name in enumerate(name for name in wanted if name not in fetched)
         ]
         block = wire.message([*self._blocks[0], *extra])
         done = False
@@ -93,31 +103,56 @@ class LegacyProgram:
     def _values(self) -> Iterator[Value]:
         fetched = {name for op in self._ops[0] if op.type == "fetch" for name in op.reads}
         constant = {name for name, var in self._vars.items() if var.persistable}
-        seen: set[str] = set()
-        for number, ops in enumerate(self._ops):
-            for op in ops:
-                if op.type in _SKIPPED:
-                    continue
-                reads = op.reads
-                fixed = not number and bool(reads) and all(name in constant for name in reads)
-                for parameter, names in op.outputs:
-                    for name in names:
-                        var = self._vars.get(name, _Var())
-                        if parameter in _STATISTICS or (parameter in _OF_NORM and "norm" in op.type):
-                            self.statistics += 1
-                        elif fixed and not var.persistable and name not in fetched:
-                            constant.add(name)
-                        elif not var.persistable and var.dense and name not in seen:
-                            seen.add(name)
-                            yield Value(
-                                name=name,
-                                op_type=op.type,
-                                dtype=var.dtype,
-                                shape=var.shape,
-                                inputs=tuple(dict.fromkeys(item for item in reads if item not in constant)),
-                                output=name if name in fetched else "",
-                                nested=number > 0,
-                            )
+        writes = collections.Counter(
+            name for op in self._ops[0] if op.type not in _SKIPPED for _, names in op.outputs for name in set(names)
+        )
+        yield from self._walk(0, fetched, constant, writes, {}, set())
+
+    def _walk(
+        self, block: int, fetched: Collection[str], constant: set[str], writes: Mapping[str, int],
+        now: dict[str, str], seen: set[str],
+    ) -> Iterator[Value]:  # fmt: skip
+        """Values of a block and of those that its operators run, which come before what such an operator gives.
+
+        writes: how many operators of the main block write a variable. now: variable to the name of the value in it.
+        """
+        for op in self._ops[block]:
+            if op.type in _SKIPPED:
+                continue
+            reads = op.reads
+            inputs = tuple(dict.fromkeys(now.get(item, item) for item in reads if item not in constant))
+            fixed = not block and bool(reads) and all(name in constant for name in reads)
+            if op.block:
+                yield from self._walk(op.block, fetched, constant, writes, now, seen)
+            for parameter, names in op.outputs:
+                for variable in names:
+                    var = self._vars.get(variable, _Var())
+                    if parameter in _STATISTICS or (parameter in _OF_NORM and "norm" in op.type):
+                        self.statistics += 1
+                        continue
+                    if fixed and not var.persistable and variable not in fetched and writes[variable] == 1:
+                        constant.add(variable)
+                        continue
+                    if var.persistable or not var.dense or (block and (variable in seen or variable in writes)):
+                        continue
+                    seen.add(variable)
+                    several = not block and writes[variable] > 1
+                    turn = self._turns[variable]
+                    self._turns[variable] += 1
+                    name = now[variable] = f"{variable}@{turn}" if several else variable
+                    if several:
+                        self._variables[name] = variable
+                    last = not several or turn == writes[variable] - 1
+                    yield Value(
+                        name=name,
+                        op_type=op.type,
+                        dtype=var.dtype,
+                        shape=var.shape,
+                        inputs=inputs,
+                        output=variable if variable in fetched and not block and last else "",
+                        variable=variable if several else "",
+                        hidden=NESTED if block else "" if last else REWRITTEN,
+                    )
 
 
 def read_legacy(path: Path) -> LegacyProgram:
@@ -160,7 +195,21 @@ def _op(data: bytes) -> _Op:
     kind = first(fields, _OP_TYPE)
     if kind is None:
         raise ValueError("an operator without a type")
-    return _Op(type=kind.data.decode(), inputs=_slots(fields, _OP_INPUTS), outputs=_slots(fields, _OP_OUTPUTS))
+    return _Op(
+        type=kind.data.decode(), inputs=_slots(fields, _OP_INPUTS), outputs=_slots(fields, _OP_OUTPUTS),
+        block=_runs(fields),
+    )  # fmt: skip
+
+
+def _runs(fields: Sequence[Field]) -> int:
+    """The block that an operator runs (its attribute sub_block); 0: none."""
+    for field in fields:
+        if field.tag == _OP_ATTRS:
+            attribute = wire.parse(field.data)
+            name, block = first(attribute, _ATTR_NAME), first(attribute, _ATTR_BLOCK)
+            if name is not None and block is not None and name.data == b"sub_block":
+                return block.integer
+    return 0
 
 
 def _slots(fields: Sequence[Field], tag: int) -> tuple[tuple[str, tuple[str, ...]], ...]:

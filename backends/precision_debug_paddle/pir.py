@@ -16,7 +16,7 @@ from precision_debug.errors import ModelError
 from precision_debug.records import InputMeta
 
 from .naming import Namer, fetch_name, plain_type
-from .program import Value, dims
+from .program import NESTED, Value, dims
 
 __all__ = ["PirProgram", "name_fetches", "read_pir"]
 
@@ -126,7 +126,7 @@ class PirProgram:
                 dtype, shape = _typed(out)
                 yield Value(
                     name=name, op_type=kind, node=layer, dtype=dtype, shape=shape, inputs=given,
-                    output=outputs.get(out["%"], ""), nested=nested,
+                    output=outputs.get(out["%"], ""), hidden=NESTED if nested else "",
                 )  # fmt: skip
 
 

@@ -9,7 +9,10 @@ from typing import Protocol
 
 from precision_debug.records import InputMeta
 
-__all__ = ["Program", "Value", "dims"]
+__all__ = ["NESTED", "REWRITTEN", "Program", "Value", "dims"]
+
+NESTED = "it lies inside a control-flow block, where it cannot be fetched"
+REWRITTEN = "a later operator writes over it, so that it cannot be fetched"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +21,8 @@ class Value:
 
     name: Paddle's own in a legacy program, ours in PIR (see ``naming``); unique and the same in every run.
     output: the name under which a predictor hands it out where it is a model output, else "".
-    nested: it lies inside a control-flow block, where it cannot be fetched.
+    variable: Paddle's name of it, where several operators write to it in turn; "" where ``name`` is that.
+    hidden: why it cannot be fetched; "" where it can.
     """
 
     name: str
@@ -28,7 +32,8 @@ class Value:
     shape: tuple[int | str, ...] | None = None
     inputs: tuple[str, ...] = ()
     output: str = ""
-    nested: bool = False
+    variable: str = ""
+    hidden: str = ""
 
 
 class Program(Protocol):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from precision_debug.protocols import Feeds, Hook
@@ -15,7 +15,7 @@ from precision_debug.records import TensorMeta
 
 from . import naming
 from .model import Model
-from .program import Value
+from .program import NESTED, Value
 from .runtime import Runner
 
 __all__ = ["HookSession", "meta_of", "metas_of"]
@@ -26,6 +26,32 @@ _LINEAR = frozenset({
     "conv2d", "conv2d_transpose", "conv3d", "depthwise_conv2d", "depthwise_conv2d_transpose", "matmul", "matmul_v2",
     "mul",
 })  # fmt: skip
+
+
+_BRANCHES = frozenset({"conditional_block", "conditional_block_infer"})
+_NOT_ENTERED = "in a branch or loop body that this run did not enter"
+_IN_A_BODY = "it lies inside a control-flow block, which Paddle's hook does not enter"
+
+
+class _Turns:
+    """Within one run: which of a variable's values a call of the hook shows, by the operator that wrote it.
+
+    written: variable to its values in the order of the program.
+    """
+
+    def __init__(self, written: Mapping[str, Sequence[Value]]) -> None:
+        self._written = written
+        self._next: collections.Counter[str] = collections.Counter()
+
+    def name(self, op_type: str, variable: str) -> str:
+        values = self._written.get(variable, ())
+        if len(values) < 2:
+            return variable
+        kind, at = naming.plain_type(op_type), self._next[variable]
+        # fused away, an operator no longer writes its value; its place is then skipped
+        turn = next((turn for turn in range(at, len(values)) if values[turn].op_type == kind), at)
+        self._next[variable] = turn + 1
+        return values[min(turn, len(values) - 1)].name
 
 
 class HookSession:
@@ -45,6 +71,9 @@ class HookSession:
         self._extra = extra or {}
         self._runner = runner
         self._values = {value.name: value for value in model.program.values}
+        self._written: dict[str, list[Value]] = collections.defaultdict(list)
+        for value in model.program.values:
+            self._written[value.variable or value.name].append(value)
         self._left_out: set[str] = set()
         self.kinds: collections.Counter[str] = collections.Counter()
         self._refused: frozenset[str] = frozenset()
@@ -65,9 +94,11 @@ class HookSession:
     def probe(self, feeds: Feeds) -> None:
         """Run once to learn which tensors the program that runs has, in its own order."""
         found: dict[str, TensorMeta] = {}
+        turns = _Turns(self._written)
 
-        def look(op_type: str, name: str, array: Any) -> None:
+        def look(op_type: str, variable: str, array: Any) -> None:
             self.kinds[naming.plain_type(op_type)] += 1
+            name = turns.name(op_type, variable)
             if self._shown(name, array):
                 found[name] = self._meta(name, op_type, array)
 
@@ -79,10 +110,21 @@ class HookSession:
                 "their old name now and are left out."
             )
         self._refused = refilled
-        self.tensors = metas_of(meta for meta in found.values() if meta.name not in refilled)
-        if len(self.tensors) < len(self._values):
+        shown = [meta for meta in found.values() if meta.name not in refilled]
+        hidden = [
+            meta_of(value, unseen=_IN_A_BODY if value.hidden == NESTED else _NOT_ENTERED)
+            for value in self._values.values()
+            if value.name not in found and (value.hidden == NESTED or value.op_type in _BRANCHES)
+        ]
+        self.tensors = metas_of(self._in_order(shown, hidden))
+        if hidden:
             self._notes.append(
-                f"{len(self.tensors)} of {len(self._values)} tensors of the program are still there and can be seen."
+                f"{len(hidden)} tensors lie in bodies of loops and branches, which Paddle's hook does not enter, or come "
+                "from branches that were not taken."
+            )
+        if len(shown) + len(hidden) < len(self._values):
+            self._notes.append(
+                f"{len(shown)} of {len(self._values)} tensors of the program are still there and can be seen."
             )
         self._probed = True
 
@@ -92,7 +134,10 @@ class HookSession:
         if hook is None:
             return self._runner.run(feeds)
 
-        def show(op_type: str, name: str, array: Any) -> None:
+        turns = _Turns(self._written)
+
+        def show(op_type: str, variable: str, array: Any) -> None:
+            name = turns.name(op_type, variable)
             if name not in self._refused and self._shown(name, array) and (names is None or name in names):
                 hook(naming.plain_type(op_type), name, array)
 
@@ -100,6 +145,16 @@ class HookSession:
 
     def close(self) -> None:
         self._runner.close()
+
+    def _in_order(self, shown: Sequence[TensorMeta], hidden: Sequence[TensorMeta]) -> Iterator[TensorMeta]:
+        """What is shown in the order of the run, and what lies in a body before what its loop or branch gives."""
+        waiting = {meta.name: meta for meta in hidden}
+        place = {name: number for number, name in enumerate(self._values)}
+        for meta in shown:
+            for name in [name for name in waiting if place[name] < place[meta.name]]:
+                yield waiting.pop(name)
+            yield meta
+        yield from waiting.values()
 
     def _shown(self, name: str, array: Any) -> bool:
         """Whether a tensor is an activation; a running statistic has the name of a parameter."""

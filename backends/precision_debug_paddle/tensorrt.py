@@ -129,7 +129,7 @@ class Builder:
 
     def markable(self, plain: Sequence[EngineLayer]) -> tuple[str, ...]:
         """What may be marked: with fused_only what the unmarked engine still computes, else every tensor."""
-        known = [value.name for value in self.model.program.values if not value.nested]
+        known = [value.name for value in self.model.program.values if not value.hidden and not value.variable]
         if not self.options.get("fused_only"):
             return tuple(known)
         if not plain:
