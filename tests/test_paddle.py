@@ -457,7 +457,7 @@ def test_what_is_fetched_was_not_overwritten_by_an_operator_in_place(mode: str, 
 @pytest.mark.parametrize("mode", ["cpu_opt", "onednn_fp32", pytest.param("onednn_bf16", marks=BF16)])
 def test_what_a_loop_carries_is_compared_with_its_last_iteration(mode: str, tmp_path: Path) -> None:
     """The variable is written before the loop and by it; fetched, it holds what the loop left."""
-    rows, session = compare(model_of("legacy", "loop"), mode, tmp_path, atol=0.05, rtol=0.05)
+    rows, _ = compare(model_of("legacy", "loop"), mode, tmp_path, atol=0.05, rtol=0.05)
     carried = {row.name: row for row in rows if row.name.startswith("linear_0.tmp_1@")}
     assert list(carried) == ["linear_0.tmp_1@0", "linear_0.tmp_1@1"]
     assert [row.op_type for row in carried.values()] == ["elementwise_add", "while"]
@@ -474,7 +474,7 @@ def test_what_a_loop_carries_is_compared_with_its_last_iteration(mode: str, tmp_
 @pytest.mark.parametrize("mode", ["cpu_opt", "onednn_fp32"])
 def test_no_tensor_of_a_loop_or_a_branch_is_missing(mode: str, tmp_path: Path) -> None:
     path = model_of("legacy", "loop")
-    rows, session = compare(path, mode, tmp_path)
+    rows, _ = compare(path, mode, tmp_path)
     names = [row.name for row in rows]
     assert set(names) >= {value.name for value in read_model(ModelFiles(model_file=str(path))).program.values}
     body = [row for row in rows if row.name in {"linear_1.tmp_0", "tanh_0.tmp_0", "relu_0.tmp_0", "tmp_10"}]

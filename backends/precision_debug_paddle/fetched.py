@@ -296,7 +296,8 @@ class FetchSession:
     def _keys(self, outputs: Sequence[str]) -> dict[str, str]:
         """The predictor's names of its outputs to ours, in the predictor's order."""
         pir = self._model.program.pir
-        known = {naming.fetch_name(name) if pir else value.variable or name: name for name, value in self._values.items()}
+        values = self._values.items()
+        known = {naming.fetch_name(name) if pir else value.variable or name: name for name, value in values}
         known.update((value.output, name) for name, value in self._values.items() if value.output)
         return {key: known[key] for key in outputs if key in known}
 

@@ -119,8 +119,8 @@ class HookSession:
         self.tensors = metas_of(self._in_order(shown, hidden))
         if hidden:
             self._notes.append(
-                f"{len(hidden)} tensors lie in bodies of loops and branches, which Paddle's hook does not enter, or come "
-                "from branches that were not taken."
+                f"{len(hidden)} tensors lie in bodies of loops and branches, which Paddle's hook does not enter, or "
+                "come from branches that were not taken."
             )
         if len(shown) + len(hidden) < len(self._values):
             self._notes.append(

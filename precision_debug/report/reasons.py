@@ -105,7 +105,10 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
         "标记搜索在它之前结束（可增大 --option mark_builds）",
     ),
     (r"it lies inside a control-flow block, where it cannot be fetched", "位于控制流块内，无法取出"),
-    (r"it lies inside a control-flow block, which Paddle's hook does not enter", "位于控制流块内，Paddle 的 hook 不进入"),
+    (
+        r"it lies inside a control-flow block, which Paddle's hook does not enter",
+        "位于控制流块内，Paddle 的 hook 不进入",
+    ),
     (r"a later operator writes over it, so that it cannot be fetched", "后面的算子会覆盖它，无法取出"),
     (r"an operator that works in place wrote over it before it could be fetched", "取出之前已被原地算子覆盖"),
 )  # fmt: skip
