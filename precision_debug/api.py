@@ -13,6 +13,7 @@ from . import deliver, pipeline, supervisor
 from .conflicts import refuse_overwriting
 from .errors import OutputError, PrecisionDebugError
 from .journal import Journal
+from .plan import make_plan
 from .records import ModelFiles, RunSpec, Tolerance
 from .report import make_ready
 from .report.model import Report
@@ -42,6 +43,7 @@ def compare(
     validate: bool = False,
     top1: bool = False,
     explain: str = "fast",
+    fused_only: bool = False,
     isolated: bool = False,
     **options: Any,
 ) -> Report:
@@ -52,7 +54,8 @@ def compare(
     explain: "off", "fast" or "full": who introduced the error, and why.
     output: files to write, by suffix. isolated: run in a supervised child process, as the command line does; then
     ``inputs`` must be a path, and a crash raises BackendCrash after the partial report was written.
-    options: the backend's own settings. Raises PrecisionDebugError; an out-of-tolerance result is no error.
+    options: the backends' own settings (docs/settings.md), for every side that reads them;
+    ``**{"baseline.KEY": value}`` is for one side. Raises PrecisionDebugError; an out-of-tolerance result is no error.
     """
     arrays = () if isinstance(inputs, (str, Path)) else (inputs,) if isinstance(inputs, Mapping) else tuple(inputs)
     spec = RunSpec(
@@ -73,9 +76,11 @@ def compare(
         validate=validate,
         top1=top1,
         explain=explain,
-        options=options,
+        fused_only=fused_only,
+        options={name: _plain(value) for name, value in options.items()},
         command="precision_debug.compare",
     )
+    make_plan(spec, check_machine=False)  # what is wrong with the call itself is said before anything is written
     outputs = [Path(output)] if isinstance(output, (str, Path)) else [Path(path) for path in output]
     if isolated:
         if arrays:
@@ -112,6 +117,15 @@ def _folder(outputs: Sequence[Path]) -> Path:
         raise OutputError(
             f"cannot write there: {error.strerror or error}", where=place, hint="choose another place"
         ) from error
+
+
+def _plain(value: Any) -> Any:
+    """A setting's value as it travels: paths as text."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
 def _files(model: str | Path | ModelFiles) -> ModelFiles:

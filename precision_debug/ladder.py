@@ -57,11 +57,15 @@ class Ladder(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What came of one run. passes: None where it could not run. text: the first mismatch, or what went wrong."""
+    """What came of one run. passes: None where it could not run. text: the first mismatch, or what went wrong.
+
+    exit_status: what a stage that could not run means for the command (see ``errors``); 1: nothing could be compared.
+    """
 
     passes: bool | None
     text: str = ""
     op_types: tuple[str, ...] = ()
+    exit_status: int = 2
 
 
 Run = Callable[[Rung, Mapping[str, Any]], Step]
@@ -77,6 +81,19 @@ class Climb:
     @property
     def failing(self) -> Rung | None:
         return next((rung for rung, step in self.steps if step.passes is False), None)
+
+    @property
+    def not_run(self) -> tuple[str, ...]:
+        """Names of the stages that could not run."""
+        return tuple(rung.name for rung, step in self.steps if step.passes is None)
+
+    @property
+    def exit_status(self) -> int:
+        """0 where the last stage, the target, passes; 1 where one fails; else why the target could not run."""
+        if self.failing is not None:
+            return 1
+        last = self.steps[-1][1] if self.steps else Step(passes=None)
+        return 0 if last.passes else last.exit_status
 
 
 @dataclass(frozen=True, kw_only=True)

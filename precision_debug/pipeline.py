@@ -27,6 +27,7 @@ from .placing import placed, settled
 from .plan import Opening, make_plan
 from .protocols import Comparer, Feeds, Hook, WeightKeeper
 from .records import Row, RunSpec, TensorMeta
+from .settings import CORE, value
 from .sides import OpenSide, open_both
 from .store import BaselineStore, Store
 
@@ -79,7 +80,7 @@ def _compare(
         def may_have_a_partner(key: str) -> bool:
             return key not in known or key in paired or stem(key) in paired
 
-        budget = spec.options.get("memory_budget")
+        budget = value(CORE, spec.options, "memory_budget")
         with Store(folder=folder, memory_budget=budget) as store, ThreadPoolExecutor(1) as beside:
             meeting = Meeting(place.store or store) if together else None
             settings: dict[str, Any] = {
@@ -148,7 +149,7 @@ def _explain(
         run_mode=target.opening.spec.mode,
         simulation=bool(target.opening.mode and target.opening.mode.simulation),
         two_files=base.opening.spec.model != target.opening.spec.model,
-        memory_budget=spec.options.get("memory_budget"),
+        memory_budget=value(CORE, spec.options, "memory_budget"),
     )
     patience = max(2.0, (base.seconds or 0.0) + (target.seconds or 0.0))
     explanation, found = explain.explain(subject, level=spec.explain, seconds=patience, folder=folder)

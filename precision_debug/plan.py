@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from . import recording, registry
 from .errors import BackendUnavailable, ModelError, UsageError
 from .protocols import Backend, Exporter, Feeds, Session
 from .records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
+from .settings import SIDES, Setting, Taker, read_by, share
 from .special_file import refuse_special
 
-__all__ = ["Opening", "Plan", "make_plan"]
+__all__ = ["Opening", "Plan", "make_plan", "stage_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +63,51 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
     work_dir: existing folder; each side gets a folder of its own in it. check_machine: ask the backends whether the
     modes can run here (this may import a framework). Raises UsageError, ModelError or BackendUnavailable.
     """
-    target = _opening(spec.model, spec.run_mode, spec, work_dir, "target", check_machine)
+    if not 0 <= spec.seed < 2**63:
+        raise UsageError(f"a seed is a whole number from 0 up, not {spec.seed}", where="--seed")
+    sides = _sides(spec)
+    takers = _takers(sides)
+    shared = share(spec.options, takers, {backend.name: _table(backend) for backend in registry.backends()})
+    made: dict[str, Opening] = {}
+    for opening, taker, options in zip(sides, takers, shared, strict=True):
+        if opening.backend is not None and check_machine:
+            available = opening.backend.availability(taker.mode)
+            if not available.ok:
+                raise BackendUnavailable(
+                    f"run mode {taker.mode} cannot run here: {available.needs}",
+                    hint="`precision_debug doctor` lists what can",
+                )
+        if spec.fused_only and taker.find("fused_only") is not None:
+            options["fused_only"] = True
+        folder = Path(work_dir, taker.side)
+        if work_dir:
+            folder.mkdir(exist_ok=True)
+        session = dataclasses.replace(
+            opening.spec, options={**options, "side": taker.side, "seed": spec.seed},
+            work_dir=str(folder) if work_dir else "",
+        )  # fmt: skip
+        made[taker.side] = dataclasses.replace(opening, spec=session)
+    return Plan(baseline=made.get("baseline"), target=made["target"])
+
+
+def stage_of(spec: RunSpec, mode: str, options: Mapping[str, Any]) -> RunSpec:
+    """A command whose target runs in another mode of the same way, with further settings of the target.
+
+    What the command set for its own mode alone, and neither side reads in this one, is left out.
+    """
+    there = dataclasses.replace(spec, run_mode=mode)
+    kept = {**read_by(spec.options, _takers(_sides(there))), **{f"target.{name}": one for name, one in options.items()}}
+    return dataclasses.replace(there, options=kept)
+
+
+def _sides(spec: RunSpec) -> tuple[Opening, ...]:
+    """The baseline, where there is one, and the target; they have no settings yet."""
+    target = _found(spec.model, spec.run_mode)
     if spec.record and not spec.baseline:
         _needs_no_comparison(spec)
-        return Plan(baseline=None, target=target)
-    model = spec.baseline_model or spec.model
-    baseline = spec.baseline or _default_baseline(spec, target)
-    return Plan(baseline=_opening(model, baseline, spec, work_dir, "baseline", check_machine), target=target)
+        return (target,)
+    mode = spec.baseline or _default_baseline(spec, target)
+    return (_found(spec.baseline_model or spec.model, mode), target)
 
 
 def _needs_no_comparison(spec: RunSpec) -> None:
@@ -79,14 +120,23 @@ def _needs_no_comparison(spec: RunSpec) -> None:
             )  # fmt: skip
 
 
-def _opening(model: ModelFiles, mode: str, spec: RunSpec, work_dir: str, side: str, check_machine: bool) -> Opening:
-    folder = Path(work_dir, side)
-    if work_dir:
-        folder.mkdir(exist_ok=True)
-    options = {**spec.options, "side": side, "seed": spec.seed}
-    if spec.fused_only and side == "target":
-        options["fused_only"] = True
-    session = SessionSpec(model=model, mode=mode, options=options, work_dir=str(folder) if work_dir else "")
+def _takers(sides: Sequence[Opening]) -> list[Taker]:
+    return [
+        Taker(
+            side=side, mode=opening.label, backend=opening.backend.name if opening.backend else "",
+            table=_table(opening.backend),
+        )
+        for side, opening in zip(SIDES[-len(sides) :], sides, strict=True)
+    ]  # fmt: skip
+
+
+def _table(backend: Backend | None) -> Sequence[Setting]:
+    """What a backend declares; one from another wheel may be older than settings."""
+    return tuple(getattr(backend, "settings", ()))
+
+
+def _found(model: ModelFiles, mode: str) -> Opening:
+    session = SessionSpec(model=model, mode=mode)
     if recording.is_recording(mode) or Path(mode).is_dir() or "/" in mode:
         return Opening(spec=session, recording=mode)
     if not model.path:
@@ -97,12 +147,6 @@ def _opening(model: ModelFiles, mode: str, spec: RunSpec, work_dir: str, side: s
     if not Path(model.path).exists() and not (".py:" in model.path and Path(plain).exists()):
         raise ModelError("no such model", where=model.path, hint="check the path (it is relative to where you are)")
     backend, run_mode = registry.find(model, mode)
-    if check_machine:
-        available = backend.availability(mode)
-        if not available.ok:
-            raise BackendUnavailable(
-                f"run mode {mode} cannot run here: {available.needs}", hint="`precision_debug doctor` lists what can"
-            )
     return Opening(spec=session, mode=run_mode, backend=backend)
 
 

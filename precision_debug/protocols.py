@@ -16,6 +16,7 @@ from .records import (
     TensorStats,
     Tolerance,
 )
+from .settings import Setting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,7 +135,7 @@ class Replacer(Session, Protocol):
 
 @runtime_checkable
 class Backend(Protocol):
-    """A plugin. Constructing it, ``name`` and ``run_modes`` import no framework."""
+    """A plugin. Constructing it, ``name``, ``run_modes`` and ``settings`` import no framework."""
 
     @property
     def name(self) -> str:
@@ -143,6 +144,10 @@ class Backend(Protocol):
     @property
     def run_modes(self) -> Sequence[RunMode]:
         """Every mode that it can offer, on any machine."""
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        """Every setting that its sessions read; nothing else reaches them. A backend without it has none."""
 
     def availability(self, mode: str) -> Availability:
         """Whether a mode can run on this machine. May import the framework; never raises."""

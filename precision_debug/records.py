@@ -434,7 +434,7 @@ class InputInfo:
 class SessionSpec:
     """What a backend needs to open one model in one run mode.
 
-    options: the backend's own settings as plain values ("use_dynamic_shape", "min_shapes", "workspace", "device", …).
+    options: the backend's own settings in their declared types (see ``settings``), and what the core tells a session.
     work_dir: an existing folder for what the backend writes; removed with the run.
     cores: of the processor, for this run's share of them while another one runs beside it; 0: all.
     """
@@ -460,6 +460,7 @@ class RunSpec:
     validate: NaN and Inf are out of tolerance wherever they are, also where both sides have them.
     top1: show in how many samples both runs have the same first class, also without labels.
     lockstep: both runs advance together and meet at each tensor; None: where both sides can.
+    options: settings as they were given: KEY for every side that reads it, "baseline.KEY" or "target.KEY" for one.
     """
 
     model: ModelFiles

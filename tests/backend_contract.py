@@ -27,6 +27,7 @@ import pytest
 from precision_debug.errors import BackendError, BackendUnavailable, InputError, ModelError
 from precision_debug.protocols import Backend, Session
 from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.settings import SIDES, Setting
 
 FRAMEWORKS = ("onnx", "onnxruntime", "onnxruntime_extensions", "torch", "paddle", "tensorrt", "pandas")
 
@@ -100,6 +101,22 @@ def same_bits(first: Any, second: Any) -> bool:
     if one.dtype != two.dtype or one.shape != two.shape:
         return False
     return one.tolist() == two.tolist() if one.dtype.kind in "OUS" else one.tobytes() == two.tobytes()
+
+
+def test_its_settings_are_declared(subject: Subject) -> None:
+    """The table is what --help, doctor and the check of a command are made from."""
+    table = subject.backend.settings
+    names = [one.name for one in table]
+    modes = [mode.name for mode in subject.backend.run_modes]
+    assert len(set(names)) == len(names)
+    for one in table:
+        assert isinstance(one, Setting)
+        assert one.name.isidentifier()
+        assert one.help
+        assert any(one.matters(side, mode) for side in SIDES for mode in modes), f"{one.name} matters nowhere"
+        if one.default is not None and one.default not in ("", (), {}):
+            assert one.read(one.default) == one.default
+    assert set(subject.options) <= set(names)
 
 
 def test_the_backend_is_one_and_its_modes_are_told_apart(subject: Subject) -> None:

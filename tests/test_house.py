@@ -21,6 +21,7 @@ STAGES = (
     ("records",),
     ("conflicts",),
     ("codec", "ladder", "nearest", "arrays"),
+    ("settings",),
     ("protocols",),
     ("machine",),
     ("feeds", "inspector"),
@@ -153,7 +154,7 @@ def test_built_in_backends_are_the_declared_entry_points_and_are_shipped(root: P
 
 
 def test_backends_have_the_same_file_names(root: Path) -> None:
-    wanted = {"__init__", "backend", "modes", "model", "build", "session", "naming"}
+    wanted = {"__init__", "backend", "modes", "settings", "model", "build", "session", "naming"}
     for target in registry.BUILT_IN.values():
         folder = root / "backends" / target.partition(":")[0]
         assert wanted <= {path.stem for path in folder.iterdir()}, folder

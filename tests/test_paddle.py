@@ -357,9 +357,9 @@ def test_big_models_are_shown_in_several_predictors(tmp_path: Path) -> None:
         assert list(outputs) == [named(whole.tensors, "softmax_0@")]
 
 
-def test_an_unknown_setting_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="did you mean delete_pass"):
-        open_in(model_of("legacy", "cnn"), "cpu_opt", tmp_path, delete_passes=["x"])
+def test_a_wrong_value_of_a_setting_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--option threads: 'many' is no whole number"):
+        open_in(model_of("legacy", "cnn"), "cpu_opt", tmp_path, threads="many")
 
 
 def test_a_folder_is_a_model(tmp_path: Path) -> None:

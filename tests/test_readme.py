@@ -189,7 +189,9 @@ def test_columns_are_those_of_the_table(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
 def test_options_exist(document: Path) -> None:
-    known = set(re.findall(r"--\w+", build_parser().format_help())) | {"--from_inspector", "--names_only"}
+    known = set(re.findall(r"--\w+", build_parser().format_help())) | {
+        "--from_inspector", "--names_only", "--settings_page"
+    }  # fmt: skip
     lines = document.read_text(encoding="utf-8").splitlines()
     others = re.compile(r"pip|build\.py|pytest|ruff|pre-commit")
     ours = "\n".join(line for line in lines if not others.search(line))

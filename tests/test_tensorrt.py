@@ -79,7 +79,7 @@ def test_shapes_sources_and_sizes() -> None:
         ({"min_shapes": {"x": [4]}, "max_shapes": {"x": [2]}}, "do not rise"),
         ({"min_shapes": {"x": [1, 1]}, "max_shapes": {"x": [2]}}, "do not rise"),
         ({"typing": "loosely"}, "none of weak, strong"),
-        ({"optimization_level": 9}, "is no optimization level"),
+        ({"optimization_level": 9}, "9 is not from 0 to 5"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], said: str) -> None:

@@ -13,7 +13,7 @@ from precision_debug.records import Availability, RunMode
 
 from . import taps
 from .lean import extensions
-from .options import flag
+from .settings import setting
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
 
@@ -44,8 +44,9 @@ class Recipe:
     def provider_options(self, settings: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
         """What each provider is told beyond its defaults. Setting "use_tf32": "0" makes CUDA's float32 true float32."""
         known = {"TensorrtExecutionProvider": {"trt_fp16_enable": "1"}}
-        if "use_tf32" in settings:
-            known["CUDAExecutionProvider"] = {"use_tf32": "1" if flag("use_tf32", settings["use_tf32"]) else "0"}
+        use_tf32 = setting(settings, "use_tf32")
+        if use_tf32 is not None:
+            known["CUDAExecutionProvider"] = {"use_tf32": "1" if use_tf32 else "0"}
         return tuple(dict(known.get(name, {})) for name in self.providers)
 
 

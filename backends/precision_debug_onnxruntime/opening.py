@@ -7,9 +7,10 @@ import functools
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from precision_debug.machine import processor
 from precision_debug.protocols import Feeds, Session
@@ -27,6 +28,7 @@ from .modes import Recipe
 from .naming import hold
 from .runtime import Runtime
 from .session import OrtSession
+from .settings import setting
 from .source import Known
 
 __all__ = ["open_session"]
@@ -78,14 +80,19 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
         model=built.running,
         entries=entries,
         runtime=runtime,
-        notes=(*built.notes, *notes, *_engine_notes(recipe)),
+        notes=(*built.notes, *notes, *_engine_notes(recipe, settings)),
         versions={"onnxruntime": ort.__version__, "device": processor()},
     )
 
 
-def _engine_notes(recipe: Recipe) -> tuple[str, ...]:
+def _engine_notes(recipe: Recipe, settings: Mapping[str, Any]) -> tuple[str, ...]:
     if recipe.engine == "cuda":
-        return ("CUDA's float32 matrix products use TF32 on recent GPUs, unless the option use_tf32 is 0",)
+        kept = setting(settings, "op_block_list") or setting(settings, "node_block_list")
+        if recipe.change == "float16" and not kept:
+            return ()  # no product is left in float32
+        if setting(settings, "use_tf32") is False:
+            return ("TF32 was switched off: CUDA's float32 matrix products are float32 (use_tf32=0)",)
+        return ("CUDA's float32 matrix products use TF32 on recent GPUs; --option use_tf32=0 switches it off",)
     if recipe.engine == "tensorrt":
         text = (
             "each tensor that is shown ends a TensorRT subgraph, so fewer layers are fused and the outputs may differ"

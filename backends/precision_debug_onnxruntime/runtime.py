@@ -15,6 +15,7 @@ from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 
 from .graph import external_data, external_tensors
 from .model import Model
+from .settings import setting
 from .taps import library as taps_library
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _INLINE_BYTES = "1024"
 class Runtime:
     """How sessions of one run are opened.
 
-    settings: the user's options ("intra_op_num_threads", "custom_ops_library", "verbose"). cores: see SessionSpec.
+    settings: the user's, see ``settings.SETTINGS``. cores: see SessionSpec.
     """
 
     providers: tuple[str, ...] = ("CPUExecutionProvider",)
@@ -53,9 +54,9 @@ class Runtime:
         options.graph_optimization_level = {
             "none": levels.ORT_DISABLE_ALL, "basic": levels.ORT_ENABLE_BASIC, "all": levels.ORT_ENABLE_ALL,
         }[optimise]  # fmt: skip
-        options.log_severity_level = 2 if self.settings.get("verbose") else 4
+        options.log_severity_level = 2 if setting(self.settings, "verbose") else 4
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED if taps else ort.ExecutionOrder.DEFAULT
-        options.intra_op_num_threads = int(self.settings.get("intra_op_num_threads") or self.cores)
+        options.intra_op_num_threads = setting(self.settings, "intra_op_num_threads") or self.cores
         entry = options.add_session_config_entry
         if any(external_tensors(model.proto.graph)):
             entry("session.model_external_initializers_file_folder_path", str(model.folder))
@@ -82,8 +83,7 @@ class Runtime:
                 return ort.InferenceSession(source, options, providers=providers)
 
     def _libraries(self, taps: bool) -> list[str]:
-        given = self.settings.get("custom_ops_library")
-        libraries = [str(path) for path in ([given] if isinstance(given, str) else given or ())]
+        libraries = list(setting(self.settings, "custom_ops_library"))
         if taps:
             libraries.append(taps_library())
         # a library that is registered twice is in conflict with itself

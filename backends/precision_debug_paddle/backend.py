@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from precision_debug.errors import BackendUnavailable
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
+from precision_debug.settings import Setting
 
 from . import modes
+from .settings import SETTINGS
 
 if TYPE_CHECKING:
     from precision_debug.ladder import Rung, Switch
@@ -24,6 +26,7 @@ class PaddleBackend:
 
     name = "paddle"
     run_modes: Sequence[RunMode] = modes.RUN_MODES
+    settings: Sequence[Setting] = SETTINGS
 
     def availability(self, mode: str) -> Availability:
         return modes.availability(mode)
@@ -35,10 +38,8 @@ class PaddleBackend:
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         from . import tf32
-        from .build import check_options
         from .model import read_model
 
-        check_options(spec.options)
         model = read_model(spec.model)
         available = modes.availability(spec.mode)
         if not available.ok:

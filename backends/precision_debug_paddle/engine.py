@@ -15,6 +15,7 @@ from . import capability, naming
 from .layers import columns, norms_apart, precision_note, precisions_differ, without_suffixes
 from .runtime import Runner
 from .session import HookSession, meta_of, metas_of
+from .settings import setting
 
 if TYPE_CHECKING:
     from .tensorrt import Builder
@@ -40,7 +41,7 @@ class EngineSession:
     ) -> None:
         self.versions = versions
         self._builder, self._runner, self._plain = builder, runner, plain
-        self._markable = builder.markable(plain) if builder.options.get("mark_all", True) else ()
+        self._markable = builder.markable(plain) if setting(builder.options, "mark_all") else ()
         self._marks: tuple[str, ...] = ()
         self._said: tuple[str, ...] = ()
         self._shown: HookSession | None = None
@@ -102,7 +103,7 @@ class EngineSession:
         if not self._plain or not marked:
             return ("Whether the marks changed the fusion is not known, as the inspector wrote no file.",)
         diff = diff_engines(without_suffixes(self._plain), without_suffixes(marked))
-        if self._builder.options.get("fused_only"):
+        if setting(self._builder.options, "fused_only"):
             return (f"Only fused layers were marked; {diff.summary}.",)
         if diff.fusion_kept:
             return (f"{len(self._marks)} tensors were marked; {diff.summary}.",)

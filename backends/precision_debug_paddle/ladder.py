@@ -16,9 +16,10 @@ from precision_debug.ladder import Rung, Switch
 from precision_debug.records import SessionSpec
 
 from . import capability, modes
-from .build import make_config, names_in
+from .build import make_config
 from .framework import inference_module
 from .model import Model, read_model
+from .settings import setting
 
 __all__ = ["Operators", "Passes", "passes_of", "rungs", "switches"]
 
@@ -116,13 +117,13 @@ def switches(spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> tuple[
         else "disable_mixed_precision_ops" if recipe.precision != "float32" else ""
     )  # fmt: skip
     if key:
-        before = () if key == "bfloat16_ops" else names_in(spec.options.get(key))
+        before = () if key == "bfloat16_ops" else setting(spec.options, key)
         card = capability.gpu() if recipe.tensorrt else None
         needs = card.problem if card is not None else ""  # what TensorRT does not take, Paddle's own kernels run
         found.append(Operators(items=types, key=key, before=before, needs=needs))
     known = passes_of(model, rung.mode, spec.options)
     if known:
-        before = names_in(spec.options.get("delete_pass"))
+        before = setting(spec.options, "delete_pass")
         found.append(Passes(items=tuple(name for name in known if name not in before), before=before))
     return tuple(found)
 

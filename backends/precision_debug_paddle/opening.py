@@ -17,10 +17,10 @@ from .model import Model
 from .modes import Recipe
 from .runtime import Runner
 from .session import HookSession
+from .settings import setting
 
 __all__ = ["open_session"]
 
-_FETCH_BYTES = 1 << 30
 _IN_PLACE = "inplace_pass"  # the kernels compute the same bits into memory of their own
 
 
@@ -56,8 +56,8 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
 
     fetched = FetchSession(
         model, start, unfused=not recipe.optimise, view=_view(recipe), folder=folder, versions=versions, notes=notes,
-        builds=int(spec.options.get("mark_builds", 0)),
-        limit=int(spec.options.get("fetch_bytes", _FETCH_BYTES)),
+        builds=setting(spec.options, "mark_builds"),
+        limit=setting(spec.options, "fetch_bytes"),
         check=_quantised(model) if recipe.precision == "int8" else None, quantised=recipe.precision == "int8",
     )  # fmt: skip
     if feeds:

@@ -29,7 +29,7 @@ from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
 from . import capability, tf32
-from .build import make_config, names_in
+from .build import make_config
 from .calibration import Tables
 from .engine import EngineSession
 from .failures import our_errors
@@ -38,10 +38,10 @@ from .layers import InspectorFiles
 from .model import Model
 from .modes import Recipe
 from .runtime import Runner
+from .settings import setting
 
 __all__ = ["Builder", "fused_names", "open_tensorrt", "shape_range"]
 
-_WORKSPACE = 1 << 30
 _QUANTISERS = re.compile(r"fake_quantize|fake_dequantize|quantize_linear")
 
 
@@ -70,14 +70,15 @@ def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence
 
     Raises UsageError on settings that contradict each other, and on those on which Paddle aborts.
     """
-    given = [key for key in ("min_shapes", "opt_shapes", "max_shapes") if options.get(key)]
-    dynamic = options.get("use_dynamic_shape")
-    wants = bool(given or options.get("collect_shape_range") or options.get("shape_range_file"))
+    given = _given_shapes(options)
+    dynamic, collects = setting(options, "use_dynamic_shape"), setting(options, "collect_shape_range")
+    wants = bool(given or collects or setting(options, "shape_range_file"))
     if dynamic is False and wants:
         raise UsageError("--use_dynamic_shape 0 contradicts the given shape range", hint="leave one of them out")
     if given and len(given) < 3:
         raise UsageError(
-            f"--{given[0]} alone is no range", hint="give --min_shapes, --opt_shapes and --max_shapes for every input"
+            f"--{next(iter(given))} alone is no range",
+            hint="give --min_shapes, --opt_shapes and --max_shapes for every input",
         )
     if calibrates and (dynamic or wants):
         raise UsageError(
@@ -85,20 +86,25 @@ def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence
             where="trt_int8",
             hint="leave out --use_dynamic_shape and the shape range, or quantise the model before (PaddleSlim)",
         )
-    collects = options.get("collect_shape_range")
     if given:
         names = set(feeds[0]) if feeds else set()
-        for key in given:
-            missing = names - set(options[key])
+        for key, shapes in given.items():
+            missing = names - set(shapes)
             if missing:
                 raise UsageError(f"--{key} says nothing of input {min(missing)}", hint="give all three for every input")
-        split = bool(names_in(options.get("disable_tensorrt_ops")))
+        split = bool(setting(options, "disable_tensorrt_ops"))
         return "collected" if collects or (split and collects is None) else "given"
-    if options.get("shape_range_file"):
+    if setting(options, "shape_range_file"):
         return "file"
     if calibrates or dynamic is False:
         return "static"
     return "collected" if collects or collects is None else "feeds"
+
+
+def _given_shapes(options: Mapping[str, Any]) -> dict[str, Mapping[str, tuple[int, ...]]]:
+    """Those of min_shapes, opt_shapes and max_shapes that were given, in this order."""
+    found = {key: setting(options, key) for key in ("min_shapes", "opt_shapes", "max_shapes")}
+    return {key: shapes for key, shapes in found.items() if shapes}
 
 
 def fused_names(layers: Sequence[EngineLayer]) -> tuple[str, ...]:
@@ -118,7 +124,8 @@ class Builder:
         self._written: dict[Path, InspectorFiles] = {}
         quantised = any(_QUANTISERS.search(value.op_type) for value in model.program.values)
         int8 = recipe.precision == "int8"
-        self.calibrates = int8 and bool(self.options.get("calibration", not quantised))
+        calibration = setting(self.options, "calibration")
+        self.calibrates = int8 and (not quantised if calibration is None else calibration)
         self.shapes = shape_range(self.options, calibrates=self.calibrates, feeds=feeds)
         self.ranges = self._ranges()
 
@@ -130,7 +137,7 @@ class Builder:
     def markable(self, plain: Sequence[EngineLayer]) -> tuple[str, ...]:
         """What may be marked: with fused_only what the unmarked engine still computes, else every tensor."""
         known = [value.name for value in self.model.program.values if not value.hidden and not value.variable]
-        if not self.options.get("fused_only"):
+        if not setting(self.options, "fused_only"):
             return tuple(known)
         if not plain:
             raise BackendError(
@@ -145,7 +152,7 @@ class Builder:
         try:
             return self._built(marks)
         except BackendError as error:
-            if self.shapes != "collected" or self.options.get("collect_shape_range"):
+            if self.shapes != "collected" or setting(self.options, "collect_shape_range"):
                 raise
             self._leave_collected(f"TensorRT could not build for the collected shape ranges ({error.what})")
         return self._built(marks)
@@ -156,7 +163,7 @@ class Builder:
         folder.mkdir()
         program = folder / self.model.file.name
         shutil.copyfile(self.model.file, program)
-        keep = str(self.options.get("cache_dir") or "")
+        keep = setting(self.options, "cache_dir")
         if keep:
             Path(keep).mkdir(parents=True, exist_ok=True)
         self._written[folder] = InspectorFiles(folder, keep, (self.model.file.parent, Path.cwd()))
@@ -186,21 +193,21 @@ class Builder:
                 "bfloat16": inference.PrecisionType.Bfloat16, "int8": inference.PrecisionType.Int8,
             }[self.recipe.precision]  # fmt: skip
             config.enable_tensorrt_engine(
-                workspace_size=int(options.get("workspace", _WORKSPACE)),
-                max_batch_size=int(options.get("max_batch_size", self._batch())),
-                min_subgraph_size=int(options.get("min_subgraph_size", 3)),
+                workspace_size=setting(options, "workspace"),
+                max_batch_size=setting(options, "max_batch_size") or self._batch(),
+                min_subgraph_size=setting(options, "min_subgraph_size"),
                 precision_mode=precision,
-                use_static=bool(options.get("use_static", False)),
+                use_static=setting(options, "use_static"),
                 use_calib_mode=self.calibrates,
             )
             if self.shapes in {"collected", "file"}:
                 config.enable_tuned_tensorrt_dynamic_shape(str(self.ranges), True)
             elif self.shapes != "static":
                 config.set_trt_dynamic_shape_info(*self.ranges)
-            disabled = names_in(options.get("disable_tensorrt_ops"))
+            disabled = setting(options, "disable_tensorrt_ops")
             if disabled:
                 config.exp_disable_tensorrt_ops(list(disabled))
-            half = names_in(options.get("fp16_subgraphs"))
+            half = setting(options, "fp16_subgraphs")
             if half:
                 self._specify(config, half)
             config.enable_tensorrt_inspector(True)
@@ -220,10 +227,11 @@ class Builder:
         """(min, max, opt) by input, or the path of a shape range file."""
         options = self.options
         if self.shapes == "given":
-            by_key = [options[f"{which}_shapes"] for which in ("min", "max", "opt")]
-            return tuple({name: list(shape) for name, shape in given.items()} for given in by_key)
+            given = _given_shapes(options)
+            by_key = [given[key] for key in ("min_shapes", "max_shapes", "opt_shapes")]
+            return tuple({name: list(shape) for name, shape in shapes.items()} for shapes in by_key)
         if self.shapes == "file":
-            path = Path(str(options["shape_range_file"]))
+            path = Path(setting(options, "shape_range_file"))
             if not path.is_file():
                 raise ModelError("no such file", where=str(path), hint="check --option shape_range_file")
             return path
@@ -231,7 +239,7 @@ class Builder:
             try:
                 return self._collected()
             except PrecisionDebugError as error:
-                if self.options.get("collect_shape_range"):
+                if setting(self.options, "collect_shape_range"):
                     raise
                 return self._leave_collected(f"The CPU could not run the model to collect shape ranges ({error.what})")
         self.notes.append("The engine was built for the shapes of the inputs alone (--min_shapes … set a range).")
@@ -240,7 +248,7 @@ class Builder:
 
     def _leave_collected(self, why: str) -> Any:
         """Go on with the shapes of the inputs alone, given or of the first sample set."""
-        self.shapes = "given" if self.options.get("min_shapes") else "feeds"
+        self.shapes = "given" if setting(self.options, "min_shapes") else "feeds"
         self.notes.append(f"{why}.")
         self.ranges = self._ranges()
         return self.ranges
@@ -273,16 +281,13 @@ class Builder:
         """The first sample set in the smallest, the usual (more often, so that Paddle takes it) and the largest shape
         that the user gave, its values repeated.
         """
-        options, first = self.options, self.feeds[0]
-        if not options.get("min_shapes"):
+        given, first = _given_shapes(self.options), self.feeds[0]
+        if "min_shapes" not in given:
             return []
-        usual = ["opt"] * (len(self.feeds) + 1)
+        usual = ["opt_shapes"] * (len(self.feeds) + 1)
         return [
-            {
-                name: np.resize(np.asarray(value), tuple(options[f"{which}_shapes"][name]))
-                for name, value in first.items()
-            }
-            for which in ("min", *usual, "max")
+            {name: np.resize(np.asarray(value), given[key][name]) for name, value in first.items()}
+            for key in ("min_shapes", *usual, "max_shapes")
         ]
 
     def inspected(self, folder: Path) -> tuple[EngineLayer, ...]:

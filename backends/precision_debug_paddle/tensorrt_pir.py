@@ -18,13 +18,14 @@ from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
 from . import modes, tf32
-from .build import make_config, names_in
+from .build import make_config
 from .failures import our_errors
 from .fetched import FetchSession
 from .model import Model
 from .modes import Recipe
 from .pir import name_fetches
 from .runtime import Runner
+from .settings import setting
 
 __all__ = ["open_pir"]
 
@@ -37,7 +38,7 @@ def open_pir(
     """A session in which every value of the program leaves its TensorRT engine. Raises our errors."""
     if not feeds:
         raise UsageError("an engine is built for given inputs, and there are none", where=model.path)
-    if spec.options.get("fused_only"):
+    if setting(spec.options, "fused_only"):
         raise UsageError(
             "paddle.tensorrt has no inspector, so the fused layers of a PIR model are not known", where="--fused_only",
             hint="leave it out, or export the model with Paddle 2.6 (.pdmodel)",
@@ -76,7 +77,7 @@ def open_pir(
             "TensorRT through paddle.tensorrt, written by its source and not run on hardware by this project: every "
             "tensor is fetched, so the fusion is not the one that ships.",
         ),
-        limit=int(spec.options.get("fetch_bytes", 1 << 30)),
+        limit=setting(spec.options, "fetch_bytes"),
     )  # fmt: skip
     session.plan(feeds[0])
     return session
@@ -87,26 +88,26 @@ def _config(converter: Any, spec: SessionSpec, recipe: Recipe, feeds: Sequence[F
     names = list(feeds[0])
     return converter.TensorRTConfig(
         inputs=[_input(converter, options, name, feeds) for name in names],
-        min_subgraph_size=int(options.get("min_subgraph_size", 3)),
+        min_subgraph_size=setting(options, "min_subgraph_size"),
         save_model_dir=str(target),
-        disable_ops=_operators(options.get("disable_tensorrt_ops")) or None,
+        disable_ops=_operators(setting(options, "disable_tensorrt_ops")) or None,
         precision_mode=converter.PrecisionMode[_PRECISIONS[recipe.precision]],
-        ops_run_float=_operators(options.get("disable_mixed_precision_ops")) or None,
-        disable_passes=list(names_in(options.get("delete_pass"))),
-        workspace_size=int(options.get("workspace", 1 << 30)),
+        ops_run_float=_operators(setting(options, "disable_mixed_precision_ops")) or None,
+        disable_passes=list(setting(options, "delete_pass")),
+        workspace_size=setting(options, "workspace"),
     )
 
 
-def _operators(value: Any) -> list[str]:
+def _operators(types: Sequence[str]) -> list[str]:
     """Types as Paddle 3 names them, with their dialect."""
-    return [name if "." in name else f"pd_op.{name}" for name in names_in(value)]
+    return [name if "." in name else f"pd_op.{name}" for name in types]
 
 
 def _input(converter: Any, options: Mapping[str, Any], name: str, feeds: Sequence[Feeds]) -> Any:
-    if all(options.get(f"{which}_shapes") for which in ("min", "opt", "max")):
+    low, best, high = (setting(options, key) for key in ("min_shapes", "opt_shapes", "max_shapes"))
+    if low and best and high:
         return converter.Input(
-            min_input_shape=tuple(options["min_shapes"][name]), optim_input_shape=tuple(options["opt_shapes"][name]),
-            max_input_shape=tuple(options["max_shapes"][name]), name=name,
+            min_input_shape=low[name], optim_input_shape=best[name], max_input_shape=high[name], name=name,
             input_data_type=str(np.asarray(feeds[0][name]).dtype),
         )  # fmt: skip
     return converter.Input(warmup_data=tuple(np.asarray(item[name]) for item in feeds), name=name)

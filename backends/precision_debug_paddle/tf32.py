@@ -13,6 +13,7 @@ from typing import Any
 
 from .framework import paddle_module
 from .modes import Recipe
+from .settings import setting
 
 __all__ = ["VARIABLE", "own_kernels", "settle", "tensorrt_note"]
 
@@ -24,7 +25,7 @@ def settle(recipe: Recipe, options: Mapping[str, Any]) -> None:
     """Before TensorRT is loaded: TF32 off in trt_fp32, on where ``tf32`` asks for it. Other modes are left alone."""
     if not recipe.tensorrt:
         return
-    if options.get("tf32"):
+    if setting(options, "tf32"):
         os.environ.pop(VARIABLE, None)
     elif recipe.precision == "float32":
         os.environ[VARIABLE] = "0"
@@ -32,7 +33,7 @@ def settle(recipe: Recipe, options: Mapping[str, Any]) -> None:
 
 def tensorrt_note(recipe: Recipe, options: Mapping[str, Any]) -> str:
     """What the reader must know of it; "" where there is nothing to say."""
-    if recipe.precision == "float32" and options.get("tf32"):
+    if recipe.precision == "float32" and setting(options, "tf32"):
         return "TF32 was left on, TensorRT's default: layers of trt_fp32 may run in it (Real Precision says which)."
     if recipe.precision == "float32":
         return f"TF32 was switched off ({VARIABLE}=0); an engine that ships has it on: --option tf32=True."
@@ -44,7 +45,7 @@ def tensorrt_note(recipe: Recipe, options: Mapping[str, Any]) -> str:
 def own_kernels(options: Mapping[str, Any]) -> str:
     """TF32 off in the matrix products and convolutions that Paddle runs itself; returns what to tell the reader."""
     core = paddle_module().base.core
-    if options.get("tf32") or not all(hasattr(core, name) for name in _SWITCHES):
+    if setting(options, "tf32") or not all(hasattr(core, name) for name in _SWITCHES):
         return ""
     for name in _SWITCHES:
         getattr(core, name)(False)

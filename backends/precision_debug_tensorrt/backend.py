@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from precision_debug.errors import BackendUnavailable
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
+from precision_debug.settings import Setting
 
 from .modes import RUN_MODES, availability, recipe
+from .settings import SETTINGS
 
 if TYPE_CHECKING:
     from .modes import Recipe
@@ -26,6 +28,10 @@ class TensorRTBackend:
     @property
     def run_modes(self) -> Sequence[RunMode]:
         return RUN_MODES
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        return SETTINGS
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)

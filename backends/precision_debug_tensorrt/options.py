@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from precision_debug.errors import UsageError
+from precision_debug.settings import passed
 
-__all__ = ["CONSTRAINTS", "Options", "Shape", "read_options"]
+from .settings import setting
+
+__all__ = ["Options", "Shape", "read_options"]
 
 Shape = tuple[int, ...]
-
-CONSTRAINTS = ("none", "prefer", "obey")
-_PRECISIONS = {
-    "float32": "FP32", "fp32": "FP32", "float": "FP32", "float16": "FP16", "fp16": "FP16", "half": "FP16",
-    "bfloat16": "BF16", "bf16": "BF16", "int8": "INT8", "fp8": "FP8", "float8": "FP8", "float8_e4m3fn": "FP8",
-    "int32": "INT32",
-}  # fmt: skip
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,122 +55,54 @@ class Options:
 
 
 def read_options(given: Mapping[str, Any]) -> Options:
-    """Read ``SessionSpec.options``; keys of other backends are left alone. Raises UsageError.
+    """Read ``SessionSpec.options``. Raises UsageError.
 
     What decides or keeps the target's build (layer precisions, constraints, tactics, saved files) is not for a
     baseline that is a TensorRT run too: there ``side`` is "baseline".
     """
-    side = str(given.get("side") or "target")
+    side = str(passed(given, "side"))
     common: dict[str, Any] = {
-        "network_script": _text(given, "network_script"),
-        "timing_cache": _text(given, "timing_cache"),
-        "tactic_sources": _sources(given.get("tactic_sources")),
-        "workspace": _size(given.get("workspace"), "--workspace"),
-        "optimization_level": _level(given.get("optimization_level")),
-        "plugins": _words(given.get("plugins")),
+        "network_script": setting(given, "network_script"),
+        "timing_cache": setting(given, "timing_cache"),
+        "tactic_sources": setting(given, "tactic_sources"),
+        "workspace": setting(given, "workspace"),
+        "optimization_level": setting(given, "optimization_level"),
+        "plugins": setting(given, "plugins"),
         "shapes": _shapes(given),
-        "memory_budget": _size(given.get("memory_budget"), "--memory_budget"),
-        "typing": _one_of(given, "typing", ("", "weak", "strong")),
-        "observe": _one_of(given, "observe", ("", "marks", "listener")),
+        "memory_budget": setting(given, "memory_budget"),
+        "typing": setting(given, "typing") or "",
+        "observe": setting(given, "observe") or "",
         "side": side,
-        "on_device": given.get("comparer") is not None,
+        "on_device": passed(given, "comparer") is not None,
     }
     if side == "baseline":
         return Options(**common)
-    precisions = _precisions(given.get("layer_precisions"), "--layer_precisions")
-    output_types = _precisions(given.get("layer_output_types"), "--layer_output_types")
-    constraints = _one_of(given, "precision_constraints", ("", *CONSTRAINTS))
+    precisions, output_types = setting(given, "layer_precisions"), setting(given, "layer_output_types")
+    constraints = setting(given, "precision_constraints")
     return Options(
         layer_precisions=precisions,
         layer_output_types=output_types,
         precision_constraints=constraints or ("obey" if precisions or output_types else "none"),
-        save_tactics=_text(given, "save_tactics"),
-        load_tactics=_text(given, "load_tactics"),
-        save_engine=_text(given, "save_engine"),
-        save_inspector=_text(given, "save_inspector"),
-        fused_only=bool(given.get("fused_only")),
+        save_tactics=setting(given, "save_tactics"),
+        load_tactics=setting(given, "load_tactics"),
+        save_engine=setting(given, "save_engine"),
+        save_inspector=setting(given, "save_inspector"),
+        fused_only=setting(given, "fused_only"),
         **common,
     )
 
 
-def _text(given: Mapping[str, Any], key: str) -> str:
-    return str(given.get(key) or "")
-
-
-def _one_of(given: Mapping[str, Any], key: str, allowed: Sequence[str]) -> str:
-    value = _text(given, key).lower()
-    if value not in allowed:
-        words = ", ".join(word for word in allowed if word)
-        raise UsageError(f"'{value}' is none of {words}", where=f"--{key}", hint=f"write one of {words}")
-    return value
-
-
-def _words(value: Any) -> tuple[str, ...]:
-    if value is None or value == "":
-        return ()
-    if isinstance(value, str):
-        return tuple(word for part in shlex.split(value) for word in part.split(",") if word)
-    return tuple(str(word) for word in value)
-
-
-def _precisions(value: Any, where: str) -> dict[str, str]:
-    if value is None:
-        return {}
-    pairs = (
-        [(str(name), str(kind)) for name, kind in value.items()]
-        if isinstance(value, Mapping)
-        else [_pair(word, where) for word in (shlex.split(value) if isinstance(value, str) else value)]
-    )
-    found = {}
-    for name, kind in pairs:
-        if kind.lower() not in _PRECISIONS:
-            known = "float32, float16, bfloat16, int8, fp8"
-            raise UsageError(f"'{kind}' of layer '{name}' is no precision", where=where, hint=f"write one of {known}")
-        found[name] = _PRECISIONS[kind.lower()]
-    return found
-
-
-def _pair(word: Any, where: str) -> tuple[str, str]:
-    name, colon, kind = str(word).rpartition(":")
-    if not colon or not name or not kind:
-        raise UsageError(f"'{word}' is no layer with a precision", where=where, hint="write LAYER:float16")
-    return name, kind
-
-
-def _sources(value: Any) -> tuple[str, ...] | None:
-    if value is None or value == "":
-        return None
-    words = _words(value)
-    return () if [word.lower() for word in words] == ["none"] else tuple(word.upper() for word in words)
-
-
-def _size(value: Any, where: str) -> int | None:
-    if value is None or value == "":
-        return None
-    text = str(value).strip().upper().removesuffix("B").removesuffix("I")
-    unit = text[-1:] if text[-1:] in _UNITS and not text[-1:].isdigit() else ""
-    try:
-        size = int(float(text.removesuffix(unit)) * _UNITS[unit])
-    except (ValueError, OverflowError) as error:
-        raise UsageError(f"'{value}' is not a size", where=where, hint="write 512M or 4G") from error
-    if size <= 0:
-        raise UsageError(f"'{value}' is not a size above 0", where=where, hint="write 512M or 4G")
-    return size
-
-
-def _level(value: Any) -> int | None:
-    if value is None or value == "":
-        return None
-    if not str(value).isdigit() or int(value) > 5:
-        raise UsageError(f"'{value}' is no optimization level", where="--optimization_level", hint="write 0 to 5")
-    return int(value)
-
-
 def _shapes(given: Mapping[str, Any]) -> dict[str, tuple[Shape, Shape, Shape]]:
-    ranges = [dict(given.get(f"{which}_shapes") or {}) for which in ("min", "opt", "max")]
+    ranges = [setting(given, key) for key in ("min_shapes", "opt_shapes", "max_shapes")]
     names = list(dict.fromkeys(name for part in ranges for name in part))
-    if given.get("use_dynamic_shape") in (0, False) and not names:
-        return {}
+    dynamic = setting(given, "use_dynamic_shape")
+    if dynamic and not names:
+        raise UsageError(
+            "a range of shapes is not given", where="--use_dynamic_shape 1",
+            hint="add --min_shapes, --opt_shapes and --max_shapes, or leave it out",
+        )  # fmt: skip
+    if dynamic is False and names:
+        raise UsageError("--use_dynamic_shape 0 contradicts the given range of shapes", hint="leave one of them out")
     found = {}
     for name in names:
         low, best, high = (part.get(name) for part in ranges)
@@ -184,7 +110,7 @@ def _shapes(given: Mapping[str, Any]) -> dict[str, tuple[Shape, Shape, Shape]]:
             missing = "--min_shapes" if low is None else "--max_shapes"
             raise UsageError(f"input '{name}' has no {missing}", where=missing, hint="give min and max of each input")
         chosen = best if best is not None else high
-        lists = [tuple(int(dim) for dim in shape) for shape in (low, chosen, high)]
+        lists: list[Shape] = [low, chosen, high]
         if len({len(shape) for shape in lists}) != 1 or any(not a <= b <= c for a, b, c in zip(*lists, strict=True)):
             text = " ".join(str(list(shape)) for shape in lists)
             raise UsageError(f"input '{name}': min, opt and max do not rise: {text}", where="--min_shapes",

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from precision_debug.errors import BackendUnavailable, UsageError
 from precision_debug.protocols import Comparer, Feeds, Session
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
+from precision_debug.settings import Setting, passed
 
 from . import modes
+from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
     from precision_debug.store import BaselineStore
@@ -19,16 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchBackend", "on_device", "open_model"]
 
-LEVELS = ("op", "module")
-PLACES = ("", "device", "host")
-
 
 class TorchBackend:
-    """PyTorch.
-
-    Options: level ("op", "module"), device, seed, training, device_tensors (hooks get torch tensors), compare_on
-    ("device", "host"; two runs side by side on a GPU compare there unless it says otherwise).
-    """
+    """PyTorch; its settings are in ``settings.SETTINGS``."""
 
     def __init__(self) -> None:
         self._kept: tuple[tuple[Any, ...], Model] | None = None
@@ -41,6 +36,10 @@ class TorchBackend:
     @property
     def run_modes(self) -> Sequence[RunMode]:
         return modes.RUN_MODES
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        return SETTINGS
 
     def availability(self, mode: str) -> Availability:
         return modes.availability(mode)
@@ -137,9 +136,7 @@ def open_model(model: Model, mode: str, options: Any, feeds: Sequence[Feeds] = (
     from .compiled import CompiledSession
     from .session import TorchSession
 
-    level = str(options.get("level") or "op")
-    if level not in LEVELS:
-        raise UsageError(f"no level '{level}'", where="--level", hint="use op or module")
+    level = setting(options, "level")
     if level == "module" and model.kind == "script":
         raise UsageError(
             "TorchScript runs its submodules inside its own interpreter", where=model.path, hint="use --level op"
@@ -149,7 +146,7 @@ def open_model(model: Model, mode: str, options: Any, feeds: Sequence[Feeds] = (
     kind: Any = CompiledSession if recipe.change == "compile" else TorchSession
     session: Session = kind(
         built, recipe, level=level, seed=_seed(options), feeds=feeds[0] if feeds else None,
-        device_tensors=bool(options.get("device_tensors")), comparer=options.get("comparer"), on_close=on_close,
+        device_tensors=setting(options, "device_tensors"), comparer=passed(options, "comparer"), on_close=on_close,
     )  # fmt: skip
     return session
 
@@ -159,9 +156,7 @@ def on_device(first: Any, second: Any) -> tuple[Comparer, BaselineStore] | None:
     from .build import chosen_device
     from .on_device import DeviceComparer, DeviceStore
 
-    where = str(second.get("compare_on") or "")
-    if where not in PLACES:
-        raise UsageError(f"no place '{where}'", where="--option compare_on", hint="use device or host")
+    where = setting(second, "compare_on")
     one, other = chosen_device(first), chosen_device(second)
     if where == "host" or one != other or (one.type == "cpu" and where != "device"):
         return None
@@ -169,4 +164,4 @@ def on_device(first: Any, second: Any) -> tuple[Comparer, BaselineStore] | None:
 
 
 def _seed(options: Any) -> int:
-    return int(options.get("seed") or 0)
+    return int(passed(options, "seed"))

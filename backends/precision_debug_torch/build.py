@@ -18,6 +18,7 @@ from .leaves import leaves, replaced
 from .model import Model
 from .modes import Recipe
 from .quantised import quantise
+from .settings import setting
 
 __all__ = ["Built", "arguments_of", "build", "chosen_device", "tensors_of", "twin"]
 
@@ -43,7 +44,7 @@ class Built:
 
 def chosen_device(options: Mapping[str, Any]) -> torch.device:
     """The option "device" ("cpu", "cuda", "cuda:1"); the first GPU where there is one, otherwise the CPU."""
-    name = str(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
+    name = setting(options, "device") or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -61,7 +62,7 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         dtype = None
     notes: list[str] = []
     module = _copied(model.module, device, dtype) if model.kind == "eager" else model.module.to(device)
-    if model.kind != "exported" and module.training and not options.get("training"):
+    if model.kind != "exported" and module.training and not setting(options, "training"):
         module.eval()
         notes.append("the module was put into evaluation mode; the option training=1 leaves it as the factory made it")
     plain, paths = None, frozenset[str]()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import os
 import shlex
 import sys
@@ -16,7 +15,7 @@ from ..errors import UsageError
 from ..records import ModelFiles, RunSpec, Tolerance
 from ..visible import visible
 from . import VERBS
-from .engine_options import add_engine_options, engine_options
+from .engine_options import add_engine_options, engine_options, settings_help
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
@@ -40,7 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=formatter,
         description="Which operator lost the precision? Runs a model in two modes on the same input, compares every "
         f"intermediate tensor,\nand writes a table.\n\nverbs:\n{verbs}",
-        epilog=EPILOG,
+        epilog=f"{settings_help()}\n{EPILOG}",
         allow_abbrev=False,
     )
     from .. import __version__
@@ -73,11 +72,13 @@ def build_parser() -> argparse.ArgumentParser:
         help="keep the target's tensors, to be a --baseline elsewhere; without --baseline nothing is compared",
     )
     group.add_argument(
-        "--option", metavar="KEY=VALUE", action="append", default=[], help="a backend's own setting; may be repeated"
+        "--option",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a backend's own setting, see below; baseline.KEY or target.KEY for one side; may be repeated",
     )
-    group.add_argument(
-        "--use_dynamic_shape", metavar="0|1", type=int, choices=(0, 1), default=None, help="build for a range of shapes"
-    )
+    group.add_argument("--use_dynamic_shape", metavar="0|1", default=None, help="build for a range of shapes")
     for which in ("min", "opt", "max"):
         group.add_argument(
             f"--{which}_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=f"the {which} of that range"
@@ -260,15 +261,15 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
         from ..marks import read_marks_file
 
         marks += tuple(read_marks_file(given.marks))
-    options: dict[str, Any] = dict(_option(text) for text in given.option)
-    if given.use_dynamic_shape is not None:
-        options["use_dynamic_shape"] = bool(given.use_dynamic_shape)
+    options: dict[str, Any] = _options(given.option)
     for which in ("min_shapes", "opt_shapes", "max_shapes"):
         if getattr(given, which):
             options[which] = parse_shapes(getattr(given, which), option=f"--{which}")
     options |= engine_options(given)
+    if given.use_dynamic_shape is not None:
+        options["use_dynamic_shape"] = given.use_dynamic_shape
     if given.memory_budget:
-        options["memory_budget"] = parse_size(given.memory_budget)
+        options["memory_budget"] = given.memory_budget
     return RunSpec(
         model=ModelFiles(model_file=given.model_file, params_file=given.params_file, model_dir=given.model_dir),
         run_mode=given.run_mode,
@@ -293,20 +294,6 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
         options=options,
         command=command,
     )
-
-
-def parse_size(text: str) -> int:
-    """ "4G", "512M", "1.5GiB" or plain bytes to bytes (powers of 1024). Raises UsageError."""
-    units = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-    body = text.strip().upper().removesuffix("B").removesuffix("I")
-    unit = body[-1:] if body[-1:] in units and not body[-1:].isdigit() else ""
-    try:
-        size = int(float(body.removesuffix(unit)) * units[unit])
-    except (ValueError, OverflowError, KeyError) as error:
-        raise UsageError(f"'{text}' is not a size", where="--memory_budget", hint="write 512M or 4G") from error
-    if size <= 0:
-        raise UsageError(f"'{text}' is not a size above 0", where="--memory_budget", hint="write 512M or 4G")
-    return size
 
 
 def _check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
@@ -334,14 +321,17 @@ def _baseline_model(given: argparse.Namespace) -> ModelFiles | None:
     return ModelFiles(model_file=given.baseline_model, params_file=given.baseline_params)
 
 
-def _option(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise UsageError(f"'{text}' is no setting", where="--option", hint="write KEY=VALUE")
-    try:
-        return key, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return key, value
+def _options(texts: Sequence[str]) -> dict[str, Any]:
+    """As written: each setting's declaration says how its value is read."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if not equals or not key or not value:
+            raise UsageError(f"'{text}' is no setting", where="--option", hint="write KEY=VALUE")
+        if found.setdefault(key, value) != value:
+            raise UsageError(f"two values: {found[key]} and {value}", where=f"--option {key}", hint="keep one")
+    return found
 
 
 def _rename(text: str) -> tuple[str, str]:

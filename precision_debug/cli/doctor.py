@@ -6,11 +6,16 @@ import argparse
 import importlib.util
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
+from typing import Any
 
 from .. import registry
+from ..errors import OutputError
 from ..machine import machine
+from ..settings import CORE, Setting
 from ..visible import visible
 from .parser import Parser, formatter, parse, program
+from .settings_page import cells, page
 
 __all__ = ["run"]
 
@@ -23,8 +28,12 @@ _PACKAGES = (
 def run(arguments: Sequence[str]) -> int:
     """Print the machine, the packages and every run mode; 0 if at least one mode can run here, else 1."""
     parser: argparse.ArgumentParser = Parser(prog=program("doctor"), formatter_class=formatter, description=__doc__)
+    parser.add_argument("--settings", action="store_true", help="the backends' settings instead")
+    parser.add_argument("--settings_page", metavar="FILE.md", default="", help="write them there, as docs/settings.md")
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
-    parse(parser, arguments)
+    given = parse(parser, arguments)
+    if given.settings_page:
+        return _write_page(Path(given.settings_page))
     from rich.console import Console
     from rich.table import Table
 
@@ -33,6 +42,8 @@ def run(arguments: Sequence[str]) -> int:
     console = Console(highlight=False, soft_wrap=True, markup=False)
     if not console.is_terminal:
         console.width = 160
+    if given.settings:
+        return _show_settings(console)
     for key, value in machine().items():
         console.print(f"{key:16s} {value}")
     console.print(
@@ -59,7 +70,37 @@ def run(arguments: Sequence[str]) -> int:
                 mode.summary if available.ok else available.needs,
             )
         console.print(table)
+        names = " ".join(one.name for one in getattr(plugin.backend, "settings", ()))
+        console.print(f"settings (doctor --settings explains them): {names or 'none'}")
     return 0 if runnable else 1
+
+
+def _show_settings(console: Any) -> int:
+    from rich.table import Table
+
+    for title, settings in {"every backend": CORE, **_tables()}.items():
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        for column in ("setting", "type", "default", "side", "modes", "meaning"):
+            table.add_column(column, overflow="fold")
+        for one in settings:
+            table.add_row(f"--{one.name}" if one.flag else one.name, *cells(one), one.help)
+        console.print(table)
+        console.print()
+    return 0
+
+
+def _tables() -> dict[str, Sequence[Setting]]:
+    backends = {backend.name: tuple(getattr(backend, "settings", ())) for backend in registry.backends()}
+    return {f"backend {name}": table for name, table in backends.items() if table}
+
+
+def _write_page(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page(_tables()), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"cannot write there: {error.strerror}", where=str(path)) from error
+    return 0
 
 
 def _version(name: str) -> str:

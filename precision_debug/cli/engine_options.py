@@ -1,45 +1,64 @@
-"""Options that only some backends know; they travel as ``RunSpec.options``."""
+"""The flags that backends' settings have, as their tables declare them; they travel as ``RunSpec.options``."""
 
 from __future__ import annotations
 
 import argparse
+import textwrap
+from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["add_engine_options", "engine_options"]
+from .. import registry
+from ..settings import CORE, Setting
 
-_Flag = tuple[str, dict[str, Any]]
+__all__ = ["add_engine_options", "engine_options", "settings_help"]
 
-_TENSORRT: tuple[_Flag, ...] = (
-    ("layer_precisions", {"metavar": "LAYER:TYPE", "nargs": "+", "help": "e.g. Add:float16 Sub:float32"}),
-    ("layer_output_types", {"metavar": "LAYER:TYPE", "nargs": "+", "help": "types of layers' outputs, likewise"}),
-    ("precision_constraints", {"choices": ("none", "prefer", "obey"), "help": "how binding layer precisions are"}),
-    ("typing", {"choices": ("weak", "strong"), "help": "precision by builder flags, or written into the graph"}),
-    ("network_script", {"metavar": "FILE.py", "help": "a function that changes the network before it is built"}),
-    ("workspace", {"metavar": "SIZE", "help": "memory that the builder may use, e.g. 4G"}),
-    ("optimization_level", {"metavar": "0..5", "type": int, "help": "the builder's effort"}),
-    ("tactic_sources", {"metavar": "NAME", "nargs": "+", "help": "e.g. EDGE_MASK_CONVOLUTIONS JIT_CONVOLUTIONS"}),
-    ("timing_cache", {"metavar": "FILE", "help": "read and written: makes builds repeatable"}),
-    ("save_tactics", {"metavar": "FILE", "help": "keep the chosen tactics (TensorRT 8.6 to 10)"}),
-    ("load_tactics", {"metavar": "FILE", "help": "build with these tactics"}),
-    ("plugins", {"metavar": "LIB.so", "nargs": "+", "help": "plugin libraries to load first"}),
-    ("save_engine", {"metavar": "FILE", "help": "keep the engine that was compared"}),
-    ("save_inspector", {"metavar": "FILE", "help": "keep the engine inspector's JSON"}),
+_ELSEWHERE = frozenset(
+    {"use_dynamic_shape", "min_shapes", "opt_shapes", "max_shapes", "fused_only", *(one.name for one in CORE)}
 )
-_TORCH: tuple[_Flag, ...] = (
-    ("level", {"choices": ("op", "module"), "help": "every ATen operator, or the modules' outputs (default op)"}),
-    ("device", {"metavar": "DEVICE", "help": "cpu, cuda, cuda:1 (default: cuda where there is one)"}),
-)
+"""Flags that a group of ``compare`` has."""
+
+_TITLES = {"onnxruntime": "ONNX Runtime", "paddle": "Paddle", "tensorrt": "TensorRT", "torch": "PyTorch"}
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """Add a group of options a backend."""
-    for title, flags in (("which engine? (TensorRT)", _TENSORRT), ("which level? (PyTorch)", _TORCH)):
-        group = parser.add_argument_group(title)
-        for name, settings in flags:
-            group.add_argument(f"--{name}", default=None, **settings)
+    """Add a group of flags a backend. A flag that several have is in the first group that has it."""
+    tables = {backend.name: _flags(tuple(getattr(backend, "settings", ()))) for backend in registry.backends()}
+    added = {flag.removeprefix("--") for flag in parser._option_string_actions}  # a plugin cannot take what is taken
+    for name in sorted(tables, key=lambda name: -len(tables[name])):
+        own = [one for one in tables[name] if one.name not in added]
+        if not own:
+            continue
+        added |= {one.name for one in own}
+        group = parser.add_argument_group(f"which settings? ({_TITLES.get(name, name)})")
+        for one in own:
+            others = [other for other in tables if other != name and any(s.name == one.name for s in tables[other])]
+            also = f" (also of {', '.join(_TITLES.get(other, other) for other in others)})" if others else ""
+            group.add_argument(f"--{one.name}", default=None, help=f"{one.help}{also}".replace("%", "%%"), **_form(one))
 
 
 def engine_options(given: argparse.Namespace) -> dict[str, Any]:
-    """Those that were given, by name."""
-    values = {name: getattr(given, name) for name, _ in (*_TENSORRT, *_TORCH)}
-    return {name: value for name, value in values.items() if value is not None}
+    """Those that were given, by name, as they were written."""
+    names = {one.name for backend in registry.backends() for one in _flags(tuple(getattr(backend, "settings", ())))}
+    return {name: value for name in sorted(names) if (value := getattr(given, name, None)) is not None}
+
+
+def settings_help() -> str:
+    """All settings by backend, for the end of --help."""
+    lines = ["settings, each with --option KEY=VALUE (baseline.KEY or target.KEY: of one side only);",
+             "`precision_debug doctor --settings` and docs/settings.md explain them:"]  # fmt: skip
+    for backend in registry.backends():
+        names = " ".join(one.name for one in getattr(backend, "settings", ()))
+        if names:
+            title = f"  {_TITLES.get(backend.name, backend.name):13s} "
+            lines += textwrap.wrap(names, 110, initial_indent=title, subsequent_indent=" " * len(title))
+    return "\n".join(lines) + "\n"
+
+
+def _flags(table: Sequence[Setting]) -> list[Setting]:
+    return [one for one in table if one.flag and one.name not in _ELSEWHERE]
+
+
+def _form(one: Setting) -> dict[str, Any]:
+    form: dict[str, Any] = {"nargs": one.nargs} if one.nargs else {}
+    metavar = one.metavar or ("{" + ",".join(one.choices) + "}" if one.choices else one.kind.upper())
+    return form | {"metavar": metavar}

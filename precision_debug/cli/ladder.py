@@ -18,7 +18,7 @@ from typing import Any
 from ..conflicts import refuse_overwriting
 from ..errors import UsageError
 from ..ladder import Climb, Explanation, Ladder, Rung, Step, climb, explain
-from ..plan import make_plan
+from ..plan import make_plan, stage_of
 from ..records import RunSpec, SessionSpec, Status
 from ..report.model import Report
 from ..report.replacing import replacing
@@ -33,7 +33,8 @@ _DEFAULT_RUNS = 60
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Print the stages and the explanation; 0 where every stage passes, 1 where one does not."""
+    """Print the stages and the explanation; 0 where the target passes, 1 where a stage does not, 2 or 3 where the
+    target could not run."""
     parser = compare.build_parser()
     parser.prog, parser.description = program("ladder"), __doc__
     group = parser.add_argument_group("how far does the ladder go?")
@@ -59,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
     _say_end(found, explanations)
     if given.output:
         _write(Path(given.output[0]), spec, found, explanations)
-    return 1 if found.failing is not None else 0
+    return found.exit_status
 
 
 class _Climber:
@@ -69,13 +70,11 @@ class _Climber:
         self.spec, self.on_all, self.verbose = spec, on_all, verbose
 
     def step(self, rung: Rung, options: Mapping[str, Any]) -> Step:
-        spec = dataclasses.replace(
-            self.spec, run_mode=rung.mode, options={**self.spec.options, **rung.options, **options}
-        )
+        spec = stage_of(self.spec, rung.mode, {**rung.options, **options})
         with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
             outcome = supervise(spec, [Path(folder, "report.json")], verbose=self.verbose)
         if outcome.error is not None or outcome.report is None:
-            return Step(passes=None, text=str(outcome.error))
+            return Step(passes=None, text=str(outcome.error), exit_status=outcome.exit_status or 3)
         return self._judge(outcome.report)
 
     def _judge(self, report: Report) -> Step:
@@ -83,7 +82,9 @@ class _Climber:
 
         rows = [row for row in report.rows if row.comparison is not None and (self.on_all or row.is_output)]
         if not rows:
-            return Step(passes=None, text="nothing could be compared")
+            return Step(passes=None, text="nothing could be compared", exit_status=1)
+        if not self.on_all and any(row.is_output and row.comparison is None for row in report.rows):
+            return Step(passes=None, text="not every output could be compared", exit_status=1)
         types = tuple(dict.fromkeys(row.target_op_type for row in report.rows if row.target_op_type))
         wrong = next((row for row in rows if row.status is Status.FAIL), None)
         worst = max(rows, key=lambda row: (row.comparison.max_abs or 0.0) if row.comparison else 0.0)
@@ -125,7 +126,14 @@ def _say_step(rung: Rung, step: Step) -> None:
 def _say_end(found: Climb, explanations: Sequence[Explanation]) -> None:
     say = print
     if found.failing is None:
-        say("no stage exceeds the tolerance")
+        left = found.not_run
+        if not left:
+            say("no stage exceeds the tolerance")
+        elif found.exit_status == 0:
+            say(f"no stage that ran exceeds the tolerance; not run: {', '.join(left)}")
+        else:
+            rung, step = found.steps[-1]
+            say(f"nothing is known of {rung.mode}: it could not run ({step.text})")
         return
     for item in explanations:
         if not item.found:

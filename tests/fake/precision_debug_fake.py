@@ -18,6 +18,7 @@ import numpy as np
 
 from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
+from precision_debug.settings import Setting, value
 
 MODES = {
     "fake_fp32": "the baseline",
@@ -38,6 +39,12 @@ class FakeBackend:
     name = "fake"
     run_modes = tuple(RunMode(name=n, summary=s, suffixes=(".fake",), baseline="fake_fp32") for n, s in MODES.items())
 
+    settings = (
+        Setting(name="pause", kind="whole", default=0, low=0, high=9, help="seconds between layers", zh="层间停顿秒数"),
+        Setting(name="keep", kind="text", default="", sides=("target",), flag=True, help="a file", zh="文件"),
+        Setting(name="offset", kind="names", default=(), modes=("fake_off",), help="names", zh="名字"),
+    )
+
     def availability(self, mode: str) -> Availability:
         return Availability(ok=False, needs="needs a unicorn") if mode == "fake_absent" else Availability(ok=True)
 
@@ -51,16 +58,18 @@ class FakeBackend:
         if spec.mode == "fake_hang_open":
             (Path(spec.work_dir) / "begun").touch()
             time.sleep(60)
-        return FakeSession(spec.mode, json.loads(open(spec.model.model_file).read()))
+        return FakeSession(spec, json.loads(open(spec.model.model_file).read()))
 
 
 class FakeSession:
-    notes = ("a fake",)
     versions: Mapping[str, str] = {"fake": "1"}
 
-    def __init__(self, mode: str, model: dict[str, int]) -> None:
-        self.mode, self.depth, self.pause = mode, model["layers"], model.get("pause", 0)
-        fused = mode == "fake_fused"
+    def __init__(self, spec: SessionSpec, model: dict[str, int]) -> None:
+        self.mode, self.depth, self.pause = spec.mode, model["layers"], model.get("pause", 0)
+        told = {key: self.setting(spec, key) for key in ("pause", "keep", "offset")}
+        self.notes = ("a fake", *(f"{key}={told[key]!r}" for key in told if told[key]))
+        self.extra = sorted(set(spec.options) - {"side", "seed", "comparer"} - set(told))
+        fused = spec.mode == "fake_fused"
         self.tensors = [
             TensorMeta(
                 name=f"f{i}" if fused else f"t{i}",
@@ -73,6 +82,10 @@ class FakeSession:
             for i in range(self.depth)
             if not fused or i % 2 == 1
         ]
+
+    @staticmethod
+    def setting(spec: SessionSpec, name: str) -> Any:
+        return value(FakeBackend.settings, spec.options, name)
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         value = np.asarray(feeds["x"]).copy()

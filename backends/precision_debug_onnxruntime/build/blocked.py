@@ -10,8 +10,8 @@ from precision_debug.errors import UsageError
 
 from ..graph import Scope, all_graphs, subgraphs
 from ..model import Model
-from ..options import texts
 from ..runtime import Runtime
+from ..settings import setting
 
 __all__ = ["Blocked"]
 
@@ -26,11 +26,11 @@ class Blocked:
     @classmethod
     def of(cls, runtime: Runtime, source: Model) -> Blocked:
         """Raises UsageError for a node that the model does not have."""
-        nodes = frozenset(texts(runtime.settings.get("node_block_list")))
+        nodes = frozenset(setting(runtime.settings, "node_block_list"))
         known = {node.name for graph in all_graphs(source.proto.graph) for node in graph.node} if nodes else set()
         for name in sorted(nodes - known):
             raise UsageError(f"the model has no node {name}", where="node_block_list")
-        return cls(ops=frozenset(texts(runtime.settings.get("op_block_list"))), nodes=nodes)
+        return cls(ops=frozenset(setting(runtime.settings, "op_block_list")), nodes=nodes)
 
     def covers(self, node: Any) -> bool:
         """Whether a node is named itself."""

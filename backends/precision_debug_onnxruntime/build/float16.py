@@ -11,9 +11,9 @@ from precision_debug.errors import ModelError, PrecisionDebugError
 
 from ..graph import all_graphs, scopes
 from ..model import Model, name_nodes, read_model
-from ..options import texts
 from ..quiet import logging_left_alone
 from ..runtime import Runtime, our_errors
+from ..settings import setting
 from ..types import TypeInfo, Types
 from .blocked import Blocked
 from .dump import infer_types
@@ -70,10 +70,10 @@ def _converted(source: Model, runtime: Runtime, folder: Path, types: Types | Non
             _tell_types(proto, types)
         before = {name: trouble(array, "float16") for name, array in constants_of(proto)}
         passed = _take_passed_through(proto.graph)
-        blocked = [*DEFAULT_OP_BLOCK_LIST, *texts(runtime.settings.get("op_block_list"))]
+        blocked = [*DEFAULT_OP_BLOCK_LIST, *setting(runtime.settings, "op_block_list")]
         proto = convert_float_to_float16(
             proto, keep_io_types=True, disable_shape_infer=types is not None, op_block_list=blocked,
-            node_block_list=list(texts(runtime.settings.get("node_block_list"))),
+            node_block_list=list(setting(runtime.settings, "node_block_list")),
         )  # fmt: skip
         _put_back(proto.graph, passed)
         converted = {name for name, _ in constants_of(proto, _FLOAT16)}

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendError, InputError, ModelError, PrecisionDebugError, UsageError
+from precision_debug.nearest import did_you_mean
 from precision_debug.protocols import Feeds
 
 from ..graph import all_graphs
 from ..model import Model, name_nodes, read_model
-from ..options import flag, one_of, texts
 from ..quiet import quietly
 from ..runtime import Runtime, our_errors, plain
+from ..settings import setting
 from .dump import dump, infer_types
 
 __all__ = ["quantise"]
@@ -122,18 +123,22 @@ class _Settings:
     """The user's options, checked."""
 
     def __init__(self, options: Mapping[str, Any], source: Model) -> None:
-        self.method = one_of("calibration", options.get("calibration", "minmax"), _METHODS)
-        self.activation = one_of("activation_type", options.get("activation_type", "int8"), _TYPES)
-        self.weight = one_of("weight_type", options.get("weight_type", "int8"), _TYPES)
-        self.per_channel = options.get("per_channel")
+        self.method: str = setting(options, "calibration")
+        self.activation: str = setting(options, "activation_type")
+        self.weight: str = setting(options, "weight_type")
+        self.per_channel: bool | None = setting(options, "per_channel")
         self.opset = max((item.version for item in source.proto.opset_import if not item.domain), default=0)
-        self.reduce_range = flag("reduce_range", options.get("reduce_range", False))
-        self.exclude = texts(options.get("nodes_to_exclude"))
-        self.op_types = texts(options.get("op_types"))
+        self.reduce_range: bool = setting(options, "reduce_range")
+        self.exclude: tuple[str, ...] = setting(options, "nodes_to_exclude")
+        self.op_types: tuple[str, ...] = setting(options, "op_types")
         nodes = {node.name for graph in all_graphs(source.proto.graph) for node in graph.node}
         for name in self.exclude:
             if name not in nodes:
-                raise UsageError(f"the model has no node {name}", where="nodes_to_exclude")
+                raise UsageError(
+                    f"the model has no node {name}",
+                    where="--option nodes_to_exclude",
+                    hint=did_you_mean(name, sorted(nodes)),
+                )
 
     def notes(self, change: str, count: int, channels: bool, otherwise: str) -> tuple[str, ...]:
         """channels: whether weights are quantised per channel. otherwise: why not as asked; "" where they are."""
@@ -156,7 +161,7 @@ class _Settings:
     def channels(self, change: str) -> bool:
         if self.per_channel is None:
             return change == "int8" and self.opset >= _PER_CHANNEL
-        return flag("per_channel", self.per_channel)
+        return self.per_channel
 
     def common(self, per_channel: bool) -> dict[str, Any]:
         from onnxruntime import quantization

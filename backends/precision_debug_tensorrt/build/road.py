@@ -74,7 +74,11 @@ def _check_engine(options: Options, source: EngineFile) -> None:
     given = {
         "--layer_precisions": options.asks_for_layers, "--network_script": bool(options.network_script),
         "--load_tactics": bool(options.load_tactics), "--save_tactics": bool(options.save_tactics),
-        "--save_engine": bool(options.save_engine),
+        "--save_engine": bool(options.save_engine), "--precision_constraints": options.precision_constraints != "none",
+        "--typing": bool(options.typing), "--workspace": options.workspace is not None,
+        "--optimization_level": options.optimization_level is not None,
+        "--tactic_sources": options.tactic_sources is not None, "--timing_cache": bool(options.timing_cache),
+        "--min_shapes": bool(options.shapes),
     }  # fmt: skip
     for name, wanted in given.items():
         if wanted:

@@ -1,0 +1,81 @@
+"""The settings of this backend; sessions read them with ``setting``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from precision_debug.settings import Setting, value
+
+__all__ = ["SETTINGS", "setting"]
+
+_ENGINE = ("ort_*",)
+_FLOAT16 = ("ort_fp16", "ort_cuda_fp16", "ort_fp16_sim", "ort_bf16_sim")
+_INT8 = ("ort_int8", "ort_int8_dynamic")
+_TYPES = ("int8", "uint8", "int16", "uint16", "int4", "uint4")
+
+SETTINGS = (
+    Setting(
+        name="intra_op_num_threads", kind="whole", default=0, low=0, high=256, modes=_ENGINE,
+        help="threads of each run; 0: half of the cores where two runs advance side by side, otherwise all",
+        zh="每次运行的线程数；0：两次运行并行推进时各用一半核心，否则用全部核心",
+    ),
+    Setting(
+        name="custom_ops_library", kind="names", default=(), modes=_ENGINE,
+        help="libraries (.so) with custom operators that the model needs", zh="模型所需自定义算子的动态库（.so）",
+    ),
+    Setting(
+        name="verbose", kind="flag", default=False, modes=_ENGINE,
+        help="let ONNX Runtime log its warnings", zh="允许 ONNX Runtime 输出警告日志",
+    ),
+    Setting(
+        name="op_block_list", kind="names", default=(), modes=_FLOAT16,
+        help="operator types that stay in float32", zh="保持 float32 的算子类型",
+    ),
+    Setting(
+        name="node_block_list", kind="names", default=(), modes=_FLOAT16,
+        help="names of nodes that stay in float32", zh="保持 float32 的节点名",
+    ),
+    Setting(
+        name="calibration", kind="choice", default="minmax", modes=("ort_int8",),
+        choices=("minmax", "entropy", "percentile", "distribution"),
+        help="how activations' ranges are found", zh="激活值范围的校准方法",
+    ),
+    Setting(
+        name="activation_type", kind="choice", default="int8", choices=_TYPES, modes=("ort_int8",),
+        help="type of quantised activations", zh="量化激活值的类型",
+    ),
+    Setting(
+        name="weight_type", kind="choice", default="int8", choices=_TYPES, modes=_INT8,
+        help="type of quantised weights", zh="量化权重的类型",
+    ),
+    Setting(
+        name="per_channel", kind="flag", modes=_INT8,
+        help="a scale for each channel of a weight (default: in ort_int8 from opset 13 on)",
+        zh="权重每个通道一个缩放因子（默认：ort_int8 且 opset 13 及以上时开启）",
+    ),
+    Setting(
+        name="reduce_range", kind="flag", default=False, modes=_INT8,
+        help="7 bits for weights, for processors whose int8 products overflow",
+        zh="权重用 7 位，适用于 int8 乘积会溢出的处理器",
+    ),
+    Setting(
+        name="nodes_to_exclude", kind="names", default=(), modes=_INT8,
+        help="names of nodes that are not quantised", zh="不量化的节点名",
+    ),
+    Setting(
+        name="op_types", kind="names", default=(), modes=_INT8,
+        help="the only operator types that are quantised (default: all that can be)",
+        zh="仅量化这些算子类型（默认：所有可量化的类型）",
+    ),
+    Setting(
+        name="use_tf32", kind="flag", modes=("ort_cuda_*", "ort_tensorrt_*"),
+        help="whether CUDA's float32 products may use TF32 (default: ONNX Runtime's own, yes)",
+        zh="CUDA 的 float32 乘积可否使用 TF32（默认随 ONNX Runtime，即可以）",
+    ),
+)  # fmt: skip
+
+
+def setting(options: Mapping[str, Any], name: str) -> Any:
+    """A session's setting in its declared type. Raises KeyError where SETTINGS has no such one, and UsageError."""
+    return value(SETTINGS, options, name)

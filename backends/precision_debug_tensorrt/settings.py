@@ -1,0 +1,150 @@
+"""The settings of this backend; ``options.read_options`` reads them for a session."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from precision_debug.errors import UsageError
+from precision_debug.settings import MEMORY_BUDGET, Setting, value
+
+__all__ = ["SETTINGS", "setting"]
+
+_TARGET = ("target",)
+_PRECISIONS = {
+    "float32": "FP32", "fp32": "FP32", "float": "FP32", "float16": "FP16", "fp16": "FP16", "half": "FP16",
+    "bfloat16": "BF16", "bf16": "BF16", "int8": "INT8", "fp8": "FP8", "float8": "FP8", "float8_e4m3fn": "FP8",
+    "int32": "INT32",
+}  # fmt: skip
+
+
+def _words(given: Any) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return tuple(word for part in shlex.split(given) for word in part.strip("[]()").split(",") if word)
+    if not isinstance(given, (list, tuple)):
+        raise ValueError(f"{given!r} is no list of names")
+    return tuple(str(word) for word in given)
+
+
+def _precisions(given: Any) -> dict[str, str]:
+    if isinstance(given, Mapping):
+        pairs = [(str(name), str(kind)) for name, kind in given.items()]
+    elif isinstance(given, (str, list, tuple)):
+        pairs = [_pair(word) for word in (shlex.split(given) if isinstance(given, str) else given)]
+    else:
+        raise UsageError(f"{given!r} names no layers", hint="write LAYER:float16")
+    found = {}
+    for name, kind in pairs:
+        if kind.lower() not in _PRECISIONS:
+            known = "float32, float16, bfloat16, int8, fp8"
+            raise UsageError(f"'{kind}' of layer '{name}' is no precision", hint=f"write one of {known}")
+        found[name] = _PRECISIONS[kind.lower()]
+    return found
+
+
+def _pair(word: Any) -> tuple[str, str]:
+    name, colon, kind = str(word).rpartition(":")
+    if not colon or not name or not kind:
+        raise UsageError(f"'{word}' is no layer with a precision", hint="write LAYER:float16")
+    return name, kind
+
+
+def _sources(given: Any) -> tuple[str, ...]:
+    words = _words(given)
+    return () if [word.lower() for word in words] == ["none"] else tuple(word.upper() for word in words)
+
+
+SETTINGS = (
+    Setting(
+        name="layer_precisions", kind="layers", default={}, sides=_TARGET, flag=True, metavar="LAYER:TYPE", nargs="+",
+        reader=_precisions, help="e.g. Add:float16 Sub:float32", zh="各层的精度，例如 Add:float16 Sub:float32",
+    ),
+    Setting(
+        name="layer_output_types", kind="layers", default={}, sides=_TARGET, flag=True, metavar="LAYER:TYPE", nargs="+",
+        reader=_precisions, help="types of layers' outputs, likewise", zh="各层输出的类型，写法相同",
+    ),
+    Setting(
+        name="precision_constraints", kind="choice", choices=("none", "prefer", "obey"), sides=_TARGET, flag=True,
+        help="how binding layer precisions are (default: obey where some are given)",
+        zh="层精度的约束力（默认：给出层精度时为 obey）",
+    ),
+    Setting(
+        name="typing", kind="choice", choices=("weak", "strong"), flag=True,
+        help="precision by builder flags, or written into the graph (default: weak where TensorRT has it)",
+        zh="由构建标志决定精度，或写入图中（默认：TensorRT 支持时为 weak）",
+    ),
+    Setting(
+        name="network_script", kind="text", default="", flag=True, metavar="FILE.py",
+        help="a function that changes the network before it is built", zh="构建前修改网络的函数",
+    ),
+    Setting(
+        name="workspace", kind="size", flag=True, metavar="SIZE",
+        help="memory that the builder may use, e.g. 4G (default: TensorRT's)",
+        zh="构建器可用的显存，例如 4G（默认随 TensorRT）",
+    ),
+    Setting(
+        name="optimization_level", kind="whole", low=0, high=5, flag=True, metavar="0..5",
+        help="the builder's effort (default: TensorRT's)", zh="构建器的优化力度（默认随 TensorRT）",
+    ),
+    Setting(
+        name="tactic_sources", kind="names", flag=True, metavar="NAME", nargs="+", reader=_sources,
+        help="e.g. EDGE_MASK_CONVOLUTIONS JIT_CONVOLUTIONS, or none (default: TensorRT's)",
+        zh="例如 EDGE_MASK_CONVOLUTIONS JIT_CONVOLUTIONS，或 none（默认随 TensorRT）",
+    ),
+    Setting(
+        name="timing_cache", kind="text", default="", flag=True, metavar="FILE",
+        help="read and written: makes builds repeatable", zh="读取并写入：使构建可重复",
+    ),
+    Setting(
+        name="save_tactics", kind="text", default="", sides=_TARGET, flag=True, metavar="FILE",
+        help="keep the chosen tactics (TensorRT 8.6 to 10)", zh="保存所选的 tactic（TensorRT 8.6 至 10）",
+    ),
+    Setting(
+        name="load_tactics", kind="text", default="", sides=_TARGET, flag=True, metavar="FILE",
+        help="build with these tactics", zh="用这些 tactic 构建",
+    ),
+    Setting(
+        name="plugins", kind="names", default=(), flag=True, metavar="LIB.so", nargs="+", reader=_words,
+        help="plugin libraries to load first", zh="先加载的插件库",
+    ),
+    Setting(
+        name="save_engine", kind="text", default="", sides=_TARGET, flag=True, metavar="FILE",
+        help="keep the engine that was compared", zh="保存参与对比的引擎",
+    ),
+    Setting(
+        name="save_inspector", kind="text", default="", sides=_TARGET, flag=True, metavar="FILE",
+        help="keep the engine inspector's JSON", zh="保存 engine inspector 的 JSON",
+    ),
+    Setting(
+        name="use_dynamic_shape", kind="flag", flag=True,
+        help="build for a range of shapes (default: where a range is given)",
+        zh="为一个形状范围构建（默认：给出范围时）",
+    ),
+    Setting(
+        name="min_shapes", kind="shapes", default={}, flag=True,
+        help="the smallest shape of each input", zh="每个输入的最小形状",
+    ),
+    Setting(
+        name="opt_shapes", kind="shapes", default={}, flag=True, help="the shape to tune for", zh="用于调优的形状",
+    ),
+    Setting(
+        name="max_shapes", kind="shapes", default={}, flag=True,
+        help="the largest shape of each input", zh="每个输入的最大形状",
+    ),
+    Setting(
+        name="observe", kind="choice", choices=("marks", "listener"),
+        help="see tensors as marked outputs, or by a debug listener (default: the listener where TensorRT has one)",
+        zh="以标记输出或调试监听器观察张量（默认：TensorRT 支持时用监听器）",
+    ),
+    Setting(
+        name="fused_only", kind="flag", default=False, flag=True, sides=_TARGET,
+        help="mark only the outputs of fused layers", zh="只标记融合层的输出",
+    ),
+    MEMORY_BUDGET,
+)  # fmt: skip
+
+
+def setting(options: Mapping[str, Any], name: str) -> Any:
+    """A session's setting in its declared type. Raises KeyError where SETTINGS has no such one, and UsageError."""
+    return value(SETTINGS, options, name)

@@ -1,0 +1,39 @@
+"""The settings of this backend; sessions read them with ``setting``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from precision_debug.settings import Setting, value
+
+__all__ = ["SETTINGS", "setting"]
+
+SETTINGS = (
+    Setting(
+        name="level", kind="choice", default="op", choices=("op", "module"), flag=True,
+        help="every ATen operator, or the modules' outputs", zh="每个 ATen 算子，或各模块的输出",
+    ),
+    Setting(
+        name="device", kind="text", default="", flag=True, metavar="DEVICE",
+        help="cpu, cuda, cuda:1 (default: cuda where there is one)", zh="cpu、cuda、cuda:1（默认：有 GPU 时为 cuda）",
+    ),
+    Setting(
+        name="training", kind="flag", default=False,
+        help="leave the module in training mode as the factory made it", zh="模块保持工厂函数给出的训练模式",
+    ),
+    Setting(
+        name="device_tensors", kind="flag", default=False,
+        help="hooks get torch tensors where they are, not arrays", zh="hook 得到原设备上的 torch 张量，而不是数组",
+    ),
+    Setting(
+        name="compare_on", kind="choice", choices=("device", "host"), sides=("target",),
+        help="where two runs on one GPU are compared (default: on that GPU)",
+        zh="同一 GPU 上的两次运行在哪里比较（默认在该 GPU 上）",
+    ),
+)  # fmt: skip
+
+
+def setting(options: Mapping[str, Any], name: str) -> Any:
+    """A session's setting in its declared type. Raises KeyError where SETTINGS has no such one, and UsageError."""
+    return value(SETTINGS, options, name)
