@@ -166,7 +166,8 @@ def _node_name(value: Value) -> str:
 def with_dropped(entries: list[Entry], source: Any) -> list[Entry]:
     """The entries, and after their predecessors those tensors of the source that ONNX Runtime left out."""
     listed = {entry.value.key for entry in entries}
-    taken = {entry.meta.name for entry in entries}
+    # a tensor whose float16 ONNX Runtime computes in float32 is there under that one's name, as its origin
+    taken = {name for entry in entries for name in (entry.meta.name, entry.meta.origin)}
     found = [value for value in values(source) if value.node is None or value.node.op_type != "Constant"]
     names = labels(found)
     after: dict[Any, list[Entry]] = {}

@@ -13,6 +13,7 @@ from precision_debug.records import Availability, RunMode
 
 from . import taps
 from .lean import extensions
+from .providers import missing
 from .settings import setting
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
@@ -114,4 +115,6 @@ def availability(mode: str) -> Availability:
     if providers[0] not in onnxruntime.get_available_providers():
         extra = " with TensorRT's libraries installed" if providers[0].startswith("Tensorrt") else ""
         return Availability(ok=False, needs=f"needs onnxruntime-gpu{extra} and an NVIDIA GPU")
+    if providers != _CPU and (why := missing(providers[0])):
+        return Availability(ok=False, needs=why)
     return Availability(ok=True)

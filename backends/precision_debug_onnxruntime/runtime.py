@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
+from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError
 
 from .graph import external_data, external_tensors
 from .model import Model
+from .providers import CPU, RECORD, Shares, missing, saved_shares, shares_of
 from .settings import setting
 from .taps import library as taps_library
 
@@ -33,7 +34,7 @@ class Runtime:
     settings: the user's, see ``settings.SETTINGS``. cores: see SessionSpec.
     """
 
-    providers: tuple[str, ...] = ("CPUExecutionProvider",)
+    providers: tuple[str, ...] = (CPU,)
     provider_options: tuple[dict[str, str], ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     cores: int = 0
@@ -45,7 +46,8 @@ class Runtime:
         """An InferenceSession.
 
         optimise: "none", "basic" or "all". dump: where to write the graph that it runs, ``.onnx`` or ``.ort``, with
-        its weights inside (inline) or in a file beside it.
+        its weights inside (inline) or in a file beside it. Raises BackendUnavailable where the provider that was asked
+        for does not start, or takes no node of the graph that runs.
         """
         import onnxruntime as ort
 
@@ -66,6 +68,8 @@ class Runtime:
         if taps:
             # between two nodes a hook compares, and another session may run: threads that spin would take its cores
             entry("session.intra_op.allow_spinning", "0")
+        if self.asked != CPU:
+            entry(RECORD, "1")
         if dump is not None:
             options.optimized_model_filepath = str(dump)
             entry("session.disable_prepacking", "1")  # it is not run
@@ -80,7 +84,39 @@ class Runtime:
             if self.provider_options:
                 providers = list(zip(self.providers, self.provider_options, strict=True))
             with _loadable(model, ort.__version__) as source:
-                return ort.InferenceSession(source, options, providers=providers)
+                session = ort.InferenceSession(source, options, providers=providers)
+        if self.asked != CPU:
+            session.disable_fallback()  # it would go on without the provider when a run fails
+            self._demand(session, model.path, of_nodes=optimise == "all" or taps)
+        return session
+
+    @property
+    def asked(self) -> str:
+        """The provider that is to run the model."""
+        return self.providers[0]
+
+    def _demand(self, session: Any, where: str, *, of_nodes: bool) -> None:
+        """Refuse a session that goes on without the provider that was asked for. Raises BackendUnavailable."""
+        if self.asked not in session.get_providers():
+            what = missing(self.asked) or f"{self.asked} did not start with this model's settings"
+            raise BackendUnavailable(what, where=where, hint="`precision_debug doctor` lists what runs here")
+        found = shares_of(session) if of_nodes else None
+        if found is not None:
+            found.demand(self.asked, where)
+
+    def shares(self, session: Any, model: Model) -> Shares | None:
+        """Who took which node of a model in an open session; None where this release of ONNX Runtime does not tell.
+
+        Raises BackendUnavailable where the provider that was asked for took none.
+        """
+        found = shares_of(session)
+        if found is None and self.asked != "TensorrtExecutionProvider":  # its nodes cannot be saved
+            with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
+                path = Path(folder, "shares.ort")
+                self.open(model, taps=True, dump=path)
+                found = saved_shares(path.read_bytes())
+            found.demand(self.asked, model.path)
+        return found
 
     def _libraries(self, taps: bool) -> list[str]:
         libraries = list(setting(self.settings, "custom_ops_library"))

@@ -9,13 +9,14 @@ from typing import Any
 
 from precision_debug.errors import BackendError
 from precision_debug.protocols import Borrower, Feeds, Hook, Replace
-from precision_debug.records import Operator, TensorMeta
+from precision_debug.records import Doubt, Operator, TensorMeta
 
 from . import held, ortvalues, taps
 from .feeding import checked_feeds
 from .interrupts import Interrupts
 from .listing import Entry
 from .model import Model, tensor_shape
+from .providers import CPU, Shares, unknown
 from .runtime import Runtime, our_errors
 from .shown import Shown, wanted
 from .tapped import Tap, insert_taps
@@ -38,7 +39,9 @@ class OrtSession:
         self._model, self._runtime = model, runtime
         self._entries = tuple(entries)
         self._tensors: tuple[TensorMeta, ...] = tuple(entry.meta for entry in entries)
-        self.notes: Sequence[str] = tuple(notes)
+        self._said = tuple(notes)
+        self.notes: Sequence[str] = self._said
+        self.doubts: Sequence[Doubt] = ()
         self.versions: Mapping[str, str] = dict(versions)
         self._busy = threading.Lock()
         self._open: _Opened | None = None
@@ -84,6 +87,14 @@ class OrtSession:
         with self._busy:
             self._closed = True
             self._drop()
+
+    def _tell_shares(self, shares: Shares | None) -> None:
+        """Say who runs the model, which is known once it is open."""
+        asked = self._runtime.asked
+        if shares is None:
+            self.doubts = (unknown(asked),)
+        else:
+            self.notes = (*self._said, shares.note(asked))
 
     def _drop(self) -> None:
         if self._open is not None:
@@ -137,6 +148,8 @@ class OrtSession:
         number = taps.connect(lambda place, tensor: current[0].receive(place, tensor) if current else None)
         graph = insert_taps(self._model, chosen, number, lending=lending, writing=writing)
         session = self._runtime.open(graph.model, taps=True)
+        if self._runtime.asked != CPU:
+            self._tell_shares(self._runtime.shares(session, graph.model))
         self._open = _Opened(key=key, number=number, ort=session, taps=graph.taps, current=current)
         return self._open
 

@@ -160,13 +160,23 @@ def _of_precision(report: Report) -> Iterator[Doubt]:
     if not precision or precision in report.baseline.mode or any(_ran_in(precision, row) for row in report.rows):
         return
     errors = {row.index: error for row in report.compared if (error := _error_of_floats(row)) is not None}
-    if not errors or report.failure:
+    if report.failure or not (errors or _has_no_float(report)):
         return
     inside = any(row.index in errors and not row.is_output and row.inputs for row in report.compared)
-    largest = max(errors.values())
+    largest = max(errors.values(), default=0.0)
     if largest < (ROUNDING[precision] * _UNSEEN if inside else _NOISE):
         values = {"mode": mode, "precision": precision.upper(), "error": figure(largest)}
         yield Doubt(code="precision_unseen", values={**values, "rounding": figure(ROUNDING[precision])})
+
+
+def _has_no_float(report: Report) -> bool:
+    """Whether the whole model, not only what was marked of it, is of whole numbers, flags and text."""
+    spec = report.spec
+    if not report.compared or spec.marks or spec.marks_between or spec.marks_from_inspector or spec.fused_only:
+        return False
+    sides = [(row.comparison.base, row.comparison.target) if row.comparison else (row.base, row.target)
+             for row in report.rows]  # fmt: skip
+    return not any(side is not None and "float" in side.dtype for pair in sides for side in pair)
 
 
 def _error_of_floats(row: Row) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from precision_debug.errors import ModelError, PrecisionDebugError
+from precision_debug.errors import BackendUnavailable, ModelError, PrecisionDebugError
 
 from ..graph import all_graphs, scopes
 from ..model import Model, name_nodes, read_model
@@ -69,6 +69,8 @@ def _converted(source: Model, runtime: Runtime, folder: Path, types: Types | Non
         if types is not None:
             _tell_types(proto, types)
         before = {name: trouble(array, "float16") for name, array in constants_of(proto)}
+        narrow = {name for name, _ in constants_of(proto, _FLOAT16)}
+        casts = _casts(proto)
         passed = _take_passed_through(proto.graph)
         blocked = [*DEFAULT_OP_BLOCK_LIST, *setting(runtime.settings, "op_block_list")]
         proto = convert_float_to_float16(
@@ -77,7 +79,7 @@ def _converted(source: Model, runtime: Runtime, folder: Path, types: Types | Non
         )  # fmt: skip
         _put_back(proto.graph, passed)
         converted = {name for name, _ in constants_of(proto, _FLOAT16)}
-        if not converted and not any(node.op_type == "Cast" for node in proto.graph.node):
+        if converted <= narrow and _casts(proto) <= casts:
             raise ModelError("has no float32 tensor to convert", where=source.path, hint="choose another run mode")
         for graph in all_graphs(proto.graph):
             name_nodes(graph)
@@ -91,11 +93,17 @@ def _converted(source: Model, runtime: Runtime, folder: Path, types: Types | Non
     return model, trouble_notes({name: found for name, found in before.items() if name in converted}, _DOES)
 
 
+def _casts(proto: Any) -> int:
+    return sum(node.op_type == "Cast" for graph in all_graphs(proto.graph) for node in graph.node)
+
+
 @contextlib.contextmanager
 def after_conversion() -> Iterator[None]:
     """Say of what ONNX Runtime refuses inside that it was the converted model."""
     try:
         yield
+    except BackendUnavailable:
+        raise
     except PrecisionDebugError as error:
         raise type(error)(f"after its conversion to float16: {error.what}", where=error.where, hint=_HINT) from error
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import traceback
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -107,7 +109,7 @@ def _quantised(
             f"onnxruntime.quantization fails on it ({_told_by(error)})",
             where=source.path, hint="keep what it stumbles over in float: options nodes_to_exclude, op_types",
         ) from error  # fmt: skip
-    made = _read(result, source)
+    made = _read(result, source, model)
     infer_types(made, runtime, folder)
     return made
 
@@ -229,21 +231,33 @@ def _mark_prepared(model: Model) -> None:
     entry.key, entry.value = "onnx.quant.pre_process", "onnxruntime.quant"
 
 
-def _read(path: Path, source: Model) -> Model:
+def _read(path: Path, source: Model, before: Model) -> Model:
+    """The quantised model. Raises ModelError where nothing in it is quantised that was not before."""
     import onnx
 
     proto = onnx.load(str(path), load_external_data=False)
-    if not any(node.op_type in _SIGNS for graph in all_graphs(proto.graph) for node in graph.node):
+    had, has = _quantised_types(before.proto), _quantised_types(proto)
+    if not has:
         raise ModelError(
             "the quantiser leaves every operator of it in float (it does not look into If, Loop and Scan)",
             where=source.path,
             hint="choose other op_types, or another run mode",
         )
+    if not has - had:
+        kinds = ", ".join(f"{kind} {number}" for kind, number in had.most_common(3))
+        raise ModelError(
+            f"it is quantised already ({kinds}), and the quantiser changes nothing in it", where=source.path,
+            hint="compare ort_opt, which runs it as it is",
+        )  # fmt: skip
     for graph in all_graphs(proto.graph):
         name_nodes(graph)
     return Model(proto=proto, folder=path.parent, path=source.path)
 
 
-_SIGNS = frozenset(
-    {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "DynamicQuantizeLSTM"}
-)
+def _quantised_types(proto: Any) -> Counter[str]:
+    """How many operators of each type make or read quantised tensors."""
+    kinds = Counter(node.op_type for graph in all_graphs(proto.graph) for node in graph.node)
+    return Counter({kind: number for kind, number in kinds.items() if _QUANTISED.search(kind)})
+
+
+_QUANTISED = re.compile(r"Quantize|^QLinear|^Q(Gemm|Attention)$|Integer|NBits")

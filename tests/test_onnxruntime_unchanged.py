@@ -1,0 +1,113 @@
+"""A mode that changes nothing in a model is refused, and an FP32 mode of a model that is not FP32 says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_models
+import pytest
+from onnxruntime import quantization
+
+from precision_debug import compare
+from precision_debug.errors import ModelError
+from precision_debug.report.doubts import worded
+from precision_debug.report.model import Verdict
+
+X: dict[str, Any] = {"x": np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)}
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    onnx.save(onnx_models.mlp(), tmp_path / "plain.onnx")
+    return tmp_path / "plain.onnx"
+
+
+@pytest.fixture
+def dynamic(plain: Path) -> Path:
+    path = plain.with_name("dynamic.onnx")
+    quantization.quantize_dynamic(str(plain), str(path))
+    return path
+
+
+@pytest.fixture
+def static(plain: Path) -> Path:
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.left = [X]
+
+        def get_next(self) -> Any:
+            return self.left.pop() if self.left else None
+
+    path = plain.with_name("static.onnx")
+    quantization.quantize_static(str(plain), str(path), Reader(), quant_format=quantization.QuantFormat.QOperator)
+    return path
+
+
+@pytest.fixture
+def half(plain: Path) -> Path:
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    path = plain.with_name("half.onnx")
+    onnx.save(convert_float_to_float16(onnx.load(plain), keep_io_types=False), path)
+    return path
+
+
+@pytest.mark.parametrize("made", ["dynamic", "static"])
+def test_what_is_quantised_already_is_not_quantised_again(made: str, request: pytest.FixtureRequest) -> None:
+    path = request.getfixturevalue(made)
+    with pytest.raises(ModelError, match=r"it is quantised already .*, and the quantiser changes nothing in it"):
+        compare(path, run_mode="ort_int8_dynamic", inputs=X)
+
+
+def test_the_rest_of_a_model_is_quantised_beside_what_is_already(plain: Path) -> None:
+    path = plain.with_name("part.onnx")
+    first = next(node.name for node in onnx.load(plain).graph.node if node.op_type in ("Gemm", "MatMul"))
+    quantization.quantize_dynamic(str(plain), str(path), nodes_to_exclude=[first])
+    report = compare(path, run_mode="ort_int8_dynamic", inputs=X)
+    assert report.verdict is Verdict.FAIL
+
+
+def test_what_is_float16_already_is_not_converted(half: Path) -> None:
+    with pytest.raises(ModelError, match="has no float32 tensor to convert"):
+        compare(half, run_mode="ort_fp16", inputs={"x": X["x"].astype(np.float16)})
+
+
+@pytest.mark.parametrize(("made", "named"), [("dynamic", "DynamicQuantizeLinear"), ("half", "float16")])
+def test_an_fp32_baseline_that_is_none_says_so(made: str, named: str, request: pytest.FixtureRequest) -> None:
+    path = request.getfixturevalue(made)
+    feeds = {"x": X["x"].astype(np.float16)} if made == "half" else X
+    report = compare(path, run_mode="ort_opt", inputs=feeds, atol=0.1, rtol=0.1)
+    said = [worded(doubt).en for doubt in report.doubts]
+    assert len(said) == 1
+    assert said[0].startswith("ort_fp32 is not FP32 here: the model itself brings")
+    assert named in said[0]
+    assert report.verdict is Verdict.PASS
+
+
+def test_a_float16_model_is_compared_tensor_by_tensor(half: Path) -> None:
+    """ONNX Runtime computes it in float32 on the CPU, under names of its own, fused or not."""
+    report = compare(half, run_mode="ort_opt", inputs={"x": X["x"].astype(np.float16)}, atol=0.1, rtol=0.1)
+    assert report.coverage.compared >= 10
+    assert report.coverage.unmatched == 0
+
+
+@pytest.mark.parametrize("mode", ["ort_fp16_sim", "ort_bf16_sim"])
+def test_a_simulation_that_rounds_nothing_is_inconclusive(tmp_path: Path, mode: str) -> None:
+    integers = onnx.TensorProto.INT64
+    x, y = (onnx_models.value(name, (4,), integers) for name in ("x", "y"))
+    nodes = [onnx.helper.make_node("Add", ["x", "x"], ["two"]), onnx.helper.make_node("Mul", ["two", "x"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "g", [x], [y])
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(proto, tmp_path / "m.onnx")
+    report = compare(tmp_path / "m.onnx", run_mode=mode, inputs={"x": np.arange(4)})
+    assert [doubt.code for doubt in report.doubts] == ["precision_unseen"]
+    assert report.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("mode", ["ort_fp16", "ort_int8", "ort_int8_dynamic", "ort_fp16_sim", "ort_bf16_sim"])
+def test_a_mode_that_does_change_the_model_leaves_its_trace(plain: Path, mode: str) -> None:
+    report = compare(plain, run_mode=mode, inputs=X, atol=1, rtol=1)
+    assert not [doubt for doubt in report.doubts if doubt.code == "precision_unseen"]
