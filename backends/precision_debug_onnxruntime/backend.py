@@ -14,6 +14,8 @@ from .modes import RUN_MODES, availability, recipe
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
+    from precision_debug.operators import Operators
+
     from .modes import Recipe
 
 __all__ = ["OnnxRuntimeBackend"]
@@ -51,6 +53,12 @@ class OnnxRuntimeBackend:
         from .opening import open_session
 
         return open_session(spec, chosen, feeds)
+
+    def operators(self, spec: SessionSpec) -> Operators:
+        """See ``precision_debug.operators``."""
+        from .stepping import read_operators
+
+        return read_operators(spec.model.model_file)
 
     def _available(self, mode: str) -> Recipe:
         found = availability(mode)

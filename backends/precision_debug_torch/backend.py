@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, UsageError
 from precision_debug.protocols import Comparer, Feeds, Session
-from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
+from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
 
 from . import modes
 from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
+    from precision_debug.operators import Layer
     from precision_debug.store import BaselineStore
 
     from .model import Model
@@ -88,6 +89,24 @@ class TorchBackend:
         if Path(path).suffix.lower() != ".onnx":
             return ()
         return summary(check_arrays(weights, path), path)
+
+    def layers(self, spec: SessionSpec) -> dict[str, Layer]:
+        """See ``precision_debug.operators``."""
+        from .layers import layers_of
+
+        return layers_of(self._model(spec).module)
+
+    def layers_named(self, names: Iterable[str]) -> dict[str, Layer]:
+        """``layers`` of a recording's weights; needs no torch."""
+        from .layers import layers_of_names
+
+        return layers_of_names(names)
+
+    def layer_of(self, meta: TensorMeta) -> str:
+        """The path of the module that a tensor was made in."""
+        from .layers import layer_of
+
+        return layer_of(meta)
 
     def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore] | None:
         """What compares both runs' tensors on the device that they share; None where they share none, or on the CPU."""

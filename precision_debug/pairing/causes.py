@@ -1,0 +1,214 @@
+"""Why an operator of an exported file is wrong, by repairing it: the cause is what makes its output agree.
+
+A bias is added, the model's own weight is put in the file's place, turned or folded with its batch norm, an attribute
+gets the layer's own value, two inputs change places. What repairs it is named with how it differs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..operators import Layer, Operator
+from .agreement import agree, is_float
+from .graph import BaseGraph, TargetGraph
+from .relation import folded, forms, relation
+from .walk import Fault, Found
+
+__all__ = ["Causes"]
+
+Array = np.ndarray[Any, Any]
+
+_REPAIRED = 1e-3
+_DEFAULTS: Mapping[str, Any] = {"epsilon": 1e-5, "axis": -1, "alpha": 1.0}
+_TOGETHER = 4
+"""Inputs of an operator whose order is tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Causes:
+    """layers: by the names that layer_of gives. weights: the model's own, by full name."""
+
+    base: BaseGraph
+    target: TargetGraph
+    found: Found
+    layers: Mapping[str, Layer]
+    weights: Mapping[str, Array]
+    layer_of: Callable[[str], str]
+
+    def of(self, fault: Fault) -> str:
+        """What repairs an operator, in one clause; "" where nothing that was tried does."""
+        known = self.base.values[fault.baseline]
+        region = [one for one in self.target.operators if one.name in set(fault.operators)]
+        layers = self._layers(fault.baseline)
+        if not region:
+            return ""
+
+        def repairs(**changes: Any) -> bool:
+            made = self.target.compute(region, self._exactly, **changes).get(fault.target)
+            return made is not None and agree(made, known, _REPAIRED)
+
+        value = self.target.compute(region, self._exactly).get(fault.target)
+        tests = (
+            lambda: self._bias(value, known, layers),
+            lambda: self._attribute(region, layers, repairs),
+            lambda: self._weight(region, layers, repairs),
+            lambda: self._turned(region, repairs),
+            lambda: self._weights_together(region, layers, repairs),
+            lambda: self._order(region, repairs),
+            lambda: self._factor(value, known),
+        )
+        return next((text for test in tests if (text := test())), "")
+
+    def _exactly(self, name: str) -> Array | None:
+        own = self.target.own.get(name)
+        partner = self.found.pairs.get(name)
+        if partner is None or own is None or self.base.values[partner[0]].shape != own.shape:
+            return own
+        return self.base.values[partner[0]].astype(own.dtype, copy=False)
+
+    def _layers(self, name: str) -> list[Layer]:
+        """The layers of a tensor of the model and of those before it that have no partner."""
+        found: dict[str, Layer] = {}
+        taken = {partner for partner, _ in self.found.pairs.values()}
+        waiting, seen = [name], {name}
+        while waiting and len(seen) < 32:
+            one = waiting.pop(0)
+            layer = self.layer_of(one)
+            if layer in self.layers:
+                found.setdefault(layer, self.layers[layer])
+            for source in self.base.inputs_of.get(one, ()):
+                if source not in taken and source not in seen:
+                    seen.add(source)
+                    waiting.append(source)
+        return list(found.values())
+
+    def _bias(self, value: Array | None, known: Array, layers: Sequence[Layer]) -> str:
+        if value is None or value.shape != known.shape or not is_float(known):
+            return ""
+        lacks = known.astype(np.float64) - value.astype(np.float64)
+        for layer in layers:
+            for role, name in layer.parameters.items():
+                bias = self.weights.get(name)
+                if role in ("mean", "variance") or bias is None or bias.ndim != 1 or not np.any(bias):
+                    continue
+                for axis in {1 if known.ndim > 1 else 0, known.ndim - 1}:
+                    if known.ndim and known.shape[axis] == bias.size:
+                        shape = [bias.size if place == axis else 1 for place in range(known.ndim)]
+                        whole = np.broadcast_to(bias.astype(np.float64).reshape(shape), known.shape)
+                        if agree(lacks, whole, 10 * _REPAIRED):
+                            return f"{name} is missing: the difference is this {role}"
+                        if agree(-lacks, whole, 10 * _REPAIRED):
+                            return f"{name} is added twice"
+        return ""
+
+    def _attribute(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> str:
+        for one, (name, wanted) in itertools.product(region, _attributes(layers)):
+            has = one.attributes.get(name, _DEFAULTS.get(name))
+            if has is None or has == wanted or (isinstance(has, tuple) and len(has) != len(wanted)):
+                continue
+            if repairs(attributes={one.name: {name: wanted}}):
+                return f"{name} of {one.op_type} is {_plain(has)}, the layer's is {_plain(wanted)}"
+        small = {
+            name: value for one in region for name in one.inputs
+            if (value := self.target.constants.get(name)) is not None and value.size == 1 and is_float(value)
+        }  # fmt: skip
+        for (constant, value), (name, wanted) in itertools.product(small.items(), _attributes(layers)):
+            if isinstance(wanted, float) and float(value.reshape(-1)[0]) != wanted:
+                if repairs(changed={constant: np.full_like(value, wanted)}):
+                    return f"{name} is {_plain(float(value.reshape(-1)[0]))}, the layer's is {_plain(wanted)}"
+        return ""
+
+    def _weight(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> str:
+        for constant, value in self._constants(region):
+            for name, right in self._candidates(layers, value):
+                if not np.array_equal(right, value) and repairs(changed={constant: right}):
+                    return relation(name, right, value, self.weights)
+        return ""
+
+    def _turned(self, region: Sequence[Operator], repairs: Any) -> str:
+        """A square weight that is the model's, but read the other way round."""
+        for constant, value in self._constants(region):
+            for axes in itertools.permutations(range(value.ndim)) if 1 < value.ndim < 5 else ():
+                turned = np.ascontiguousarray(value.transpose(axes))
+                if turned.shape == value.shape and axes != tuple(range(value.ndim)):
+                    if repairs(changed={constant: turned}):
+                        return f"the weight {constant} is transposed"
+        for one in region:
+            for name in ("transB", "transA"):
+                if one.op_type == "Gemm" and repairs(attributes={one.name: {name: 1 - one.attributes.get(name, 0)}}):
+                    return f"{name} of Gemm is {one.attributes.get(name, 0)}: the operand is transposed"
+        return ""
+
+    def _weights_together(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> str:
+        """Several weights at once: an old checkpoint."""
+        choices: list[tuple[str, Array, list[tuple[str, Array]]]] = []
+        for constant, value in self._constants(region):
+            rivals = list(self._candidates(layers, value))
+            if rivals:
+                choices.append((constant, value, rivals[:4]))
+        for picked in itertools.islice(itertools.product(*(rivals for _, _, rivals in choices)), 64):
+            changed = {constant: right for (constant, _, _), (_, right) in zip(choices, picked, strict=True)}
+            if changed and repairs(changed=changed):
+                parts = [
+                    relation(name, right, value, self.weights)
+                    for (_, value, _), (name, right) in zip(choices, picked, strict=True)
+                    if not np.array_equal(right, value)
+                ]
+                return "; ".join(parts)
+        return ""
+
+    def _order(self, region: Sequence[Operator], repairs: Any) -> str:
+        """Inputs that changed places: of the whole model, or of one operator."""
+        given = [name for name in self.target.own if name not in self.target.producer]
+        for read in dict.fromkeys(name for one in region for name in self.target.reads(one) if name in given):
+            for other in given:
+                value, own = self._exactly(other), self._exactly(read)
+                if other != read and value is not None and own is not None and value.shape == own.shape:
+                    if repairs(changed={read: value}):
+                        return f"it reads the input {read} where {other} belongs: the model's inputs are exchanged"
+        for one in region:
+            reads = self.target.reads(one)
+            if not 1 < len(reads) <= _TOGETHER:
+                continue
+            for order in itertools.permutations(reads):
+                values = [self._exactly(name) for name in order]
+                if order == tuple(reads) or any(value is None for value in values):
+                    continue
+                if repairs(changed=dict(zip(reads, values, strict=True))):
+                    return f"{one.op_type} reads {', '.join(reads)}, and should read {', '.join(order)}"
+        return ""
+
+    def _factor(self, value: Array | None, known: Array) -> str:
+        if value is None or value.shape != known.shape or not is_float(known) or known.size < 2:
+            return ""
+        one, other = known.astype(np.float64).ravel(), value.astype(np.float64).ravel()
+        factor = float(one @ other) / max(float(one @ one), 1e-300)
+        return f"its output is {factor:.4g} times the model's" if agree(other, factor * one, _REPAIRED) else ""
+
+    def _constants(self, region: Sequence[Operator]) -> Iterator[tuple[str, Array]]:
+        for name in dict.fromkeys(name for one in region for name in one.inputs):
+            value = self.target.constants.get(name)
+            if value is not None and is_float(value) and value.size > 1:
+                yield name, value
+
+    def _candidates(self, layers: Sequence[Layer], like: Array) -> Iterator[tuple[str, Array]]:
+        """The layers' own parameters in the shape of one of the file's: as they are, turned, folded with a norm."""
+        for layer in layers:
+            for name in layer.parameters.values():
+                if name in self.weights:
+                    for form in forms(self.weights[name], like):
+                        yield name, form
+        yield from folded(layers, self.weights, like)
+
+
+def _attributes(layers: Sequence[Layer]) -> list[tuple[str, Any]]:
+    return [(name, value) for layer in layers for name, value in layer.attributes.items()]
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(list(value) if isinstance(value, tuple) else value)

@@ -1,0 +1,61 @@
+"""A file whose inputs have each other's names: found by giving it the values the other way round."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .agreement import agree
+from .graph import BaseGraph, TargetGraph
+
+__all__ = ["Exchanged", "exchanged_inputs", "exchanged_note"]
+
+_MOST = 5
+_NEAR = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchanged:
+    """belongs: the file's input to the one whose value it should have. values: what the file then computes."""
+
+    belongs: Mapping[str, str]
+    values: Mapping[str, Any]
+
+
+def exchanged_inputs(
+    base: BaseGraph, target: TargetGraph, outputs: Mapping[str, tuple[str, str]]
+) -> Exchanged | None:
+    """Another order of the inputs with which the outputs agree; None where they do anyway, or none does."""
+
+    def right(values: Mapping[str, Any]) -> bool:
+        return all(
+            name in values and agree(values[name], base.values[partner], _NEAR)
+            for name, (partner, _) in outputs.items()
+        )
+
+    given = [name for name in target.own if name not in target.producer and name not in target.constants]
+    if not outputs or not 1 < len(given) <= _MOST or right(target.own):
+        return None
+    for order in itertools.permutations(given):
+        belongs = {name: other for name, other in zip(given, order, strict=True) if name != other}
+        pairs = [(target.own[name], target.own[other]) for name, other in belongs.items()]
+        if not belongs or any(one.shape != other.shape or one.dtype != other.dtype for one, other in pairs):
+            continue
+        made = target.compute(target.operators, lambda name: target.own[belongs.get(name, name)])  # noqa: B023
+        if right(made):
+            return Exchanged(belongs=belongs, values=made)
+    return None
+
+
+def exchanged_note(found: Exchanged | None, path: str) -> tuple[str, ...]:
+    """What to say of it."""
+    if found is None:
+        return ()
+    text = ", ".join(f"{name} is used as {other}" for name, other in found.belongs.items())
+    return (
+        f"{Path(path).name} is wrong at its inputs. Cause: they are exchanged: {text}; given the other way round, its "
+        "outputs agree.",
+    )

@@ -1,0 +1,103 @@
+"""How a weight in a file differs from the model's own, and which forms of it are right: turned, reshaped, folded."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..operators import Layer
+
+__all__ = ["fold", "folded", "forms", "relation", "same"]
+
+Array = np.ndarray[Any, Any]
+
+_FEW = 0.02
+"""Share of elements up to which they are counted; above it is another weight."""
+
+
+def same(one: Array, other: Array) -> bool:
+    """Equal to the bit, or in the lower precision of the other."""
+    return one.shape == other.shape and (
+        np.array_equal(one, other) or (one.dtype != other.dtype and np.array_equal(one.astype(other.dtype), other))
+    )
+
+
+def forms(own: Array, like: Array) -> Iterator[Array]:
+    """A weight in the shape and type of another: as it is, with its axes turned, with axes of size 1 added."""
+    if own.size != like.size:
+        return
+    if own.shape == like.shape:
+        yield own.astype(like.dtype, copy=False)
+    elif _plain(own.shape) == _plain(like.shape):
+        yield own.reshape(like.shape).astype(like.dtype, copy=False)
+    if 1 < own.ndim < 5:
+        for axes in itertools.permutations(range(own.ndim)):
+            if axes != tuple(range(own.ndim)) and tuple(own.shape[axis] for axis in axes) == like.shape:
+                yield np.ascontiguousarray(own.transpose(axes)).astype(like.dtype, copy=False)
+
+
+def fold(weight: Array, bias: Array | None, norm: Mapping[str, Array], epsilon: float) -> tuple[Array, Array]:
+    """A convolution's or linear layer's weight [out, …] and bias with the batch norm after it folded in."""
+    wide = {role: value.astype(np.float64) for role, value in norm.items()}
+    factor = wide.get("weight", 1.0) / np.sqrt(wide["variance"] + epsilon)
+    start = bias.astype(np.float64) if bias is not None else 0.0
+    return (
+        weight.astype(np.float64) * np.reshape(factor, (-1, *(1,) * (weight.ndim - 1))),
+        wide.get("bias", 0.0) + (start - wide["mean"]) * factor,
+    )
+
+
+def folded(layers: Sequence[Layer], weights: Mapping[str, Array], like: Array) -> Iterator[tuple[str, Array]]:
+    """Weights and biases of layers with the batch norm among them folded in, in the shape of one of the file's."""
+    norms = [layer for layer in layers if "variance" in layer.parameters]
+    for norm, layer in itertools.product(norms, layers):
+        name = layer.parameters.get("weight", "")
+        if layer is norm or name not in weights or weights[name].ndim < 2:
+            continue
+        values = {role: weights[full] for role, full in norm.parameters.items() if full in weights}
+        own = layer.parameters.get("bias", "")
+        if not {"mean", "variance"} <= set(values) or len(values["variance"]) != len(weights[name]):
+            continue
+        made = fold(weights[name], weights.get(own), values, float(norm.attributes.get("epsilon", 1e-5)))
+        bias = own or norm.parameters.get("bias", name)
+        for full, value in ((name, made[0]), (bias, made[1])):
+            if value.shape == like.shape:
+                yield f"{full} (with its batch norm folded in)", value.astype(like.dtype)
+
+
+def relation(name: str, right: Array, has: Array, weights: Mapping[str, Array]) -> str:
+    """How what a file has differs from what is right, in one clause."""
+    wide, other = right.astype(np.float64), has.astype(np.float64)
+    if right.ndim > 1:
+        for axes in itertools.permutations(range(right.ndim)) if right.ndim < 5 else ():
+            turned = wide.transpose(axes)
+            if axes != tuple(range(right.ndim)) and turned.shape == other.shape and np.allclose(turned, other, 1e-6, 0):
+                return f"{name} is transposed"
+    for full, value in weights.items():
+        if full not in name and value.size == has.size and not np.array_equal(value.ravel(), right.ravel()):
+            if any(same(form, has) for form in forms(value, has)) and np.any(value != value.flat[0]):
+                return f"{name} holds the values of {full}: two layers are swapped"
+    differs = np.abs(wide - other) > 1e-6 * (np.abs(wide) + np.sqrt(np.mean(np.square(wide))))
+    count = int(differs.sum())
+    if 0 < count <= max(1, int(_FEW * differs.size)):
+        place = tuple(int(axis) for axis in np.argwhere(differs)[0])
+        what = "element differs" if count == 1 else "elements differ"
+        return (
+            f"{count} of {differs.size} {what} in {name}, the first at {list(place)}: "
+            f"{other[place]:.6g} for {wide[place]:.6g}"
+        )
+    norm = float(np.square(wide).sum())
+    factor = float((wide * other).sum()) / norm if norm else 0.0
+    apart = float(np.linalg.norm(wide - other)) / max(float(np.sqrt(norm)), 1e-300)
+    if factor and np.linalg.norm(other - factor * wide) <= 1e-5 * np.linalg.norm(other):
+        return f"{name} is scaled by {factor:.4g}"
+    if not np.any(other):
+        return f"{name} is missing (all zero in the file)"
+    return f"{name} differs (relative distance {apart:.3g}): is this an old export, or another checkpoint?"
+
+
+def _plain(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)

@@ -1,0 +1,218 @@
+"""Whether an exported file holds a model's weights: the first thing to know before an operator is blamed.
+
+A weight is looked for by its name and by its values: as it is, with its axes turned, in a lower precision, as a part of
+a larger one (queries, keys and values in one product), and folded with a batch norm of the model, which is computed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..operators import Layer
+from .relation import fold, forms, relation
+
+__all__ = ["Weight", "compare_weights", "summary"]
+
+Array = np.ndarray[Any, Any]
+
+EQUAL, TURNED, ROUNDED, FOLDED, JOINED, DIFFERS, ABSENT = (
+    "equal", "transposed", "rounded", "folded", "joined", "differs", "absent",
+)  # fmt: skip
+_SAME = 1e-5
+_COUNTERS = "num_batches_tracked"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weight:
+    """One parameter or buffer of the model.
+
+    state: "equal", "transposed" (equal with its axes turned, under any name), "rounded" (equal in the file's lower
+    precision), "joined" (a part of a larger one), "folded" (with a batch norm of the model, recomputed), "differs" (the
+    name is there and holds something else), or "absent" (neither its name nor its values are in the file).
+    distance: relative L2 from the model's, where both are. said: how it differs.
+    """
+
+    name: str
+    state: str
+    distance: float | None = None
+    said: str = ""
+
+
+def compare_weights(
+    weights: Mapping[str, Array], file: Mapping[str, Array], layers: Iterable[Layer] = ()
+) -> tuple[Weight, ...]:
+    """file: the constants that the file's operators read, by name. layers: the model's, for its batch norms."""
+    own = {name: value for name, value in weights.items() if value.size and not name.endswith(_COUNTERS)}
+    search = _Search(own, file)
+    found = {name: search.weight(name, value) for name, value in own.items()}
+    for norm, layer in itertools.product(*([list(layers)] * 2)):
+        if "variance" in norm.parameters and layer is not norm:
+            _fold(found, search, norm, layer)
+    return tuple(found.values())
+
+
+def summary(weights: Sequence[Weight], path: str | Path, *, agrees: bool = False) -> tuple[str, ...]:
+    """One sentence on what is there, and one on what differs. agrees: the outputs do all the same."""
+    names: dict[str, list[str]] = {}
+    for weight in weights:
+        names.setdefault(weight.state, []).append(weight.name)
+    file = Path(path).name
+    same = sum(len(names.get(state, ())) for state in (EQUAL, TURNED))
+    parts = [f"{same} of {len(weights)} weights of the module are in {file} as they are"]
+    words = {
+        ROUNDED: "rounded to a lower precision", JOINED: "joined with others into one",
+        FOLDED: "scaled by a folded batch norm, or folded with it",
+    }  # fmt: skip
+    parts += [f"{len(names[state])} {text}" for state, text in words.items() if state in names]
+    if ABSENT in names:
+        parts.append(f"{len(names[ABSENT])} not there (folded into others, or not exported)")
+    found = ["; ".join(parts) + "."]
+    if DIFFERS in names:
+        worst = max((w for w in weights if w.state == DIFFERS), key=lambda w: w.distance or 0.0)
+        count = len(names[DIFFERS])
+        differs = f"{count} {'weight' if count == 1 else 'weights'} in {file} {'has' if count == 1 else 'have'} other"
+        if agrees:
+            found.append(f"{differs} values than the module's {_few(names[DIFFERS])}, and the outputs agree all the same.")
+        else:
+            why = worst.said or f"{worst.name} differs (relative distance {worst.distance:.3g})"
+            asks = "" if "old export" in why else "; is this an old export, or another checkpoint?"
+            found.append(f"{differs} values than the module's, most of all {worst.name}: {why}{asks}")
+    return tuple(found)
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
+
+
+class _Search:
+    def __init__(self, own: Mapping[str, Array], file: Mapping[str, Array]) -> None:
+        self.own, self.file = own, {name: value for name, value in file.items() if value.size}
+        self._by_size: dict[tuple[int, ...], list[Array]] = {}
+        for value in self.file.values():
+            self._by_size.setdefault(_sizes(value), []).append(value)
+
+    def of_size(self, like: Array) -> Sequence[Array]:
+        return self._by_size.get(_sizes(like), ())
+
+    def weight(self, name: str, own: Array) -> Weight:
+        named = self.file.get(name)
+        candidates = [named] if named is not None else []
+        candidates += [value for value in self.of_size(own) if value is not named]
+        for state, test in ((EQUAL, _equal), (TURNED, _turned), (ROUNDED, _rounded)):
+            if any(test(own, value) for value in candidates):
+                return Weight(name=name, state=state, distance=0.0 if state != ROUNDED else None)
+        if self._part(own):
+            return Weight(name=name, state=JOINED, distance=0.0)
+        if named is not None and named.shape == own.shape:
+            wide = own.astype(np.float64)
+            norm = float(np.linalg.norm(wide))
+            apart = float(np.linalg.norm(wide - named.astype(np.float64)))
+            return Weight(
+                name=name, state=DIFFERS, distance=apart / norm if norm else float("inf"),
+                said=relation(name, own, named, self.own) if own.dtype.kind == "f" else "",
+            )  # fmt: skip
+        return Weight(name=name, state=ABSENT)
+
+    def _part(self, own: Array) -> bool:
+        """Whether it is a stretch of a larger one along one axis."""
+        if own.ndim not in (1, 2) or own.size < 8 or own.dtype.kind != "f":
+            return False
+        for value in self.file.values():
+            if value.ndim != own.ndim or value.size <= own.size or value.dtype.kind != "f":
+                continue
+            for form in (own, own.T) if own.ndim == 2 else (own,):
+                if any(_inside(form, value, axis) for axis in range(own.ndim)):
+                    return True
+        return False
+
+
+def _inside(part: Array, whole: Array, axis: int) -> bool:
+    if part.shape[axis] >= whole.shape[axis] or any(
+        one != other for place, (one, other) in enumerate(zip(part.shape, whole.shape, strict=True)) if place != axis
+    ):
+        return False
+    part, whole = np.moveaxis(part, axis, 0), np.moveaxis(whole, axis, 0)
+    last = len(whole) - len(part) + 1
+    first = (whole[:last].reshape(last, -1) == part[0].reshape(1, -1)).all(1)
+    return any(np.array_equal(part, whole[start : start + len(part)]) for start in np.flatnonzero(first)[:8])
+
+
+def _equal(own: Array, value: Array) -> bool:
+    if own.shape == value.shape:
+        return np.array_equal(own, value)
+    return _sizes(own) == _sizes(value) and [n for n in own.shape if n > 1] == [n for n in value.shape if n > 1] and (
+        np.array_equal(own.ravel(), value.ravel())
+    )
+
+
+def _turned(own: Array, value: Array) -> bool:
+    return own.ndim > 1 and any(np.array_equal(form, value) for form in forms(own.astype(value.dtype), value)) and (
+        own.dtype == value.dtype
+    )
+
+
+def _rounded(own: Array, value: Array) -> bool:
+    if own.dtype == value.dtype or value.dtype.itemsize > own.dtype.itemsize:
+        return False
+    return any(np.array_equal(form, value) for form in forms(own, value))
+
+
+def _fold(found: dict[str, Weight], search: _Search, norm: Layer, layer: Layer) -> None:
+    """Mark a layer's weight and bias, and the norm's own, where the file has them folded into each other."""
+    name, bias = layer.parameters.get("weight", ""), layer.parameters.get("bias", "")
+    if name not in found or found[name].state not in (DIFFERS, ABSENT) or search.own[name].ndim < 2:
+        return
+    values = {role: search.own[full] for role, full in norm.parameters.items() if full in search.own}
+    weight = search.own[name]
+    if not {"mean", "variance"} <= set(values) or values["variance"].size != len(weight):
+        return
+    for value in search.of_size(weight):
+        if value.shape != weight.shape:
+            continue
+        for epsilon in _epsilons(weight, value, values, norm):
+            right, moved = fold(weight, search.own.get(bias), values, epsilon)
+            if not _close(right, value):
+                continue
+            wanted = norm.attributes.get("epsilon", epsilon)
+            state = FOLDED if abs(epsilon - wanted) <= 0.01 * wanted + 1e-9 else DIFFERS
+            said = "" if state == FOLDED else f"folded with epsilon {epsilon:.3g}, the layer's is {wanted:g}"
+            found[name] = Weight(name=name, state=state, distance=0.0 if state == FOLDED else 1.0, said=said)
+            if any(_close(moved, other) for other in search.of_size(moved)):
+                for full in (bias, *norm.parameters.values()):
+                    if full in found and found[full].state in (ABSENT, DIFFERS):
+                        found[full] = Weight(name=full, state=FOLDED)
+            return
+
+
+def _epsilons(weight: Array, value: Array, norm: Mapping[str, Array], layer: Layer) -> Iterator[float]:
+    """The layer's own epsilon, then the one that the file's numbers tell, where they tell one."""
+    own = layer.attributes.get("epsilon")
+    if isinstance(own, float):
+        yield own
+    flat, other = weight.reshape(len(weight), -1).astype(np.float64), value.reshape(len(weight), -1).astype(np.float64)
+    place = np.abs(flat).argmax(1)
+    rows = np.arange(len(flat))
+    with np.errstate(all="ignore"):
+        factor = other[rows, place] / flat[rows, place]
+        told = np.square(norm.get("weight", np.ones(len(flat))).astype(np.float64) / factor) - norm["variance"]
+    told = told[np.isfinite(told)]
+    if told.size and 0 < float(np.median(told)) < 1:
+        yield float(np.median(told))
+
+
+def _close(right: Array, value: Array) -> bool:
+    if right.shape != value.shape:
+        return False
+    slack = _SAME if value.dtype.itemsize >= 4 else 2e-2
+    norm = float(np.linalg.norm(right))
+    return float(np.linalg.norm(right - value.astype(np.float64))) <= slack * norm
+
+
+def _sizes(value: Array) -> tuple[int, ...]:
+    return tuple(sorted(size for size in value.shape if size > 1))
