@@ -19,7 +19,8 @@ __all__ = ["Alignment", "Matches", "Pair", "align", "stem"]
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A target tensor's partner. how: "exact", "rename map", "graph metadata" or "fingerprint, confidence …"."""
+    """A target tensor's partner. how: "exact", "rename map", "graph metadata", "fingerprint, confidence …",
+    "graph neighbours …" or "outputs of the model …"."""
 
     base: TensorMeta
     target: TensorMeta

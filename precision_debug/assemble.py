@@ -3,8 +3,8 @@
 The table has a row for every tensor of either side that was asked for: those that were compared, those that the
 target's graph no longer has, those that only the target has, and those that could not be seen.
 
-Events of a journal: start, side, tensors, matches, selected, inputs, saved, row, leftover, layers, note, scores,
-introduced, explanation, failure, end.
+Events of a journal: start, side, tensors, matches, renames, selected, inputs, saved, row, leftover, layers, note,
+scores, introduced, explanation, failure, end.
 """
 
 from __future__ import annotations
@@ -130,6 +130,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     sides = {name: Side(mode="", backend="", model="") for name in ("baseline", "target")}
     tensors: dict[str, tuple[TensorMeta, ...]] = {"baseline": (), "target": ()}
     selected: set[str] | None = None
+    renamed: Mapping[str, str] | None = None
     matches: Matches | None = None
     stats: dict[str, TensorStats] = {}
     rows: list[Row] = []
@@ -148,6 +149,8 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
             tensors[event["side"]] = tuple(decode(TensorMeta, item) for item in event["tensors"])
         elif kind == "matches":
             matches = decode(Matches, event["matches"])
+        elif kind == "renames":
+            renamed = {str(new): str(old) for new, old in event["renames"].items()}
         elif kind == "selected":
             selected = set(event["names"])
         elif kind == "inputs":
@@ -177,8 +180,9 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     if not ended and not failure:
         failure = "the run ended before its time, and nothing says why"
     renames = {
-        new: old for new, old in spec.renames.items() if _has(tensors["target"], new) and _has(tensors["baseline"], old)
-    }
+        new: old for new, old in (spec.renames if renamed is None else renamed).items()
+        if _has(tensors["target"], new) and _has(tensors["baseline"], old)
+    }  # fmt: skip
     alignment = align(tensors["baseline"], tensors["target"], renames, matches)
     if selected is not None:
         notes += _left_out(tensors["baseline"], selected, alignment)

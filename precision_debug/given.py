@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from . import metrics, recording
 from .arrays import as_array
 from .errors import InputError
-from .feeds import FeedSet, check_feeds, make_feeds, save_feeds
+from .feeds import FeedSet, check_feeds, make_feeds, match_inputs, save_feeds
 from .journal import Journal
 from .plan import Opening, Plan
 from .protocols import Feeds
@@ -37,7 +38,10 @@ def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
         given = FeedSet(feeds=(loaded,), source=f"the inputs of the recording {recorded}", notes=())
         if all(side.recording for side in sides):
             return given
-        return check_feeds(_inputs(next(side for side in sides if not side.recording)), given)
+        live = _inputs(next(side for side in sides if not side.recording))
+        if sides[0].recording and len(sides) > 1:
+            return _for_both([_meta_of(name, value) for name, value in loaded.items()], live, given, spec.renames)
+        return check_feeds(live, given)
     metas = _inputs(sides[0])
     if not feeds and not spec.inputs and not spec.input_shapes and sides[0].exporter is not None:
         example = sides[0].exporter.examples(sides[0].spec)
@@ -51,7 +55,31 @@ def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
         given = make_feeds(
             metas, source=spec.inputs, shapes=spec.input_shapes, val_range=spec.val_range, seed=spec.seed
         )
-    return check_feeds(_inputs(sides[1]), given) if len(sides) > 1 and _differ(sides) else given
+    if len(sides) > 1 and _differ(sides):
+        return _for_both(metas, _inputs(sides[1]), given, spec.renames)
+    return given
+
+
+def _for_both(
+    ours: Sequence[InputMeta], theirs: Sequence[InputMeta], given: FeedSet, renames: Mapping[str, str]
+) -> FeedSet:
+    """The feeds as the target wants them too, under its own names where those differ. Raises InputError."""
+    absent = [meta.name for meta in ours if any(meta.name not in feeds for feeds in given.feeds)]
+    names, notes = match_inputs([meta for meta in ours if meta.name not in absent], theirs, renames)
+    if all(new == old for new, old in names.items()) and len(names) == len(ours) - len(absent):
+        return check_feeds(theirs, given)
+    renamed = FeedSet(
+        feeds=tuple({new: feeds[old] for new, old in names.items()} for feeds in given.feeds), source=given.source,
+    )  # fmt: skip
+    checked = check_feeds(theirs, renamed)
+    return dataclasses.replace(
+        given, notes=tuple(dict.fromkeys((*given.notes, *notes, *checked.notes))), target=checked.feeds, names=names
+    )
+
+
+def _meta_of(name: str, value: Any) -> InputMeta:
+    array = as_array(value)
+    return InputMeta(name=name, dtype=str(array.dtype.name), shape=tuple(array.shape))
 
 
 def _inputs(side: Opening) -> Sequence[InputMeta]:

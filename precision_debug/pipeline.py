@@ -59,7 +59,7 @@ def _compare(
     labels = scores.load_labels(spec.labels) if spec.labels else None
     if labels is not None:
         scores.check_labels(labels, given.feeds[0])
-    matches = _matched(first, second, given, journal) if crosses(first, second) else None
+    matches = _matched(spec, first, second, given, journal, folder) if crosses(first, second) else None
     together = _side_by_side(spec, first, second)
     place = placed(first, second, together=together)
     with open_both(place.baseline, place.target, given, journal, together) as (base, target):
@@ -67,7 +67,9 @@ def _compare(
             outputs = [meta for meta in base.tensors if meta.is_output]
             scores.check_labels(labels, given.feeds[0], outputs)
         names = _selected(spec, base.tensors, journal)
-        alignment = align(base.tensors, target.tensors, spec.renames, matches)
+        renames = _renames(spec, given, base.tensors, target.tensors)
+        journal.write("renames", renames=renames)
+        alignment = align(base.tensors, target.tensors, renames, matches)
         paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
         if spec.fused_only:
             names = frozenset(paired if names is None else names & paired)
@@ -111,7 +113,7 @@ def _compare(
                         base_outputs = base.run(save, names)
                         target_outputs = target.run(hook, of_target)
                 if spec.record:
-                    _finish_recording(writer, target, given, target_outputs)
+                    _finish_recording(writer, target, given.for_target(), target_outputs)
             base.announce(save.tensors)
             target.announce(check.tensors)
             journal.write("layers", layers=getattr(target.session, "layers", ()))
@@ -167,13 +169,26 @@ def _describe_left(store: BaselineStore, comparer: Comparer, journal: Journal) -
     store.close()
 
 
-def _matched(first: Opening, second: Opening, given: FeedSet, journal: Journal) -> Matches:
-    journal.write("stage", text="pairing both graphs by value")
-    matches, notes = match_values(first, second, given.feeds[0])
+def _matched(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path) -> Matches:
+    journal.write("stage", text="pairing both graphs, and looking for what the export has wrong")
+    matches, notes = match_values(
+        first, second, given.feeds[0], target_feeds=given.for_target().feeds[0], folder=folder,
+        memory_budget=spec.options.get("memory_budget"),
+    )  # fmt: skip
     journal.write("matches", matches=matches)
     for note in notes:
         journal.write("note", text=note)
     return matches
+
+
+def _renames(
+    spec: RunSpec, given: FeedSet, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]
+) -> dict[str, str]:
+    """The user's rename map, and inputs that have another name; inputs that a side does not list are left out."""
+    ours, theirs = {meta.name for meta in baseline}, {meta.name for meta in target}
+    both = {new: old for new, old in given.names.items() if new != old and new in theirs and old in ours}
+    own = {new: old for new, old in spec.renames.items() if given.names.get(new) != old}
+    return {**both, **own}
 
 
 def _side_by_side(spec: RunSpec, first: Opening, second: Opening) -> bool:

@@ -25,17 +25,18 @@ def open_both(
     first: Opening, second: Opening, given: FeedSet, journal: Journal, together: bool
 ) -> Iterator[tuple[OpenSide, OpenSide]]:
     """Both sides, opened at the same time where they will also run so, and closed whatever happens."""
+    of_target = given.for_target()
     if together:
         first, second = _with_its_share(first), _with_its_share(second)
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as beside:
-        later = beside.submit(OpenSide, "target", second, given, journal) if together else None
+        later = beside.submit(OpenSide, "target", second, of_target, journal) if together else None
         try:
             base = stack.enter_context(OpenSide("baseline", first, given, journal))
         except BaseException:
             if later is not None and later.exception() is None:
                 later.result().session.close()
             raise
-        target = later.result() if later is not None else OpenSide("target", second, given, journal)
+        target = later.result() if later is not None else OpenSide("target", second, of_target, journal)
         yield base, stack.enter_context(target)
 
 

@@ -47,9 +47,12 @@ def _known(model: Any, own: Own, dims: int) -> Iterator[tuple[str, Any, np.ndarr
         if right.ndim != dims or right.dtype.kind != "f":
             continue
         for other, (tensor, value) in file.items():
-            if other not in seen and value.ndim == dims and any(
-                np.array_equal(form, value) for form in (right, right.T if dims == 2 else right)
-            ) and np.unique(value).size > 3:
+            if (
+                other not in seen
+                and value.ndim == dims
+                and any(np.array_equal(form, value) for form in (right, right.T if dims == 2 else right))
+                and np.unique(value).size > 3
+            ):
                 seen.add(other)
                 yield name, tensor, value
                 break
@@ -66,7 +69,8 @@ def missing_bias(model: Any, own: Own) -> Planted | None:
     places = []
     for node in model.graph.node:
         for place, read in enumerate(node.input):
-            if read in biases and (node.op_type in ("Add", "Reshape") or (place == 2 and node.op_type in ("Conv", "Gemm"))):
+            third = place == 2 and node.op_type in ("Conv", "Gemm")
+            if read in biases and (third or node.op_type in ("Add", "Reshape")):
                 places.append((node, place, biases[read]))
     if not places:
         return None
@@ -153,7 +157,7 @@ def old_checkpoint(model: Any, own: Own) -> Planted | None:
     return Planted(model=model, weights=tuple(name for name, _, _ in found), cause="another checkpoint")
 
 
-def input_order(model: Any, own: Own) -> Planted | None:  # noqa: ARG001
+def input_order(model: Any, own: Own) -> Planted | None:
     """Two inputs of one shape have each other's name."""
     names = [item.name for item in model.graph.input]
     if len(names) != 2:

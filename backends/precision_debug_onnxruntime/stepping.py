@@ -12,12 +12,12 @@ from precision_debug.errors import ModelError
 from precision_debug.operators import Operator
 
 from .graph import outer_reads
-from .model import named, parsed, opened
+from .model import named, opened, parsed
 
 __all__ = ["OrtOperators", "read_operators"]
 
 _SMALL = 64
-"""Elements of a constant that is put into the model of one operator: shapes, axes, scales, which some kernels want so."""
+"""Elements of a constant that is put into the model of one operator: some kernels want shapes, axes and scales so."""
 
 
 def read_operators(path: str) -> OrtOperators:

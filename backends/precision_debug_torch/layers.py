@@ -46,9 +46,8 @@ def layer_of(meta: TensorMeta) -> str:
 
 
 def _roles(path: str, names: Iterable[str]) -> dict[str, str]:
-    return {
-        role: f"{path}.{name}" if path else name for name in names if (role := _ROLES.get(name, name.rpartition(".")[2]))
-    }
+    roles = {name: _ROLES.get(name, name.rpartition(".")[2]) for name in names}
+    return {role: f"{path}.{name}" if path else name for name, role in roles.items() if role}
 
 
 def _attributes(module: Any) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,11 +11,12 @@ from ..errors import InputError
 from ..records import InputMeta
 from .check import check_names, check_one, check_shape
 from .load import load_sets
+from .names import match_inputs
 from .npz import save_feeds
 from .parse import parse_shapes, parse_val_range
 from .random import random_feeds
 
-__all__ = ["FeedSet", "check_feeds", "make_feeds", "parse_shapes", "parse_val_range", "save_feeds"]
+__all__ = ["FeedSet", "check_feeds", "make_feeds", "match_inputs", "parse_shapes", "parse_val_range", "save_feeds"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -26,11 +27,18 @@ class FeedSet:
 
     A value is a numpy array of the input's type and shape (text as fixed-width unicode); for an input that is no
     array it is what the source held. source: one line for the report. notes: what was guessed or converted.
+    target: the same for a target that calls its inputs differently; names: its inputs to the baseline's.
     """
 
     feeds: tuple[dict[str, Any], ...]
     source: str
     notes: tuple[str, ...] = ()
+    target: tuple[dict[str, Any], ...] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def for_target(self) -> FeedSet:
+        """What the target is fed."""
+        return self if self.target is None else replace(self, feeds=self.target, target=None)
 
 
 def make_feeds(

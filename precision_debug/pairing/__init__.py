@@ -1,4 +1,4 @@
-"""Pairs a model with a file that was exported from it, by names, values and graph neighbours, and says what is wrong."""
+"""Pairs a model with a file exported from it, by names, values and graph neighbours, and says what is wrong in it."""
 
 from __future__ import annotations
 

@@ -53,4 +53,4 @@ def informative(array: Array) -> bool:
 
 def is_float(array: Array) -> bool:
     """Floats, bfloat16 and the like included."""
-    return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
+    return bool(array.dtype.kind == "f") or array.dtype.name.startswith(("bfloat", "float"))

@@ -53,7 +53,7 @@ class Causes:
             return made is not None and agree(made, known, _REPAIRED)
 
         value = self.target.compute(region, self._exactly).get(fault.target)
-        tests = (
+        tests: tuple[Callable[[], str], ...] = (
             lambda: self._bias(value, known, layers),
             lambda: self._attribute(region, layers, repairs),
             lambda: self._weight(region, layers, repairs),
@@ -118,9 +118,10 @@ class Causes:
             if (value := self.target.constants.get(name)) is not None and value.size == 1 and is_float(value)
         }  # fmt: skip
         for (constant, value), (name, wanted) in itertools.product(small.items(), _attributes(layers)):
-            if isinstance(wanted, float) and float(value.reshape(-1)[0]) != wanted:
-                if repairs(changed={constant: np.full_like(value, wanted)}):
-                    return f"{name} is {_plain(float(value.reshape(-1)[0]))}, the layer's is {_plain(wanted)}"
+            has = float(value.reshape(-1)[0])
+            differs = isinstance(wanted, float) and has != wanted
+            if differs and repairs(changed={constant: np.full_like(value, wanted)}):
+                return f"{name} is {_plain(has)}, the layer's is {_plain(wanted)}"
         return ""
 
     def _weight(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> str:
@@ -135,9 +136,9 @@ class Causes:
         for constant, value in self._constants(region):
             for axes in itertools.permutations(range(value.ndim)) if 1 < value.ndim < 5 else ():
                 turned = np.ascontiguousarray(value.transpose(axes))
-                if turned.shape == value.shape and axes != tuple(range(value.ndim)):
-                    if repairs(changed={constant: turned}):
-                        return f"the weight {constant} is transposed"
+                other = turned.shape == value.shape and axes != tuple(range(value.ndim))
+                if other and repairs(changed={constant: turned}):
+                    return f"the weight {constant} is transposed"
         for one in region:
             for name in ("transB", "transA"):
                 if one.op_type == "Gemm" and repairs(attributes={one.name: {name: 1 - one.attributes.get(name, 0)}}):
@@ -168,9 +169,9 @@ class Causes:
         for read in dict.fromkeys(name for one in region for name in self.target.reads(one) if name in given):
             for other in given:
                 value, own = self._exactly(other), self._exactly(read)
-                if other != read and value is not None and own is not None and value.shape == own.shape:
-                    if repairs(changed={read: value}):
-                        return f"it reads the input {read} where {other} belongs: the model's inputs are exchanged"
+                fits = other != read and value is not None and own is not None and value.shape == own.shape
+                if fits and repairs(changed={read: value}):
+                    return f"it reads the input {read} where {other} belongs: the model's inputs are exchanged"
         for one in region:
             reads = self.target.reads(one)
             if not 1 < len(reads) <= _TOGETHER:

@@ -25,9 +25,7 @@ class Exchanged:
     values: Mapping[str, Any]
 
 
-def exchanged_inputs(
-    base: BaseGraph, target: TargetGraph, outputs: Mapping[str, tuple[str, str]]
-) -> Exchanged | None:
+def exchanged_inputs(base: BaseGraph, target: TargetGraph, outputs: Mapping[str, tuple[str, str]]) -> Exchanged | None:
     """Another order of the inputs with which the outputs agree; None where they do anyway, or none does."""
 
     def right(values: Mapping[str, Any]) -> bool:

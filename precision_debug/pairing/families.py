@@ -8,7 +8,8 @@ _FAMILIES = {
     "linear": "gemm matmul addmm mm linear bmm baddbmm matmul_v2 fc",
     "conv": "conv convolution conv1d conv2d conv3d depthwise_conv2d",
     "deconv": "convtranspose conv_transpose2d conv2d_transpose",
-    "batch_norm": "batchnormalization batch_norm native_batch_norm _native_batch_norm_legit_no_training cudnn_batch_norm",
+    "batch_norm": "batchnormalization batch_norm native_batch_norm _native_batch_norm_legit_no_training "
+                  "cudnn_batch_norm",
     "layer_norm": "layernormalization layer_norm native_layer_norm",
     "group_norm": "groupnormalization group_norm native_group_norm",
     "instance_norm": "instancenormalization instance_norm",

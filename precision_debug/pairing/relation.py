@@ -77,9 +77,9 @@ def relation(name: str, right: Array, has: Array, weights: Mapping[str, Array]) 
             if axes != tuple(range(right.ndim)) and turned.shape == other.shape and np.allclose(turned, other, 1e-6, 0):
                 return f"{name} is transposed"
     for full, value in weights.items():
-        if full not in name and value.size == has.size and not np.array_equal(value.ravel(), right.ravel()):
-            if any(same(form, has) for form in forms(value, has)) and np.any(value != value.flat[0]):
-                return f"{name} holds the values of {full}: two layers are swapped"
+        other_one = full not in name and value.size == has.size and not np.array_equal(value.ravel(), right.ravel())
+        if other_one and np.any(value != value.flat[0]) and any(same(form, has) for form in forms(value, has)):
+            return f"{name} holds the values of {full}: two layers are swapped"
     differs = np.abs(wide - other) > 1e-6 * (np.abs(wide) + np.sqrt(np.mean(np.square(wide))))
     count = int(differs.sum())
     if 0 < count <= max(1, int(_FEW * differs.size)):

@@ -70,7 +70,8 @@ def walk(
             state.pair(name, partner, how)
     state.wrong = any(
         name not in target.own or not agree(target.own[name], base.values[partner], 10 * SLACK)
-        for name, (partner, _) in state.found.pairs.items() if base.metas[partner].is_output
+        for name, (partner, _) in state.found.pairs.items()
+        if base.metas[partner].is_output
     )
     state.run()
     return state.found
@@ -174,7 +175,7 @@ class _Walk:
             if own is None or own.dtype.kind != "f":
                 return own
             noise = random.choice(np.array([-1.0, 1.0]), own.shape) * np.finfo(own.dtype).eps
-            return (own * (1 + noise)).astype(own.dtype)
+            return np.asarray((own * (1 + noise)).astype(own.dtype))
 
         moved = self.target.compute(region, shaken).get(name)
         if moved is None or moved.dtype.kind != "f":
@@ -265,9 +266,14 @@ class _Walk:
                     return ""
                 for rival in self.base.equal_to(result, ()):
                     partner = self.taken.get(rival)
-                    if partner is not None and partner != out and self.target.place.get(
-                        self.target.producer[partner].name if partner in self.target.producer else "", -1
-                    ) < self.target.place[one.name]:
+                    if (
+                        partner is not None
+                        and partner != out
+                        and self.target.place.get(
+                            self.target.producer[partner].name if partner in self.target.producer else "", -1
+                        )
+                        < self.target.place[one.name]
+                    ):
                         continue
                     if not but or (rival != but and self.base.computed_from(rival, but)):
                         return out

@@ -78,7 +78,8 @@ def summary(weights: Sequence[Weight], path: str | Path, *, agrees: bool = False
         count = len(names[DIFFERS])
         differs = f"{count} {'weight' if count == 1 else 'weights'} in {file} {'has' if count == 1 else 'have'} other"
         if agrees:
-            found.append(f"{differs} values than the module's {_few(names[DIFFERS])}, and the outputs agree all the same.")
+            which = _few(names[DIFFERS])
+            found.append(f"{differs} values than the module's ({which}), and the outputs agree all the same.")
         else:
             why = worst.said or f"{worst.name} differs (relative distance {worst.distance:.3g})"
             asks = "" if "old export" in why else "; is this an old export, or another checkpoint?"
@@ -146,14 +147,18 @@ def _inside(part: Array, whole: Array, axis: int) -> bool:
 def _equal(own: Array, value: Array) -> bool:
     if own.shape == value.shape:
         return np.array_equal(own, value)
-    return _sizes(own) == _sizes(value) and [n for n in own.shape if n > 1] == [n for n in value.shape if n > 1] and (
-        np.array_equal(own.ravel(), value.ravel())
+    return (
+        _sizes(own) == _sizes(value)
+        and [n for n in own.shape if n > 1] == [n for n in value.shape if n > 1]
+        and (np.array_equal(own.ravel(), value.ravel()))
     )
 
 
 def _turned(own: Array, value: Array) -> bool:
-    return own.ndim > 1 and any(np.array_equal(form, value) for form in forms(own.astype(value.dtype), value)) and (
-        own.dtype == value.dtype
+    return (
+        own.ndim > 1
+        and any(np.array_equal(form, value) for form in forms(own.astype(value.dtype), value))
+        and (own.dtype == value.dtype)
     )
 
 

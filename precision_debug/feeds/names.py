@@ -1,0 +1,69 @@
+"""Which input of the target is which of the baseline, where the two models call them differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..errors import InputError
+from ..records import InputMeta
+from .dtypes import as_dtype
+
+__all__ = ["match_inputs"]
+
+
+def match_inputs(
+    baseline: Sequence[InputMeta], target: Sequence[InputMeta], renames: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Target input to baseline input, and notes on what was not settled by equal names.
+
+    renames: target name to baseline name. Then equal names; then shape and type where only one fits; then the order,
+    where every one of those that are left fits its counterpart. Raises InputError where one finds none.
+    """
+    ours, theirs = {meta.name: meta for meta in baseline}, {meta.name: meta for meta in target}
+    found = {new: old for new, old in renames.items() if new in theirs and old in ours}
+    found.update({name: name for name in theirs if name in ours and name not in found and name not in found.values()})
+    notes: list[str] = []
+
+    def left() -> tuple[list[str], list[str]]:
+        return [name for name in ours if name not in found.values()], [name for name in theirs if name not in found]
+
+    def say(new: str, how: str) -> None:
+        notes.append(f"The target's input {new} was given what the baseline's {found[new]} was given: {how}.")
+
+    mine, others = left()
+    fitting = {new: [old for old in mine if _fits(ours[old], theirs[new])] for new in others}
+    for new, old in ((new, fits[0]) for new, fits in fitting.items() if len(fits) == 1):
+        if sum(old in fits for fits in fitting.values()) == 1:
+            found[new] = old
+            say(new, "no other one has this shape and type")
+    mine, others = left()
+    if len(mine) == len(others) and all(_fits(ours[old], theirs[new]) for old, new in zip(mine, others, strict=True)):
+        for old, new in zip(mine, others, strict=True):
+            found[new] = old
+            say(new, "by the order of the inputs; --rename TARGET=BASELINE says otherwise")
+    mine, others = left()
+    wanting = [name for name in others if not theirs[name].optional]
+    if wanting:
+        raise InputError(
+            f"the target's input '{wanting[0]}' has no counterpart among the baseline's ({', '.join(ours) or 'none'})",
+            where="inputs", hint=f"name it: --rename {wanting[0]}=BASELINE_INPUT",
+        )  # fmt: skip
+    if mine:
+        notes.append(f"The target has no input {', '.join(mine)}: only the baseline was given it.")
+    return {name: found[name] for name in theirs if name in found}, tuple(notes)
+
+
+def _fits(one: InputMeta, other: InputMeta) -> bool:
+    a, b = as_dtype(one.dtype), as_dtype(other.dtype)
+    if one.dtype != other.dtype and a is not None and b is not None and _kind(one.dtype) != _kind(other.dtype):
+        return False
+    if one.shape is None or other.shape is None:
+        return True
+    return len(one.shape) == len(other.shape) and all(
+        isinstance(x, str) or isinstance(y, str) or x == y or min(x, y) < 0
+        for x, y in zip(one.shape, other.shape, strict=True)
+    )
+
+
+def _kind(dtype: str) -> str:
+    return "float" if "float" in dtype else "int" if "int" in dtype else dtype

@@ -1,0 +1,110 @@
+"""Weights of a model in a file that was exported from it: folded, turned, joined and rounded ones are no fault."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from precision_debug.errors import InputError
+from precision_debug.feeds import match_inputs
+from precision_debug.operators import Layer
+from precision_debug.pairing.weights import compare_weights, summary
+from precision_debug.records import InputMeta
+
+RANDOM = np.random.default_rng(5)
+
+
+def array(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+CONV, BIAS, SCALE, SHIFT, MEAN = array(8, 4, 3, 3), array(8), array(8), array(8), array(8)
+VARIANCE = array(8) ** 2 + 0.5
+OWN = {"c.weight": CONV, "c.bias": BIAS, "n.weight": SCALE, "n.bias": SHIFT, "n.mean": MEAN, "n.var": VARIANCE}
+LAYERS = (
+    Layer(parameters={"weight": "c.weight", "bias": "c.bias"}),
+    Layer(
+        parameters={"weight": "n.weight", "bias": "n.bias", "mean": "n.mean", "variance": "n.var"},
+        attributes={"epsilon": 1e-5},
+    ),
+)
+
+
+def folded(epsilon: float = 1e-5) -> tuple[np.ndarray, np.ndarray]:
+    factor = SCALE.astype(np.float64) / np.sqrt(VARIANCE.astype(np.float64) + epsilon)
+    bias = SHIFT + (BIAS - MEAN) * factor
+    return (CONV * factor[:, None, None, None]).astype(np.float32), bias.astype(np.float32)
+
+
+def states(own: dict[str, np.ndarray], file: dict[str, np.ndarray], layers: tuple[Layer, ...] = ()) -> dict[str, str]:
+    return {weight.name: weight.state for weight in compare_weights(own, file, layers)}
+
+
+@pytest.mark.parametrize("names", [("c.weight", "c.bias"), ("onnx::Conv_1", "onnx::Conv_2")])
+def test_a_convolution_folded_with_its_batch_norm_is_no_old_export_whatever_its_name(names: tuple[str, str]) -> None:
+    file = dict(zip(names, folded(), strict=True))
+    found = compare_weights(OWN, file, LAYERS)
+    assert {weight.state for weight in found} == {"folded"}
+    assert len(summary(found, "m.onnx")) == 1
+
+
+def test_a_scaled_weight_is_not_excused_by_a_batch_norm_that_does_not_give_this_scale() -> None:
+    file = {"c.weight": CONV * np.float32(1.5), "c.bias": BIAS}
+    assert states(OWN, file, LAYERS)["c.weight"] == "differs"
+    lines = summary(compare_weights(OWN, file, LAYERS), "m.onnx")
+    assert "c.weight is scaled by 1.5" in lines[1]
+    assert states({"c.weight": CONV}, file)["c.weight"] == "differs"
+
+
+def test_another_epsilon_in_a_folded_convolution_is_told_from_its_numbers() -> None:
+    weight, bias = folded(1e-2)
+    found = {item.name: item for item in compare_weights(OWN, {"c.weight": weight, "c.bias": bias}, LAYERS)}
+    assert found["c.weight"].state == "differs"
+    assert "epsilon 0.01, the layer's is 1e-05" in found["c.weight"].said
+
+
+def test_parts_of_a_joined_weight_turned_ones_and_rounded_ones_are_found() -> None:
+    q, k, v = array(6, 6), array(4, 6), array(4, 6)
+    joined = np.concatenate([q, k, v])
+    for whole in (joined, np.ascontiguousarray(joined.T)):
+        assert set(states({"q": q, "k": k, "v": v}, {"qkv": whole}).values()) == {"joined"}
+    assert states({"q": q}, {"x": q.T.copy()}) == {"q": "transposed"}
+    assert states({"q": q}, {"x": q.astype(np.float16)}) == {"q": "rounded"}
+    other = joined.copy()
+    other[3, 2] += 1
+    assert states({"q": q}, {"qkv": other}) == {"q": "absent"}
+
+
+def test_one_element_and_a_swap_are_named() -> None:
+    one, two = array(6, 6), array(6, 6)
+    wrong = one.copy()
+    wrong[2, 3] = 9
+    lines = summary(compare_weights({"a": one}, {"a": wrong}), "m.onnx")
+    assert "1 of 36 element differs in a, the first at [2, 3]" in lines[1]
+    lines = summary(compare_weights({"a": one, "b": two}, {"a": one * 2, "b": two}), "m.onnx", agrees=True)
+    assert "the outputs agree all the same" in lines[1]
+    assert "old export" not in lines[1]
+
+
+def meta(name: str, *shape: int, dtype: str = "float32") -> InputMeta:
+    return InputMeta(name=name, dtype=dtype, shape=shape)
+
+
+def test_inputs_are_matched_by_rename_then_name_then_shape_and_type_then_order() -> None:
+    image, words = meta("image", 1, 3, 8, 8), meta("words", 1, 9, dtype="int64")
+    names, notes = match_inputs([image, words], [meta("x.1", 1, 9, dtype="int64"), meta("x.2", 1, 3, 8, 8)], {})
+    assert names == {"x.1": "words", "x.2": "image"}
+    assert len(notes) == 2
+    alike = [meta("a", 4), meta("b", 4)]
+    names, notes = match_inputs(alike, [meta("p", 4), meta("q", 4)], {})
+    assert names == {"p": "a", "q": "b"}
+    assert all("order" in note for note in notes)
+    names, notes = match_inputs(alike, [meta("p", 4), meta("q", 4)], {"p": "b"})
+    assert names == {"p": "b", "q": "a"}
+    assert match_inputs(alike, alike, {}) == ({"a": "a", "b": "b"}, ())
+    names, notes = match_inputs([image, words], [meta("image", 1, 3, 8, 8)], {})
+    assert names == {"image": "image"}
+    assert "no input words" in notes[0]
+    with pytest.raises(InputError, match="'p' has no counterpart") as caught:
+        match_inputs([image], [meta("image", 1, 3, 8, 8), meta("p", 7)], {})
+    assert "--rename p=" in str(caught.value)
