@@ -15,7 +15,8 @@ def as_array(tensor: Any, *, name: str = "") -> np.ndarray[Any, Any]:
     """A numpy array over the tensor's memory where that is possible, a copy where it is not.
 
     Takes numpy arrays and whatever has ``__array__`` or ``__dlpack__``. Raw bfloat16 bits (uint16 from a tensor whose
-    own dtype says bfloat16, as Paddle gives them) come back as bfloat16. Raises BackendError on anything else.
+    own dtype says bfloat16, as Paddle gives them) come back as bfloat16; torch's complex32, which numpy has not, as
+    complex64 with every value kept. Raises BackendError on anything else.
     """
     if isinstance(tensor, np.ndarray):
         return tensor
@@ -23,6 +24,8 @@ def as_array(tensor: Any, *, name: str = "") -> np.ndarray[Any, Any]:
     try:
         if "bfloat16" in kind and hasattr(tensor, "detach"):
             array = _torch_bfloat16(tensor)
+        elif "complex32" in kind and hasattr(tensor, "detach"):
+            array = _torch_complex32(tensor)
         elif hasattr(tensor, "__array__") or np.isscalar(tensor) or isinstance(tensor, (list, tuple)):
             array = np.asarray(
                 tensor.detach().cpu() if hasattr(tensor, "detach") and hasattr(tensor, "cpu") else tensor
@@ -38,6 +41,14 @@ def as_array(tensor: Any, *, name: str = "") -> np.ndarray[Any, Any]:
 
         return array.view(ml_dtypes.bfloat16)
     return array
+
+
+def _torch_complex32(tensor: Any) -> np.ndarray[Any, Any]:
+    import torch
+
+    pairs = torch.view_as_real(tensor.detach().cpu().resolve_conj().resolve_neg()).numpy()
+    whole: np.ndarray[Any, Any] = np.ascontiguousarray(pairs, np.float32).view(np.complex64)
+    return whole[..., 0]
 
 
 def _torch_bfloat16(tensor: Any) -> np.ndarray[Any, Any]:

@@ -38,10 +38,16 @@ class _Names:
 
     def __init__(self) -> None:
         self._seen: collections.Counter[str] = collections.Counter()
+        self._taken: set[str] = set()
 
     def key(self, name: str) -> str:
         self._seen[name] += 1
-        return name if self._seen[name] == 1 else f"{name}#{self._seen[name]}"
+        key = name if self._seen[name] == 1 else f"{name}#{self._seen[name]}"
+        while key in self._taken:  # a tensor that is itself called "name#2"
+            self._seen[name] += 1
+            key = f"{name}#{self._seen[name]}"
+        self._taken.add(key)
+        return key
 
 
 class SaveBaseline:

@@ -229,3 +229,16 @@ def test_the_report_reaches_excel(tmp_path: Path) -> None:
     check = AssertClose(base)
     check("Op", "a", np.ones(2, np.float32))
     assert check.report().to_excel(tmp_path / "o.xlsx").exists()
+
+
+@pytest.mark.parametrize("names", [["T", "T", "T#2"], ["T#2", "T", "T"], ["T", "T#2", "T", "T#2", "T"]])
+def test_names_that_look_like_a_repeat_are_told_apart(names: list[str]) -> None:
+    base = SaveBaseline()
+    for number, name in enumerate(names):
+        base("Op", name, np.full(3, number, np.float32))
+    check = AssertClose(base)
+    for number, name in enumerate(names):
+        check("Op", name, np.full(3, number, np.float32))
+    report = check.report()
+    assert len({row.name for row in report.rows}) == len(report.rows) == len(names)
+    assert all(row.status is Status.PASS and row.comparison.identical for row in report.rows)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -93,6 +96,30 @@ def test_the_climb_ends_at_the_first_stage_that_fails() -> None:
     assert found.failing is rungs[2]
     assert [(rung.name, step.passes) for rung, step in found.steps] == [("a", True), ("x", None), ("b", False)]
     assert climb(rungs[:2], run).failing is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "said"),
+    [
+        ("fake_off", 1, "FAIL     on (fake_off)"),
+        ("fake_fp32", 0, "no stage exceeds the tolerance"),
+        ("fake_absent", 2, "nothing is known of fake_absent: it could not run (needs a unicorn)"),
+        ("fake_abort_open", 3, "nothing is known of fake_abort_open: it could not run"),
+        ("fake_raise", 3, "nothing is known of fake_raise: it could not run"),
+    ],
+)
+def test_a_target_that_could_not_run_is_no_pass(
+    mode: str, status: int, said: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root / "tests" / "fake"), os.environ["PYTHONPATH"]]))
+    Path("m.fake").write_text(json.dumps({"layers": 8, "width": 4}), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "precision_debug", "ladder", "--model_file", "m.fake", "--run_mode", mode],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    assert said in done.stdout
+    assert ("no stage" in done.stdout) is (status == 0)
 
 
 # -- Paddle's

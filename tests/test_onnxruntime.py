@@ -47,3 +47,21 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
         work_dir=str(tmp_path),
         import_name="precision_debug_onnxruntime",
     )
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "said"),
+    [
+        ("ort_cuda_fp32", {}, "use TF32 on recent GPUs"),
+        ("ort_cuda_fp32", {"use_tf32": "0"}, "TF32 was switched off"),
+        ("ort_cuda_fp16", {}, ""),
+        ("ort_cuda_fp16", {"op_block_list": "MatMul"}, "use TF32 on recent GPUs"),
+        ("ort_opt", {}, ""),
+    ],
+)
+def test_what_is_said_of_tf32_is_true(mode: str, options: dict[str, str], said: str) -> None:
+    from precision_debug_onnxruntime.modes import recipe
+    from precision_debug_onnxruntime.opening import _engine_notes
+
+    notes = " ".join(_engine_notes(recipe(mode), options))
+    assert said in notes if said else "TF32" not in notes

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from report_factory import make_report
 
-from precision_debug.errors import OutputError
+from precision_debug.errors import OutputError, UsageError
 from precision_debug.report import SUFFIXES, Report, write
 
 
@@ -216,3 +216,13 @@ def test_unfinished_files_lie_in_the_scratch_folder(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(os, "replace", lambda source, target: seen.append((Path(source).parent, Path(target))))
     write(make_report(1), tmp_path / "there" / "o.csv", scratch=scratch)
     assert seen == [(scratch, tmp_path / "there" / "o.csv")]
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [("to_csv", "t.xlsx"), ("to_excel", "t.csv"), ("to_json", "t.html"), ("to_csv", "t"), ("to_excel", "t.xls")],
+)
+def test_a_method_writes_its_own_format_only(method: str, name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"this writes \.\w+ files"):
+        getattr(make_report(2), method)(tmp_path / name)
+    assert not (tmp_path / name).exists()

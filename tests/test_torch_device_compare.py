@@ -12,11 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from precision_debug_torch.device_compare import compare_on_device
+from precision_debug_torch.device_compare import compare_on_device, describe_on_device
 
 from precision_debug import metrics
 from precision_debug.arrays import as_array
@@ -154,3 +155,18 @@ def test_statistics_that_decide_are_the_cores() -> None:
 def test_a_tolerance_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError):
         compare_on_device(torch.ones(3), torch.ones(3), Tolerance(atol=-1.0))
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support")
+def test_complex32_keeps_both_parts() -> None:
+    base = torch.tensor([[1 + 2j, 3 - 4j], [0.5 + 0j, -1 - 1j]]).to(torch.complex32)
+    target = torch.tensor([[1 + 9j, 3 - 4j], [0.5 + 0j, -1 - 1j]]).to(torch.complex32)
+    np.testing.assert_array_equal(as_array(target), np.array([[1 + 9j, 3 - 4j], [0.5, -1 - 1j]], np.complex64))
+    np.testing.assert_array_equal(as_array(target.t().conj()), as_array(target).T.conj())
+    assert as_array(target[0, 0]).shape == ()
+    for one, other in ((base, target), (base.t(), target.t()), (base, target.to(torch.complex64))):
+        got = compare_on_device(one, other)
+        assert got == metrics.compare(as_array(one), as_array(other))
+        assert got.max_abs == 7
+        assert got.mismatched == 1
+    assert describe_on_device(target).max == pytest.approx(abs(1 + 9j), rel=1e-6)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import UsageError
 from ..inspector import EngineLayer
 from ..records import Doubt, Explanation, InputInfo, Row, RunSpec, Side, Status
 
@@ -131,7 +132,25 @@ class Report:
 
         return write(self, Path(path))
 
-    to_excel = to_csv = to_json = save
+    def to_excel(self, path: str | Path) -> Path:
+        """``save`` to a path that ends in .xlsx. Raises UsageError where it does not, and OutputError."""
+        return self._save_as(".xlsx", path)
+
+    def to_csv(self, path: str | Path) -> Path:
+        """``save`` to a path that ends in .csv. Raises UsageError where it does not, and OutputError."""
+        return self._save_as(".csv", path)
+
+    def to_json(self, path: str | Path) -> Path:
+        """``save`` to a path that ends in .json. Raises UsageError where it does not, and OutputError."""
+        return self._save_as(".json", path)
+
+    def _save_as(self, suffix: str, path: str | Path) -> Path:
+        if Path(path).suffix.lower() != suffix:
+            raise UsageError(
+                f"this writes {suffix} files", where=str(path),
+                hint=f"end the name in {suffix}; save() takes the format of any ending",
+            )  # fmt: skip
+        return self.save(path)
 
     def to_pandas(self) -> pandas.DataFrame:
         """One line a row and one typed column a column of the table. Needs pandas."""

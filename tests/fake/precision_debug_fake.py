@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from precision_debug.ladder import Rung
 from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, value
@@ -50,6 +51,13 @@ class FakeBackend:
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
         return (InputMeta(name="x", dtype="float32", shape=(json.loads(open(spec.model.model_file).read())["width"],)),)
+
+    def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
+        needs = self.availability(spec.mode).needs
+        return (Rung(name="off", mode="fake_fp32"), Rung(name="on", mode=spec.mode, needs=needs))
+
+    def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Any]:
+        return ()
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> FakeSession:
         if spec.mode == "fake_abort_open":
