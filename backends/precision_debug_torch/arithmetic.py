@@ -7,7 +7,6 @@ process; each call that depends on them therefore gets its own run's under one l
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,11 +14,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .modes import Recipe
+from .seeds import GLOBALS
 
 __all__ = ["Arithmetic"]
-
-_GLOBALS = threading.RLock()
-
 
 class Arithmetic:
     """One run's rules. ``needed``: whether a run without hooks needs them too."""
@@ -36,7 +33,7 @@ class Arithmetic:
 
     def reset(self) -> None:
         """A run begins: its random numbers start from the seed."""
-        with _GLOBALS:
+        with GLOBALS:
             before = self._get()
             torch.manual_seed(self._seed)
             self._states = self._get()
@@ -46,7 +43,7 @@ class Arithmetic:
     @contextlib.contextmanager
     def globally(self) -> Iterator[None]:
         """Seed and TF32 switch for a whole run without a dispatch mode; the process's own come back afterwards."""
-        with _GLOBALS:
+        with GLOBALS:
             before = self._get()
             self._set(self._states)
             try:
@@ -69,7 +66,7 @@ class Arithmetic:
     def _plainly(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if not self._cuda:
             return func(*args, **kwargs)
-        with _GLOBALS:
+        with GLOBALS:
             if _tf32_now() == (self._recipe.tf32, self._recipe.tf32):
                 return func(*args, **kwargs)
             with self._tf32():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchBackend", "on_device", "open_model"]
 
+_MODELS = 2
+
 
 class TorchBackend:
     """PyTorch; its settings are in ``settings.SETTINGS``."""
 
     def __init__(self) -> None:
-        self._kept: tuple[tuple[Any, ...], Model] | None = None
+        self._kept: dict[tuple[Any, ...], Model] = {}
         self._open = 0
+        self._lock = threading.RLock()
 
     @property
     def name(self) -> str:
@@ -122,26 +126,30 @@ class TorchBackend:
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         self._require(spec.mode)
         session = open_model(self._model(spec), spec.mode, spec.options, feeds, on_close=self._closed)
-        self._open += 1
+        with self._lock:
+            self._open += 1
         return session
 
     def _model(self, spec: SessionSpec) -> Model:
-        """The model of a file; both sides of a comparison get the one that was loaded last, unless the file changed."""
+        """The model of a file; both sides of a comparison get the same one, unless the file changed."""
         from .model import read_model
 
         file = Path(spec.model.path.partition(".py:")[0] + ".py" if ".py:" in spec.model.path else spec.model.path)
         stamp = file.stat().st_mtime_ns if file.is_file() else 0
         seed = _seed(spec.options)
         key = (spec.model.path, stamp, seed)
-        if self._kept is None or self._kept[0] != key:
-            self._kept = None
-            self._kept = (key, read_model(spec.model, seed=seed))
-        return self._kept[1]
+        with self._lock:  # both sides may ask at the same time
+            if key not in self._kept:
+                for older in [*self._kept][: 1 - _MODELS]:
+                    del self._kept[older]
+                self._kept[key] = read_model(spec.model, seed=seed)
+            return self._kept[key]
 
     def _closed(self) -> None:
-        self._open -= 1
-        if self._open == 0:
-            self._kept = None
+        with self._lock:
+            self._open -= 1
+            if self._open == 0:
+                self._kept.clear()
 
     def _require(self, mode: str) -> None:
         available = self.availability(mode)

@@ -23,6 +23,7 @@ from precision_debug.records import InputMeta, ModelFiles
 
 from .archive import check_program, check_script, data_only
 from .leaves import leaves
+from .seeds import seeded
 
 __all__ = ["Model", "example_feeds", "from_module", "read_inputs", "read_model"]
 
@@ -114,21 +115,18 @@ def example_feeds(model: Model) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _from_factory(text: str, seed: int) -> Model:
-    import torch
-
     file, _, name = text.partition(".py:")
     path = Path(file if file.endswith(".py") else file + ".py")
     if not name:
         raise ModelError("names no factory", where=text, hint=f"write {text}:FUNCTION; {_HINT}")
-    module = _imported(path)
+    with seeded(seed):  # what the file draws while it is imported is part of the model too
+        module = _imported(path)
     factory = getattr(module, name, None)
     if not callable(factory):
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise ModelError(f"has no function '{name}'", where=str(path), hint=f"it has {', '.join(known[:8]) or 'none'}")
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
     try:
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(seed)
+        with seeded(seed):
             made = factory()
     except PrecisionDebugError:
         raise
