@@ -29,21 +29,23 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Matches:
-    """What a comparison of values said of two graphs.
+    """What a comparison of values, or a backend that knows both programs, said of two graphs.
 
     found: source name of a target tensor to (baseline name, how it was decided, with the confidence).
-    refused: source name of a target tensor to why it was left alone.
+    refused: source name of a target tensor to why it was left alone. missing: the same of baseline names.
     """
 
     found: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
     """Both lists and the pairs between them, by target name.
 
-    rivals: target name to the name it lost against. refused: target name to why its values could not decide.
+    rivals: target name to the name it lost against. refused: target name to why it was left alone. missing: the same
+    of baseline names.
     """
 
     baseline: tuple[TensorMeta, ...]
@@ -51,6 +53,7 @@ class Alignment:
     pairs: Mapping[str, Pair]
     rivals: Mapping[str, str]
     refused: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     def partner(self, target_name: str) -> Pair | None:
         """The pair of a name that the target's hook was called with, iterations ("name@3") included."""
@@ -80,7 +83,8 @@ def align(
     """Pair two sessions' tensors by name.
 
     renames: target name to baseline name; a name that neither side has raises MarkError.
-    matches: what their values said, where the two graphs come from different frameworks; equal names mean nothing then.
+    matches: what their values said, where the two graphs come from different frameworks, or what a backend knows of
+    two runs of its own; equal names mean nothing then.
     """
     renames = renames or {}
     by_name = {meta.name: meta for meta in baseline}
@@ -116,7 +120,10 @@ def align(
             base_name, how = matches.found.get(meta.origin or meta.name, ("", ""))
             claim(meta, by_name.get(base_name), how)
         refused = {meta.name: text for meta in target if (text := matches.refused.get(meta.origin or meta.name))}
-        return Alignment(baseline=tuple(baseline), target=tuple(target), pairs=pairs, rivals=rivals, refused=refused)
+        return Alignment(
+            baseline=tuple(baseline), target=tuple(target), pairs=pairs, rivals=rivals, refused=refused,
+            missing=matches.missing,
+        )  # fmt: skip
     for meta in target:
         if meta.origin:
             base = by_source.get(meta.origin)

@@ -58,7 +58,7 @@ def complete_table(
         if row is None and name in iterated:
             continue
         if row is None:
-            status, reason = _why_not(meta, partner.get(name), failure)
+            status, reason = _why_not(meta, partner.get(name), failure, alignment.missing.get(name, ""))
             pair = partner.get(name)
             row = Row(
                 index=0, op_type=meta.op_type, name=name, status=status, reason=reason, base=stats.get(name),
@@ -212,7 +212,7 @@ def _has(metas: Sequence[TensorMeta], name: str) -> bool:
     return any(meta.name == name for meta in metas)
 
 
-def _why_not(meta: TensorMeta, pair: Any, failure: str) -> tuple[Status, str]:
+def _why_not(meta: TensorMeta, pair: Any, failure: str, missing: str = "") -> tuple[Status, str]:
     if meta.unseen:
         return Status.NOT_COMPARED, f"baseline: {meta.unseen}"
     if pair is not None and pair.target.unseen:
@@ -223,6 +223,8 @@ def _why_not(meta: TensorMeta, pair: Any, failure: str) -> tuple[Status, str]:
         return Status.NOT_COMPARED, "both graphs have it, but it was not seen on both sides"
     if part := meta.extra.get("Part of"):
         return Status.FUSED_AWAY, f"the target does {part} by other operators"
+    if missing:
+        return Status.NOT_COMPARED, missing
     return Status.FUSED_AWAY, "the target's graph has no such tensor"
 
 

@@ -25,7 +25,7 @@ from .journal import Journal
 from .meeting import Meeting, run_both
 from .placing import placed, settled
 from .plan import Opening, make_plan
-from .protocols import Comparer, Feeds, Hook, WeightKeeper
+from .protocols import Comparer, Feeds, Hook, Pairer, WeightKeeper
 from .records import Row, RunSpec, TensorMeta
 from .settings import CORE, value
 from .sides import OpenSide, open_both
@@ -69,6 +69,8 @@ def _compare(
         names = _selected(spec, base.tensors, journal)
         renames = _renames(spec, given, base.tensors, target.tensors)
         journal.write("renames", renames=renames)
+        if matches is None:
+            matches = _known_pairs(base, target, journal)
         alignment = align(base.tensors, target.tensors, renames, matches)
         paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
         if spec.fused_only:
@@ -167,6 +169,14 @@ def _describe_left(store: BaselineStore, comparer: Comparer, journal: Journal) -
             comparer.describe(value, lambda stats, name=name: journal.write("leftover", name=name, stats=stats))  # type: ignore[misc]
     comparer.settle()
     store.close()
+
+
+def _known_pairs(base: OpenSide, target: OpenSide, journal: Journal) -> Matches | None:
+    backend: object = target.opening.backend
+    matches = backend.pair(base.tensors, target.tensors) if isinstance(backend, Pairer) else None
+    if matches is not None:
+        journal.write("matches", matches=matches)
+    return matches
 
 
 def _matched(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path) -> Matches:

@@ -21,6 +21,7 @@ from .settings import Setting
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .align import Matches
     from .report.model import Report
     from .store import BaselineStore
 
@@ -33,6 +34,7 @@ __all__ = [
     "Hook",
     "OnDevice",
     "OnDeviceAlone",
+    "Pairer",
     "Replace",
     "Replacer",
     "Session",
@@ -232,6 +234,14 @@ class OnDeviceAlone(Protocol):
         The target's session is then opened with the comparer as its option "comparer", and shows tensors as it takes
         them; the comparer takes arrays too.
         """
+
+
+@runtime_checkable
+class Pairer(Protocol):
+    """A backend that knows which tensors of two runs of one program belong together; an addition to Backend."""
+
+    def pair(self, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matches | None:
+        """Decides for the names, in both directions; None where the lists do not tell enough, and names decide."""
 
 
 class Writer(Protocol):

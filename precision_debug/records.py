@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "Availability",
+    "CallSite",
     "Comparison",
     "Culprit",
     "Doubt",
@@ -90,6 +91,23 @@ class InputMeta:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CallSite:
+    """The call of the model's own program that made a tensor; its backend pairs two runs of one program by it.
+
+    scope: the module call that it ran in. part: the call of the framework's own function that it is a part of, unique
+    in a run ("linear~3"); "" outside of one. reads: parameters and buffers that the operator reads. settings: numbers
+    and flags among its arguments.
+    results: calls whose result it is, to the tensors that the call was given; "()" is the call of ``part``.
+    """
+
+    scope: str = ""
+    part: str = ""
+    reads: tuple[str, ...] = ()
+    settings: str = ""
+    results: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TensorMeta:
     """What a session knows of one tensor before its value exists.
 
@@ -102,6 +120,7 @@ class TensorMeta:
     view: how the hook's value was taken from the engine's: "" as it is, "dequantised", "unblocked", "cast", ...
     unseen: why the hook will not be called for it; "" where it will.
     extra: further columns of the report (fused layer, real precision, tactic), name to text.
+    call: where in the model's own program it was made, where the session knows.
     """
 
     name: str
@@ -115,6 +134,7 @@ class TensorMeta:
     unseen: str = ""
     is_output: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
+    call: CallSite | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

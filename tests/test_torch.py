@@ -420,7 +420,7 @@ def test_transformers_models_from_a_local_config_work_with_their_cache(attention
     names = [row.name for row in report.rows]
     assert "output.logits" in names
     assert any("past_key_values" in name for name in names)
-    alone = [row for row in report.rows if row.comparison is None]
+    alone = [row for row in report.rows if row.comparison is None and "bookkeeping" not in row.reason]
     assert all(row.status is Status.UNMATCHED and ":to[float]" in row.name for row in alone)
     errors = [row.relative_l2 for row in report.rows if row.comparison is not None and row.relative_l2 is not None]
     assert max(e for e in errors if np.isfinite(e)) < 0.1

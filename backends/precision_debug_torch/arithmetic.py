@@ -18,6 +18,7 @@ from .seeds import GLOBALS
 
 __all__ = ["Arithmetic"]
 
+
 class Arithmetic:
     """One run's rules. ``needed``: whether a run without hooks needs them too."""
 

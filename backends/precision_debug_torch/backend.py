@@ -16,6 +16,7 @@ from . import modes
 from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
+    from precision_debug.align import Matches
     from precision_debug.operators import Layer
     from precision_debug.store import BaselineStore
 
@@ -122,6 +123,12 @@ class TorchBackend:
         self._require("torch_fp32")
         tools = on_device(second.options, second.options)
         return tools[0] if tools is not None else None
+
+    def pair(self, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matches | None:
+        """See Pairer."""
+        from .pairing import pair
+
+        return pair(baseline, target)
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         self._require(spec.mode)

@@ -149,7 +149,7 @@ def _copied(module: Any, device: torch.device | None, dtype: torch.dtype | None)
             continue
         fresh = converted(parameter)
         same = fresh.data_ptr() == parameter.data_ptr() and fresh.dtype == parameter.dtype
-        memo[id(parameter)] = parameter if same else torch.nn.Parameter(fresh, requires_grad=False)
+        memo[id(parameter)] = parameter if same else torch.nn.Parameter(fresh, parameter.requires_grad)
     for buffer in module.buffers():
         fresh = converted(buffer)
         memo[id(buffer)] = fresh.clone() if fresh.data_ptr() == buffer.data_ptr() else fresh

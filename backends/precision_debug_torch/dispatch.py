@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +13,11 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.weak import WeakIdKeyDictionary
 
 from precision_debug.protocols import Comparer
-from precision_debug.records import TensorMeta
+from precision_debug.records import CallSite, TensorMeta
 
 from .arithmetic import Arithmetic
 from .leaves import leaves
-from .naming import Namer, canonical, op_type
+from .naming import Namer, is_bookkeeping, op_type
 from .on_device import Elements
 from .source import source_line
 
@@ -55,12 +54,9 @@ def _facts(func: Any) -> _Facts:
 
 
 class _Inside:
-    """A call of a family that runs now: its first row's place, its operators without casts, and what is shown after it
-    (None: everything is shown at once)."""
+    """A call of a family that runs now, and what is shown after it (None: everything is shown at once)."""
 
-    def __init__(self, first: int, held: bool) -> None:
-        self.first = first
-        self.operators: list[str] = []
+    def __init__(self, held: bool) -> None:
         self.held: list[tuple[TensorMeta, Any]] | None = [] if held else None
 
 
@@ -90,6 +86,10 @@ class Trace:
         self._constants: Any = WeakIdKeyDictionary()
         self._inside: _Inside | None = None
         self._elements: Any = WeakIdKeyDictionary()  # tensor to what stands for its elements
+        self._parts = 0  # calls of torch's functions so far
+        self._part = ""
+        self._given: list[tuple[str, ...]] = []  # what each module call that runs now was given
+        self._calls_of: dict[str, dict[str, tuple[str, ...]]] = {}  # row to the calls whose result it is
         for name, tensor in constants:
             self._constants[tensor] = name
         for name, tensor in given.items():
@@ -102,11 +102,16 @@ class Trace:
             own = self.namer.plain(name)
             found[own] = tensor
             self._tell(own, "Output", tensor, node=name, inputs=self._sources(tensor), is_output=True)
+        for place, meta in enumerate(self.metas):
+            calls = self._calls_of.get(meta.name)
+            if calls is not None:
+                self.metas[place] = replace(meta, call=replace(meta.call or CallSite(), results=calls))
         return found
 
     def operator(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """An operator was run."""
         given = [*_tensors(args), *_tensors(kwargs)] if kwargs else list(_tensors(args))
+        constants = tuple([found for tensor in given if (found := self._constants.get(tensor)) is not None])
         read = self._names_of(given)
         facts = _facts(func)
         if facts.writes:
@@ -120,40 +125,63 @@ class Trace:
         extra = {"Source": source_line()}
         if self._inside is not None:
             extra["Part of"] = self.namer.family
-            if func is not _CAST:
-                self._inside.operators.append(canonical(kind))
+        call = CallSite(
+            scope=self.namer.module, part=self._part, reads=constants, settings=_settings(args, kwargs)
+        )  # fmt: skip
         self.calls.append(func)
         several = isinstance(result, (tuple, list))
         values = list(result) if several else [result]
         shown = 0
         for place, value in enumerate(values):
             full = name if place == 0 else self.namer.further(func, name, place)
-            if place > 1 and "scaled_dot_product" in kind:
+            if place and is_bookkeeping(kind.partition(".")[2], place, self._part.rpartition("~")[0]):
                 unseen = "is the kernel's own bookkeeping"
             if isinstance(value, torch.Tensor):
                 self.places[full] = len(self.calls) - 1, place if several else None
                 if facts.shares and not several:
                     self._share(value, given)
-                self._tell(full, kind, value, node=name, inputs=read, extra=extra, unseen=unseen)
+                self._tell(full, kind, value, node=name, inputs=read, extra=extra, unseen=unseen, call=call)
                 shown += 1
             elif isinstance(value, (bool, int, float, complex)) and not shown:
-                self._tell(full, kind, torch.tensor(value), node=name, inputs=read, extra=extra)
+                self._tell(full, kind, torch.tensor(value), node=name, inputs=read, extra=extra, call=call)
                 shown += 1
         if not shown:
             self.metas.append(
-                TensorMeta(name=name, op_type=kind, node=name, inputs=read, unseen="returns no tensor", extra=extra)
-            )
+                TensorMeta(
+                    name=name, op_type=kind, node=name, inputs=read, unseen="returns no tensor", extra=extra, call=call
+                )
+            )  # fmt: skip
 
-    def enter(self, path: str) -> str:
-        """A module call begins; returns its name."""
+    def enter(self, path: str, given: Any) -> str:
+        """A module call begins, of these arguments; returns its name."""
+        self._given.append(self._sources(given))
         return self.namer.enter(path)
+
+    def begin(self, function: str) -> tuple[int, str]:
+        """A call of one of torch's own functions begins; returns what ``end`` wants."""
+        begun = len(self.metas), self._part
+        self._parts += 1
+        self._part = f"{function}~{self._parts}"
+        return begun
+
+    def end(self, begun: tuple[int, str], result: Any) -> None:
+        """It ended: where it was more than one operator, its results are told from what it was made of."""
+        first, self._part = begun
+        if len(self.metas) > first + 1:
+            self._is_result(result, "()", ())
+
+    def _is_result(self, result: Any, call: str, given: tuple[str, ...]) -> None:
+        for full, tensor in leaves(result, call):
+            rows = self._names.get(tensor, ())
+            if len(rows) == 1:
+                self._calls_of.setdefault(rows[0], {}).setdefault(full, given)
 
     def enter_family(self, family: str, *, held: bool = False) -> str:
         """A call begins that torch may do by several operators; returns its name.
 
         held: nothing is shown until it ends.
         """
-        self._inside = _Inside(len(self.metas), held)
+        self._inside = _Inside(held)
         return self.namer.enter_family(family)
 
     def before_writing(self) -> None:
@@ -161,58 +189,52 @@ class Trace:
         if self._inside is not None and self._inside.held:
             self._inside.held[:] = [(meta, value.clone()) for meta, value in self._inside.held]
 
-    def leave_family(self, name: str, result: Any) -> None:
-        """It ended. Its results are called after it, and what it was made of after how it was made."""
+    def leave_family(self) -> None:
+        """It ended."""
         self.namer.leave()
         inside, self._inside = self._inside, None
-        if inside is None:
-            return
-        if inside.held and self._show is not None:
+        if inside is not None and inside.held and self._show is not None:
             with _disable_current_modes():  # what a hook computes is no operator of the model
                 for meta, value in inside.held:
                     self._show(meta, value)
-        how = zlib.crc32(" ".join(inside.operators).encode())
-        results: dict[str, str] = {}
-        for full, tensor in leaves(result, name):
-            rows = self._names.get(tensor, ())
-            if len(rows) == 1:
-                results.setdefault(rows[0], full)
-        for place in range(inside.first, len(self.metas)):
-            meta = self.metas[place]
-            origin = results.get(meta.name, f"{meta.name} in {len(inside.operators)} operators, {how:08x}")
-            cast_of_another = meta.op_type == "aten._to_copy" and not meta.name.startswith(f"{name}/")
-            if meta.name != name and not (cast_of_another and meta.name not in results):
-                self.metas[place] = replace(meta, origin=origin)
 
     def module(self, name: str, kind: str, args: Any, kwargs: Any, result: Any) -> None:
         """A module call ended with a result."""
         self.namer.leave()
-        if self.level != "module" and name.partition("@")[0] in self._quantised:
-            read = self._sources((args, kwargs))
-            for full, tensor in leaves(result, name):
-                own = self.namer.plain(self._results.get(full, f"{full}/int8"))
-                self._tell(own, f"int8.{kind}", tensor, node=name, inputs=read)
-        elif self.level != "module":
-            for full, tensor in leaves(result, name):
-                sources = self._names.get(tensor, ())
-                if len(sources) == 1:
-                    self.module_results[full] = sources[0]
+        given = self._given.pop()
         if self.level != "module":
+            if name.partition("@")[0] in self._quantised:
+                read = self._sources((args, kwargs))
+                for full, tensor in leaves(result, name):
+                    own = self.namer.plain(self._results.get(full, f"{full}/int8"))
+                    self._tell(own, f"int8.{kind}", tensor, node=name, inputs=read, call=CallSite(scope=name))
+            else:
+                for full, tensor in leaves(result, name):
+                    sources = self._names.get(tensor, ())
+                    if len(sources) == 1:
+                        self.module_results[full] = sources[0]
+            self._is_result(result, name, given)
             return
         read = self._sources((args, kwargs))
         found = list(leaves(result, name))
         for full, tensor in found:
             inner = self._sources(tensor)  # of a module that returns what a module inside it returned
             passed = inner if len(inner) == 1 and inner[0] in self._told else ()
-            self._tell(full, kind, tensor, node=name, inputs=(*passed, *(n for n in read if n not in passed)))
+            inputs = (*passed, *(n for n in read if n not in passed))
+            self._tell(full, kind, tensor, node=name, inputs=inputs, call=CallSite(scope=name))
             self._told.add(full)
         if not found:
             self.metas.append(TensorMeta(name=name, op_type=kind, node=name, inputs=read, unseen="returns no tensor"))
 
     def abandon(self) -> None:
-        """A call of a module or family ended with an exception."""
+        """A call of a family ended with an exception."""
         self._inside = None
         self.namer.leave()
+
+    def abandon_module(self) -> None:
+        """A module call ended with an exception."""
+        self._given.pop()
+        self.abandon()
 
     def _call_name(self, func: Any, args: Any, kwargs: Any) -> str:
         if func is _CAST and kwargs.get("dtype") is not None and kwargs["dtype"] != args[0].dtype:
@@ -245,13 +267,13 @@ class Trace:
 
     def _tell(
         self, name: str, kind: str, tensor: Any, *, node: str, inputs: tuple[str, ...] = (), unseen: str = "",
-        extra: Mapping[str, str] | None = None, is_output: bool = False,
+        extra: Mapping[str, str] | None = None, is_output: bool = False, call: CallSite | None = None,
     ) -> None:  # fmt: skip
         dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
         value, view = _visible(tensor)
         meta = TensorMeta(
             name=name, op_type=kind, node=node, dtype=dtype, shape=shape, inputs=inputs, view=view, unseen=unseen,
-            is_output=is_output, extra=extra or {},
+            is_output=is_output, extra=extra or {}, call=call,
         )  # fmt: skip
         self.metas.append(meta)
         self._names[tensor] = (name,)
@@ -329,6 +351,18 @@ def _tensors(values: Any) -> Iterator[Any]:
                 yield from _tensors(value)
     elif isinstance(values, dict):
         yield from _tensors(list(values.values()))
+
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def _settings(args: Any, kwargs: Any) -> str:
+    """Numbers, flags and their lists among an operator's arguments, without types and devices, which a mode chooses."""
+    found = [*args, *sorted(kwargs.items())] if kwargs else args
+    return " ".join(
+        [str(value) for value in found if isinstance(value, _PLAIN)
+         or (isinstance(value, (list, tuple)) and all(isinstance(item, _PLAIN) for item in value))]
+    )  # fmt: skip
 
 
 def _leaf_tensors(values: Any) -> list[Any]:

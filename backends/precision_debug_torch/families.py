@@ -1,8 +1,8 @@
-"""Calls that torch does with other operators from one dtype or device to the next: attention, recurrent layers, ….
+"""Calls of torch's own functions, which may become other operators from one dtype or device to the next.
 
-The operators of such a call are named after it, and so shift no other name. Its result is the same tensor whatever
-kernel made it, and is paired as such; the operators inside are paired only where both runs did the call by the same
-ones in the same order.
+A call's result is the same tensor whatever operators made it, and is paired as such; the operators inside are paired
+only where both runs did the call by the same ones (``pairing``). Of a *family* (attention, recurrent layers, …) they
+are named after the call, and so shift no other name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ASK = (torch.nn.MultiheadAttention, torch.nn.TransformerDecoderLayer, torch.nn.
 
 
 class Families(TorchFunctionMode):
-    """Tells a trace where a call of a family begins and ends."""
+    """Tells a trace where a call of a function begins and ends."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
@@ -36,16 +36,28 @@ class Families(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "").partition(".")[0]
-        if name not in FAMILIES:
-            return func(*args, **(kwargs or {}))
-        call = self._trace.enter_family(name, held=name in _RECURRENT and _by_cudnn(args))
+        begun = self._trace.begin(name)
+        result = None
         try:
-            result = func(*args, **(kwargs or {}))
+            run = self._family if name in FAMILIES else _plainly
+            result = run(func, args, kwargs or {}, name)
+        finally:
+            self._trace.end(begun, result)
+        return result
+
+    def _family(self, func: Any, args: Any, kwargs: Any, name: str) -> Any:
+        self._trace.enter_family(name, held=name in _RECURRENT and _by_cudnn(args))
+        try:
+            result = func(*args, **kwargs)
         except BaseException:
             self._trace.abandon()
             raise
-        self._trace.leave_family(call, result)
+        self._trace.leave_family()
         return result
+
+
+def _plainly(func: Any, args: Any, kwargs: Any, name: str) -> Any:  # noqa: ARG001
+    return func(*args, **kwargs)
 
 
 def _by_cudnn(args: Any) -> bool:

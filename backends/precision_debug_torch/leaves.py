@@ -19,13 +19,11 @@ def leaves(value: Any, name: str, *, deep: int = _DEEP) -> Iterator[tuple[str, A
     (dataclasses, caches).
     """
     import torch
-    from torch.utils import _pytree as pytree
 
     if isinstance(value, torch.Tensor):
         yield name, value
         return
-    for path, leaf in pytree.tree_flatten_with_path(value)[0]:
-        full = name + "".join(_step(key) for key in path)
+    for full, leaf in _flat(value, name)[0]:
         if isinstance(leaf, torch.Tensor):
             yield full, leaf
         elif deep:
@@ -40,10 +38,9 @@ def replaced(value: Any, name: str, change: Callable[[str, Any], Any], *, deep: 
 
     if isinstance(value, torch.Tensor):
         return change(name, value)
-    found, structure = pytree.tree_flatten_with_path(value)
+    found, structure = _flat(value, name)
     new = []
-    for path, leaf in found:
-        full = name + "".join(_step(key) for key in path)
+    for full, leaf in found:
         members = _attributes(leaf) if deep else {}
         if isinstance(leaf, torch.Tensor):
             new.append(change(full, leaf))
@@ -55,6 +52,33 @@ def replaced(value: Any, name: str, change: Callable[[str, Any], Any], *, deep: 
         else:
             new.append(leaf)
     return pytree.tree_unflatten(new, structure)
+
+
+def _flat(value: Any, name: str) -> tuple[list[tuple[str, Any]], Any]:
+    """What pytree knows of a value: (name, leaf) of each leaf, and the structure."""
+    from torch.utils import _pytree as pytree
+
+    try:
+        found, structure = pytree.tree_flatten_with_path(value)
+        return [(name + "".join(_step(key) for key in path), leaf) for path, leaf in found], structure
+    except ValueError:  # a class somewhere inside was registered without names for its parts (transformers' outputs)
+        plain, structure = pytree.tree_flatten(value)
+        return [*zip(_names(structure, name), plain, strict=True)], structure
+
+
+def _names(structure: Any, name: str) -> Iterator[str]:
+    """Of the leaves of pytree's structure, in order: by keys where a part has them, and by numbers."""
+    if structure.is_leaf():
+        yield name
+        return
+    context = structure.context
+    if isinstance(context, (list, tuple)) and context and isinstance(context[-1], (list, tuple)):
+        context = context[-1]  # (class, keys)
+    keys = [*context] if isinstance(context, (list, tuple)) else []
+    children = structure.children() if hasattr(structure, "children") else structure.children_specs
+    known = len(keys) == len(children) and all(isinstance(key, (str, int)) for key in keys)
+    for place, child in enumerate(children):
+        yield from _names(child, f"{name}.{keys[place]}" if known else f"{name}[{place}]")
 
 
 def _attributes(leaf: Any) -> Mapping[str, Any]:

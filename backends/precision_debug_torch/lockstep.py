@@ -21,6 +21,7 @@ from precision_debug.store import Store
 from . import modes
 from .backend import on_device, open_model
 from .model import example_feeds, from_module
+from .pairing import pair
 
 if TYPE_CHECKING:
     from precision_debug.protocols import Comparer, Feeds
@@ -72,7 +73,7 @@ def compare_module(
         with ThreadPoolExecutor(1) as beside:  # each list takes a run of its own
             listed = beside.submit(lambda: base.tensors)
             theirs = target.tensors
-        alignment = align(listed.result(), theirs)
+        alignment = align(listed.result(), theirs, matches=pair(listed.result(), theirs))
         save, check = _meet(base, target, feeds, alignment, tolerance, on_row, comparer, store)
         table = complete_table(check.rows, alignment, stats=save.stats)
         spec = RunSpec(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 from typing import Any, NamedTuple
 
-__all__ = ["ROOT", "Namer", "canonical", "op_type"]
+__all__ = ["ROOT", "Namer", "canonical", "is_bookkeeping", "op_type"]
 
 ROOT = "(model)"
 
@@ -47,6 +47,28 @@ def canonical(operator: str) -> str:
     """The name of an ATen operator without kernel and in-place marks: "relu_" and "relu" are "relu"."""
     plain = operator[:-1] if operator.endswith("_") and not operator.endswith("__") else operator
     return _SAME.get(plain, plain)
+
+
+_FOR_BACKWARD = {
+    "_embedding_bag", "_embedding_bag_forward_only", "_fused_dropout", "_thnn_fused_gru_cell", "_thnn_fused_lstm_cell",
+    "log_sigmoid_forward", "native_dropout", "nll_loss2d_forward", "nll_loss_forward",
+}  # fmt: skip
+
+
+def is_bookkeeping(operator: str, place: int, function: str) -> bool:
+    """Whether a kernel's further result is only kept for a backward pass: statistics, indices, workspaces.
+
+    function: torch's function that called the kernel, "" where none did; whoever calls the kernel itself, or asks for
+    the indices, gets them and may read them.
+    """
+    if place == 0:
+        return False
+    if "max_pool" in operator:  # an operator that nobody called by a function may have been called for its indices
+        return function != "" and "with_indices" not in function
+    if function == operator or (operator, place) == ("_thnn_fused_lstm_cell", 1):
+        return False
+    one = _SAME.get(operator, operator)
+    return one.endswith("_norm") or one == "scaled_dot_product_attention" or operator in _FOR_BACKWARD
 
 
 def op_type(func: Any) -> str:
@@ -97,6 +119,12 @@ class Namer:
     def family(self) -> str:
         """The name of the call whose operators run now; "" outside of such calls."""
         return self._stack[-1].scope if self._stack[-1].family else ""
+
+    @property
+    def module(self) -> str:
+        """The name of the module call that runs now."""
+        now = self._stack[-1]
+        return self._stack[-2].scope if now.family else now.scope
 
     def operator(self, func: Any) -> str:
         """The name of an operator call inside the call that runs now."""

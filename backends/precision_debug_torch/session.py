@@ -257,12 +257,12 @@ def _told(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
     call, kind = module._call_impl, type(module).__name__
 
     def told(*args: Any, **kwargs: Any) -> Any:
-        name = trace.enter(path)
+        name = trace.enter(path, (args, kwargs))
         try:
             with unseen_by_families(module):
                 result = call(*args, **kwargs)
         except BaseException:
-            trace.abandon()
+            trace.abandon_module()
             raise
         with _disable_current_modes():  # what a hook computes is no operator of the model
             trace.module(name, kind, args, kwargs, result)
