@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .callsite import CallSite
+
 __all__ = [
     "Availability",
-    "CallSite",
     "Comparison",
     "Culprit",
     "Doubt",
@@ -88,23 +89,6 @@ class InputMeta:
     dtype: str
     shape: tuple[int | str, ...] | None
     optional: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class CallSite:
-    """The call of the model's own program that made a tensor; its backend pairs two runs of one program by it.
-
-    scope: the module call that it ran in. part: the call of the framework's own function that it is a part of, unique
-    in a run ("linear~3"); "" outside of one. reads: parameters and buffers that the operator reads. settings: numbers
-    and flags among its arguments.
-    results: calls whose result it is, to the tensors that the call was given; "()" is the call of ``part``.
-    """
-
-    scope: str = ""
-    part: str = ""
-    reads: tuple[str, ...] = ()
-    settings: str = ""
-    results: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from precision_debug import registry
 # those imports stand inside a function, and only there.
 STAGES = (
     ("visible", "import_path"),
-    ("errors", "compiled", "locking", "stopping"),
+    ("callsite", "errors", "compiled", "locking", "stopping"),
     ("special_file",),
     ("records",),
     ("conflicts",),

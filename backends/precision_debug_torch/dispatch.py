@@ -12,8 +12,9 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.weak import WeakIdKeyDictionary
 
+from precision_debug.callsite import CallSite
 from precision_debug.protocols import Comparer
-from precision_debug.records import CallSite, TensorMeta
+from precision_debug.records import TensorMeta
 
 from .arithmetic import Arithmetic
 from .leaves import leaves

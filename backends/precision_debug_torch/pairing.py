@@ -15,7 +15,8 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from precision_debug.align import Matches
-from precision_debug.records import CallSite, TensorMeta
+from precision_debug.callsite import CallSite
+from precision_debug.records import TensorMeta
 
 from .naming import canonical
 
