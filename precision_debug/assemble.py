@@ -3,7 +3,7 @@
 The table has a row for every tensor of either side that was asked for: those that were compared, those that the
 target's graph no longer has, those that only the target has, and those that could not be seen.
 
-Events of a journal: start, side, tensors, matches, renames, selected, inputs, saved, row, leftover, layers, note,
+Events of a journal: start, side, tensors, matches, renames, selected, inputs, saved, row, ran, leftover, layers, note,
 scores, introduced, explanation, failure, end.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import judge
-from .align import Alignment, Matches, align, stem
+from .align import Alignment, Matches, Pair, align, stem
 from .codec import decode
 from .inspector import EngineLayer
 from .machine import machine, now
@@ -35,11 +35,13 @@ def complete_table(
     selected: Collection[str] | None = None,
     stats: Mapping[str, TensorStats] | None = None,
     failure: str = "",
+    ran: bool = False,
 ) -> tuple[Row, ...]:
     """Order the rows as the baseline produced them, add what was not compared, and compute the error growth.
 
     selected: baseline names that were asked for; None: all. stats: of baseline tensors that met no partner.
-    failure: why the run ended early; tensors that it kept from being compared say so.
+    failure: why the run ended early; tensors that it kept from being compared say so. ran: it came after both sides
+    had run to their ends. A tensor that lies before a compared one, in either side's order, was passed too.
     """
     stats = stats or {}
     base_meta = {meta.name: meta for meta in alignment.baseline}
@@ -50,6 +52,14 @@ def complete_table(
     iterated = {stem(name) for name in done if stem(name) in base_meta and name not in base_meta}
     alone = {row.target_name: row for row in rows if row.status is Status.UNMATCHED}
 
+    places = {name: place for place, name in enumerate(target_meta)}
+    last = max((order.get(stem(row.name), -1) for row in done.values()), default=-1)
+    last_there = max((places.get(stem(row.target_name), -1) for row in done.values()), default=-1)
+
+    def unreached(name: str, pair: Pair | None) -> bool:
+        here = order[name] > last
+        return bool(failure) and not ran and (here if pair is None else here or places[pair.target.name] > last_there)
+
     keyed: list[tuple[tuple[float, int], Row]] = []
     for name, meta in base_meta.items():
         if selected is not None and name not in selected:
@@ -58,8 +68,8 @@ def complete_table(
         if row is None and name in iterated:
             continue
         if row is None:
-            status, reason = _why_not(meta, partner.get(name), failure, alignment.missing.get(name, ""))
             pair = partner.get(name)
+            status, reason = _why_not(meta, pair, failure, unreached(name, pair), alignment.missing.get(name, ""))
             row = Row(
                 index=0, op_type=meta.op_type, name=name, status=status, reason=reason, base=stats.get(name),
                 target_name=pair.target.name if pair else "", target_op_type=pair.target.op_type if pair else "",
@@ -80,8 +90,8 @@ def complete_table(
         if row is None and selected is not None:
             continue
         if row is None:
-            ended = "the run ended before this tensor" if failure else "the target's hook was not called for it"
-            reason = meta.unseen or ended
+            before = bool(failure) and not ran and places[name] > last_there
+            reason = meta.unseen or (_ENDED if before else "the target's hook was not called for it")
             row = Row(index=0, op_type=meta.op_type, name=name, status=Status.UNMATCHED, reason=reason,
                       target_name=name, target_op_type=meta.op_type)  # fmt: skip
         keyed.append(((place, number), _dressed(row, None, meta)))
@@ -137,7 +147,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     notes: list[str] = []
     introduced: dict[str, Introduced] = {}
     values: dict[str, Any] = {}
-    ended = False
+    ended, ran = False, set[str]()
     for event in events:
         kind = event["event"]
         if kind == "start":
@@ -172,6 +182,8 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
         elif kind == "scores":
             values["scores"] = {key: decode(float, value) for key, value in event["scores"].items()}
             values["scored"] = event["samples"]
+        elif kind == "ran":
+            ran.add(event["side"])
         elif kind == "failure":
             failure = failure or event["text"]
         elif kind == "end":
@@ -186,7 +198,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     alignment = align(tensors["baseline"], tensors["target"], renames, matches)
     if selected is not None:
         notes += _left_out(tensors["baseline"], selected, alignment)
-    table = complete_table(rows, alignment, selected=selected, stats=stats, failure=failure)
+    table = complete_table(rows, alignment, selected=selected, stats=stats, failure=failure, ran=len(ran) == 2)
     if introduced:
         table = tuple(dataclasses.replace(row, introduced=introduced.get(row.name)) for row in table)
     if spec.validate:
@@ -212,13 +224,20 @@ def _has(metas: Sequence[TensorMeta], name: str) -> bool:
     return any(meta.name == name for meta in metas)
 
 
-def _why_not(meta: TensorMeta, pair: Any, failure: str, missing: str = "") -> tuple[Status, str]:
+_ENDED = "the run ended before this tensor"
+
+
+def _why_not(
+    meta: TensorMeta, pair: Pair | None, failure: str, unreached: bool, missing: str = ""
+) -> tuple[Status, str]:
     if meta.unseen:
         return Status.NOT_COMPARED, f"baseline: {meta.unseen}"
     if pair is not None and pair.target.unseen:
         return Status.NOT_COMPARED, f"target: {pair.target.unseen}"
-    if failure:
-        return Status.NOT_COMPARED, "the run ended before this tensor"
+    if unreached:
+        return Status.NOT_COMPARED, _ENDED
+    if pair is not None and failure:
+        return Status.NOT_COMPARED, "the run ended before it was compared"
     if pair is not None:
         return Status.NOT_COMPARED, "both graphs have it, but it was not seen on both sides"
     if part := meta.extra.get("Part of"):

@@ -9,18 +9,27 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import json
 import math
 import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "parse_json"]
 
 T = TypeVar("T")
 
 _Convert = Callable[[Any], Any]
 _MISSING = object()
+
+
+def parse_json(text: str | bytes, **settings: Any) -> Any:
+    """``json.loads``. Raises ValueError on whatever it cannot read, a text that is nested too deeply among it."""
+    try:
+        return json.loads(text, **settings)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def encode(value: Any) -> Any:
@@ -55,7 +64,10 @@ def decode(kind: type[T], data: Any) -> T:
     Fields that this version does not know are refused, and so are values of another type than the field's: a newer or
     a damaged file must not be read as if it were whole.
     """
-    return typing.cast(T, _decoder(typing.cast(Any, kind))(data))
+    try:
+        return typing.cast(T, _decoder(typing.cast(Any, kind))(data))
+    except (AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 @functools.cache

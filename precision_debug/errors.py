@@ -17,6 +17,8 @@ Backends raise these at their boundary, chained with ``from``; ``--verbose`` sho
 
 from __future__ import annotations
 
+import re
+
 from .visible import visible
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "PrecisionDebugError",
     "RecordingError",
     "UsageError",
+    "shortened",
 ]
 
 
@@ -58,6 +61,24 @@ class PrecisionDebugError(Exception):
 
 def _rebuild(kind: type[PrecisionDebugError], what: str, where: str, hint: str) -> PrecisionDebugError:
     return kind(what, where=where, hint=hint)
+
+
+_LONG_WORD = 100
+
+
+def shortened(text: str, limit: int = 800) -> str:
+    """One line of at most about ``limit`` characters that keeps both ends: what failed stands at the one, why at the
+    other. Long words (node names, paths) give way first.
+    """
+    line = _one_line(text)
+    if len(line) > limit:
+        line = re.sub(rf"\S{{{_LONG_WORD},}}", lambda word: _middle_out(word[0], _LONG_WORD), line)
+    return _middle_out(line, limit)
+
+
+def _middle_out(text: str, limit: int) -> str:
+    half = (limit - 1) // 2
+    return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
 
 
 def _one_line(text: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .codec import encode
+from .codec import encode, parse_json
 from .errors import OutputError, RecordingError
 
 __all__ = ["UNTOLD", "Journal", "read_events"]
@@ -69,7 +69,7 @@ def read_events(path: str | Path) -> Iterator[dict[str, Any]]:
                 if not line.endswith("\n"):
                     return
                 try:
-                    event = json.loads(line)
+                    event = parse_json(line)
                 except (ValueError, RecursionError) as error:
                     raise RecordingError(f"line {number} is no journal entry", where=str(path)) from error
                 if not isinstance(event, dict) or not isinstance(event.get("event"), str):

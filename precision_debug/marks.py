@@ -6,11 +6,11 @@ with * (any text) and ? (any character), where it holds one of them.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from .codec import parse_json
 from .errors import MarkError
 from .inspector import fused_outputs, read_inspector, strip_subgraph_suffix
 from .nearest import did_you_mean
@@ -61,7 +61,7 @@ def read_marks_file(path: str | Path) -> tuple[str, ...]:
         raise MarkError(f"the marks cannot be read: {error}", where=str(path)) from error
     if text.lstrip().startswith("["):
         try:
-            words = json.loads(text)
+            words = parse_json(text)
         except ValueError as error:
             raise MarkError(f"is no readable JSON: {error}", where=str(path), hint="write a list of names") from error
         if not all(isinstance(word, str) for word in words):

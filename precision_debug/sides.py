@@ -73,6 +73,7 @@ class OpenSide:
             self.opening.label, lambda: self.session.run(self.given.feeds[0], hook, names)
         )
         self.seconds = time.monotonic() - begun
+        self.journal.write("ran", side=self.role)
         return outputs
 
     def announce(self, seen: Sequence[TensorMeta] = ()) -> None:

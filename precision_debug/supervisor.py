@@ -18,7 +18,7 @@ from .beside import keep_log, log_head
 from .codec import encode
 from .conflicts import refuse_overwriting
 from .deliver import JOB, JOURNAL, LOG, PREFIX, deliver, has_rows, rescue
-from .errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError
+from .errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError, shortened
 from .journal import UNTOLD, read_events
 from .leftovers import clear_leftovers
 from .locking import lock_of, release, take
@@ -228,7 +228,7 @@ def _last_words(log: Path) -> str:
         head = len(file.readline())
         file.seek(max(head, log.stat().st_size - 4096))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:200] if lines else ""
+    return shortened(lines[-1], 400) if lines else ""
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from precision_debug.align import align
 from precision_debug.assemble import complete_table
-from precision_debug.records import Status, TensorMeta
+from precision_debug.records import Row, Status, TensorMeta
 
 
 def test_a_run_that_ended_early_drops_no_tensor_of_either_side() -> None:
@@ -15,3 +15,31 @@ def test_a_run_that_ended_early_drops_no_tensor_of_either_side() -> None:
         ("b", Status.NOT_COMPARED),
     ]
     assert {row.reason for row in rows} == {"the run ended before this tensor"}
+
+
+def metas(*names: str) -> list[TensorMeta]:
+    return [TensorMeta(name=name, op_type="Op") for name in names]
+
+
+def reasons(ran: bool, *compared: str) -> dict[str, str]:
+    base, target = metas("a", "fused", "b", "c", "late"), metas("a", "own", "b", "late own", "c")
+    rows = [
+        Row(index=0, op_type="Op", name=name, target_name=name, status=Status.NOT_COMPARED, reason="compared")
+        for name in compared
+    ]
+    return {row.name: row.reason for row in complete_table(rows, align(base, target), failure="broke", ran=ran)}
+
+
+def test_only_what_a_run_had_not_reached_says_so() -> None:
+    ended = "the run ended before this tensor"
+    assert reasons(False, "b") == {
+        "a": "the run ended before it was compared",
+        "own": "the target's hook was not called for it",
+        "fused": "the target's graph has no such tensor",
+        "b": "compared",
+        "late own": ended,
+        "c": ended,
+        "late": ended,
+    }
+    assert ended not in reasons(True, "b").values()
+    assert reasons(True)["late"] == "the target's graph has no such tensor"

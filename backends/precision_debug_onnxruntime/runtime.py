@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError
+from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, shortened
 
 from .graph import external_data, external_tensors
 from .model import Model
@@ -200,7 +200,7 @@ def _translated(text: str, where: str, hint: str) -> PrecisionDebugError:
     return BackendError(text, where=where, hint=hint)
 
 
-def plain(text: str, limit: int = 300) -> str:
+def plain(text: str) -> str:
     """ONNX Runtime's words without its error code, and without where in its own source they come from."""
     text = " ".join(text.split())
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text).replace("Fatal error: ", "")
@@ -209,7 +209,7 @@ def plain(text: str, limit: int = 300) -> str:
     if place:
         rest = _after_signature(text[place.end() :])
         text = f"{text[: place.start()]}{rest}".strip()
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    return shortened(text)
 
 
 def _after_signature(text: str) -> str:

@@ -6,18 +6,21 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError
+from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, shortened
 
 __all__ = ["our_errors"]
 
 _OPERATOR = re.compile(r"\[operator < (\S+) > error\]")
 _NO_RANGE = re.compile(r"Cannot get (?:the )?(\S+)(?:'s)? min/max/opt shape")
+_WEIGHTS = re.compile(
+    r"load_combine|loading model parameters|Cannot read tensor desc|Deserialize to tensor failed|load partial data"
+)
 _FRAME = re.compile(r"\[Hint: .*?\](?= *(?:\(at|$))|\(at \S+?:\d+\)", re.DOTALL)
 
 
 @contextmanager
-def our_errors(where: str, *, mode: str = "") -> Iterator[None]:
-    """where: the model's file. mode: the run mode, for what to do next."""
+def our_errors(where: str, *, mode: str = "", params: str = "") -> Iterator[None]:
+    """where: the model's file. mode: the run mode, for what to do next. params: the file of its weights."""
     try:
         yield
     except PrecisionDebugError:
@@ -25,10 +28,13 @@ def our_errors(where: str, *, mode: str = "") -> Iterator[None]:
     except MemoryError as error:
         raise BackendError("out of memory", where=where, hint="use a smaller batch or mark fewer tensors") from error
     except Exception as error:
-        raise _translated(str(error) or type(error).__name__, where, mode) from error
+        raise _translated(str(error) or type(error).__name__, where, mode, params) from error
 
 
-def _translated(text: str, where: str, mode: str) -> PrecisionDebugError:
+def _translated(text: str, where: str, mode: str, params: str) -> PrecisionDebugError:
+    if params and _WEIGHTS.search(text):
+        what = f"is damaged, or holds the weights of another model than {where}: {_first(text)}"
+        return ModelError(what, where=params, hint="name the right one with --params_file, or copy it again")
     found = _OPERATOR.search(text)
     operator = found[1] if found else ""
     if "bfloat16" in text and mode == "onednn_bf16":
@@ -67,10 +73,10 @@ def _translated(text: str, where: str, mode: str) -> PrecisionDebugError:
     return BackendError(f"{_first(text)}{at}", where=where, hint="--verbose shows all that Paddle printed")
 
 
-def _first(text: str, limit: int = 300) -> str:
+def _first(text: str) -> str:
     """The sentence that says what went wrong, without Paddle's C++ trace."""
     summary = re.search(r"\b(?:\w+Error|ExternalError|\w+): \((\w+)\) (.+?)(?:\n|\[Hint|\(at )", text, re.DOTALL)
     plain = re.search(r"^\((\w+)\) (.+)", text, re.DOTALL)
     line = summary[2] if summary else plain[2] if plain else text
     line = " ".join(_FRAME.sub("", line.partition("  [operator")[0]).split()).rstrip(". ")
-    return line if len(line) <= limit else f"{line[:limit]}…"
+    return shortened(line)

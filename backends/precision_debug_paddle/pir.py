@@ -137,12 +137,13 @@ def read_pir(path: Path) -> PirProgram:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ModelError(f"is no JSON, or is cut off ({error})", where=str(path), hint=hint) from error
-    if not isinstance(data, dict) or data.get("base_code", {}).get("magic") != "pir":
+    code = data.get("base_code") if isinstance(data, dict) else None
+    if not isinstance(code, dict) or code.get("magic") != "pir":
         raise ModelError("is JSON, but no Paddle program", where=str(path), hint="name the inference.json of an export")
     try:
         program = PirProgram(data, str(path))
         program.inputs  # noqa: B018
-    except (ValueError, KeyError, IndexError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise ModelError(f"the program cannot be read ({error!r})", where=str(path), hint=hint) from error
     if not any(value.output for value in program.values):
         raise ModelError("the program has no output that an operator computes", where=str(path), hint=hint)

@@ -33,7 +33,7 @@ class Runner:
 
     def __init__(self, config: Any, *, where: str, mode: str) -> None:
         self._where, self._mode = where, mode
-        with our_errors(where, mode=mode):
+        with our_errors(where, mode=mode, params=str(config.params_file())):
             self._predictor = inference_module().create_predictor(config)
         self._receiver: Receiver | None = None
         self._failures: list[BaseException] = []

@@ -184,7 +184,7 @@ class Builder:
 
     def _runner(self, program: Path, marks: Sequence[str], cache: str) -> Runner:
         options, inference = self.options, inference_module()
-        with our_errors(self.model.path, mode=self.spec.mode):
+        with our_errors(self.model.path, mode=self.spec.mode, params=str(self.model.params)):
             config = make_config(self.recipe, program, self.model.params, options, device="gpu")
             if cache:  # with a separator: Paddle only appends names to it
                 config.set_optim_cache_dir(os.path.join(cache, ""))
@@ -260,7 +260,7 @@ class Builder:
         from . import modes
 
         path = self.folder / "shape_range.pbtxt"
-        with our_errors(self.model.path, mode=self.spec.mode):
+        with our_errors(self.model.path, mode=self.spec.mode, params=str(self.model.params)):
             config = make_config(modes.recipe("cpu_fp32"), self.model.file, self.model.params, {}, device="cpu")
             config.collect_shape_range_info(str(path))
         runner = Runner(config, where=self.model.path, mode=self.spec.mode)

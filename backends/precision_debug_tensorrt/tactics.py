@@ -18,9 +18,9 @@ def load_tactics(path: str) -> dict[str, dict[str, Any]]:
     """Layer name to its tactic. Raises BackendError."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BackendError(f"the tactics cannot be read: {error}", where=path, hint="save them again") from error
-    if not isinstance(data, dict) or data.get("format") != _FORMAT:
+    if not isinstance(data, dict) or data.get("format") != _FORMAT or not isinstance(data.get("layers"), dict):
         raise BackendError("is no file of --save_tactics", where=path, hint="save the tactics again")
     return dict(data["layers"])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..codec import parse_json
 from ..errors import InputError
 from ..records import InputMeta
 from ..special_file import refuse_special
@@ -126,7 +126,7 @@ def _npy(path: Path) -> Array:
 
 def _json(path: Path) -> list[Mapping[str, Any]]:
     try:
-        data = json.loads(path.read_bytes())
+        data = parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"is no readable JSON: {error}", where=str(path)) from error
     sets = [data] if isinstance(data, dict) and "polygraphy_class" not in data else data

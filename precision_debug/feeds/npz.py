@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..codec import parse_json
 from ..errors import InputError, OutputError
 from ..protocols import Feeds
 from ..records import InputMeta
@@ -79,7 +80,7 @@ def load_npz(path: Path, wanted: Sequence[InputMeta] | None = None) -> list[dict
 
 def _sets(archive: Mapping[str, Array], path: Path) -> list[dict[str, Any]]:
     try:
-        index = json.loads(str(archive[_INDEX]))
+        index = parse_json(str(archive[_INDEX]))
         version = index["version"]
         if version != _VERSION:
             raise InputError(f"written by another version (feeds format {version}, not {_VERSION})", where=str(path))

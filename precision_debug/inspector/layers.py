@@ -8,13 +8,13 @@ field "Format/Datatype", from 11 on "Format" and "Datatype".
 from __future__ import annotations
 
 import glob
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..codec import parse_json
 from ..errors import ModelError
 
 __all__ = ["EngineLayer", "EngineTensor", "parse_inspector", "read_inspector"]
@@ -84,7 +84,7 @@ def read_inspector(*sources: str | Path) -> tuple[EngineLayer, ...]:
 def parse_inspector(text: str, *, where: str = "engine inspector") -> tuple[EngineLayer, ...]:
     """The layers in the text that the inspector returned. Raises ModelError."""
     try:
-        data = json.loads(text, strict=False)
+        data = parse_json(text, strict=False)
     except ValueError as error:
         raise ModelError(f"is no engine inspector JSON: {error}", where=where, hint="dump it again") from error
     entries = data
@@ -98,7 +98,14 @@ def parse_inspector(text: str, *, where: str = "engine inspector") -> tuple[Engi
         raise ModelError("has layers without a name", where=where, hint="dump the engine information as JSON")
     if entries and not any("Outputs" in entry for entry in entries):
         raise ModelError("has no layer with its outputs", where=where, hint=_VERBOSITY)
-    return tuple(_layer(entry) for entry in entries)
+    layers = []
+    for number, entry in enumerate(entries):
+        try:
+            layers.append(_layer(entry))
+        except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            what = f"its layer {number} is of no known form ({error})"
+            raise ModelError(what, where=where, hint="dump the engine information as JSON") from error
+    return tuple(layers)
 
 
 def _expand(source: str) -> list[Path]:

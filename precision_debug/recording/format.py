@@ -15,13 +15,13 @@ integers of their bits; the manifest's dtype says what they are. Nothing is pick
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..codec import parse_json
 from ..errors import RecordingError
 
 __all__ = [
@@ -89,7 +89,7 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
             f"is no recording: it has no {MANIFEST}", where=where, hint="record a run with --record DIR"
         )
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = parse_json((folder / MANIFEST).read_bytes())
     except (OSError, ValueError) as error:
         raise RecordingError(f"its {MANIFEST} cannot be read: {error}", where=where, hint=_AGAIN) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:

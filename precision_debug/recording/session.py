@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import zlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -38,7 +39,7 @@ def open_recording(folder: str | Path) -> RecordedSession:
         return RecordedSession(place, manifest)
     except PrecisionDebugError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         what = f"its manifest.json is damaged: {type(error).__name__} {error}"
         raise RecordingError(what, where=str(place), hint=_DAMAGED) from error
 
@@ -60,7 +61,10 @@ class RecordedSession:
         self._versions = {str(name): str(version) for name, version in manifest["versions"].items()}
         self._notes = (*map(str, manifest["notes"]), f"replayed from {folder}, recorded {self.created}")
         self._calls: list[dict[str, Any]] = [dict(call) for call in manifest["tensors"]]
-        self._outputs = manifest["outputs"]
+        self._outputs = dict(manifest["outputs"])
+        _check_types(
+            self._calls, self._outputs, [manifest["inputs"], self._outputs["archive"], manifest.get("weights")]
+        )
         self._weights = manifest.get("weights")
         _check_files(folder, self._calls, [manifest["inputs"], self._outputs["archive"], self._weights])
         self._tensors = _tensors([codec.decode(TensorMeta, meta) for meta in manifest["graph"]], self._calls)
@@ -96,10 +100,14 @@ class RecordedSession:
         archive = self._outputs["archive"]
         others = _read_archive(self.folder, archive) if archive else {}
         shown = self._outputs["tensors"]
-        return {
-            name: self._read(self._calls[shown[name]]) if name in shown else others[name]
-            for name in self._outputs["order"]
-        }
+        try:
+            return {
+                name: self._read(self._calls[shown[name]]) if name in shown else others[name]
+                for name in self._outputs["order"]
+            }
+        except KeyError as error:
+            what = f"its output {error} was neither recorded nor kept"
+            raise RecordingError(what, where=str(self.folder), hint=_DAMAGED) from error
 
     def weights(self) -> Mapping[str, Any]:
         """The recorded model's own, by name; empty where they were not kept. Raises RecordingError."""
@@ -115,7 +123,7 @@ class RecordedSession:
             if raw.size != call["bytes"] or zlib.crc32(raw.data) != call["crc32"]:
                 what = f"{call['file']} ('{call['name']}') is damaged: its checksum is not the recorded one"
                 raise RecordingError(what, where=str(self.folder), hint=_DAMAGED)
-            elements = int(np.prod(call["shape"], dtype=np.int64))
+            elements = math.prod(call["shape"])
             mapped = np.load(path, mmap_mode="r" if elements else None, allow_pickle=False)
             array = from_plain(np.asarray(mapped), call["dtype"])
         except (OSError, ValueError, EOFError) as error:
@@ -134,6 +142,31 @@ class RecordedSession:
         for name, recorded in self.feeds.items():
             if not _equal(recorded, feeds[name]):
                 raise InputError(f"input '{name}' is not the recorded one", where=str(self.folder), hint=hint)
+
+
+def _check_types(calls: Sequence[Mapping[str, Any]], outputs: Mapping[str, Any], archives: Sequence[Any]) -> None:
+    """Raises TypeError or KeyError where a manifest's entries are of other types than they must be."""
+    for call in calls:
+        texts = (call["name"], call["op_type"], call["dtype"], call["file"])
+        numbers = (call["bytes"], call["crc32"], *_list(call["shape"]))
+        if not all(type(text) is str for text in texts) or not all(
+            type(n) is int and 0 <= n < 1 << 63 for n in numbers
+        ):
+            raise TypeError(f"tensor {call['name']!r} has an entry of another type")
+    shown = outputs["tensors"]
+    if not isinstance(shown, dict) or not all(type(n) is int and 0 <= n < len(calls) for n in shown.values()):
+        raise TypeError("outputs name no tensors")
+    if not all(type(name) is str for name in _list(outputs["order"])):
+        raise TypeError("outputs are no names")
+    for entry in archives:
+        if entry and [type(entry[key]) for key in ("file", "bytes", "crc32")] != [str, int, int]:
+            raise TypeError("an archive has an entry of another type")
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"a {type(value).__name__} in place of a list")
+    return value
 
 
 def _equal(recorded: Any, given: Any) -> bool:

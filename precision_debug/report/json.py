@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from ..codec import decode, encode
+from ..codec import decode, encode, parse_json
 from ..errors import OutputError
 from ..records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
 from .blame import culprits, sentence_of
@@ -80,7 +80,7 @@ def load(path: str | Path) -> Report:
             f"the report cannot be read ({what})", where=str(path), hint="give the .json file that --output wrote"
         ) from error
     try:
-        return from_dict(json.loads(text, parse_constant=_refuse))
+        return from_dict(parse_json(text, parse_constant=_refuse))
     except (ValueError, RecursionError) as error:
         raise OutputError(
             f"not a whole JSON file ({error})", where=str(path), hint="write the report again with --output NAME.json"

@@ -46,6 +46,7 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
     (r"baseline: (.+)", "基线：{0:zh}"),
     (r"target: (.+)", "目标：{0:zh}"),
     (r"the run ended before this tensor", "运行在到达该张量之前结束"),
+    (r"the run ended before it was compared", "运行在比较该张量之前结束"),
     (r"both graphs have it, but it was not seen on both sides", "两侧的图中都有，但并非两侧都观测到"),
     (r"the target's hook was not called for it", "目标没有为它调用 hook"),
     (r"it was not recorded", "没有录制该张量"),

@@ -50,7 +50,9 @@ class FakeBackend:
         return Availability(ok=False, needs="needs a unicorn") if mode == "fake_absent" else Availability(ok=True)
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
-        return (InputMeta(name="x", dtype="float32", shape=(json.loads(open(spec.model.model_file).read())["width"],)),)
+        return (
+            InputMeta(name="x", dtype="float32", shape=(json.loads(Path(spec.model.model_file).read_text())["width"],)),
+        )
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
         needs = self.availability(spec.mode).needs
@@ -66,7 +68,7 @@ class FakeBackend:
         if spec.mode == "fake_hang_open":
             (Path(spec.work_dir) / "begun").touch()
             time.sleep(60)
-        return FakeSession(spec, json.loads(open(spec.model.model_file).read()))
+        return FakeSession(spec, json.loads(Path(spec.model.model_file).read_text()))
 
 
 class FakeSession:
