@@ -26,6 +26,7 @@ __all__ = [
     "assign_mark_names",
     "compare",
     "get_mark_names_from_serialized_json",
+    "watch",
 ]
 
 _HOMES = {
@@ -40,6 +41,7 @@ _HOMES = {
     "assign_mark_names": "marks",
     "compare": "api",
     "get_mark_names_from_serialized_json": "marks",
+    "watch": "watching",
 }
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from .marks import assign_mark_names, get_mark_names_from_serialized_json
     from .records import ModelFiles, Row, Status, Tolerance
     from .report.model import Report
+    from .watching import watch
 
 
 def __getattr__(name: str) -> object:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ from .records import Explanation, InputInfo, Introduced, ModelFiles, Row, RunSpe
 if TYPE_CHECKING:
     from .hooks import AssertClose
     from .report.model import Report
+
+_SCRIPT = "Both sides were shown by hooks in a script; the model's outputs are not known to the report."
+_NORM = re.compile(r"batch_?norm", re.IGNORECASE)
 
 __all__ = ["complete_table", "report_of_events", "report_of_hooks"]
 
@@ -115,18 +119,40 @@ def report_of_hooks(check: AssertClose) -> Report:
         array = base.store.get(name) if name not in shown else None
         if array is not None:
             stats[name] = metrics.describe(array)
-    alignment = align(base.tensors, check.tensors)
-    rows = complete_table(check.rows, alignment, stats=stats)
+    first, second = _known(base.announced, base.tensors), _known(check.announced, check.tensors)
+    rows = complete_table(check.rows, align(first, second), stats=stats)
     spec = RunSpec(model=ModelFiles(), run_mode="hook", baseline="hook", tolerance=check.tolerance)
+    notes = list(_raw_hooks(first, second)) if check.side is None else []
+    if base.side is None or check.side is None:
+        notes.append(_SCRIPT)
     return Report(
         rows=rows,
         spec=spec,
-        baseline=Side(mode="hook", backend="", model="", tensors=len(base.tensors)),
-        target=Side(mode="hook", backend="", model="", tensors=len(check.tensors)),
+        baseline=base.side or Side(mode="hook", backend="", model="", tensors=len(base.tensors)),
+        target=check.side or Side(mode="hook", backend="", model="", tensors=len(check.tensors)),
         machine=machine(),
         started=now(),
-        notes=("Both sides were shown by hooks in a script; the model's outputs are not known to the report.",),
+        notes=tuple(notes),
     )
+
+
+def _known(announced: Sequence[TensorMeta], seen: Sequence[TensorMeta]) -> tuple[TensorMeta, ...]:
+    """What a run announced, and what its hook was shown beyond that."""
+    names = {meta.name for meta in announced}
+    return (*announced, *(meta for meta in seen if meta.name not in names))
+
+
+def _raw_hooks(first: Sequence[TensorMeta], second: Sequence[TensorMeta]) -> Iterator[str]:
+    """A warning where batch norms of one side are no operators of the other, as where they were folded into weights."""
+    still = {meta.name for meta in second if _NORM.search(meta.op_type)}
+    gone = [meta.name for meta in first if _NORM.search(meta.op_type) and meta.name not in still]
+    if gone:
+        some = ", ".join(gone[:3]) + (", …" if len(gone) > 3 else "")
+        yield (
+            f"{len(gone)} batch norms of the baseline are no batch norms of the target ({some}): where they were folded "
+            "into the weights of the convolution before, that one's tensor is another one under its old name. "
+            "precision_debug.watch(config) leaves such tensors out."
+        )
 
 
 def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") -> Report:

@@ -14,7 +14,9 @@ Both have Paddle's signature, ``hook(op_type, tensor_name, tensor)``, and work i
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Collection, Iterator
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,13 +26,20 @@ from .comparing import HostComparer
 from .meeting import Meeting
 from .metrics.native import cores_of_each
 from .protocols import Comparer
-from .records import Comparison, Row, Status, TensorMeta, TensorStats, Tolerance
+from .records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
 from .store import BaselineStore, Store
 
 if TYPE_CHECKING:
     from .report.model import Report
 
-__all__ = ["AssertClose", "LentBaseline", "SaveBaseline"]
+__all__ = ["AssertClose", "LentBaseline", "PrecisionWarning", "SaveBaseline"]
+
+
+_BLOCKED = re.compile(r"onednn|mkldnn", re.IGNORECASE)
+
+
+class PrecisionWarning(UserWarning):
+    """What a script's own hooks were shown cannot be compared as it is."""
 
 
 class _Names:
@@ -48,6 +57,16 @@ class _Names:
             key = f"{name}#{self._seen[name]}"
         self._taken.add(key)
         return key
+
+
+def _distrust(op_type: str, tensor: Any) -> None:
+    """Warn where a raw hook shows a tensor in an order of elements that is not the model's."""
+    if _BLOCKED.search(str(getattr(tensor, "layout", ""))):
+        warnings.warn(
+            f"{op_type}: oneDNN holds this tensor in a layout of its own, and a raw hook shows the elements in that "
+            "order; compare predictors that precision_debug.watch(config) gives",
+            PrecisionWarning, stacklevel=4,
+        )  # fmt: skip
 
 
 class SaveBaseline:
@@ -72,6 +91,8 @@ class SaveBaseline:
         self.comparer: Comparer = comparer or HostComparer()
         self.store: BaselineStore = store if store is not None else Store()
         self.stats: dict[str, TensorStats] = {}
+        self.announced: tuple[TensorMeta, ...] = ()
+        self.side: Side | None = None
         self._names = None if names is None else frozenset(names)
         self._wanted = wanted
         self._on_saved = on_saved
@@ -89,6 +110,10 @@ class SaveBaseline:
         """Type of the operator that produced a tensor."""
         return self._types.get(key, otherwise)
 
+    def announce(self, tensors: Sequence[TensorMeta], side: Side) -> None:
+        """What the run that was shown has, and who it is; a watched predictor says it after each run."""
+        self.announced, self.side = tuple(tensors), side
+
     def __iter__(self) -> Iterator[str]:
         """The names of what was seen, in order: what ``assign_mark_names`` takes as its baseline."""
         return iter(meta.name for meta in self._tensors)
@@ -105,6 +130,7 @@ class SaveBaseline:
 
     def _seen(self, op_type: str, tensor_name: str, tensor: Any) -> tuple[str, Any]:
         """Note a tensor; returns its key, and the tensor as the comparer takes it."""
+        _distrust(op_type, tensor)
         value = self.comparer.take(tensor, tensor_name)
         key = self._keys.key(tensor_name)
         dtype, shape = self.comparer.dtype(value), tuple(value.shape)
@@ -200,6 +226,8 @@ class AssertClose:
             equal_nan=given.equal_nan,
         )
         self.baseline = baseline
+        self.announced: tuple[TensorMeta, ...] = ()
+        self.side: Side | None = None
         self._alignment = alignment
         metas = alignment.target if alignment is not None else ()
         self._part_of = {meta.name: part for meta in metas if (part := meta.extra.get("Part of"))}
@@ -221,6 +249,7 @@ class AssertClose:
         return tuple(self._tensors)
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
+        _distrust(op_type, tensor)
         comparer = self.baseline.comparer
         value = comparer.take(tensor, tensor_name)
         key = self._keys.key(tensor_name)
@@ -240,6 +269,10 @@ class AssertClose:
         )
         if self._consume:
             self.baseline.store.drop(base_name)
+
+    def announce(self, tensors: Sequence[TensorMeta], side: Side) -> None:
+        """See SaveBaseline."""
+        self.announced, self.side = tuple(tensors), side
 
     def report(self) -> Report:
         """The table of everything seen so far, ordered and completed by what the target never showed."""

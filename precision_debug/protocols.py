@@ -39,6 +39,7 @@ __all__ = [
     "Replacer",
     "Session",
     "Tensor",
+    "Watcher",
     "WeightKeeper",
     "Writer",
 ]
@@ -242,6 +243,21 @@ class Pairer(Protocol):
 
     def pair(self, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matches | None:
         """Decides for the names, in both directions; None where the lists do not tell enough, and names decide."""
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """A backend that can run as somebody's own configuration object says; an addition to Backend, where it applies."""
+
+    @property
+    def name(self) -> str:
+        """The backend's."""
+
+    def watch(self, config: Any, folder: str) -> Session | None:
+        """A session on a copy of the configuration; None: it is none of this framework.
+
+        folder: an existing one for what is written. Raises PrecisionDebugError.
+        """
 
 
 class Writer(Protocol):

@@ -31,7 +31,7 @@ STAGES = (
     ("store", "align", "fingerprint"),
     ("recording", "registry", "journal", "scores", "meeting", "comparing"),
     ("hooks",),
-    ("plan",),
+    ("plan", "watching"),
     ("pairing",),
     ("crossing", "placing", "sides"),
     ("given",),

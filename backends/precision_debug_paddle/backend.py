@@ -53,6 +53,12 @@ class PaddleBackend:
         folder: Any = spec.work_dir or tempfile.mkdtemp(prefix="precision_debug-")
         return open_session(spec, model, modes.recipe(spec.mode), feeds, Path(folder))
 
+    def watch(self, config: Any, folder: str) -> Session | None:
+        """See Watcher."""
+        from .watched import session_of
+
+        return session_of(config, Path(folder))
+
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
         """See ``precision_debug.ladder``."""
         from . import ladder

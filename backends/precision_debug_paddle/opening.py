@@ -19,9 +19,9 @@ from .runtime import Runner
 from .session import HookSession
 from .settings import setting
 
-__all__ = ["open_session"]
+__all__ = ["IN_PLACE", "open_session"]
 
-_IN_PLACE = "inplace_pass"  # the kernels compute the same bits into memory of their own
+IN_PLACE = "inplace_pass"  # the kernels compute the same bits into memory of their own
 
 
 def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path) -> Session:
@@ -51,7 +51,7 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
         config = make_config(chosen, program, model.params, spec.options, device=device)
         if program != model.file:
             # in an edited program: what is fetched would be overwritten, where a layout conversion lies between
-            config.delete_pass(_IN_PLACE)
+            config.delete_pass(IN_PLACE)
         return Runner(config, where=model.path, mode=spec.mode)
 
     fetched = FetchSession(

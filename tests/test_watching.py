@@ -1,0 +1,98 @@
+"""``precision_debug.watch``: somebody's own Paddle predictors, as the command line shows a run mode."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle_models
+import pytest
+
+pytest.importorskip("paddle", reason="paddlepaddle is not installed")
+
+from precision_debug_paddle.framework import inference_module
+
+import precision_debug
+from precision_debug import AssertClose, SaveBaseline, Status
+from precision_debug.errors import UsageError
+from precision_debug.hooks import PrecisionWarning
+
+
+def config_of(path: Path, *, optimised: bool, onednn: bool = False) -> Any:
+    """As a user writes it."""
+    config = inference_module().Config(str(path), str(path.with_suffix(".pdiparams")))
+    config.disable_gpu()
+    config.disable_glog_info()
+    config.switch_ir_optim(optimised)
+    if onednn:
+        config.enable_onednn()
+    else:
+        config.disable_onednn()
+    if not optimised:
+        config.set_optimization_level(0)
+    return config
+
+
+def model_of(kind: str, name: str, folder: Path) -> Path:
+    return paddle_models.pir(name) if kind == "pir" else paddle_models.legacy(name, folder)
+
+
+@pytest.mark.parametrize("onednn", [False, True])
+@pytest.mark.parametrize("kind", ["legacy", "pir"])
+def test_watched_predictors_are_seen_as_the_command_line_sees_them(kind: str, onednn: bool, tmp_path: Path) -> None:
+    path = model_of(kind, "conv_norm", tmp_path)
+    feeds = paddle_models.feeds("conv_norm")
+    base = SaveBaseline()
+    with precision_debug.watch(config_of(path, optimised=False)) as plain:
+        plain.run(feeds, base)
+    check = AssertClose(base, atol=1e-3, rtol=1e-3)
+    with precision_debug.watch(config_of(path, optimised=True, onednn=onednn)) as optimised:
+        outputs = optimised.run(feeds, check)
+    report = check.report()
+    assert not [row.name for row in report.rows if row.status is Status.FAIL]
+    ours = precision_debug.compare(
+        path, run_mode="onednn_fp32" if onednn else "cpu_opt", baseline="cpu_fp32", inputs=feeds, atol=1e-3, rtol=1e-3
+    )
+    assert {row.name: row.status for row in report.rows} == {row.name: row.status for row in ours.rows}
+    assert report.outputs, "the model's outputs are known"
+    predictor = inference_module().create_predictor(config_of(path, optimised=True, onednn=onednn))
+    predictor.get_input_handle("x").copy_from_cpu(feeds["x"])
+    predictor.run()
+    plain_output = predictor.get_output_handle(predictor.get_output_names()[0]).copy_to_cpu()
+    np.testing.assert_array_equal(next(iter(outputs.values())), plain_output)
+
+
+def test_raw_hooks_of_blocked_layouts_warn(tmp_path: Path) -> None:
+    path = paddle_models.legacy("cnn", tmp_path)
+    predictor = inference_module().create_predictor(config_of(path, optimised=True, onednn=True))
+    base = SaveBaseline()
+    predictor.register_output_hook(base)
+    predictor.get_input_handle("x").copy_from_cpu(paddle_models.feeds("cnn")["x"])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        predictor.run()
+    assert any(issubclass(item.category, PrecisionWarning) and "watch" in str(item.message) for item in caught)
+
+
+def test_raw_hooks_of_a_folded_batch_norm_are_told_in_the_report(tmp_path: Path) -> None:
+    path = paddle_models.legacy("resnet18", tmp_path)
+    base = SaveBaseline()
+    check = AssertClose(base)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for optimised, hook in ((False, base), (True, check)):
+            predictor = inference_module().create_predictor(config_of(path, optimised=optimised))
+            predictor.register_output_hook(hook)
+            predictor.get_input_handle("x").copy_from_cpu(paddle_models.feeds("resnet18")["x"])
+            predictor.run()
+    assert any("batch norms" in note and "watch" in note for note in check.report().notes)
+
+
+def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
+    path = paddle_models.legacy("mlp", tmp_path)
+    with pytest.raises(UsageError, match="Config"):
+        precision_debug.watch(object())
+    with pytest.raises(UsageError, match="Config"):
+        precision_debug.watch(inference_module().create_predictor(config_of(path, optimised=False)))
