@@ -149,8 +149,8 @@ def _raw_hooks(first: Sequence[TensorMeta], second: Sequence[TensorMeta]) -> Ite
     if gone:
         some = ", ".join(gone[:3]) + (", …" if len(gone) > 3 else "")
         yield (
-            f"{len(gone)} batch norms of the baseline are no batch norms of the target ({some}): where they were folded "
-            "into the weights of the convolution before, that one's tensor is another one under its old name. "
+            f"{len(gone)} batch norms of the baseline are no batch norms of the target ({some}): where they were "
+            "folded into the weights of the convolution before, that one's tensor is another one under its old name. "
             "precision_debug.watch(config) leaves such tensors out."
         )
 

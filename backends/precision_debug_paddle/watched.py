@@ -70,6 +70,4 @@ def session_of(config: Any, folder: Path) -> Session | None:
         types.update(trace.types)
 
     view = "unblocked" if onednn else ""
-    return FetchSession(
-        model, start, unfused=False, view=view, folder=folder, versions=versions, check=look
-    )
+    return FetchSession(model, start, unfused=False, view=view, folder=folder, versions=versions, check=look)
