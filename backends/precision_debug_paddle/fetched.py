@@ -18,13 +18,13 @@ import numpy as np
 
 from precision_debug.errors import BackendError
 from precision_debug.protocols import Feeds, Hook
-from precision_debug.records import TensorMeta
+from precision_debug.records import Doubt, TensorMeta
 
 from . import naming
 from .marks import Changed, Found, Groups, Print, Trace, groups_by_value, search
 from .model import Model
 from .runtime import Runner
-from .session import meta_of, metas_of
+from .session import meta_of, metas_of, not_run
 from .witness import OVERWRITTEN, Witness
 
 __all__ = ["FetchSession", "Start"]
@@ -45,17 +45,19 @@ class FetchSession:
     folder: where the edited programs are written. builds: how many predictors the search may make; 0: as many as fit
     into five minutes, from 12 to 60. limit: bytes of fetched tensors that one predictor holds. check: raises where the
     mode did not do what it is for. quantised: the mode fuses more of a quantised model than the same mode in FP32 does.
+    wants: the type that the mode's tensors are to have, see ``session.not_run``.
     """
 
     def __init__(
         self, model: Model, start: Start, *, unfused: bool, view: str, folder: Path, versions: Mapping[str, str],
         notes: Sequence[str] = (), builds: int = 0, limit: int = 1 << 30, check: Callable[[Trace], None] | None = None,
-        quantised: bool = False,
+        quantised: bool = False, wants: str = "",
     ) -> None:  # fmt: skip
         self.versions = versions
         self._model, self._start, self._unfused, self._view = model, start, unfused, view
         self._folder, self._builds, self._limit, self._check = folder, builds, limit, check
-        self._quantised = quantised
+        self._quantised, self._wants = quantised, wants
+        self.doubts: Sequence[Doubt] = ()
         self._values = {value.name: value for value in model.program.values}
         self._notes = list(notes)
         self._runners: list[tuple[tuple[str, ...], Runner | None]] = []
@@ -80,6 +82,7 @@ class FetchSession:
         builds = self._builds or int(min(_BUILDS, max(_FEWEST, _SECONDS / seconds)))
         if self._check is not None:
             self._check(plain)
+        self.doubts = not_run(self._wants, plain.types)
         groups, changed = self._groups(feeds)
         kept: dict[tuple[str, ...], Runner] = {}
         seen = Witness()

@@ -37,7 +37,7 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
     if not model.program.pir and not recipe.onednn:
         config = make_config(recipe, model.file, model.params, spec.options, device=device)
         runner = Runner(config, where=model.path, mode=spec.mode)
-        session = HookSession(model, runner, versions=versions, notes=notes)
+        session = HookSession(model, runner, versions=versions, notes=notes, wants=_wants(recipe))
         if feeds:
             session.probe(feeds[0])
         return session
@@ -59,6 +59,7 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
         builds=setting(spec.options, "mark_builds"),
         limit=setting(spec.options, "fetch_bytes"),
         check=_quantised(model) if recipe.precision == "int8" else None, quantised=recipe.precision == "int8",
+        wants=_wants(recipe),
     )  # fmt: skip
     if feeds:
         fetched.plan(feeds[0])
@@ -73,6 +74,11 @@ def _device(recipe: Recipe) -> tuple[str, tuple[str, ...]]:
         return "gpu", (f"The baseline ran on the GPU ({card.name}), unfused, in FP32.",)
     why = f": {card.problem}" if card is not None else ", as there is no GPU that this Paddle can use"
     return "cpu", (f"The baseline ran on the CPU, unfused, in FP32{why}.",)
+
+
+def _wants(recipe: Recipe) -> str:
+    """The type without which a mode did not do what it is for; of int8 see ``_quantised``."""
+    return recipe.precision if recipe.precision in ("float16", "bfloat16") else ""
 
 
 def _view(recipe: Recipe) -> str:

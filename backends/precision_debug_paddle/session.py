@@ -11,14 +11,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from precision_debug.protocols import Feeds, Hook
-from precision_debug.records import TensorMeta
+from precision_debug.records import Doubt, TensorMeta
 
 from . import naming
 from .model import Model
 from .program import NESTED, Value
 from .runtime import Runner
 
-__all__ = ["HookSession", "meta_of", "metas_of"]
+__all__ = ["HookSession", "meta_of", "metas_of", "not_run"]
 
 
 _FOLDED = frozenset({"batch_norm", "sync_batch_norm", "affine_channel"})
@@ -64,8 +64,10 @@ class HookSession:
 
     def __init__(
         self, model: Model, runner: Runner, *, versions: Mapping[str, str], notes: Sequence[str] = (),
-        extra: Mapping[str, Mapping[str, str]] | None = None, apart: Collection[str] = (),
+        extra: Mapping[str, Mapping[str, str]] | None = None, apart: Collection[str] = (), wants: str = "",
     ) -> None:  # fmt: skip
+        self.doubts: Sequence[Doubt] = ()
+        self._wants = wants
         self.versions = versions
         self._apart = frozenset(apart)
         self._extra = extra or {}
@@ -95,14 +97,17 @@ class HookSession:
         """Run once to learn which tensors the program that runs has, in its own order."""
         found: dict[str, TensorMeta] = {}
         turns = _Turns(self._written)
+        types: set[str] = set()
 
         def look(op_type: str, variable: str, array: Any) -> None:
+            types.add(array.dtype.name)
             self.kinds[naming.plain_type(op_type)] += 1
             name = turns.name(op_type, variable)
             if self._shown(name, array):
                 found[name] = self._meta(name, op_type, array)
 
         self._runner.run(feeds, look)
+        self.doubts = not_run(self._wants, types)
         refilled = self._refilled(found)
         if refilled:
             self._notes.append(
@@ -194,6 +199,18 @@ class HookSession:
             name=name, op_type=kind, dtype=array.dtype.name, shape=array.shape, inputs=value.inputs,
             is_output=bool(value.output), extra=self._extra.get(name, {}),
         )  # fmt: skip
+
+
+def not_run(wanted: str, types: Collection[str]) -> tuple[Doubt, ...]:
+    """What is in doubt where no tensor had the type that a mode is for.
+
+    wanted: "bfloat16" or "float16"; "" asks for nothing. types: of all tensors that Paddle's own hook saw.
+    """
+    if not wanted or wanted in types:
+        return ()
+    seen = ", ".join(sorted(types)) or "none"
+    detail = f"Paddle's passes left every operator as it was, and its tensors are of the types {seen}"
+    return (Doubt(code="precision_not_run", values={"precision": wanted, "detail": detail}),)
 
 
 def metas_of(metas: Iterable[TensorMeta]) -> tuple[TensorMeta, ...]:

@@ -134,7 +134,8 @@ def _found(report: Report) -> Iterator[Doubt]:
                 "hidden": count(covered.hidden),
             },
         )  # fmt: skip
-    yield from _of_precision(report)
+    if not any(doubt.code == "precision_not_run" for doubt in report.target.doubts):
+        yield from _of_precision(report)
     yield from _not_fp32(report)
 
 
