@@ -15,6 +15,7 @@ from report_factory import make_comparison, make_report, make_row, make_stats
 
 from precision_debug import AssertClose, Report, SaveBaseline
 from precision_debug.cli.summary import lines
+from precision_debug.inspector import EngineLayer
 from precision_debug.records import Doubt, Row, Side, Status
 from precision_debug.report.coverage import coverage
 from precision_debug.report.doubts import decides, worded
@@ -173,6 +174,33 @@ def test_a_precision_is_seen_by_the_engines_own_type_too() -> None:
     assert codes(report_of(fp32_row(0, 0.0), target=same, baseline=same)) == []
     quantised = fp32_row(0, 1e-7, target_op_type="QLinearConv")
     assert codes(report_of(quantised, target=dataclasses.replace(OPT, mode="ort_int8"))) == []
+
+
+def conv(tactic: str, **changes: Any) -> EngineLayer:
+    return EngineLayer(**{"name": "c", "layer_type": "CaskConvolution", "tactic_name": tactic, **changes})
+
+
+TF32 = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw"
+HALF = "sm80_xmma_fprop_implicit_gemm_f16f16_f16f16_f16_nhwckrsc_nhwc"
+
+
+@pytest.mark.parametrize(
+    ("layers", "error", "expected"),
+    [
+        ((conv(TF32), conv(TF32)), 3e-4, ["precision_not_run"]),  # as large an error as FP16 has
+        ((conv(TF32), conv(HALF)), 1e-7, []),
+        ((conv(TF32), conv("unreadable")), 3e-4, []),
+        ((conv(TF32), conv("unreadable")), 1e-7, ["precision_unseen"]),
+        ((conv(TF32), conv("", layer_type="Myelin")), 3e-4, []),
+        ((conv("generated", layer_type="PointWise"),), 3e-4, []),
+    ],
+)
+def test_an_engine_that_chose_other_kernels_proves_nothing_of_the_precision(
+    layers: tuple[EngineLayer, ...], error: float, expected: list[str]
+) -> None:
+    target = dataclasses.replace(OPT, mode="trt_fp16")
+    report = report_of(fp32_row(0, error), fp32_row(1, error, is_output=True), target=target, layers=layers)
+    assert codes(report) == expected
 
 
 def test_outputs_alone_may_be_all_but_equal() -> None:

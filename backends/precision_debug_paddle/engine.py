@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendError, BackendUnavailable
-from precision_debug.inspector import EngineLayer, diff_engines
+from precision_debug.inspector import EngineLayer, diff_engines, ran_instead
 from precision_debug.protocols import Feeds, Hook
-from precision_debug.records import TensorMeta
+from precision_debug.records import Doubt, TensorMeta
 
 from . import capability, naming
-from .layers import columns, norms_apart, precision_note, precisions_differ, without_suffixes
+from .layers import WANTED, columns, norms_apart, precision_note, precisions_differ, without_suffixes
 from .runtime import Runner
 from .session import HookSession, meta_of, metas_of
 from .settings import setting
@@ -58,6 +58,13 @@ class EngineSession:
     def notes(self) -> Sequence[str]:
         shown = self._shown.notes if self._shown is not None else ()
         return tuple(dict.fromkeys(note for note in (*self._builder.notes, *self._said, *shown) if note))
+
+    @property
+    def doubts(self) -> Sequence[Doubt]:
+        """Of the engine that ships, the unmarked one: whether it ran in what the mode asks for."""
+        wanted = WANTED[self._builder.recipe.precision]
+        instead = ran_instead(self._plain, wanted) if wanted != "FP32" else None
+        return (Doubt(code="precision_not_run", values={"precision": wanted, "detail": instead}),) if instead else ()
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if self._closed:

@@ -17,11 +17,12 @@ from pathlib import Path
 from precision_debug.inspector import EngineLayer, is_opaque, producers, real_precision, strip_subgraph_suffix
 
 __all__ = [
-    "InspectorFiles", "columns", "norms_apart", "precision_note", "precisions_differ", "without_suffixes",
+    "WANTED", "InspectorFiles", "columns", "norms_apart", "precision_note", "precisions_differ", "without_suffixes",
 ]  # fmt: skip
 
 _NAME = re.compile(r"engine_info_\w*\.json$")
-_WANTED = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16", "int8": "INT8"}
+WANTED = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16", "int8": "INT8"}
+"""A recipe's precision in the words of the inspector."""
 _MOVES = frozenset({"NoOp", "Shuffle", "Reformat"})
 _NORM = re.compile(r"batchnorm_add_scale \(Output: ([^()]+)\)")
 _OUTPUT = re.compile(r"\(Output: ([^()]+)\)")
@@ -78,7 +79,7 @@ def precision_note(layers: Sequence[EngineLayer], precision: str, mode: str, *, 
     busy = [layer for layer in layers if layer.layer_type not in _IDLE and not layer.is_reformat]
     counts = collections.Counter(real_precision(layer)[0] for layer in busy)
     silent = counts.pop("", 0)
-    wanted = _WANTED[precision]
+    wanted = WANTED[precision]
     told = _listed(counts)
     unsaid = f"; of {silent} more TensorRT does not tell" if silent else ""
     if not counts:

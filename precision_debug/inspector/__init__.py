@@ -5,7 +5,7 @@ from __future__ import annotations
 from .diff import EngineDiff, diff_engines
 from .layers import EngineLayer, EngineTensor, parse_inspector, read_inspector
 from .outputs import fused_outputs, producers, strip_subgraph_suffix
-from .precision import edge_types, is_opaque, real_precision
+from .precision import edge_types, is_opaque, ran_instead, real_precision
 
 __all__ = [
     "EngineDiff",
@@ -17,6 +17,7 @@ __all__ = [
     "is_opaque",
     "parse_inspector",
     "producers",
+    "ran_instead",
     "read_inspector",
     "real_precision",
     "strip_subgraph_suffix",

@@ -8,10 +8,14 @@ names of TensorRT 8.5 and 8.6 on an H200; the names of int8, bf16 and fp8 kernel
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 
 from .layers import EngineLayer
 
-__all__ = ["edge_types", "is_opaque", "real_precision"]
+__all__ = ["edge_types", "is_opaque", "ran_instead", "real_precision"]
+
+_IDLE = frozenset({"NoOp", "Constant", "Shuffle", "Reformat"})
 
 _ATOM = r"(?:e4m3|e5m2|bf16|tf32|f16|f32|f64|i32|[iu]8|[iu]4)"
 _OPERANDS = re.compile(rf"(?<![a-z0-9])({_ATOM})(?:{_ATOM})+((?:_{_ATOM}+)*)(?![a-z0-9])")
@@ -57,6 +61,25 @@ def real_precision(layer: EngineLayer) -> tuple[str, str]:
         return inputs.pop(), "input type"
     output = next((tensor.dtype for tensor in layer.outputs if tensor.dtype in _ARITHMETIC), "")
     return (output, "output type") if output else ("", "")
+
+
+def ran_instead(layers: Iterable[EngineLayer], wanted: str) -> str | None:
+    """What an engine's layers ran in where none ran in ``wanted`` ("TF32 (12), FP32 (3)"); "" where one did.
+
+    None where that is not known: no layer multiplies, or of one that does, or of a region that is compiled as a whole,
+    only the types at its edges are told.
+    """
+    busy = [layer for layer in layers if layer.layer_type not in _IDLE and not layer.is_reformat]
+    told = {id(layer): real_precision(layer) for layer in busy}
+    counts = Counter(precision for precision, _ in told.values() if precision)
+    if counts[wanted]:
+        return ""
+    multiply = [layer for layer in busy if layer.weights_type or _MULTIPLIES.search(layer.layer_type)]
+    if not multiply or any(map(is_opaque, busy)) or any(told[id(layer)][1] == "output type" for layer in multiply):
+        return None
+    if not all(told[id(layer)][0] for layer in multiply):
+        return None
+    return ", ".join(f"{name} ({number})" for name, number in counts.most_common() if number)
 
 
 def is_opaque(layer: EngineLayer) -> bool:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..inspector import ran_instead
 from ..judge import HIDDEN
 from ..records import Doubt, Row, Status
 from .coverage import ENOUGH, QUANTISED, coverage
@@ -159,6 +160,11 @@ def _of_precision(report: Report) -> Iterator[Doubt]:
     mode = report.target.mode
     precision = max((name for name in ROUNDING if name in mode), key=ROUNDING.__getitem__, default="")
     if not precision or precision in report.baseline.mode or any(_ran_in(precision, row) for row in report.rows):
+        return
+    instead = ran_instead(report.layers, precision.upper()) if precision != "tf32" else None
+    if instead:
+        yield Doubt(code="precision_not_run", values={"precision": precision.upper(), "detail": instead})
+    if instead is not None:
         return
     errors = {row.index: error for row in report.compared if (error := _error_of_floats(row)) is not None}
     if report.failure or not (errors or _has_no_float(report)):
