@@ -168,7 +168,7 @@ def with_dropped(entries: list[Entry], source: Any) -> list[Entry]:
     listed = {entry.value.key for entry in entries}
     # a tensor whose float16 ONNX Runtime computes in float32 is there under that one's name, as its origin
     taken = {name for entry in entries for name in (entry.meta.name, entry.meta.origin)}
-    found = [value for value in values(source) if value.node is None or value.node.op_type != "Constant"]
+    found = [value for value in values(source) if not _is_constant(value)]
     names = labels(found)
     after: dict[Any, list[Entry]] = {}
     last: Any = None
@@ -183,10 +183,17 @@ def with_dropped(entries: list[Entry], source: Any) -> list[Entry]:
 
 
 def all_values(graph: Any) -> list[Value]:
-    """Inputs, outputs of the model that are constants of it, then node outputs in execution order."""
+    """Inputs, outputs of the model that are constants of it, then node outputs in execution order.
+
+    A Constant node is none of them, as a weight is not: ONNX Runtime makes weights of those in the main graph.
+    """
     constants = initializers_of(graph)
     main = next(scopes(graph))
-    found = list(values(graph))
+    found = [value for value in values(graph) if not _is_constant(value)]
     fixed = [Value(name=item.name, scope=main) for item in graph.output if item.name in constants]
     given = [value for value in found if value.node is None]
     return [*given, *fixed, *found[len(given) :]]
+
+
+def _is_constant(value: Value) -> bool:
+    return value.node is not None and value.node.op_type == "Constant"

@@ -83,7 +83,7 @@ class _ReferenceSession:
         self._without.setdefault(node.onnx_node.name, node.op_type)
         for place, entry in enumerate(self._entries):
             if entry.value.scope.key == key and entry.value.name in node.output and not entry.meta.unseen:
-                meta = dataclasses.replace(entry.meta, unseen=f"{_NONE}: {why}")
+                meta = dataclasses.replace(entry.meta, unseen=f"no second opinion for this operator: {why}")
                 self._entries[place] = self._by_key[entry.value.key] = dataclasses.replace(entry, meta=meta)
         self.tensors = tuple(entry.meta for entry in self._entries)
 
@@ -226,11 +226,7 @@ def _some(nodes: Mapping[str, str], most: int = 3) -> str:
 
 
 def _list(proto: Any, types: Mapping[str, tuple[int, tuple[int | str, ...] | None]]) -> list[Entry]:
-    found = [
-        value
-        for value in all_values(proto.graph)
-        if value.scope.key or value.node is None or value.node.op_type != "Constant"
-    ]
+    found = all_values(proto.graph)
     names = Labels(found)
     outputs = {item.name for item in proto.graph.output}
     entries = []
