@@ -28,6 +28,7 @@ _TRANSPOSE = re.compile(r"Transpose(_token_\d+)?$")
 _ANY_LAYOUT = words("""
     Add Sub Mul Div Sum Max Min Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Softplus Softsign
     Abs Neg Exp Sqrt Gelu QuickGelu FastGelu BiasGelu QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu
+    PRelu Pow Erf Floor Ceil Round Reciprocal Sign Not Where ThresholdedRelu Celu Mish And Or Greater Less Equal
     Concat QLinearConcat Slice Split Resize Pad Softmax QLinearSoftmax Identity Cast QuantizeLinear DequantizeLinear
 """)
 _CHANNELS_LAST = frozenset({"NhwcConv", "NhwcFusedConv", "NhwcMaxPool"})
@@ -171,6 +172,10 @@ class _Finder:
             form = dataclasses.replace(form, perm=_after(before.perm, attribute(node, "perm")))
         elif node.op_type in _REORDER:
             form = dataclasses.replace(form, blocked=node.op_type == "ReorderInput")
+            rank = len(self.types.of(self.scope.key, name).shape or ())
+            if attribute(node, "channels_last", 0):  # blocks have the order of NCHW, the other side is NHWC
+                moved = (0, rank - 1, *range(1, rank - 1)) if form.blocked else (0, *range(2, rank), 1)
+                form = dataclasses.replace(form, perm=_after(before.perm, moved) if rank else None)
         self.root[name] = root
         self.forms[root][name] = form
         self._settle(root, name)

@@ -130,8 +130,15 @@ def _view(value: Value, holding: Holding, info: TypeInfo, shape: Any, names: Lab
         return View(unseen="a constant of the model in another form")
     if holding.before and value.node is None:
         return View(unseen="the feed itself; it is compared after its rounding")
-    channels = shape[1] if shape is not None and len(shape) > 1 and isinstance(shape[1], int) else None
-    return view_of(info, holding.form, channels, shape)
+    return view_of(info, holding.form, _channels(holding, shape), shape)
+
+
+def _channels(holding: Holding, shape: tuple[int | str, ...] | None) -> int | None:
+    """How many channels a blocked value has: along its own second axis, wherever that is in the source tensor."""
+    if shape is None or len(shape) < 2 or holding.form.perm is None:
+        return None
+    found = shape[holding.form.perm[1] if holding.form.perm else 1]
+    return found if isinstance(found, int) and found > 0 else None
 
 
 def _source_shape(holding: Holding, sizes: Sizes) -> tuple[int | str, ...] | None:

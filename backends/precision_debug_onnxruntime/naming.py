@@ -99,7 +99,7 @@ def _members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     found: dict[str, None] = {}
     for name in edge.forms:
         for plain in spellings(name):
-            members = known.members(plain)
+            members = known.members(plain) or ([known.named_after(plain)] if name in known.turned else [])
             if members:
                 found.update(dict.fromkeys(members))
                 break
@@ -117,6 +117,8 @@ def _node_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     if not own and not any(form.blocked for form in edge.forms.values()):
         return []
     outputs = known.outputs(edge.node)
+    if not outputs:
+        return _fused_members(edge, known, seen)
     if edge.index >= len(outputs) or not outputs[edge.index]:
         return []
     members = known.members(outputs[edge.index])
@@ -124,6 +126,18 @@ def _node_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     if own and theirs and not own & theirs:
         return []
     return members if _reads_the_same(edge.node, known.given.producer[outputs[edge.index]], known, seen) else []
+
+
+def _fused_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
+    """For what a fusion made: the output of the last node that went into it, if it is a function of the same inputs."""
+    outputs = known.fused_outputs(edge.node)
+    if edge.index >= len(outputs):
+        return []
+    read = [seen.get(name, ()) for name in edge.node.input if name and seen.get(name, ()) is not None]
+    if not all(read):
+        return []
+    inputs = {member for members in read for member in members or ()}
+    return known.members(outputs[edge.index]) if known.computed_from(outputs[edge.index], inputs) else []
 
 
 def _reads_the_same(running: Any, given: Any, known: Known, seen: _Seen) -> bool:

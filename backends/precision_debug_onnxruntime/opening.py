@@ -30,6 +30,7 @@ from .runtime import Runtime
 from .session import OrtSession
 from .settings import setting
 from .source import Known
+from .turned import turned
 
 __all__ = ["open_session"]
 
@@ -67,6 +68,8 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
             beside.submit(sizes)  # convolutions change layouts
         built = build(source, given, recipe, runtime, folder)
         known = knowing.result()
+    if recipe.optimise:
+        known = dataclasses.replace(known, turned=turned(built.running.proto.graph, built.types, known, sizes))
     holdings = hold(built.running.proto.graph, built.types, known)
     entries = list_tensors(
         built.running.proto.graph, built.types, holdings, known.source.repeated, lambda name: sizes().get(name)

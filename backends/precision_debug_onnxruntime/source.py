@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .edges import Edge, find_edges
-from .graph import ordered, scopes
+from .graph import initializers_of, ordered, outer_reads, scopes
 from .types import Types
 
 __all__ = ["Known", "Source", "spellings"]
 
 _CAST = "InsertedPrecisionFreeCast_"
 _TOKEN = re.compile(r"_token_\d+$")
+_FUSION = re.compile(r"^(.+)/\w*Fusion\w*/?(_token_\d+)?$")
 _MOVED = re.compile(r"(_pre_q|_post_dq)(_token_\d+)?$")
 
 
@@ -30,6 +31,7 @@ class Source:
     producer: Mapping[str, Any]
     consumers: Mapping[str, tuple[Any, ...]]
     repeated: frozenset[str]
+    inputs: frozenset[str]
 
     @classmethod
     def of(cls, graph: Any) -> Source:
@@ -50,7 +52,10 @@ class Source:
                 for name in node.input:
                     consumers.setdefault(name, []).append(node)
         tensors.pop("", None)
+        fixed = initializers_of(graph)
+        fed = {item.name for scope in scopes(graph) for item in scope.graph.input} - fixed
         return cls(
+            inputs=frozenset(fed),
             tensors=tensors, nodes=nodes, producer=producer, repeated=frozenset(repeated - {""}),
             consumers={name: tuple(found) for name, found in consumers.items()},
         )  # fmt: skip
@@ -66,11 +71,16 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """The source, the given graph, and the given graph's edge of each of its values."""
+    """The source, the given graph, and the given graph's edge of each of its values.
+
+    turned: values of the running graph that bear the name of a node in place of a tensor's, as ONNX Runtime calls what
+    that node gives after a transposition was moved past it; and how they are transposed against the tensor.
+    """
 
     source: Source
     given: Source
     edge_of: Mapping[str, Edge] = field(default_factory=dict)
+    turned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Any, given: Any) -> Known:
@@ -99,6 +109,8 @@ class Known:
 
     def layout(self, name: str) -> tuple[int, ...] | None:
         """How a value of the running graph is transposed against its source tensor, where its name tells it."""
+        if name in self.turned:
+            return self.turned[name]
         for plain in spellings(name):
             if plain in self.source.tensors:
                 return ()
@@ -110,6 +122,37 @@ class Known:
     def outputs(self, node: Any) -> tuple[str, ...]:
         """The outputs that a node of the running graph had in the given one; () where it was not there."""
         return self.given.nodes.get(node.name) or self.given.nodes.get(_TOKEN.sub("", node.name)) or ()
+
+    def fused_outputs(self, node: Any) -> tuple[str, ...]:
+        """The same for a node that a fusion made, which ONNX Runtime calls after the last node that went into it."""
+        found = _FUSION.match(node.name)
+        return self.given.nodes.get(found.group(1), ()) if found else ()
+
+    def named_after(self, name: str) -> str:
+        """The tensor that a node gives whose name a value bears; "" where that is not so, or there are several."""
+        node = _TOKEN.sub("", name)
+        if name in self.source.tensors or node in self.source.tensors or name in self.edge_of:
+            return ""
+        outputs = [output for output in self.source.nodes.get(node, ()) if output]
+        same = self.source.nodes.get(node) == self.given.nodes.get(node)  # the quantiser moves names on
+        return outputs[0] if same and len(outputs) == 1 else ""
+
+    def computed_from(self, tensor: str, inputs: Collection[str], most: int = 64) -> bool:
+        """Whether a value of the given graph is a function of nothing but these source tensors and of constants."""
+        left, met = [tensor], {tensor}
+        while left:
+            maker = self.given.producer.get(left.pop())
+            if maker is None:
+                continue
+            for name in (*maker.input, *outer_reads(maker)):
+                if not name or name in met:
+                    continue
+                met.add(name)
+                if not set(self.members(name)) & set(inputs):
+                    if name in self.given.inputs or len(met) > most:
+                        return False
+                    left.append(name)
+        return True
 
     def made(self, node: Any, index: int) -> tuple[int, ...]:
         """How a node's output was transposed in the given graph; () where that is not known."""

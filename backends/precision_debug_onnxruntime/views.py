@@ -60,8 +60,8 @@ def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int |
         return View(unseen=_STRINGS)
     if info.kind != "tensor":
         return View(unseen=f"a {info.kind}, not a tensor" if info.kind else "ONNX Runtime did not tell its type")
-    if form.blocked:
-        return _unblocked(info, channels)
+    if form.blocked and form.perm is not None:
+        return _unblocked(info, channels, form.perm)
     if form.perm is None or not _fits(info, form.perm, shape):
         return View(unseen="the optimiser changed its layout in a way that is not known")
     if form.scale is not None:
@@ -73,10 +73,10 @@ def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int |
     return View(steps=(_cast(_VIA[info.elem]),), finish=_narrow(info.elem, form.perm))
 
 
-def _unblocked(info: TypeInfo, channels: int | None) -> View:
+def _unblocked(info: TypeInfo, channels: int | None, perm: tuple[int, ...]) -> View:
     if channels is None or info.elem != _FLOAT:
         return View(unseen="in NCHWc blocks, and how many of its channels are real is not known")
-    return View(label="unblocked", steps=(_reorder(channels),))
+    return View(label="unblocked", steps=(_reorder(channels),), finish=_transpose(perm))
 
 
 def _fits(info: TypeInfo, perm: tuple[int, ...], shape: tuple[int | str, ...] | None) -> bool:

@@ -1,0 +1,118 @@
+"""Tensors that the optimiser keeps in another layout or under another name are compared, not called fused away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_models
+import pytest
+from onnx import TensorProto, helper
+
+import precision_debug
+from precision_debug.records import Row, Status
+
+RANDOM = np.random.default_rng(5)
+
+
+def small(*shape: int) -> np.ndarray:
+    return (RANDOM.standard_normal(shape) * 0.3).astype(np.float32)
+
+
+def rows_of(model: onnx.ModelProto, feeds: dict[str, Any], folder: Path, mode: str = "ort_opt") -> dict[str, Row]:
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    return {row.name: row for row in precision_debug.compare(path, run_mode=mode, inputs=feeds).rows}
+
+
+def silu_net(channels: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """Convolutions followed by x * sigmoid(x) and residual sums, as YOLO has them: they stay in blocks of channels."""
+    nodes, weights, value, width = [], {}, "x", 3
+    for i in range(3):
+        weights |= {f"w{i}": small(channels, width, 3, 3), f"b{i}": small(channels)}
+        nodes += [
+            helper.make_node("Conv", [value, f"w{i}", f"b{i}"], [f"conv{i}"], name=f"/m{i}/conv", pads=[1, 1, 1, 1]),
+            helper.make_node("Sigmoid", [f"conv{i}"], [f"gate{i}"], name=f"/m{i}/Sigmoid"),
+            helper.make_node("Mul", [f"conv{i}", f"gate{i}"], [f"silu{i}"], name=f"/m{i}/Mul"),
+        ]
+        value, width = f"silu{i}", channels
+        if i:
+            nodes.append(helper.make_node("Add", [f"silu{i - 1}", f"silu{i}"], [f"sum{i}"], name=f"/m{i}/Add"))
+            value = f"sum{i}"
+    nodes.append(helper.make_node("GlobalAveragePool", [value], ["y"], name="pool"))
+    inputs, outputs = [onnx_models.value("x", ["n", 3, 12, 10])], [onnx_models.value("y")]
+    return onnx_models.model(nodes, inputs, outputs, weights), {"x": small(1, 3, 12, 10)}
+
+
+@pytest.mark.parametrize("channels", [16, 20])
+def test_what_stays_in_blocks_is_unblocked(channels: int, tmp_path: Path) -> None:
+    rows = rows_of(*silu_net(channels), tmp_path)
+    for name in ("conv0", "silu0", "conv1", "silu1", "sum1", "conv2", "silu2", "y"):
+        assert rows[name].status is Status.PASS, (name, rows[name].reason)
+    assert {rows[name].view for name in ("silu0", "conv0")} == {"unblocked"}
+    assert {name for name, row in rows.items() if row.status is Status.FUSED_AWAY} == {"gate0", "gate1", "gate2"}
+
+
+def tensorflows(activation: str, size: int, channels: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """As tf2onnx writes: an NHWC trunk with transpositions around each convolution, which the optimiser takes out."""
+    nodes, weights, value, width = [], {}, "x", 3
+    for i in range(3):
+        weights |= {f"w{i}": small(channels, width, 3, 3), f"bias{i}": small(channels)}
+        nodes += [
+            helper.make_node("Transpose", [value], [f"t{i}"], name=f"T{i}", perm=[0, 3, 1, 2]),
+            helper.make_node("Conv", [f"t{i}", f"w{i}"], [f"c{i}"], name=f"C{i}", pads=[1, 1, 1, 1]),
+            helper.make_node("Transpose", [f"c{i}"], [f"b{i}"], name=f"B{i}", perm=[0, 2, 3, 1]),
+            helper.make_node("Add", [f"b{i}", f"bias{i}"], [f"a{i}"], name=f"A{i}"),
+        ]
+        slope = [f"s{i}"] if activation == "PRelu" else []
+        weights |= {name: abs(small(1, 1, channels)) for name in slope}
+        nodes.append(helper.make_node(activation, [f"a{i}", *slope], [f"p{i}"], name=f"P{i}"))
+        value, width = f"p{i}", channels
+    nodes += [
+        helper.make_node("Add", ["p1", "p2"], ["sum"], name="S"),
+        helper.make_node("ReduceMean", ["sum"], ["y"], name="M", axes=[1, 2], keepdims=0),
+    ]
+    inputs, outputs = [onnx_models.value("x", [1, size, size, 3])], [onnx_models.value("y")]
+    return onnx_models.model(nodes, inputs, outputs, weights, opset=13), {"x": small(1, size, size, 3)}
+
+
+@pytest.mark.parametrize("activation", ["PRelu", "LeakyRelu", "Sigmoid", "HardSwish", "Elu"])
+def test_an_nhwc_trunk_is_turned_back(activation: str, tmp_path: Path) -> None:
+    model, feeds = tensorflows(activation, 12, 8)
+    if activation == "HardSwish":
+        model.opset_import[0].version = 14
+    rows = rows_of(model, feeds, tmp_path)
+    for name in ("x", "t0", "p0", "p1", "p2", "sum", "y"):
+        assert rows[name].status is Status.PASS, (name, rows[name].reason)
+    assert rows["p0"].view == "transposed"
+
+
+@pytest.mark.parametrize("activation", ["PRelu", "LeakyRelu"])
+def test_where_the_shapes_cannot_tell_how_it_was_turned_nothing_is_compared_wrongly(
+    activation: str, tmp_path: Path
+) -> None:
+    rows = rows_of(*tensorflows(activation, 8, 8), tmp_path)
+    assert not [name for name, row in rows.items() if row.status is Status.FAIL]
+    assert rows["p0"].status is not Status.PASS
+    assert rows["y"].status is Status.PASS
+
+
+@pytest.mark.parametrize("mode", ["ort_opt", "ort_fp16", "ort_fp16_sim", "onnx_ref"])
+def test_constants_in_branches_are_not_called_fused_away(mode: str, tmp_path: Path) -> None:
+    def branch(side: str) -> onnx.GraphProto:
+        constant = onnx.numpy_helper.from_array(np.float32([1.5, 2.5, 3.5]))
+        nodes = [
+            helper.make_node("Constant", [], [f"{side}_k"], value=constant),
+            helper.make_node("Mul", ["x", f"{side}_k"], [f"{side}_m"]),
+            helper.make_node("Softmax", [f"{side}_m"], [f"{side}_y"]),
+        ]
+        return helper.make_graph(nodes, side, [], [onnx_models.value(f"{side}_y")])
+
+    node = helper.make_node("If", ["go"], ["y"], then_branch=branch("then"), else_branch=branch("else"))
+    inputs = [onnx_models.value("x", [3]), onnx_models.value("go", [], TensorProto.BOOL)]
+    model = onnx_models.model([node], inputs, [onnx_models.value("y")])
+    rows = rows_of(model, {"x": small(3), "go": np.array(True)}, tmp_path, mode)
+    assert not [name for name, row in rows.items() if row.status is Status.FUSED_AWAY]
+    assert {rows[name].comparison is not None for name in ("then_m", "then_y", "y")} == {True}
