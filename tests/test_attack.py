@@ -1,0 +1,16 @@
+"""The quick part of tests/attack: some of every class, at a fixed seed."""
+
+from __future__ import annotations
+
+import pytest
+from attack.run import CLASSES, run
+
+CASES = 150
+
+
+@pytest.mark.parametrize("name", [name for name, (_, _, quick) in CLASSES.items() if quick])
+def test_attacks_of_a_class_hold(name: str) -> None:
+    count = max(1, round(CASES * CLASSES[name][2]))
+    result = run(0, count, only=[name])[name]
+    assert result.tried == count
+    assert result.lost == []
