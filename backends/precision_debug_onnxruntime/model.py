@@ -119,10 +119,16 @@ def _find_external(proto: Any, path: Path) -> Path:
     beside, behind = path.absolute().parent, path.resolve().parent
     ends: dict[str, int] = {}
     for tensor in tensors:
-        place = external_data(tensor)
+        try:
+            place = external_data(tensor)
+        except ValueError as error:
+            what = f"says of '{tensor.name}' that its weights lie at no number: {error}"
+            raise ModelError(what, where=str(path), hint="export the model again") from error
         ends[place.location] = max(ends.get(place.location, 0), place.offset + place.length)
     places: dict[str, Path] = {}
     for location, end in ends.items():
+        if "\0" in location:
+            raise ModelError("its external weights have a name that no file has", where=str(path))
         file = next((one for folder in (beside, behind) if (one := folder / location).is_file()), None)
         if file is None or file.stat().st_size < end:
             what = f"its external weights {location} are {'missing' if file is None else 'cut off'}"

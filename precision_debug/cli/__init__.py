@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from .. import import_path
 from ..errors import PrecisionDebugError
+from ..visible import visible
 from . import streams
 
 __all__ = ["VERBS", "main"]
@@ -85,5 +86,5 @@ def _say(line: str, status: int, verbose: bool = False) -> int:
     with contextlib.suppress(OSError, ValueError):
         if verbose:
             traceback.print_exc()
-        print(f"precision_debug: {line}", file=sys.stderr, flush=True)
+        print(f"precision_debug: {visible(line)}", file=sys.stderr, flush=True)
     return status

@@ -14,7 +14,7 @@ from pathlib import Path
 import onnx
 from onnx_models import mlp
 
-from precision_debug.cli.compare import build_parser, parse_size
+from precision_debug.cli.compare import build_parser
 from precision_debug.feeds import parse_shapes, parse_val_range
 
 from .case import CANARY, ROOT, Lost, command, files_of, own_error, whole_command
@@ -59,12 +59,11 @@ def command_lines(random_: random.Random, folder: Path) -> None:
 
 
 def values(random_: random.Random, folder: Path) -> None:
-    """Text that is parsed: shapes, ranges, sizes."""
+    """Text that is parsed: shapes and ranges."""
     signs = "x:[]1234567890,-.eE×x*nanif GKMT\x00\x1b\u202e=模"
     text = "".join(random_.choice(signs) for _ in range(random_.randrange(16)))
     own_error(lambda: parse_shapes([text]))
     own_error(lambda: parse_val_range([text, text]))
-    own_error(lambda: parse_size(text))
 
 
 _SETTINGS = (
@@ -91,8 +90,9 @@ def _run(mode: str, *more: str, layers: int = 8) -> list[str]:
     return ["--model_file", "m.fake", "--run_mode", mode, *more]
 
 
-_BESIDE = ("train.log", "train.inputs.npz", "train.inputs.json", "train.json.lock", ".train.json.lock", "train.html",
-           "journal.jsonl", "log.txt", "inputs.npz", "train", "train.json.log", "train.json.part")  # fmt: skip
+_BESIDE = ("train.json.inputs.npz", "train.log", "train.inputs.npz", "train.inputs.json", "train.json.lock",
+           ".train.json.lock", "train.html", "journal.jsonl", "log.txt", "inputs.npz", "train", "train.json.log",
+           "train.json.part")  # fmt: skip
 
 
 def beside_the_report(random_: random.Random, folder: Path) -> None:
