@@ -109,7 +109,7 @@ def command(*arguments: str) -> Said:
     return _judged(Said(status, out.getvalue(), err.getvalue()))
 
 
-def python(*arguments: str, paths: Sequence[Path] = (), **environment: str) -> Said:
+def python(*arguments: str, paths: Sequence[Path | str] = (), **environment: str) -> Said:
     """A Python of its own that has this checkout, with no oracle."""
     own = [str(path) for path in (*paths, ROOT, ROOT / "backends")]
     done = subprocess.run(
@@ -119,7 +119,7 @@ def python(*arguments: str, paths: Sequence[Path] = (), **environment: str) -> S
     return Said(done.returncode, done.stdout, done.stderr)
 
 
-def whole_command(*arguments: str, paths: Sequence[Path] = (), **environment: str) -> Said:
+def whole_command(*arguments: str, paths: Sequence[Path | str] = (), **environment: str) -> Said:
     """The whole command with its child process."""
     return _judged(python("-m", "precision_debug", *arguments, paths=paths, **environment))
 

@@ -140,7 +140,7 @@ def planted_modules(random_: random.Random, folder: Path) -> None:
             "import numpy as np\ndef load_data():\n    return {'x': np.ones((2, 8), np.float32)}\n", encoding="utf-8"
         )
         more = ["--inputs", "feed.py"]
-    empty = [Path("")] if random_.random() < 0.3 else []
+    empty = [""] if random_.random() < 0.3 else []  # "." would be a folder that is named
     said = whole_command(
         "--model_file", "m.onnx", "--run_mode", "ort_opt", "--output", f"r{random_.choice(('.json', '.xlsx'))}", *more,
         paths=[ROOT, ROOT / "backends", *empty],
@@ -177,7 +177,12 @@ def _signalled(random_: random.Random) -> None:
     ):
         time.sleep(0.05)
     child.send_signal(random_.choice((signal.SIGINT, signal.SIGTERM)))
-    _, err = child.communicate(timeout=40)
+    try:
+        _, err = child.communicate(timeout=40)
+    except subprocess.TimeoutExpired:
+        child.terminate()
+        child.wait(20)
+        raise
     if child.returncode != 3 or "Traceback" in err:
         raise Lost(f"status {child.returncode}: {err[-300:]}")
     if not Path("out/r.json").is_file():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -99,6 +100,9 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", choices=sorted(CLASSES), default=[], help="these classes, CASES of each")
     parser.add_argument("--verbose", action="store_true", help="say what did not hold")
     given = parser.parse_args()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # a shell starts what runs in the background so, and the commands that are interrupted would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     results = run(given.seed, given.cases, quick=given.quick, only=given.only, progress=True)
     print(table(results))
     for result in results.values():
