@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable
 from precision_debug.protocols import Feeds, Session
-from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
+from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting
 
 from . import modes
@@ -17,6 +17,7 @@ from .settings import SETTINGS
 
 if TYPE_CHECKING:
     from precision_debug.ladder import Rung, Switch
+    from precision_debug.operators import Layer
 
 __all__ = ["PaddleBackend"]
 
@@ -58,6 +59,50 @@ class PaddleBackend:
         from .watched import session_of
 
         return session_of(config, Path(folder))
+
+    def examples(self, spec: SessionSpec) -> Feeds:  # noqa: ARG002
+        """A Paddle model brings no example inputs."""
+        return {}
+
+    def modules_in(self, path: str) -> dict[str, str]:
+        """Names of a paddle2onnx file's tensors to the operators that they come from."""
+        from .exporting import modules_in
+
+        return modules_in(path) if Path(path).suffix.lower() == ".onnx" else {}
+
+    def weights(self, spec: SessionSpec) -> dict[str, Any]:
+        """The parameters by name; needs no Paddle."""
+        from .exporting import weights_of
+        from .model import read_model
+
+        return weights_of(read_model(spec.model))
+
+    def check_weights(self, spec: SessionSpec, path: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Left to ``precision_debug.pairing``, which has the file's weights."""
+        return ()
+
+    def check_arrays(self, weights: Mapping[str, Any], path: str) -> tuple[str, ...]:  # noqa: ARG002
+        """As ``check_weights``."""
+        return ()
+
+    def layers(self, spec: SessionSpec) -> dict[str, Layer]:
+        """See ``precision_debug.operators``."""
+        from .exporting import layers_of
+        from .model import read_model
+
+        return layers_of(read_model(spec.model))
+
+    def layers_named(self, names: Iterable[str]) -> dict[str, Layer]:
+        """``layers`` of a recording's weights."""
+        from .exporting import layers_named
+
+        return layers_named(names)
+
+    def layer_of(self, meta: TensorMeta) -> str:
+        """The operator that a tensor was made by."""
+        from .exporting import layer_of
+
+        return layer_of(meta)
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
         """See ``precision_debug.ladder``."""

@@ -26,6 +26,7 @@ _DTYPES = {
     "t_c128": "complex128",
 }  # fmt: skip
 _FETCH = "fetch"
+_CARRIES = frozenset({"reshape", "unsqueeze", "squeeze", "cast", "transpose"})
 _SOURCES = frozenset({"data", "feed"})
 _CONSTANTS = frozenset({"full", "full_int_array", "constant", "constant_tensor", "assign_value"})
 # an operator's outputs beyond the first, where they are statistics or only training reads them
@@ -56,6 +57,24 @@ class PirProgram:
 
     def parameters(self) -> frozenset[str]:
         return frozenset(str(op["A"][-1]) for op in self._block if op["#"] == "p")
+
+    def reading(self) -> Iterator[tuple[str, str, tuple[str, ...], dict[str, Any]]]:
+        """Each operator as ``values`` counts it: its name, type, the parameters in place of its inputs ("" where it is
+        none), attributes. A parameter is followed through the operators that only give it another shape or type.
+        """
+        held = {_outputs(op)[0]["%"]: str(op["A"][-1]) for op in self._block if op["#"] == "p"}
+        namer = Namer()
+        for op in self._block:
+            kind = plain_type(op["#"])
+            if op["#"] == "p" or kind in _CONSTANTS or kind in _SOURCES or kind in {_FETCH, "yield", "shadow_output"}:
+                continue
+            if not any(_dense(out) for out in _outputs(op)):
+                continue
+            name, reads = namer.name(kind, ""), tuple(held.get(item, "") for item in _reads(op))
+            if kind in _CARRIES and reads and reads[0]:
+                held.update((out["%"], reads[0]) for out in _outputs(op))
+            plain = {item["N"]: _value(item["AT"].get("D")) for item in op.get("A") or () if isinstance(item, dict)}
+            yield name, kind, reads, plain
 
     def with_fetches(self, names: Sequence[str], path: Path) -> Path:
         fetches = [op for op in self._block if plain_type(op["#"]) == _FETCH]
@@ -168,6 +187,10 @@ def name_fetches(path: Path, like: Path) -> None:
 
 def _fetches(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [op for op in data["program"]["regions"][0]["blocks"][0]["ops"] if plain_type(op["#"]) == _FETCH]
+
+
+def _value(data: Any) -> Any:
+    return tuple(item["D"] for item in data if isinstance(item, dict)) if isinstance(data, list) else data
 
 
 def _outputs(op: dict[str, Any]) -> list[dict[str, Any]]:

@@ -131,7 +131,8 @@ class _Walk:
             return
         if not is_float(value) or value.size < 2 or not informative(value):
             return
-        partner, how = self._mostly(name, value), "graph neighbours, and the same values in most places"
+        copied = bool(self.base.equal_to(value, ()))  # of a tensor that has its partner
+        partner, how = ("", "") if copied else self._mostly(name, value)
         if not partner:
             partner, how = ("", "") if self._leads_on(name, value) else self._fitting(name, value)
         if partner:
@@ -288,10 +289,15 @@ class _Walk:
         return [
             rival for rival in self.base.of_shape(value.shape, self.taken)
             if self.names.may_be(name, rival) and informative(self.base.values[rival])
-            and self.base.sources(rival, self.taken).intersection(here)
+            and self._beside(rival, here)
         ][:_RIVALS]  # fmt: skip
 
-    def _mostly(self, name: str, value: Array) -> str:
+    def _beside(self, rival: str, here: Collection[str]) -> bool:
+        """Whether it is computed from one of these; where there is none yet, from the model's inputs alone."""
+        sources = self.base.sources(rival, self.taken)
+        return bool(sources.intersection(here)) or (not here and not sources)
+
+    def _mostly(self, name: str, value: Array) -> tuple[str, str]:
         """The baseline tensor that this one equals but for some of its elements; "" where there is not one."""
         shares = sorted(
             (share, rival) for rival in self._rivals(name, value, self._sources(name))
@@ -299,7 +305,7 @@ class _Walk:
         )  # fmt: skip
         best = [rival for share, rival in shares if share > 0.9 * shares[-1][0]]
         best = self._told_apart(name, best)
-        return best[0] if len(best) == 1 else ""
+        return (best[0], "graph neighbours, and the same values in most places") if len(best) == 1 else ("", "")
 
     def _fitting(self, name: str, value: Array) -> tuple[str, str]:
         """The baseline tensor whose value belongs in this place, and how that is known; "" where nothing tells."""
