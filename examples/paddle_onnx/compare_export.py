@@ -58,7 +58,7 @@ def main() -> None:
     feeds = {"image": np.random.default_rng(0).random((1, 3, 32, 32), dtype=np.float32)}
     for path in (exported, without_a_bias(exported)):
         report = precision_debug.compare(
-            path, run_mode="ort_fp32", baseline="cpu_fp32", baseline_model=program, feeds=feeds,
+            path, run_mode="ort_fp32", baseline="cpu_fp32", baseline_model=program, inputs=feeds,
             output=f"output/paddle_onnx/{path.stem}.xlsx",
         )  # fmt: skip
         print(f"\n{path.name}: {report.verdict}")
