@@ -121,6 +121,7 @@ def _absolute(path: Path) -> Path:
 
 def _made(home: Path, job: Mapping[str, Any]) -> tuple[Path, int]:
     """A run's folder with its job, and a descriptor that holds it: a folder that nobody holds is a dead run's."""
+    folder = None
     try:
         home.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))
@@ -128,6 +129,8 @@ def _made(home: Path, job: Mapping[str, Any]) -> tuple[Path, int]:
         assert held is not None  # nobody else knows its name
         (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
     except OSError as error:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
         what = f"cannot write there: {error.strerror or error}"
         raise OutputError(what, where=str(home), hint="name another --output") from error
     return folder, held

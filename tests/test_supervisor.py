@@ -401,6 +401,13 @@ def test_a_disk_that_is_full_for_the_journal(model: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_disk_that_is_full_from_the_start(model: Path) -> None:
+    done = limited(0, "--run_mode", "fake_off", "--output", "out/r.csv")
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert os.listdir("out") == []
+
+
 def test_a_full_temporary_folder_does_not_matter(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", "/dev/full")
     done = compare("fake_fp32", "--output", "out/r.xlsx")

@@ -1,0 +1,50 @@
+"""What ``compare`` leaves on disk, also where it cannot write what it was asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from precision_debug import Report, compare
+from precision_debug.errors import BackendError, OutputError, UsageError
+
+
+@pytest.fixture(autouse=True)
+def model(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(root / "tests" / "fake"))
+    (tmp_path / "m.fake").write_text(json.dumps({"layers": 10, "width": 4}), encoding="utf-8")
+
+
+def test_a_report_and_its_inputs_and_nothing_else() -> None:
+    before = set(os.listdir(tempfile.gettempdir()))
+    report = compare("m.fake", run_mode="fake_off", output="out/r.json")
+    assert report.inputs_file == "r.json.inputs.npz"
+    assert sorted(os.listdir("out")) == ["r.json", "r.json.inputs.npz"]
+    assert compare("m.fake", run_mode="fake_off").inputs_file == ""
+    assert not [name for name in set(os.listdir(tempfile.gettempdir())) - before if "precision_debug-" in name]
+
+
+def test_a_failed_run_gives_its_partial_report() -> None:
+    with pytest.raises(BackendError, match="unicorn"):
+        compare("m.fake", run_mode="fake_raise", output="out/r.json")
+    assert len(Report.load("out/r.json").compared) == 5
+    assert sorted(os.listdir("out")) == ["r.json", "r.json.inputs.npz"]
+
+
+def test_rows_outlive_a_report_that_cannot_be_written() -> None:
+    Path("out/r.html").mkdir(parents=True)
+    with pytest.raises(OutputError, match=r"is a folder.*precision_debug report .*journal\.jsonl"):
+        compare("m.fake", run_mode="fake_off", output=["out/r.html", "out/r.json"])
+    assert len(Report.load("out/r.json").compared) == 10
+    assert len(list(Path("out").glob(".precision_debug-*/journal.jsonl"))) == 1
+
+
+def test_an_output_that_is_read_is_refused() -> None:
+    Path("in.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(UsageError, match="which this command reads"):
+        compare("m.fake", run_mode="fake_off", inputs="in.json", output="in.json")
+    assert Path("in.json").read_text(encoding="utf-8") == "[]"
