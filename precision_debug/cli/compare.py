@@ -233,7 +233,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _note(text: str) -> None:
-    print(f"precision_debug: {text}", file=sys.stderr)
+    print(f"precision_debug: {visible(text)}", file=sys.stderr)
 
 
 def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
