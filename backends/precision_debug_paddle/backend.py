@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.errors import BackendUnavailable
+from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting
@@ -71,11 +71,15 @@ class PaddleBackend:
         return modules_in(path) if Path(path).suffix.lower() == ".onnx" else {}
 
     def weights(self, spec: SessionSpec) -> dict[str, Any]:
-        """The parameters by name; needs no Paddle."""
+        """The parameters by name, without Paddle; {} where the file does not fit the program: nothing is checked then."""
         from .exporting import weights_of
         from .model import read_model
 
-        return weights_of(read_model(spec.model))
+        model = read_model(spec.model)
+        try:
+            return weights_of(model)
+        except ModelError:
+            return {}
 
     def check_weights(self, spec: SessionSpec, path: str) -> tuple[str, ...]:  # noqa: ARG002
         """Left to ``precision_debug.pairing``, which has the file's weights."""
