@@ -71,7 +71,7 @@ class PaddleBackend:
         return modules_in(path) if Path(path).suffix.lower() == ".onnx" else {}
 
     def weights(self, spec: SessionSpec) -> dict[str, Any]:
-        """The parameters by name, without Paddle; {} where the file does not fit the program: nothing is checked then."""
+        """The parameters by name, without Paddle; {} where the file does not fit the program."""
         from .exporting import weights_of
         from .model import read_model
 
