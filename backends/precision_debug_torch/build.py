@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from precision_debug.errors import BackendUnavailable, InputError, UsageError
 
@@ -139,18 +140,35 @@ def _copied(module: Any, device: torch.device | None, dtype: torch.dtype | None)
     """A deep copy whose parameters are shared where they need no change, and converted one by one where they do."""
     memo: dict[int, Any] = {}
 
+    def wanted(tensor: Any) -> Any:
+        return dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+
+    def changes(tensor: Any) -> bool:
+        return tensor.dtype != wanted(tensor) or (device is not None and tensor.device != device)
+
     def converted(tensor: Any) -> Any:
-        wanted = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
-        return tensor.detach().to(device=device or tensor.device, dtype=wanted)
+        return tensor.detach().to(device=device or tensor.device, dtype=wanted(tensor))
 
     for parameter in module.parameters():
         if type(parameter) is not torch.nn.Parameter:  # a library's own (torchao's quantised weights)
             memo[id(parameter)] = parameter
-            continue
-        fresh = converted(parameter)
-        same = fresh.data_ptr() == parameter.data_ptr() and fresh.dtype == parameter.dtype
-        memo[id(parameter)] = parameter if same else torch.nn.Parameter(fresh, parameter.requires_grad)
+        elif changes(parameter):
+            memo[id(parameter)] = torch.nn.Parameter(converted(parameter), parameter.requires_grad)
+        else:
+            memo[id(parameter)] = parameter
     for buffer in module.buffers():
-        fresh = converted(buffer)
-        memo[id(buffer)] = fresh.clone() if fresh.data_ptr() == buffer.data_ptr() else fresh
-    return copy.deepcopy(module, memo)
+        memo[id(buffer)] = converted(buffer) if changes(buffer) else buffer.detach().clone()
+    with _NonLeaves():
+        return copy.deepcopy(module, memo)
+
+
+class _NonLeaves(TorchFunctionMode):
+    """Copies tensors that were computed from parameters, which torch itself refuses to: ``weight_norm`` leaves one in
+    the module, to be computed anew by each call."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.__deepcopy__ and not args[0].is_leaf:
+            tensor, memo = args
+            memo[id(tensor)] = fresh = tensor.detach().clone()
+            return fresh
+        return func(*args, **(kwargs or {}))

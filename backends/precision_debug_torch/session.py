@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import re
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from precision_debug.arrays import as_array
-from precision_debug.errors import BackendError, PrecisionDebugError
+from precision_debug.errors import BackendError, BackendUnavailable, PrecisionDebugError
 from precision_debug.protocols import Comparer, Feeds, Hook
 from precision_debug.records import TensorMeta
 
@@ -271,10 +272,19 @@ def _told(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
     return told
 
 
-def translated(error: Exception, path: str, trace: Trace | None) -> BackendError:
+def translated(error: Exception, path: str, trace: Trace | None) -> PrecisionDebugError:
     where = path
     if trace is not None and trace.metas:
         where = f"{path}, after {trace.metas[-1].name}"
     if isinstance(error, torch.cuda.OutOfMemoryError):
         return BackendError("out of GPU memory", where=where, hint="use a smaller batch or --lockstep")
+    text = str(error).partition("\n")[0]
+    if isinstance(error, NotImplementedError) or _MISSING.search(text):
+        return BackendUnavailable(
+            f"torch cannot run this model so: {text}", where=where, hint="try torch_autocast_bf16, or another --device"
+        )
     return BackendError(f"{type(error).__name__}: {error}", where=where, hint="--verbose shows the traceback")
+
+
+_MISSING = re.compile(r"not implemented for|not supported (for|on)|Could not run '.*' with arguments from")
+"""How torch says that it has no kernel for a type, a layout or a device."""
