@@ -22,7 +22,7 @@ from .feeds import FeedSet
 from .given import feeds_of, storing
 from .hooks import AssertClose, LentBaseline, SaveBaseline
 from .journal import Journal
-from .meeting import Meeting, run_both
+from .meeting import APART, Meeting, run_both
 from .placing import placed, settled
 from .plan import Opening, make_plan
 from .protocols import Comparer, Feeds, Hook, Pairer, WeightKeeper
@@ -48,25 +48,30 @@ def execute(spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Fe
         if plan.baseline is None:
             _record(spec, plan.target, given, journal, stored)
         else:
-            _compare(spec, plan.baseline, plan.target, given, journal, folder, stored)
+            try:
+                _compare(spec, plan.baseline, plan.target, given, journal, folder, stored)
+            except _Apart as reason:
+                journal.write("note", text=f"{APART}: {reason}.")
+                _compare(spec, plan.baseline, plan.target, given, journal, folder, stored, apart=True)
     journal.write("end", seconds=time.monotonic() - begun)
 
 
 def _compare(
     spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path,
-    stored: Callable[[], None],
+    stored: Callable[[], None], *, apart: bool = False,
 ) -> None:  # fmt: skip
     labels = scores.load_labels(spec.labels) if spec.labels else None
     if labels is not None:
         scores.check_labels(labels, given.feeds[0])
     matches = _matched(spec, first, second, given, journal, folder) if crosses(first, second) else None
-    together = _side_by_side(spec, first, second)
+    together = not apart and _side_by_side(spec, first, second)
     place = placed(first, second, together=together)
     with open_both(place.baseline, place.target, given, journal, together) as (base, target):
         if labels is not None:
             outputs = [meta for meta in base.tensors if meta.is_output]
             scores.check_labels(labels, given.feeds[0], outputs)
         names = _selected(spec, base.tensors, journal)
+        _if_alone(together, base, target)
         renames = _renames(spec, given, base.tensors, target.tensors)
         journal.write("renames", renames=renames)
         if matches is None:
@@ -116,6 +121,7 @@ def _compare(
                         target_outputs = target.run(hook, of_target)
                 if spec.record:
                     _finish_recording(writer, target, given.for_target(), target_outputs)
+            _if_alone(together, base, target)
             base.announce(save.tensors)
             target.announce(check.tensors)
             journal.write("layers", layers=getattr(target.session, "layers", ()))
@@ -169,6 +175,16 @@ def _describe_left(store: BaselineStore, comparer: Comparer, journal: Journal) -
             comparer.describe(value, lambda stats, name=name: journal.write("leftover", name=name, stats=stats))  # type: ignore[misc]
     comparer.settle()
     store.close()
+
+
+class _Apart(Exception):
+    """Why two runs that were to advance together cannot."""
+
+
+def _if_alone(together: bool, *sides: OpenSide) -> None:
+    reason = next((found for side in sides if (found := getattr(side.session, "alone", ""))), "")
+    if together and reason:
+        raise _Apart(reason)
 
 
 def _known_pairs(base: OpenSide, target: OpenSide, journal: Journal) -> Matches | None:

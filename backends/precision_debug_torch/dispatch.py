@@ -21,6 +21,7 @@ from .leaves import leaves
 from .naming import Namer, is_bookkeeping, op_type
 from .on_device import Elements
 from .source import source_line
+from .switches import Switches
 
 __all__ = ["Trace", "Watch"]
 
@@ -294,19 +295,25 @@ class Trace:
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs each operator by the run's arithmetic and tells the trace, if there is one.
 
-    comparer: reads what is under way before an operator writes into a tensor.
+    comparer: reads what is under way before an operator writes into a tensor. switches: looked at before each.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self, arithmetic: Arithmetic, trace: Trace | None = None, comparer: Comparer | None = None) -> None:
+    def __init__(
+        self, arithmetic: Arithmetic, trace: Trace | None = None, comparer: Comparer | None = None,
+        switches: Switches | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()  # type: ignore[no-untyped-call]
+        self._switches = switches
         self._arithmetic = arithmetic
         self._trace = trace
         self._comparer = comparer
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self._switches is not None:
+            self._switches.look()
         if _facts(func).writes:
             if self._comparer is not None:
                 self._comparer.settle()

@@ -14,7 +14,7 @@ from precision_debug.assemble import complete_table
 from precision_debug.comparing import HostComparer
 from precision_debug.hooks import AssertClose, SaveBaseline
 from precision_debug.machine import machine, now
-from precision_debug.meeting import Meeting, run_both
+from precision_debug.meeting import APART, Meeting, run_both
 from precision_debug.records import ModelFiles, Row, RunSpec, Side, Tolerance
 from precision_debug.store import Store
 
@@ -74,7 +74,13 @@ def compare_module(
             listed = beside.submit(lambda: base.tensors)
             theirs = target.tensors
         alignment = align(listed.result(), theirs, matches=pair(listed.result(), theirs))
-        save, check = _meet(base, target, feeds, alignment, tolerance, on_row, comparer, store)
+        alone = base.alone or target.alone
+        run = _one_after_the_other if alone else _meet
+        save, check = run(base, target, feeds, alignment, tolerance, on_row, comparer, store)
+        if not alone and (base.alone or target.alone):
+            alone = base.alone or target.alone
+            alignment = align(base.tensors, target.tensors, matches=pair(base.tensors, target.tensors))
+            save, check = _one_after_the_other(base, target, feeds, alignment, tolerance, on_row, comparer, store)
         table = complete_table(check.rows, alignment, stats=save.stats)
         spec = RunSpec(
             model=ModelFiles(), run_mode=run_mode, baseline=baseline, tolerance=tolerance, seed=seed,
@@ -83,7 +89,7 @@ def compare_module(
         return Report(
             rows=table, spec=spec, baseline=_side(baseline, base, model.path),
             target=_side(run_mode, target, model.path), machine=machine(), started=now(),
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - begun, notes=(f"{APART}: {alone}.",) if alone else (),
         )  # fmt: skip
 
 
@@ -100,6 +106,22 @@ def _meet(
         comparer.settle()
     finally:
         meeting.close()
+    return save, check
+
+
+def _one_after_the_other(
+    base: TorchSession, target: TorchSession, feeds: Feeds, alignment: Alignment, tolerance: Tolerance,
+    on_row: Callable[[Row], None] | None, comparer: Comparer, store: BaselineStore,
+) -> tuple[SaveBaseline, AssertClose]:  # fmt: skip
+    paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
+    save = SaveBaseline(store=store, wanted=paired.__contains__, comparer=comparer)
+    check = AssertClose(save, tolerance=tolerance, alignment=alignment, consume=True, on_row=on_row)
+    try:
+        base.run(feeds, save)
+        target.run(feeds, check)
+        comparer.settle()
+    finally:
+        store.close()
     return save, check
 
 

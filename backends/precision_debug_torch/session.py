@@ -24,6 +24,7 @@ from .families import Families, unseen_by_families
 from .flex import NOTE, uncompiled
 from .leaves import leaves
 from .modes import Recipe
+from .switches import LISTING, Switches
 
 __all__ = ["TorchSession", "device_versions", "translated", "wrap"]
 
@@ -52,6 +53,9 @@ class TorchSession:
         self._metas: tuple[TensorMeta, ...] | None = None
         self._results: Mapping[str, str] | None = None
         self._notes = [*built.notes]
+        self._switches: Switches | None = None
+        self.alone = ""
+        """Why this run cannot be beside another one of the process, known once it was listed or has run."""
 
     @property
     def tensors(self) -> Sequence[TensorMeta]:
@@ -59,7 +63,12 @@ class TorchSession:
         if self._metas is None:
             if self._feeds is None or self._built is None:
                 return ()
-            self._execute(self._feeds, _ignore)
+            with LISTING:
+                self._switches = Switches()
+                self._execute(self._feeds, _ignore)
+                turned, self._switches = self._switches.turned, None
+            if turned:
+                self.alone = f"the model turns a switch of the whole process inside forward: {turned}"
         return self._metas or ()
 
     @property
@@ -129,6 +138,7 @@ class TorchSession:
             result = self._forward(module, args, kwargs, trace)
             if trace is not None:
                 outputs = trace.outputs(result)
+                self._compare_with_list(trace.metas)
                 self._metas = tuple(trace.metas)
             else:
                 outputs = dict(leaves(result, "output"))
@@ -142,6 +152,13 @@ class TorchSession:
             if undo is not None:
                 undo()
         return outputs
+
+    def _compare_with_list(self, metas: Sequence[TensorMeta]) -> None:
+        """What a run does may change with what the process did before: a switch, a variable that two runs share."""
+        for listed, meta in zip(self._metas or (), metas, strict=False):
+            if (listed.name, listed.op_type, listed.inputs) != (meta.name, meta.op_type, meta.inputs):
+                self.alone = self.alone or f"another run of the model did something else, from {meta.name} on"
+                return
 
     def _plain_results(self, built: Built, given: Mapping[str, Any]) -> Mapping[str, str]:
         """Names of the rows of quantised layers' results in the model before quantisation, from a run of it."""
@@ -186,7 +203,7 @@ class TorchSession:
                 if trace is not None and self._level == "op":
                     stack.enter_context(Families(trace))
                 stack.enter_context(uncompiled())
-                stack.enter_context(Watch(self._arithmetic, trace, self._comparer))
+                stack.enter_context(Watch(self._arithmetic, trace, self._comparer, self._switches))
             return module(*args, **kwargs)
 
     @contextlib.contextmanager

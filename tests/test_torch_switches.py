@@ -1,0 +1,98 @@
+"""Models that turn what the whole process shares: two runs of them never advance together."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from precision_debug_torch.lockstep import compare_module
+from torch import nn
+
+import precision_debug
+from precision_debug.records import Status
+
+TURNS = """
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = torch.nn.Linear(8, 8)
+
+    def attend(self, x):
+        q = self.mix(x)
+        return torch.nn.functional.scaled_dot_product_attention(q, q, q)
+
+    def forward(self, x):
+        x = x.reshape(1, 2, -1, 8)
+        for _ in range(4):
+            with sdpa_kernel(SDPBackend.MATH):
+                x = x + self.attend(x)
+            x = x + self.attend(x)
+        return x
+
+def build(): return Net().eval(), torch.ones(1, 12, 8)
+"""
+SWITCHES = ("flash_sdp_enabled", "math_sdp_enabled", "mem_efficient_sdp_enabled")
+
+
+def switches() -> list[bool]:
+    return [getattr(torch.backends.cuda, name)() for name in SWITCHES]
+
+
+def kernels(report: Any) -> list[str]:
+    found = [row for row in report.rows if "_scaled_dot_product" in row.target_op_type]
+    return [row.target_op_type for row in found if "[" not in row.name]
+
+
+@pytest.mark.parametrize("mode", ["torch_fp32", "torch_bf16"])
+def test_sdpa_kernel_inside_forward(mode: str, tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(TURNS)
+    before = switches()
+    more: dict[str, Any] = {"run_mode": mode, "atol": 0.5, "rtol": 0.5, "device": "cpu"}
+    reports = [
+        precision_debug.compare(f"{tmp_path}/m.py:build", lockstep=lockstep, **more) for lockstep in (False, None, True)
+    ]
+    assert switches() == before
+    for report in reports:
+        assert len(kernels(report)) == 4, "every second call only"
+        assert {row.status for row in report.rows if row.comparison is not None} == {Status.PASS}
+        if mode == "torch_fp32":
+            assert all(row.comparison.identical for row in report.compared if row.comparison is not None)
+    assert [row.name for row in reports[0].rows] == [row.name for row in reports[1].rows]
+    assert not any("one after the other" in note for note in reports[0].notes)
+    for report in reports[1:]:
+        assert any("one after the other" in note and "sdpa_kernel" in note for note in report.notes)
+
+
+def test_a_live_module_that_turns_a_switch(tmp_path: Path) -> None:
+    scope: dict[str, Any] = {}
+    exec(TURNS, scope)
+    report = compare_module(*scope["build"](), run_mode="torch_fp32", device="cpu")
+    assert any("one after the other" in note for note in report.notes)
+    assert all(row.comparison.identical for row in report.compared if row.comparison is not None)
+
+
+def test_runs_that_share_a_variable_of_the_process_are_told() -> None:
+    turns = [0]
+
+    class Shared(nn.Module):
+        def forward(self, x: Any) -> Any:
+            turns[0] += 1
+            return x.relu() if turns[0] < 3 else x.tanh()
+
+    report = compare_module(Shared(), torch.randn(3, 3), run_mode="torch_fp32", device="cpu")
+    assert any("did something else" in note for note in report.notes)
+    assert {row.name: row.status for row in report.rows} == {"x": "pass", "tanh": "pass", "output": "pass"}
+
+
+def test_others_go_side_by_side() -> None:
+    report = compare_module(nn.Linear(3, 3), torch.randn(3, 3), run_mode="torch_bf16", device="cpu")
+    assert report.notes == ()
