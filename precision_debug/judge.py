@@ -7,7 +7,7 @@ import math
 
 from .records import Comparison, Row, Status, TensorStats, Tolerance
 
-__all__ = ["HIDDEN", "validated", "verdict"]
+__all__ = ["HIDDEN", "as_expected", "validated", "verdict"]
 
 HIDDEN = 1e-2
 """Relative L2 error above which a pass is inconclusive where atol exceeds the RMS of the baseline's tensor.
@@ -39,6 +39,27 @@ def validated(row: Row) -> Row:
     if row.status is Status.FAIL or not row.non_finite:
         return row
     return dataclasses.replace(row, status=Status.FAIL, reason=row.non_finite)
+
+
+def as_expected(row: Row, allowed: float, tolerance: Tolerance) -> Row:
+    """The row where the user gave no tolerance: it passes where its error is what the arithmetic must lose.
+
+    allowed: relative L2 error up to which it is. What is no number, and what differs in shape or type, is judged as
+    ever; so is what has no relative error, as integers.
+    """
+    numbers = row.comparison
+    if numbers is None or row.status not in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE):
+        return row
+    error = numbers.relative_l2
+    special = numbers.required_atol == math.inf and _special(numbers)
+    if error is None or not numbers.shapes_match or special or "float" not in numbers.base.dtype:
+        return row
+    if not numbers.base.elements or numbers.mismatched == 0 == numbers.max_abs:
+        return row
+    if error <= allowed:
+        return dataclasses.replace(row, status=Status.PASS, reason="")
+    reason = f"Rel L2 {error:.3g} is beyond {allowed:.3g}, which this arithmetic may lose"
+    return dataclasses.replace(row, status=Status.FAIL, reason=reason)
 
 
 def _passes(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, str]:

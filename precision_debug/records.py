@@ -131,6 +131,8 @@ class Tolerance:
     statistic of the absolute error or of the relative error (either is enough, as in Polygraphy).
     quantile: which one, 0 to 1, where check_error_stat is "quantile".
     equal_nan: NaN in the same place on both sides counts as equal.
+    given: the user asked for it. Otherwise mismatched elements are counted by it all the same, but a tensor passes
+    where its relative L2 error is what the target's arithmetic must lose.
     """
 
     atol: float = 1e-4
@@ -139,6 +141,7 @@ class Tolerance:
     check_error_stat: str = "elemwise"
     quantile: float = 0.99
     equal_nan: bool = False
+    given: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,6 +320,8 @@ class Explanation:
 
     budget: tensor to the share of the squared error that its operator explains at ``at``, for those that were tried.
     expected: relative L2 at ``at`` that rounding everywhere predicts; actual: what was measured there.
+    unit: the model's typical relative error of rounding once. allowed: up to where a tensor's error is as expected, as
+    relative L2.
     """
 
     state: str
@@ -327,6 +332,8 @@ class Explanation:
     budget: Mapping[str, float] = field(default_factory=dict)
     expected: float | None = None
     actual: float | None = None
+    unit: float = 0.0
+    allowed: float | None = None
     first_non_finite: str = ""
     seconds: float = 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .bounds import usual_error
 from .explain import Subject, explain
 
-__all__ = ["Subject", "explain"]
+__all__ = ["Subject", "explain", "usual_error"]

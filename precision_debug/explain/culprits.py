@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ..records import Culprit, Effect, Introduced, Row
+from .bounds import BEYOND
 from .causes import cause_of
 from .effects import Sink
 from .introduced import MASK, Alone
@@ -22,10 +23,6 @@ HALF = 0.5
 
 MATTERS = 0.02
 """Share of the squared error below which an operator's error, however large by itself, is absorbed."""
-
-BEYOND = 24.0
-"""Units of rounding up to which a tensor's error is what rounding everywhere makes of a healthy model."""
-
 
 def first_failing(subject: Subject) -> str:
     """The first tensor, in execution order, whose error is beyond what rounding everywhere makes; "" where none is."""

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..records import Effect
-from .introduced import Alone
+from .introduced import MASK, Alone
 from .subject import Subject
 
-__all__ = ["Sink", "carried", "sinks_of"]
+__all__ = ["Sink", "carried", "error_at", "plain_sinks", "sinks_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -69,14 +69,19 @@ def _more(base: int, target: int) -> int:
     return max(0, target - base)
 
 
+def plain_sinks(subject: Subject, candidates: Sequence[str], sinks: Sequence[Sink]) -> dict[str, Array]:
+    """The sinks' values in an undisturbed run of the baseline."""
+    return _run(subject, {}, candidates, sinks)
+
+
 def carried(
-    subject: Subject, alone: Alone, candidates: Sequence[str], sinks: Sequence[Sink], seconds: float
-) -> dict[str, tuple[Effect, ...]]:
+    subject: Subject, alone: Alone, candidates: Sequence[str], sinks: Sequence[Sink], plain: Mapping[str, Array],
+    seconds: float,
+) -> dict[str, tuple[Effect, ...]]:  # fmt: skip
     """For each candidate, in order, its effect at each sink; those that ``seconds`` do not suffice for are left out.
 
-    At least the first four are tried. Each costs a run of the baseline.
+    plain: the sinks in an undisturbed run. At least the first four are tried. Each costs a run of the baseline.
     """
-    plain = _run(subject, {}, candidates, sinks)
     found: dict[str, tuple[Effect, ...]] = {}
     begun = time.monotonic()
     for number, name in enumerate(candidates):
@@ -141,3 +146,14 @@ def _effect(sink: Sink, plain: Array | None, got: Array | None) -> Effect:
     rel = math.sqrt(squared / size) if size else (0.0 if squared == 0 else math.inf)
     share = min(1.0, squared / sink.squared) if sink.squared > 0 else 0.0
     return Effect(at=sink.name, share=share, rel_l2=rel, non_finite=born)
+
+
+def error_at(plain: Array, got: Array) -> float | None:
+    """Relative L2 error over the elements that are finite on both sides, masks left out; None where there is none."""
+    if plain.shape != got.shape or plain.dtype.kind != "f":
+        return None
+    with np.errstate(all="ignore"):
+        b, t = plain.astype(np.float64), got.astype(np.float64)
+        fair = np.isfinite(b) & np.isfinite(t) & (np.abs(b) < MASK)
+        squared, size = float(np.sum(np.square((t - b)[fair]))), float(np.sum(np.square(b[fair])))
+    return math.sqrt(squared / size) if size else None

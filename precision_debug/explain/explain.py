@@ -8,8 +8,10 @@ from pathlib import Path
 
 from ..errors import BackendError
 from ..records import Explanation, Introduced
+from .bounds import allowed_error
 from .culprits import candidates_of, first_failing, non_finite_alone, out_of_bounds, rank, suspects_before
-from .effects import Sink, carried, sinks_of
+from .effects import Sink, carried, plain_sinks, sinks_of
+from .expected import expected_errors
 from .introduced import run_alone
 from .subject import Subject, replaces
 
@@ -53,17 +55,25 @@ def _explained(
         sick = bool(first) or out_of_bounds(subject, sinks)
         candidates = candidates_of(subject, alone, before) if sick else []
         limit = math.inf if level == "full" else seconds
-        effects = carried(subject, alone, candidates, sinks, limit) if candidates else {}
+        plain = plain_sinks(subject, candidates, sinks)
+        expected = expected_errors(subject, plain, sinks)
+        effects = carried(subject, alone, candidates, sinks, plain, limit) if candidates else {}
         culprits = rank(subject, alone, effects, sinks, first)
         at = _worst(sinks)
+        judged = [sink for sink in sinks if sink.is_output] or list(sinks)
+        allowed = allowed_error(subject.typical_unit, None if culprits else expected.get(at))
+        beyond = any(sink.non_finite or sink.rel_l2 > allowed for sink in judged)
         budget = {name: e.share for name, found in effects.items() for e in found if e.at == at and e.share > 0.001}
         explanation = Explanation(
-            state="culprits" if culprits else "diffuse" if out_of_bounds(subject, sinks) else "healthy",
+            state="culprits" if culprits else "diffuse" if beyond else "healthy",
             method=alone.method,
             culprits=culprits,
             at=at,
             budget=dict(sorted(budget.items(), key=lambda pair: -pair[1])),
             actual=next((sink.rel_l2 for sink in sinks if sink.name == at), None),
+            expected=expected.get(at),
+            unit=subject.typical_unit,
+            allowed=allowed,
             first_non_finite=_first_non_finite(subject),
             seconds=time.monotonic() - begun,
         )

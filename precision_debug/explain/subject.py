@@ -10,13 +10,10 @@ from typing import Any
 from ..errors import BackendError
 from ..protocols import Feeds, Replacer, Session
 from ..records import Row, TensorMeta, TensorStats
-from .units import arithmetic_of, held_type, model_unit, unit_of
+from .bounds import LEAST
+from .units import INTEGERS, arithmetic_of, held_type, model_unit, unit_of
 
 __all__ = ["Subject", "replaces"]
-
-LEAST = 1e-4
-"""Relative error that is of no account whatever the type: sums of float32 in another order differ by up to that."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
@@ -89,6 +86,10 @@ class Subject:
     def unit(self, name: str, stats: TensorStats) -> float:
         """Largest relative error of rounding a tensor once to the type in which the target holds it."""
         return unit_of(self.held_as.get(name, ""), stats)
+
+    def whole_steps(self, name: str) -> bool:
+        """Whether the target holds a tensor as integers, whose rounding error does not depend on the value."""
+        return self.held_as.get(name, "") in INTEGERS
 
     def held(self, target_name: str, value: Any) -> Any:
         """What the target holds of a value; None where that is not known, or is the value itself."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ..records import Row, TensorStats
 
-__all__ = ["arithmetic_of", "held_type", "largest_of", "model_unit", "smallest_of", "unit_of"]
+__all__ = ["INTEGERS", "NARROW", "arithmetic_of", "held_type", "largest_of", "model_unit", "smallest_of", "unit_of"]
 
 _BITS = {"float64": 53, "float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4, "float8_e5m2": 3}
 """Bits of the significand, the hidden one included (IEEE 754; OCP 8-bit formats)."""
@@ -22,10 +22,16 @@ _LARGEST = {
     "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0,
 }  # fmt: skip
 
+NARROW = 2.0**-20
+"""A unit of rounding above this is of a narrow type, not of float32."""
+
 _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float8_e4m3fn": 2.0**-9, "float8_e5m2": 2.0**-16}
 """The smallest positive numbers, subnormal ones."""
 
 _STEPS = {"int8": 255, "uint8": 255, "int4": 15, "uint4": 15, "int16": 65535, "uint16": 65535}
+
+INTEGERS = frozenset(_STEPS)
+"""Types of quantised tensors."""
 
 
 def unit_of(held_as: str, stats: TensorStats | None) -> float:

@@ -1,0 +1,39 @@
+"""What an error may be where the user gave no tolerance: what the target's arithmetic must lose, and no more.
+
+Calibrated on clean and planted models (tests/planted, real ones from PyPI's wheels): see docs/verdict.md.
+"""
+
+from __future__ import annotations
+
+from .units import arithmetic_of, unit_of
+
+__all__ = ["BEYOND", "LEAST", "allowed_error", "usual_error"]
+
+BEYOND = 24.0
+"""Units of rounding up to which a tensor's error is what rounding everywhere makes of a healthy model."""
+
+TIMES = 8.0
+"""Times the error that rounding everywhere predicts of this very model: an engine may round more often, not as often."""
+
+MOST = 0.1
+"""Relative L2 error beyond which no answer passes by default, whatever the arithmetic."""
+
+LEAST = 1e-4
+"""Relative L2 error that is of no account whatever the type: sums of float32 in another order differ by less."""
+
+_INT8 = 0.01
+"""Typical unit of rounding to 8-bit integers, where the tensors' own is not known."""
+
+
+def allowed_error(unit: float, expected: float | None) -> float:
+    """Relative L2 error up to which a tensor is as expected.
+
+    unit: the model's typical unit of rounding. expected: what rounding everywhere predicts; None: not known.
+    """
+    return max(LEAST, min(MOST, max(BEYOND * unit, TIMES * (expected or 0.0))))
+
+
+def usual_error(run_mode: str) -> float:
+    """The same where nothing is known but the run mode."""
+    arithmetic = arithmetic_of(run_mode)
+    return allowed_error(_INT8 if arithmetic == "int8" else unit_of(arithmetic, None), None)

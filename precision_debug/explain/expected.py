@@ -1,0 +1,69 @@
+"""What rounding everywhere makes of a healthy model: the baseline, with every tensor off by its rounding at random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..records import Row
+from .effects import Sink, error_at
+from .operators import MOVE, SUM_UP, plain_type
+from .subject import Subject
+from .units import INTEGERS, NARROW
+
+__all__ = ["expected_errors"]
+
+Array = np.ndarray[Any, Any]
+
+_NOISE = 1 << 16
+"""Random numbers that are drawn once and used again and again: drawing them anew costs more than the model."""
+
+
+def expected_errors(subject: Subject, plain: Mapping[str, Array], sinks: Sequence[Sink]) -> dict[str, float]:
+    """Relative L2 error at each sink when each tensor is off by up to its unit of rounding, uniformly.
+
+    plain: the sinks' values in the baseline. Weights are rounded too in most targets, about as often as activations, so
+    the errors are multiplied by sqrt(2).
+    """
+    noise = np.random.default_rng(0).uniform(-1, 1, _NOISE).astype(np.float32)
+    wanted = {sink.name for sink in sinks}
+    seen: dict[str, Array] = {}
+
+    def replace(_op: str, name: str, value: Any) -> Any:
+        array = np.asarray(value)
+        row = subject.row_of.get(name)
+        new = None
+        if row is not None and row.comparison is not None and array.dtype.kind == "f" and not _moves(subject, name):
+            unit = _unit(subject, name, row)
+            if unit > 0:
+                rough = array if not subject.whole_steps(name) else np.full_like(array, row.comparison.base.rms or 0.0)
+                with np.errstate(all="ignore"):
+                    new = array + rough * np.resize(noise * unit, array.shape).astype(array.dtype)
+        if name in wanted:
+            seen[name] = np.array(array if new is None else new)
+        return new
+
+    subject.operators()[0].run_replacing(subject.feeds, replace, frozenset(subject.row_of))
+    return {
+        name: math.sqrt(2) * error
+        for name in wanted
+        if name in plain and name in seen and (error := error_at(plain[name], seen[name])) is not None
+    }
+
+
+def _unit(subject: Subject, name: str, row: Row) -> float:
+    """Of what the target holds in float32, too, the narrow type's where it is computed from rounded weights."""
+    own = subject.unit(name, row.comparison.base) if row.comparison is not None else 0.0
+    if own > NARROW or subject.typical_unit <= NARROW:
+        return own
+    computed = subject.region_of.get(name, ())
+    whole = subject.narrow_type in INTEGERS
+    return subject.typical_unit if not whole or any(plain_type(m.op_type) in SUM_UP for m in computed) else own
+
+
+def _moves(subject: Subject, name: str) -> bool:
+    region = subject.region_of.get(name, ())
+    return bool(region) and all(plain_type(meta.op_type) in MOVE for meta in region)
