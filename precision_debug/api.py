@@ -31,8 +31,8 @@ def compare(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     val_range: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
     seed: int = 0,
-    atol: float = 1e-4,
-    rtol: float = 1e-4,
+    atol: float | None = None,
+    rtol: float | None = None,
     tolerance: Tolerance | None = None,
     marks: Sequence[str] = (),
     marks_between: tuple[str, str] | None = None,
@@ -50,7 +50,8 @@ def compare(
     """Run a model in two modes on the same input and compare every tensor.
 
     model: a path, or ModelFiles where parameters lie in a file of their own. inputs: what --inputs takes, or arrays
-    by input name (a sequence of them: the first is compared, all calibrate). tolerance: in place of atol and rtol.
+    by input name (a sequence of them: the first is compared, all calibrate). tolerance: in place of atol and rtol;
+    without any of them a tensor passes where its error is what the target's arithmetic must lose.
     explain: "off", "fast" or "full": who introduced the error, and why.
     output: files to write, by suffix. isolated: run in a supervised child process, as the command line does; then
     ``inputs`` must be a path, and a crash raises BackendCrash after the partial report was written.
@@ -67,7 +68,7 @@ def compare(
         input_shapes={name: tuple(shape) for name, shape in (input_shapes or {}).items()},
         val_range=val_range if isinstance(val_range, Mapping) else {"": val_range} if val_range else {},
         seed=seed,
-        tolerance=tolerance or Tolerance(atol=atol, rtol=rtol),
+        tolerance=tolerance or _tolerance(atol, rtol),
         marks=tuple(marks),
         marks_between=marks_between,
         renames=dict(renames or {}),
@@ -126,6 +127,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
+
+
+def _tolerance(atol: float | None, rtol: float | None) -> Tolerance:
+    """One that was not given counts mismatched elements by 1e-4, as ever, but does not decide."""
+    plain = Tolerance()
+    return Tolerance(
+        atol=plain.atol if atol is None else atol,
+        rtol=plain.rtol if rtol is None else rtol,
+        given=atol is not None or rtol is not None,
+    )
 
 
 def _files(model: str | Path | ModelFiles) -> ModelFiles:

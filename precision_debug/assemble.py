@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from . import judge
 from .align import Alignment, Matches, Pair, align, stem
 from .codec import decode
+from .explain import usual_error
 from .inspector import EngineLayer
 from .machine import machine, now
 from .records import Explanation, InputInfo, Introduced, ModelFiles, Row, RunSpec, Side, Status, TensorMeta, TensorStats
@@ -227,6 +228,11 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     table = complete_table(rows, alignment, selected=selected, stats=stats, failure=failure, ran=len(ran) == 2)
     if introduced:
         table = tuple(dataclasses.replace(row, introduced=introduced.get(row.name)) for row in table)
+    if not spec.tolerance.given:
+        explained: Explanation | None = values.get("explanation")
+        known = explained is not None and explained.allowed is not None
+        allowed = explained.allowed if explained is not None and known else usual_error(spec.run_mode)
+        table = tuple(judge.as_expected(row, allowed or 0.0) for row in table)
     if spec.validate:
         table = tuple(map(judge.validated, table))
     return Report(

@@ -23,7 +23,7 @@ __all__ = ["run"]
 DEFAULT_OUTPUT = "output/output.xlsx"
 
 EPILOG = """exit status:
-  0  every compared tensor is within tolerance, and every final output was compared
+  0  within tolerance (or, where none is given, as expected of the target's arithmetic), every final output compared
   1  a difference exceeds the tolerance, or the result is inconclusive
   2  the command or its input is wrong, or the run mode cannot run here
   3  a backend crashed or was interrupted; the partial report was written
@@ -115,9 +115,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="in how many samples both runs have the same first class, without labels too",
     )
 
-    group = parser.add_argument_group("how close is close?")
-    group.add_argument("--atol", metavar="X", type=float, default=1e-4, help="absolute tolerance (default 1e-4)")
-    group.add_argument("--rtol", metavar="X", type=float, default=1e-4, help="relative tolerance (default 1e-4)")
+    group = parser.add_argument_group(
+        "how close is close?", "without any of these a tensor passes where its error is what the target must lose"
+    )
+    group.add_argument("--atol", metavar="X", type=float, help="absolute tolerance (1e-4 where only --rtol is given)")
+    group.add_argument("--rtol", metavar="X", type=float, help="relative tolerance (1e-4 where only --atol is given)")
     group.add_argument(
         "--tolerance_rule", choices=("isclose", "either"), default="isclose",
         help="isclose: |t-b| <= atol + rtol*|b|; either: |t-b| <= atol or <= rtol*|b| (default isclose)",
@@ -247,9 +249,14 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
         )
     if not (given.model_file or given.model_dir):
         raise UsageError("no model was given", hint="name one with --model_file FILE or --model_dir DIR")
+    plain = Tolerance()
     tolerance = Tolerance(
-        atol=given.atol, rtol=given.rtol, rule=given.tolerance_rule, check_error_stat=given.check_error_stat,
+        atol=plain.atol if given.atol is None else given.atol,
+        rtol=plain.rtol if given.rtol is None else given.rtol,
+        rule=given.tolerance_rule, check_error_stat=given.check_error_stat,
         quantile=given.error_quantile, equal_nan=given.equal_nan,
+        given=(given.atol, given.rtol, given.tolerance_rule, given.check_error_stat)
+        != (None, None, plain.rule, plain.check_error_stat),
     )  # fmt: skip
     for name, value in (("--atol", tolerance.atol), ("--rtol", tolerance.rtol)):
         if not 0 <= value < float("inf"):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..records import Row, Status
-from ..report.blame import blame, culprits
+from ..report.blame import blame, culprits, expectation
 from ..report.doubts import decides, worded
 from ..report.model import Report, Verdict
 from ..report.summary import shares
@@ -18,6 +18,7 @@ __all__ = ["lines", "show"]
 
 _STYLE = {
     Verdict.PASS: "bold green",
+    Verdict.EXPECTED: "bold green",
     Verdict.FAIL: "bold red",
     Verdict.INCONCLUSIVE: "bold yellow",
     Verdict.PARTIAL: "bold yellow",
@@ -45,6 +46,8 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, s
     )
     if report.failure:
         yield "yellow", f"  ended early       {report.failure}"
+    for sentence in expectation(report):
+        yield "", f"  {sentence.en}"
     for text in said(report):
         yield "bold", f"  {text}"
     counts = report.counts

@@ -1,6 +1,6 @@
 """What an error may be where the user gave no tolerance: what the target's arithmetic must lose, and no more.
 
-Calibrated on clean and planted models (tests/planted, real ones from PyPI's wheels): see docs/verdict.md.
+Calibrated on clean and planted models (tests/planted, and real ones that PyPI's wheels ship).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ BEYOND = 24.0
 """Units of rounding up to which a tensor's error is what rounding everywhere makes of a healthy model."""
 
 TIMES = 8.0
-"""Times the error that rounding everywhere predicts of this very model: an engine may round more often, not as often."""
+"""Times the error that rounding everywhere predicts of this very model: an engine may round more often."""
 
 MOST = 0.1
 """Relative L2 error beyond which no answer passes by default, whatever the arithmetic."""

@@ -24,6 +24,7 @@ HALF = 0.5
 MATTERS = 0.02
 """Share of the squared error below which an operator's error, however large by itself, is absorbed."""
 
+
 def first_failing(subject: Subject) -> str:
     """The first tensor, in execution order, whose error is beyond what rounding everywhere makes; "" where none is."""
     for row in sorted(subject.row_of.values(), key=lambda row: subject.order.get(row.name, 0)):

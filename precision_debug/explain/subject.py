@@ -15,6 +15,7 @@ from .units import INTEGERS, arithmetic_of, held_type, model_unit, unit_of
 
 __all__ = ["Subject", "replaces"]
 
+
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """Two open sessions that have just been compared.

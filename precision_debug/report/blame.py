@@ -11,7 +11,7 @@ from .model import Report
 from .section import Cell, Section, plain
 from .words import Text, same
 
-__all__ = ["CAUSES", "blame", "culprits", "sentence_of"]
+__all__ = ["CAUSES", "blame", "culprits", "expectation", "sentence_of"]
 
 _SHOWN = 5
 
@@ -65,6 +65,25 @@ def sentence_of(culprit: Culprit) -> Text:
         f"{what} `{culprit.name}` lost it: {why.en}. Keep {keep} in FP32, with what reads it.",
         f"精度损失于 {what} `{culprit.name}`：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
     )
+
+
+def expectation(report: Report) -> list[Text]:
+    """Where no tolerance was given: how far the worst output is off, beside what rounding everywhere predicts."""
+    explained = report.explanation
+    if report.spec.tolerance.given or explained is None or explained.actual is None or explained.allowed is None:
+        return []
+    english = f"No tolerance was given: {explained.at} is off by {figure(explained.actual)} (Rel L2)"
+    chinese = f"未给出容差：{explained.at} 的相对 L2 误差为 {figure(explained.actual)}"
+    if explained.expected:
+        times = figure(round(explained.actual / explained.expected, 2))
+        english += f", {times} x what rounding everywhere predicts"
+        chinese += f"，是处处舍入所预测误差的 {times} 倍"
+    return [
+        Text(
+            f"{english}; up to {figure(explained.allowed)} is as expected of {report.target.mode}.",
+            f"{chinese}；{report.target.mode} 在 {figure(explained.allowed)} 以内均属预期。",
+        )
+    ]
 
 
 def blame(report: Report) -> Section:

@@ -27,6 +27,7 @@ class Verdict(str, enum.Enum):
     """The answer of the whole run."""
 
     PASS = "within tolerance"
+    EXPECTED = "as expected"  # no tolerance was given, and nothing is beyond what the target's arithmetic must lose
     FAIL = "out of tolerance"
     INCONCLUSIVE = "inconclusive"  # nothing is out of tolerance, but too much is not known: see Report.doubts
     PARTIAL = "partial"  # the run ended before its time
@@ -119,14 +120,24 @@ class Report:
 
         if self.failure:
             return Verdict.PARTIAL
-        if self.first_mismatch is not None:
+        if self._fails:
             return Verdict.FAIL
-        return Verdict.INCONCLUSIVE if any(map(decides, self.doubts)) else Verdict.PASS
+        if any(map(decides, self.doubts)):
+            return Verdict.INCONCLUSIVE
+        return Verdict.PASS if self.spec.tolerance.given else Verdict.EXPECTED
+
+    @property
+    def _fails(self) -> bool:
+        """Where no tolerance was given, an error that was shown to be absorbed before the outputs fails nothing."""
+        state = self.explanation.state if self.explanation is not None else "unknown"
+        if self.spec.tolerance.given or self.spec.validate or state == "unknown" or not self.outputs:
+            return self.first_mismatch is not None
+        return state != "healthy" or any(row.status is Status.FAIL for row in self.outputs)
 
     @property
     def exit_status(self) -> int:
-        """0 within tolerance, 1 out of tolerance or inconclusive, 3 partial."""
-        return {Verdict.PASS: 0, Verdict.PARTIAL: 3}.get(self.verdict, 1)
+        """0 within tolerance or as expected, 1 out of tolerance or inconclusive, 3 partial."""
+        return {Verdict.PASS: 0, Verdict.EXPECTED: 0, Verdict.PARTIAL: 3}.get(self.verdict, 1)
 
     def worst(self, count: int = 5) -> tuple[Row, ...]:
         """Failed rows whose operator itself lost the most: by the relative L2 error that it added to its inputs'."""

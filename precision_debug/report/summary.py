@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..records import Row, Status
 from .advice import advice, finer_than_rounding
-from .blame import blame, culprits, sentence_of
+from .blame import blame, culprits, expectation, sentence_of
 from .doubts import worded
 from .figures import count, figure, percent
 from .model import Report, Verdict
@@ -36,6 +36,7 @@ STATUS_TONE = {
 
 _HEADLINES = {
     Verdict.PASS: (Text("Within tolerance", "在容差内"), "good"),
+    Verdict.EXPECTED: (Text("As expected", "符合预期"), "good"),
     Verdict.FAIL: (Text("Out of tolerance", "超出容差"), "bad"),
     Verdict.INCONCLUSIVE: (Text("Inconclusive", "无法下结论"), "warn"),
     Verdict.PARTIAL: (Text("Partial: the run ended early", "不完整：运行提前结束"), "warn"),
@@ -76,6 +77,7 @@ def _details(report: Report) -> list[Text]:
     if report.failure:
         details.append(same(report.failure))
     details += [sentence_of(culprit) for culprit in culprits(report)[:1]]
+    details += expectation(report)
     covered, counts = report.coverage, report.counts
     compared, rest = covered.compared, covered.total - covered.compared
     failed, open_ = counts[Status.FAIL], counts[Status.INCONCLUSIVE]

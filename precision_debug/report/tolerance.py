@@ -26,7 +26,13 @@ def tolerance_text(tolerance: Tolerance) -> tuple[Text, ...]:
         "either": f"|target - base| <= {atol}  or  |target - base| <= {rtol} * |base|",
     }.get(tolerance.rule, f"{tolerance.rule}, atol {atol}, rtol {rtol}")
     element = Text(f"An element is within tolerance where {rule}.", f"元素在容差内的条件：{rule}。")
-    if tolerance.check_error_stat == "elemwise":
+    if not tolerance.given:
+        tensor = Text(
+            "No tolerance was given: a tensor passes where its relative L2 error is what the target's arithmetic must"
+            " lose.",
+            "未给出容差：张量的相对 L2 误差不超过目标运算必然带来的损失即为通过。",
+        )
+    elif tolerance.check_error_stat == "elemwise":
         tensor = Text("A tensor passes when every element does.", "所有元素都在容差内，张量才算通过。")
     else:
         stat = statistic(tolerance)
