@@ -28,8 +28,12 @@ def digits(root: Path) -> list[str]:
 def test_the_first_command(digits: list[str], root: Path) -> None:
     labels = str(root / "examples" / "digits" / "test_labels.npy")
     done = command(*digits, "--run_mode", "ort_int8", "--labels", labels, "--output", "o.xlsx", "--output", "o.json")
+    assert done.returncode == 0, done.stderr  # what INT8 must lose, and no more
+    for words in ("AS EXPECTED", "No operator stands out", "final outputs", "top-1 accuracy", "o.xlsx"):
+        assert words in done.stdout
+    done = command(*digits, "--run_mode", "ort_int8", "--labels", labels, "--output", "o.json", "--atol", "1e-4")
     assert done.returncode == 1, done.stderr
-    for words in ("OUT OF TOLERANCE", "first mismatch", "worst operators", "final outputs", "top-1 accuracy", "o.xlsx"):
+    for words in ("OUT OF TOLERANCE", "first mismatch", "worst operators", "final outputs"):
         assert words in done.stdout
     report = Report.load("o.json")
     assert report.outputs[0].name == "probabilities"
@@ -55,7 +59,7 @@ def test_a_recorded_run_is_a_baseline(digits: list[str]) -> None:
 
 def test_marks_limit_the_table_and_say_so(digits: list[str]) -> None:
     done = command(*digits, "--run_mode", "ort_int8", "--marks_between", "relu1_out", "relu2_out", "--output", "o.json")
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 0, done.stderr
     report = Report.load("o.json")
     assert {row.name for row in report.rows if row.status is not Status.UNMATCHED} >= {"relu1_out", "relu2_out"}
     assert "probabilities" not in {row.name for row in report.rows}
@@ -163,7 +167,7 @@ def test_an_engine_without_a_baseline_model_says_what_to_add() -> None:
 
 def test_marks_say_what_they_leave_out_on_both_sides(digits: list[str]) -> None:
     done = command(*digits, "--run_mode", "ort_int8", "--mark", "relu1_out", "--output", "o.json")
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 0, done.stderr
     report = Report.load("o.json")
     assert [row.name for row in report.rows] == ["relu1_out"]
     done = command(*digits, "--run_mode", "ort_int8", "--output", "all.json")

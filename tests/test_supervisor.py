@@ -70,6 +70,9 @@ def test_the_same_inputs_again_from_the_report(model: Path) -> None:
 def test_within_tolerance_is_status_0(model: Path) -> None:
     done = compare("fake_fp32")
     assert done.returncode == 0, done.stderr
+    assert "AS EXPECTED" in done.stdout
+    done = compare("fake_fp32", "--atol", "1e-4")
+    assert done.returncode == 0, done.stderr
     assert "WITHIN TOLERANCE" in done.stdout
 
 

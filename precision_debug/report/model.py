@@ -132,7 +132,7 @@ class Report:
         state = self.explanation.state if self.explanation is not None else "unknown"
         if self.spec.tolerance.given or self.spec.validate or state == "unknown" or not self.outputs:
             return self.first_mismatch is not None
-        return state != "healthy" or any(row.status is Status.FAIL for row in self.outputs)
+        return state != "healthy" or any(_decides(row) for row in self.rows if row.status is Status.FAIL)
 
     @property
     def exit_status(self) -> int:
@@ -195,6 +195,11 @@ def _own_infinities(row: Row) -> bool:
         return row.target is None and row.base is not None and not row.base.nan
     nan = numbers.base.nan or numbers.target.nan
     return not nan and numbers.base.inf == numbers.target.inf and numbers.required_atol != math.inf
+
+
+def _decides(row: Row) -> bool:
+    """Whether a failed row fails a run where no operator stands out: an output, or a NaN that the baseline has too."""
+    return row.is_output or bool(row.comparison is not None and row.comparison.base.nan)
 
 
 def _loss(row: Row) -> tuple[bool, float]:
