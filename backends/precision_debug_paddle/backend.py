@@ -33,26 +33,38 @@ class PaddleBackend:
         return modes.availability(mode)
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
+        from .layer import is_factory, read_layer
         from .model import read_model
 
+        if is_factory(spec.model.model_file):
+            self._require(modes.DYGRAPH, spec.model.model_file)
+            return read_layer(spec.model.model_file, seed=int(spec.options.get("seed") or 0)).inputs
         return read_model(spec.model).program.inputs
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         from . import tf32
         from .model import read_model
 
+        if modes.recipe(spec.mode).dygraph:
+            self._require(spec.mode, spec.model.model_file)
+            from .opening import open_layer
+
+            return open_layer(spec, modes.recipe(spec.mode), feeds)
+        self._require(spec.mode, spec.model.path)
         model = read_model(spec.model)
-        available = modes.availability(spec.mode)
-        if not available.ok:
-            raise BackendUnavailable(
-                f"run mode {spec.mode} cannot run here: {available.needs}", where=model.path,
-                hint="`precision_debug doctor` lists what can",
-            )  # fmt: skip
         tf32.settle(modes.recipe(spec.mode), spec.options)
         from .opening import open_session
 
         folder: Any = spec.work_dir or tempfile.mkdtemp(prefix="precision_debug-")
         return open_session(spec, model, modes.recipe(spec.mode), feeds, Path(folder))
+
+    def _require(self, mode: str, where: str) -> None:
+        available = modes.availability(mode)
+        if not available.ok:
+            raise BackendUnavailable(
+                f"run mode {mode} cannot run here: {available.needs}", where=where,
+                hint="`precision_debug doctor` lists what can",
+            )  # fmt: skip
 
     def watch(self, config: Any, folder: str) -> Session | None:
         """See Watcher."""

@@ -8,7 +8,7 @@ from precision_debug.records import Availability, RunMode
 
 from . import capability
 
-__all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
+__all__ = ["DYGRAPH", "RUN_MODES", "Recipe", "availability", "recipe"]
 
 _BASELINE = "paddle_fp32"
 _SUFFIXES = (".pdmodel", ".json", "")
@@ -19,6 +19,7 @@ class Recipe:
     """How a mode comes about.
 
     device: "cpu", "gpu", or "best": the GPU where this Paddle has code for it, else the CPU.
+    dygraph: the model is an nn.Layer that Python runs. amp: "O1" or "O2" of paddle.amp.auto_cast, to ``precision``.
     optimise: Paddle's passes run. precision: "float32", "float16", "bfloat16" or "int8".
     """
 
@@ -28,6 +29,8 @@ class Recipe:
     onednn: bool = False
     tensorrt: bool = False
     precision: str = "float32"
+    dygraph: bool = False
+    amp: str = ""
 
 
 def _mode(name: str, summary: str) -> RunMode:
@@ -35,6 +38,11 @@ def _mode(name: str, summary: str) -> RunMode:
     return RunMode(name=name, summary=summary, suffixes=_SUFFIXES, baseline=baseline)
 
 
+def _layer(name: str, summary: str) -> RunMode:
+    return RunMode(name=name, summary=f"nn.Layer in dynamic graph: {summary}", suffixes=(".py",), baseline=DYGRAPH)
+
+
+DYGRAPH = "dygraph_fp32"
 _PIR_TENSORRT = "; PIR models through paddle.tensorrt, a path that was not run on hardware"
 _RECIPES = {
     recipe.mode.name: recipe
@@ -53,6 +61,18 @@ _RECIPES = {
         Recipe(mode=_mode("gpu_opt", "Paddle on the GPU in FP32 after every pass"), device="gpu"),
         Recipe(mode=_mode("gpu_fp16", "mixed precision float16 on the GPU"), device="gpu", precision="float16"),
         Recipe(mode=_mode("gpu_bf16", "mixed precision bfloat16 on the GPU"), device="gpu", precision="bfloat16"),
+        Recipe(mode=_layer(DYGRAPH, "float32"), device="best", dygraph=True),
+        Recipe(mode=_layer("dygraph_fp64", "float64, the truth"), device="best", precision="float64", dygraph=True),
+        Recipe(mode=_layer("dygraph_bf16", "all in bfloat16"), device="gpu", precision="bfloat16", dygraph=True),
+        Recipe(mode=_layer("dygraph_fp16", "all in float16"), device="gpu", precision="float16", dygraph=True),
+        *(
+            Recipe(
+                mode=_layer(f"dygraph_amp_{level.lower()}_{short}", f"paddle.amp {level} to {precision}"),
+                device="gpu", precision=precision, dygraph=True, amp=level,
+            )
+            for level in ("O1", "O2")
+            for short, precision in (("bf16", "bfloat16"), ("fp16", "float16"))
+        ),
         *(
             Recipe(
                 mode=_mode(f"trt_{short}", f"Paddle-TRT, precision {about}{_PIR_TENSORRT}"),

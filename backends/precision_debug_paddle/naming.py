@@ -9,10 +9,13 @@ from __future__ import annotations
 import collections
 import re
 
-__all__ = ["FETCH", "Namer", "carries", "fetch_name", "kernel", "plain_type", "works_in_place"]
+__all__ = ["FETCH", "ONE_OUTPUT", "Namer", "carries", "fetch_name", "kernel", "plain_type", "works_in_place"]
 
 FETCH = "precision_debug/"
 """What the names of our own fetches in a PIR program begin with."""
+
+ONE_OUTPUT = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm", "dropout", "sync_batch_norm"})
+"""Operators whose outputs beyond the first are statistics, or only training reads them."""
 
 _DIALECT = re.compile(r"^(?:\w+_op|\d+|builtin|cf)\.")
 _CARRIERS = frozenset({

@@ -19,7 +19,7 @@ from .runtime import Runner
 from .session import HookSession
 from .settings import setting
 
-__all__ = ["IN_PLACE", "open_session"]
+__all__ = ["IN_PLACE", "open_layer", "open_session"]
 
 IN_PLACE = "inplace_pass"  # the kernels compute the same bits into memory of their own
 
@@ -64,6 +64,18 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
     if feeds:
         fetched.plan(feeds[0])
     return fetched
+
+
+def open_layer(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Session:
+    """A dynamic-graph model. Raises our errors."""
+    from .dygraph import DygraphSession
+    from .layer import read_layer
+
+    card = capability.gpu()
+    device = "gpu" if recipe.device == "gpu" or (card is not None and card.works) else "cpu"
+    layer = read_layer(spec.model.model_file, seed=int(spec.options.get("seed") or 0))
+    versions = capability.versions(gpu=device == "gpu", tensorrt=False)
+    return DygraphSession(layer, recipe, versions=versions, feeds=feeds[0] if feeds else None, device=device)
 
 
 def _device(recipe: Recipe) -> tuple[str, tuple[str, ...]]:

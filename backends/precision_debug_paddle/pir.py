@@ -15,7 +15,7 @@ from typing import Any
 from precision_debug.errors import ModelError
 from precision_debug.records import InputMeta
 
-from .naming import Namer, fetch_name, plain_type
+from .naming import ONE_OUTPUT, Namer, fetch_name, plain_type
 from .program import NESTED, Value, dims
 
 __all__ = ["PirProgram", "name_fetches", "read_pir"]
@@ -29,8 +29,6 @@ _FETCH = "fetch"
 _CARRIES = frozenset({"reshape", "unsqueeze", "squeeze", "cast", "transpose"})
 _SOURCES = frozenset({"data", "feed"})
 _CONSTANTS = frozenset({"full", "full_int_array", "constant", "constant_tensor", "assign_value"})
-# an operator's outputs beyond the first, where they are statistics or only training reads them
-_ONE_OUTPUT = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm", "dropout", "sync_batch_norm"})
 
 
 class PirProgram:
@@ -133,7 +131,7 @@ class PirProgram:
                 continue
             base = namer.name(kind, layer)
             for place, out in enumerate(made):
-                if not _dense(out) or (place and kind in _ONE_OUTPUT):
+                if not _dense(out) or (place and kind in ONE_OUTPUT):
                     self.statistics += _dense(out)
                     continue
                 if out["%"] in constant:

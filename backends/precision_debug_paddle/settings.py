@@ -14,6 +14,7 @@ _CPU = ("paddle_fp32", "cpu_*", "onednn_*")
 _GPU = ("paddle_fp32", "gpu_*", "trt_*")
 _PASSES = ("cpu_opt", "onednn_*", "gpu_opt", "gpu_fp16", "gpu_bf16", "trt_*")
 _TRT = ("trt_*",)
+_PREDICTOR = ("paddle_fp32", "cpu_*", "onednn_*", "gpu_*", "trt_*")
 
 SETTINGS = (
     Setting(
@@ -24,7 +25,7 @@ SETTINGS = (
         name="delete_pass", kind="names", default=(), modes=_PASSES, help="passes to leave out", zh="要去掉的 pass",
     ),
     Setting(
-        name="memory_optim", kind="flag", default=False,
+        name="memory_optim", kind="flag", default=False, modes=_PREDICTOR,
         help="let Paddle reuse the memory of tensors", zh="允许 Paddle 复用张量内存",
     ),
     Setting(
@@ -45,12 +46,12 @@ SETTINGS = (
         help="number of the GPU", zh="GPU 编号",
     ),
     Setting(
-        name="mark_builds", kind="whole", default=0, low=0, high=10_000,
+        name="mark_builds", kind="whole", default=0, low=0, high=10_000, modes=_PREDICTOR,
         help="how many predictors the search for marks may build (0: what fits into 5 minutes, 12 to 60)",
         zh="搜索标记时最多构建的 predictor 个数（0：5 分钟内能完成的数量，12 至 60）",
     ),
     Setting(
-        name="fetch_bytes", kind="size", default=1 << 30,
+        name="fetch_bytes", kind="size", default=1 << 30, modes=_PREDICTOR,
         help="how many bytes of tensors one predictor may hold for us", zh="一个 predictor 最多为我们保留的张量字节数",
     ),
     Setting(

@@ -111,6 +111,10 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
         r"it lies inside a control-flow block, which Paddle's hook does not enter",
         "位于控制流块内，Paddle 的 hook 不进入",
     ),
+    (
+        r"a tensor's own method made it \(x \+ y\), which Paddle shows to nobody",
+        "由张量自身的方法（x + y）生成，Paddle 不提供观测",
+    ),
     (r"a later operator writes over it, so that it cannot be fetched", "后面的算子会覆盖它，无法取出"),
     (r"an operator that works in place wrote over it before it could be fetched", "取出之前已被原地算子覆盖"),
 )  # fmt: skip

@@ -1,0 +1,111 @@
+"""Reads a dynamic-graph model: a factory in a Python file that returns an nn.Layer, or it and example inputs."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import ModelError, PrecisionDebugError
+from precision_debug.import_path import Neighbours
+from precision_debug.records import InputMeta
+
+from .framework import paddle_module
+
+__all__ = ["Layer", "is_factory", "read_layer"]
+
+_HINT = "a factory returns a paddle.nn.Layer or (layer, example_inputs)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """arguments: parameter of ``forward`` to the example's array, in order; {}: none known. names: those required."""
+
+    module: Any
+    path: str
+    arguments: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[InputMeta, ...]:
+        if not self.arguments:
+            return tuple(InputMeta(name=name, dtype="float32", shape=None) for name in self.names)
+        return tuple(
+            InputMeta(name=name, dtype=array.dtype.name, shape=array.shape) for name, array in self.arguments.items()
+        )
+
+
+def is_factory(path: str) -> bool:
+    """Whether a model file names Python code: FILE.py:FUNCTION."""
+    return ".py:" in path or path.endswith(".py")
+
+
+def read_layer(text: str, *, seed: int) -> Layer:
+    """Run the factory. seed: of Paddle's generator, set before, so that random weights are the same in every run.
+
+    Raises ModelError.
+    """
+    paddle = paddle_module()
+    file, _, name = text.partition(".py:")
+    path = Path(file if file.endswith(".py") else file + ".py")
+    if not name:
+        raise ModelError("names no factory", where=text, hint=f"write {text}:FUNCTION; {_HINT}")
+    factory = getattr(_imported(path), name, None)
+    if not callable(factory):
+        raise ModelError(f"has no function '{name}'", where=str(path), hint=_HINT)
+    try:
+        paddle.seed(seed)
+        made = factory()
+    except PrecisionDebugError:
+        raise
+    except Exception as error:
+        raise ModelError(f"the factory failed: {type(error).__name__}: {error}", where=text) from error
+    module, example = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not isinstance(module, paddle.nn.Layer):
+        what = type(module).__name__
+        hint = "for a PyTorch module take a torch mode" if what != "Layer" and hasattr(module, "state_dict") else _HINT
+        raise ModelError(f"the factory gave {what}, not a paddle.nn.Layer", where=text, hint=hint)
+    module.eval()
+    return _described(module, example, text)
+
+
+def _described(module: Any, example: Any, text: str) -> Layer:
+    signature = inspect.signature(module.forward)
+    required = tuple(
+        name
+        for name, p in signature.parameters.items()
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    )
+    if example is None:
+        return Layer(module=module, path=text, names=required)
+    given = example if isinstance(example, (Mapping, tuple, list)) else (example,)
+    try:
+        bound = signature.bind(**given) if isinstance(given, Mapping) else signature.bind(*given)
+    except TypeError as error:
+        raise ModelError(f"the example inputs do not fit forward: {error}", where=text, hint=_HINT) from error
+    arguments = {name: np.asarray(value) for name, value in bound.arguments.items() if value is not None}
+    return Layer(module=module, path=text, arguments=arguments, names=required)
+
+
+def _imported(path: Path) -> Any:
+    if not path.is_file():
+        raise ModelError("no such file", where=str(path), hint="check --model_file FILE.py:FUNCTION")
+    name = f"_precision_debug_layer_{abs(hash(str(path.resolve())))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ModelError("cannot be imported", where=str(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with Neighbours(str(path.resolve().parent)):
+            spec.loader.exec_module(module)
+    except Exception as error:
+        sys.modules.pop(name, None)
+        raise ModelError(f"cannot be imported: {type(error).__name__}: {error}", where=str(path)) from error
+    return module
