@@ -1,8 +1,10 @@
 """Which tensor of the baseline a tensor of the target is compared with, and how we know.
 
 In this order, each baseline tensor at most once: the user's rename map; the source tensor that the backend names
-(``TensorMeta.origin``); the same name. Across frameworks equal names mean nothing: there the values decide, before the
-comparison and in equal arithmetic (``crossing``). Nothing is paired by position.
+(``TensorMeta.origin``); the same name, where its producer can have made it (``producers``); the name without what a
+quantiser appends; where it dropped a clamp, what the clamp read. Across frameworks equal names
+mean nothing: there the values decide, before the comparison and in equal arithmetic (``crossing``). Nothing is paired
+by position.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .errors import MarkError
+from .producers import fits, is_clamp, plain_name
 from .records import TensorMeta
 
 __all__ = ["Alignment", "Matches", "Pair", "align", "stem"]
@@ -128,8 +131,42 @@ def align(
         if meta.origin:
             base = by_source.get(meta.origin)
             claim(meta, base, "exact" if base is not None and base.name == meta.name else "graph metadata")
+    strangers: list[tuple[TensorMeta, TensorMeta]] = []
     for meta in target:
-        if not meta.origin:
-            base = by_source.get(meta.name)
-            claim(meta, base, "exact" if base is not None and base.name == meta.name else "graph metadata")
-    return Alignment(baseline=tuple(baseline), target=tuple(target), pairs=pairs, rivals=rivals)
+        base = None if meta.origin else by_source.get(meta.name)
+        if base is not None and not fits(base.op_type, meta.op_type):
+            strangers.append((meta, base))
+        else:
+            how = "exact" if base is not None and base.name == meta.name else "graph metadata"
+            claim(meta, base, how)
+    for meta, name in _quantised(baseline, target):
+        if meta.name not in pairs:
+            claim(meta, by_name.get(name), "graph metadata")
+    refused, missing = {}, {}
+    for meta, base in strangers:
+        before = by_name.get(base.inputs[0]) if is_clamp(base.op_type) and len(base.inputs) == 1 else None
+        if before is not None and fits(before.op_type, meta.op_type):  # the quantiser dropped the clamp
+            claim(meta, before, "graph metadata")
+        refused[meta.name] = f"the baseline's tensor of this name is made by {base.op_type}, this one by {meta.op_type}"
+        missing[base.name] = f"the target's tensor of this name is made by {meta.op_type}, this one by {base.op_type}"
+    return Alignment(
+        baseline=tuple(baseline), target=tuple(target), pairs=pairs, rivals=rivals,
+        refused={name: text for name, text in refused.items() if name not in pairs},
+        missing={name: text for name, text in missing.items() if name not in taken},
+    )  # fmt: skip
+
+
+def _quantised(baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> list[tuple[TensorMeta, str]]:
+    """The target's quantised forms, and the tensors that they hold; first what is shown, then what readers get.
+
+    A clamp of the baseline that the target lacks is done by the zero point of what it read.
+    """
+    forms = [(meta, *plain_name(meta.origin or meta.name)) for meta in target]
+    there = {name for _, name, _ in forms}
+    clamped = {
+        meta.inputs[0]: meta.name for meta in baseline
+        if is_clamp(meta.op_type) and len(meta.inputs) == 1 and meta.name not in there
+    }  # fmt: skip
+    ranked = [(bool(meta.unseen), rank, meta, clamped.get(name, name)) for meta, name, rank in forms if rank >= 0]
+    ranked.sort(key=lambda item: item[:2])
+    return [(meta, name) for _, _, meta, name in ranked]

@@ -16,6 +16,8 @@ from . import metrics, recording
 from .arrays import as_array
 from .errors import InputError
 from .feeds import FeedSet, check_feeds, make_feeds, match_inputs, save_feeds
+from .feeds.cast import exact_cast
+from .feeds.dtypes import as_dtype, is_float
 from .journal import Journal
 from .plan import Opening, Plan
 from .protocols import Feeds
@@ -66,15 +68,41 @@ def _for_both(
     """The feeds as the target wants them too, under its own names where those differ. Raises InputError."""
     absent = [meta.name for meta in ours if any(meta.name not in feeds for feeds in given.feeds)]
     names, notes = match_inputs([meta for meta in ours if meta.name not in absent], theirs, renames)
-    if all(new == old for new, old in names.items()) and len(names) == len(ours) - len(absent):
+    same = all(new == old for new, old in names.items()) and len(names) == len(ours) - len(absent)
+    renamed = given.feeds if same else [{new: feeds[old] for new, old in names.items()} for feeds in given.feeds]
+    fed, rounded = _as_deployed(renamed, theirs)
+    if same and not rounded:
         return check_feeds(theirs, given)
-    renamed = FeedSet(
-        feeds=tuple({new: feeds[old] for new, old in names.items()} for feeds in given.feeds), source=given.source,
-    )  # fmt: skip
-    checked = check_feeds(theirs, renamed)
+    checked = check_feeds(theirs, FeedSet(feeds=fed, source=given.source))
     return dataclasses.replace(
-        given, notes=tuple(dict.fromkeys((*given.notes, *notes, *checked.notes))), target=checked.feeds, names=names
-    )
+        given, notes=tuple(dict.fromkeys((*given.notes, *notes, *rounded, *checked.notes))), target=checked.feeds,
+        names=names,
+    )  # fmt: skip
+
+
+def _as_deployed(sets: Sequence[Feeds], metas: Sequence[InputMeta]) -> tuple[tuple[dict[str, Any], ...], list[str]]:
+    """Floats in the type that a model takes, rounded where they have to be as a deployment rounds them; and notes."""
+    fed: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for feeds in sets:
+        fed.append(dict(feeds))
+        for meta in metas:
+            value, wanted = feeds.get(meta.name), as_dtype(meta.dtype)
+            have = getattr(value, "dtype", None)
+            if wanted is None or have is None or have == wanted or not (is_float(have) and is_float(wanted)):
+                continue
+            array = np.asarray(value)
+            if exact_cast(array, wanted) is not None:
+                continue
+            with np.errstate(over="ignore"):
+                fed[-1][meta.name] = array.astype(wanted)
+            beyond = int(np.count_nonzero(np.isinf(fed[-1][meta.name].astype(np.float32)) & np.isfinite(array)))
+            more = f"; {beyond} values become infinite" if beyond else ""
+            notes.append(
+                f"{meta.name}: the target takes {meta.dtype}, and is fed the baseline's {have.name} values rounded to "
+                f"it, as a deployment would{more}"
+            )
+    return tuple(fed), list(dict.fromkeys(notes))
 
 
 def _meta_of(name: str, value: Any) -> InputMeta:

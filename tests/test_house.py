@@ -28,6 +28,7 @@ STAGES = (
     ("marks",),
     ("metrics",),
     ("judge",),
+    ("producers",),
     ("store", "align", "fingerprint"),
     ("recording", "registry", "journal", "scores", "meeting", "comparing"),
     ("hooks",),

@@ -8,8 +8,8 @@ from typing import Any
 
 from precision_debug.records import TensorMeta
 
-from .edges import Form
-from .graph import Value, carried, initializers_of, labels, outer_reads, scopes, values
+from .edges import NCHWC, Form
+from .graph import Value, attribute, carried, initializers_of, labels, outer_reads, scopes, values
 from .naming import Holding
 from .types import TypeInfo, Types
 from .views import View, view_of
@@ -160,7 +160,12 @@ def _root_input(maker: Value, own: str, names: Labels) -> tuple[str, ...]:
 
 
 def op_type(value: Value) -> str:
-    """The type of the operator that makes a value; "Input" or "Constant" where none does."""
+    """The type of the operator that makes a value; "Input" or "Constant" where none does.
+
+    A Conv of ONNX Runtime's in blocks of channels that has an activation in it is FusedConv, as elsewhere.
+    """
+    if value.node is not None and value.node.domain == NCHWC and attribute(value.node, "activation"):
+        return f"Fused{value.node.op_type}"
     if value.node is not None:
         return str(value.node.op_type)
     return "Constant" if value.name in initializers_of(value.scope.graph) else "Input"

@@ -38,6 +38,14 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
     (r"the baseline does (.+) by other operators", "基线用其他算子完成 {0}"),
     (r"the baseline's tensor of this name stems from something else", "基线中的同名张量来源不同"),
     (r"the target's tensor of this name stems from something else", "目标中的同名张量来源不同"),
+    (
+        r"the baseline's tensor of this name is made by (\S+), this one by (\S+)",
+        "基线中的同名张量由 {0} 产生，而它由 {1} 产生",
+    ),
+    (
+        r"the target's tensor of this name is made by (\S+), this one by (\S+)",
+        "目标中的同名张量由 {0} 产生，而它由 {1} 产生",
+    ),
     (r"its baseline tensor is compared with (.+)", "对应的基线张量已与 {0} 比较"),
     (r"its baseline tensor was not kept", "未保留对应的基线张量"),
     (r"it has too few different values to tell it from others", "不同取值太少，无法与其他张量区分"),

@@ -1,0 +1,133 @@
+"""The user's own converted and quantised files against the float32 model that they were made from."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_models
+import pytest
+from onnx import helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization.shape_inference import quant_pre_process
+from onnxruntime.transformers.float16 import convert_float_to_float16
+
+import precision_debug
+from precision_debug.records import Status
+from precision_debug.report.model import Report
+
+RANDOM = np.random.default_rng(8)
+
+
+def small(*shape: int) -> np.ndarray:
+    return (RANDOM.standard_normal(shape) * 0.3).astype(np.float32)
+
+
+class Reader(CalibrationDataReader):
+    def __init__(self, feeds: dict[str, Any]) -> None:
+        self.left = [feeds]
+
+    def get_next(self) -> Any:
+        return self.left.pop() if self.left else None
+
+
+def residual() -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """Conv, BatchNormalization and Relu, an Add and its Relu, twice; then a Gemm."""
+    nodes, weights, value, width = [], {}, "x", 3
+    for i in range(2):
+        weights |= {f"w{i}": small(8, width, 3, 3), f"v{i}": small(8, 8, 3, 3)}
+        weights |= {f"{k}{i}": abs(small(8)) + np.float32(0.5) for k in ("scale", "bias", "mean", "var")}
+        nodes += [
+            helper.make_node("Conv", [value, f"w{i}"], [f"conv{i}"], name=f"Conv{i}", pads=[1, 1, 1, 1]),
+            helper.make_node(
+                "BatchNormalization", [f"conv{i}", f"scale{i}", f"bias{i}", f"mean{i}", f"var{i}"], [f"norm{i}"],
+                name=f"Norm{i}",
+            ),
+            helper.make_node("Relu", [f"norm{i}"], [f"relu{i}"], name=f"Relu{i}"),
+            helper.make_node("Conv", [f"relu{i}", f"v{i}"], [f"second{i}"], name=f"Second{i}", pads=[1, 1, 1, 1]),
+            helper.make_node("Add", [f"second{i}", f"relu{i}"], [f"add{i}"], name=f"Add{i}"),
+            helper.make_node("Relu", [f"add{i}"], [f"out{i}"], name=f"Out{i}"),
+        ]  # fmt: skip
+        value, width = f"out{i}", 8
+    weights |= {"fc": small(8, 4)}
+    nodes += [
+        helper.make_node("GlobalAveragePool", [value], ["pool"], name="Pool"),
+        helper.make_node("Flatten", ["pool"], ["flat"], name="Flat"),
+        helper.make_node("Gemm", ["flat", "fc"], ["y"], name="Fc"),
+    ]
+    model = onnx_models.model(
+        nodes, [onnx_models.value("x", [1, 3, 12, 12])], [onnx_models.value("y", [1, 4])], weights
+    )
+    return model, {"x": small(1, 3, 12, 12)}
+
+
+def quantised(folder: Path, form: Any, prepared: bool, activation: Any) -> tuple[Path, Path, dict[str, Any]]:
+    model, feeds = residual()
+    plain, ready, done = folder / "plain.onnx", folder / "ready.onnx", folder / "int8.onnx"
+    onnx.save(model, plain)
+    if prepared:
+        quant_pre_process(str(plain), str(ready), skip_symbolic_shape=True)
+    quantize_static(
+        str(ready if prepared else plain), str(done), Reader(feeds), quant_format=form, activation_type=activation
+    )
+    return plain, done, feeds
+
+
+def against(target: Path, baseline: Path, feeds: dict[str, Any], mode: str) -> Report:
+    return precision_debug.compare(target, run_mode=mode, baseline="ort_fp32", baseline_model=baseline, inputs=feeds)
+
+
+CASES = [
+    (form, prepared, activation, mode)
+    for form in (QuantFormat.QDQ, QuantFormat.QOperator) for prepared in (False, True)
+    for activation in (QuantType.QInt8, QuantType.QUInt8) for mode in ("ort_fp32", "ort_opt")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "prepared", "activation", "mode"), CASES)
+def test_a_users_own_int8_file_pairs_with_its_float32_model(
+    form: Any, prepared: bool, activation: Any, mode: str, tmp_path: Path
+) -> None:
+    plain, done, feeds = quantised(tmp_path, form, prepared, activation)
+    report = against(done, plain, feeds, mode)
+    compared = {row.name: row for row in report.rows if row.comparison is not None}
+    for name, row in compared.items():
+        assert row.relative_l2 is not None, name
+        assert row.relative_l2 < 0.12, (name, row.target_name, row.relative_l2)
+    for name in ("relu0", "relu1", "out0", "out1", "pool", "y"):
+        assert name in compared, (name, next(row.reason for row in report.rows if row.name == name))
+
+
+def test_a_name_whose_producer_does_not_fit_is_not_paired_and_both_rows_say_so(tmp_path: Path) -> None:
+    plain, done, feeds = quantised(tmp_path, QuantFormat.QDQ, False, QuantType.QUInt8)
+    target = onnx.load(done)
+    kinds = {name: node.op_type for node in target.graph.node for name in node.output}
+    assert kinds["relu0"] == "BatchNormalization"  # what the quantiser does
+    report = against(done, plain, feeds, "ort_fp32")
+    rows = {row.name: row for row in report.rows}
+    assert rows["norm0"].target_name == "relu0"
+    assert rows["relu0"].target_name == "relu0_DequantizeLinear_Output"
+    for name in ("norm0", "relu0", "add0", "out0"):
+        assert rows[name].comparison is not None
+        assert rows[name].relative_l2 is not None
+        assert rows[name].relative_l2 < 0.05, (name, rows[name].target_name)
+
+
+def test_a_float16_file_is_fed_as_a_deployment_would(tmp_path: Path) -> None:
+    model, feeds = residual()
+    onnx.save(model, tmp_path / "plain.onnx")
+    onnx.save(convert_float_to_float16(copy.deepcopy(model)), tmp_path / "half.onnx")
+    report = against(tmp_path / "half.onnx", tmp_path / "plain.onnx", feeds, "ort_fp32")
+    rows = {row.name: row for row in report.rows}
+    for name in ("x", "conv0", "relu0", "y"):
+        assert rows[name].comparison is not None, name
+        assert 0 < (rows[name].relative_l2 or 0) < 0.01, name
+    assert rows["x"].comparison is not None
+    assert rows["x"].comparison.base.dtype == "float32"
+    assert any(
+        "fed the baseline's float32 values rounded to it, as a deployment would" in note for note in report.notes
+    )
+    assert not [row for row in report.rows if row.status is Status.FUSED_AWAY]
