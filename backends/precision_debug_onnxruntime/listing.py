@@ -150,7 +150,8 @@ def _origin(value: Value, holding: Holding, own: str, repeated: Collection[str])
     origin = holding.origin
     if origin in repeated:
         origin = f"{value.scope.path}/{origin}".lstrip("/")
-    return "" if origin == own else origin
+    # what was quantised holds its tensor whatever operator it came from: a zero point may have done the rest
+    return "" if origin == own and not holding.form.code else origin
 
 
 def _root_input(maker: Value, own: str, names: Labels) -> tuple[str, ...]:
