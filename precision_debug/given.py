@@ -131,7 +131,7 @@ def storing(given: FeedSet, journal: Journal, folder: Path) -> Iterator[Callable
 
 def _store(given: FeedSet, journal: Journal, folder: Path) -> None:
     save_feeds(folder / "inputs.npz", given.feeds)
-    infos = [_info(name, as_array(value)) for name, value in given.feeds[0].items()]
+    infos = [_info_of(name, value) for name, value in given.feeds[0].items()]
     journal.write("inputs", inputs=infos, source=given.source, file="")
     for note in given.notes:
         journal.write("note", text=note)
@@ -139,6 +139,21 @@ def _store(given: FeedSet, journal: Journal, folder: Path) -> None:
         journal.write(
             "note", text=f"{len(given.feeds)} sample sets were given; the first one is compared, all of them calibrate."
         )
+
+
+def _info_of(name: str, value: Any) -> InputInfo:
+    if not isinstance(value, (list, tuple, dict, type(None))):
+        return _info(name, as_array(value))
+    parts = list(value.values()) if isinstance(value, dict) else list(value or ())
+    inside = [_info_of(name, part) for part in parts]
+    digest = hashlib.sha256("".join(info.sha256 for info in inside).encode()).hexdigest()
+    kind = "none" if value is None else "map" if isinstance(value, dict) else "sequence"
+    low = [info.min for info in inside if info.min is not None]
+    high = [info.max for info in inside if info.max is not None]
+    return InputInfo(
+        name=name, dtype=kind, shape=(len(parts),), sha256=digest,
+        min=min(low, default=None), max=max(high, default=None),
+    )  # fmt: skip
 
 
 def _info(name: str, array: np.ndarray[Any, Any]) -> InputInfo:

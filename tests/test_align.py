@@ -63,7 +63,8 @@ def test_an_exact_name_needs_a_producer_that_fits_and_both_sides_say_so() -> Non
 @pytest.mark.parametrize(
     ("base_op", "target_op"),
     [("Relu", "FusedConv"), ("Relu", "QLinearConv"), ("BatchNormalization", "Conv"), ("Mul", "HardSwish"),
-     ("HardSwish", "Mul"), ("Clip", "Relu"), ("relu", "kCONVOLUTION"), ("Relu", "DequantizeLinear"), ("Div", "Softmax")],
+     ("HardSwish", "Mul"), ("Clip", "Relu"), ("relu", "kCONVOLUTION"), ("Relu", "DequantizeLinear"),
+     ("Div", "Softmax")],
 )  # fmt: skip
 def test_a_fusion_may_have_made_it(base_op: str, target_op: str) -> None:
     result = align([TensorMeta(name="a", op_type=base_op)], [TensorMeta(name="a", op_type=target_op)])

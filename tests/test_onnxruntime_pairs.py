@@ -16,6 +16,7 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 import precision_debug
+from precision_debug.errors import InputError, ModelError
 from precision_debug.records import Status
 from precision_debug.report.model import Report
 
@@ -131,3 +132,42 @@ def test_a_float16_file_is_fed_as_a_deployment_would(tmp_path: Path) -> None:
         "fed the baseline's float32 values rounded to it, as a deployment would" in note for note in report.notes
     )
     assert not [row for row in report.rows if row.status is Status.FUSED_AWAY]
+
+
+# ---- inputs that are no tensors
+
+
+def of_a_sequence() -> onnx.ModelProto:
+    value = helper.make_tensor_sequence_value_info("s", 1, None)
+    nodes = [
+        helper.make_node("ConcatFromSequence", ["s"], ["joined"], axis=0),
+        helper.make_node("Softmax", ["joined"], ["y"], axis=1),
+    ]
+    return onnx_models.model(nodes, [value], [onnx_models.value("y")])
+
+
+@pytest.mark.parametrize("mode", ["ort_opt", "ort_fp16", "ort_fp16_sim", "ort_bf16_sim", "onnx_ref"])
+def test_a_sequence_that_is_given_is_fed(mode: str, tmp_path: Path) -> None:
+    onnx.save(of_a_sequence(), tmp_path / "m.onnx")
+    report = precision_debug.compare(
+        tmp_path / "m.onnx", run_mode=mode, inputs={"s": [small(2, 3), small(1, 3)]}, atol=1e-2, rtol=1e-2
+    )
+    rows = {row.name: row for row in report.rows}
+    assert rows["joined"].status is rows["y"].status is Status.PASS
+    assert (report.inputs[0].dtype, report.inputs[0].shape) == ("sequence", (2,))
+
+
+def test_a_sequence_is_not_made_up(tmp_path: Path) -> None:
+    onnx.save(of_a_sequence(), tmp_path / "m.onnx")
+    with pytest.raises(InputError, match=r"it is a sequence, not a tensor.*--inputs SCRIPT.py:FUNCTION"):
+        precision_debug.compare(tmp_path / "m.onnx", run_mode="ort_opt")
+
+
+@pytest.mark.parametrize("mode", ["ort_opt", "onnx_ref"])
+def test_an_optional_input_is_refused_with_what_to_do(mode: str, tmp_path: Path) -> None:
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(1, [2]))
+    node = helper.make_node("OptionalGetElement", ["o"], ["y"])
+    model = onnx_models.model([node], [helper.make_value_info("o", kind)], [onnx_models.value("y")], opset=18)
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match=r"optional input or output; export it with a plain tensor"):
+        precision_debug.compare(tmp_path / "m.onnx", run_mode=mode, inputs={"o": small(2)})

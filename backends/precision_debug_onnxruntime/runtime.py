@@ -186,6 +186,11 @@ def _translated(text: str, where: str, hint: str) -> PrecisionDebugError:
         return ModelError(text, where=where, hint="export it with an opset that this onnxruntime knows")
     if "Unsupported model IR version" in text:
         return ModelError(text, where=where, hint="save it with an older ir_version, or update onnxruntime")
+    if re.search(r"do not support type \[\d+\]", text):
+        return ModelError(
+            "ONNX Runtime's Python cannot load a model with an optional input or output", where=where,
+            hint="export it with a plain tensor there, or two models, one with the input and one without",
+        )  # fmt: skip
     kernel = re.search(r"Could not find an implementation for (\w+)\((\d+)\) node with name '([^']*)'", text)
     kernel = kernel or re.search(r"Failed to find kernel for (\w+)\((\d+)\) \(node:'([^']*)'", text)
     if kernel:

@@ -271,6 +271,13 @@ def _sizes(graph: Any, feeds: Feeds) -> dict[str, int]:
 
 
 def _accepted(session: Any, feeds: Feeds) -> dict[str, Any]:
+    import numpy as np
+
     inputs = session.get_inputs()
     known = [item.name for item in (*inputs, *session.get_overridable_initializers())]
-    return checked_feeds(feeds, known, [item.name for item in inputs if "optional" not in item.type])
+    checked = checked_feeds(feeds, known, [item.name for item in inputs if "optional" not in item.type])
+    for item in inputs:  # the converter to float16 keeps the types of tensors that are fed, but not of sequences
+        value = checked.get(item.name)
+        if isinstance(value, list) and item.type == "seq(tensor(float16))":
+            checked[item.name] = [np.asarray(part).astype(np.float16) for part in value]
+    return checked

@@ -72,6 +72,12 @@ def _shape(
 ) -> tuple[int, ...]:
     if meta.name in shapes:
         return tuple(shapes[meta.name])
+    if meta.shape is None and as_dtype(meta.dtype) is None:
+        raise InputError(
+            f"it is a {meta.dtype or 'value of an unknown type'}, not a tensor, and is not made up",
+            where=f"input '{meta.name}'",
+            hint=f"--inputs SCRIPT.py:FUNCTION that yields {{'{meta.name}': [array, array]}}",
+        )
     if meta.shape is None:
         raise InputError(
             "the model does not say its shape",
