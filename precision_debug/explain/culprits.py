@@ -12,8 +12,17 @@ from .effects import Sink
 from .introduced import MASK, Alone
 from .operators import MOVE, plain_type
 from .subject import Subject
+from .units import largest_of
 
-__all__ = ["candidates_of", "first_failing", "non_finite_alone", "out_of_bounds", "rank", "suspects_before"]
+__all__ = [
+    "candidates_of",
+    "first_failing",
+    "hidden_overflow",
+    "non_finite_alone",
+    "out_of_bounds",
+    "rank",
+    "suspects_before",
+]
 
 FAR = 8.0
 """Units of rounding from which an operator's own error is far above rounding once: clean models have at most 1 to 4."""
@@ -125,6 +134,38 @@ def rank(
         found.append(((-float(poisons), -round(share, 2), float(subject.order.get(name, 0))), culprit))
     found.sort(key=lambda pair: pair[0])
     return tuple(culprit for _, culprit in found)
+
+
+def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
+    """Where an output is not finite, the first operator before it whose results the target's type cannot hold.
+
+    An engine that was built again to show its tensors may compute such an operator in float32, and show it finite: then
+    nothing but the baseline's own range tells. Only for types that overflow where float32 does not.
+    """
+    limit = largest_of(subject.narrow_type)
+    broken = [sink for sink in sinks if sink.is_output and sink.non_finite]
+    if not broken or limit > MASK:
+        return None
+    for name in sorted(subject.row_of, key=lambda item: subject.order.get(item, 0)):
+        row = subject.row_of[name]
+        numbers = row.comparison
+        if numbers is None or _only_moves(subject, name):
+            continue
+        largest = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
+        at = next((sink.name for sink in broken if sink.name == name or sink.name in subject.descendants(name)), "")
+        if limit < largest < MASK and at:
+            return Culprit(
+                name=name,
+                node=subject.meta_of[name].node if name in subject.meta_of else "",
+                op_types=tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (row.op_type,),
+                cause="overflow",
+                evidence={"largest": largest, "limit": limit, "count": numbers.fp16_overflow},
+                confidence="ranked",
+                at=at,
+                fails_first=at,
+                keep=(name,),
+            )
+    return None
 
 
 def _only_moves(subject: Subject, name: str) -> bool:

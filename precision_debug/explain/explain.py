@@ -9,7 +9,15 @@ from pathlib import Path
 from ..errors import BackendError
 from ..records import Explanation, Introduced
 from .bounds import allowed_error
-from .culprits import candidates_of, first_failing, non_finite_alone, out_of_bounds, rank, suspects_before
+from .culprits import (
+    candidates_of,
+    first_failing,
+    hidden_overflow,
+    non_finite_alone,
+    out_of_bounds,
+    rank,
+    suspects_before,
+)
 from .effects import Sink, carried, plain_sinks, sinks_of
 from .expected import expected_errors
 from .introduced import run_alone
@@ -59,6 +67,10 @@ def _explained(
         expected = expected_errors(subject, plain, sinks)
         effects = carried(subject, alone, candidates, sinks, plain, limit) if candidates else {}
         culprits = rank(subject, alone, effects, sinks, first)
+        hidden = hidden_overflow(subject, sinks) if alone.method == "replayed" else None
+        if hidden is not None and hidden.name not in {culprit.name for culprit in culprits}:
+            behind = subject.descendants(hidden.name)
+            culprits = (hidden, *(culprit for culprit in culprits if culprit.name not in behind))
         at = _worst(sinks)
         judged = [sink for sink in sinks if sink.is_output] or list(sinks)
         allowed = allowed_error(subject.typical_unit, None if culprits else expected.get(at))

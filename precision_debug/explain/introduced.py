@@ -33,6 +33,9 @@ MASK = 1e18
 KEPT_IN_MEMORY = 256 << 20
 """Bytes of suspects' tensors that stay in memory; what comes over it waits on disk."""
 
+WAITING = 1 << 30
+"""Bytes of tensors that wait for their partners in memory, where the user named no budget."""
+
 
 @dataclass(kw_only=True)
 class Alone:
@@ -74,7 +77,7 @@ def run_alone(subject: Subject, suspects: Callable[[str, float | None], bool], f
             alone.wrong.put(name, np.asarray(wrong))
 
     try:
-        with Store(folder=folder, memory_budget=subject.memory_budget) as waiting:
+        with Store(folder=folder, memory_budget=subject.memory_budget or WAITING) as waiting:
             (_isolated if subject.target_replaces else _replayed)(subject, note, waiting)
     except BaseException:
         alone.close()
