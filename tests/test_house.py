@@ -20,7 +20,7 @@ STAGES = (
     ("special_file",),
     ("records",),
     ("conflicts",),
-    ("codec", "ladder", "nearest", "arrays"),
+    ("codec", "ladder", "nearest", "arrays", "narrowing"),
     ("settings",),
     ("protocols", "operators"),
     ("machine",),

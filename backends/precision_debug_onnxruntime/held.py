@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from precision_debug.narrowing import narrowed
 from precision_debug.records import Operator
 
 from .graph import all_graphs
@@ -20,7 +21,7 @@ from .model import Model
 from .quantised import Scale
 from .types import numpy_dtype
 
-__all__ = ["Constants", "narrowed", "rounded", "write"]
+__all__ = ["Constants", "rounded", "write"]
 
 Array = np.ndarray[Any, Any]
 
@@ -80,18 +81,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return list(value) if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated") else value
-
-
-def narrowed(values: Array, dtype: Any) -> Array:
-    """Floats in a narrower type, to nearest even; finite ones that overflow it stay finite, at its largest."""
-    from ml_dtypes import finfo
-
-    with np.errstate(over="ignore", invalid="ignore"):
-        narrow: Array = values.astype(dtype)
-    lost = np.isinf(narrow) & np.isfinite(values)
-    if lost.any():
-        narrow = np.where(lost, np.copysign(finfo(dtype).max, values).astype(dtype), narrow)
-    return narrow
 
 
 def rounded(entry: Entry, values: Array, constants: Constants) -> Array | None:
