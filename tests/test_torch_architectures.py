@@ -8,6 +8,7 @@ numbers to 1e-3. In less, no other tensor of the baseline of the same shape is c
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -28,6 +29,7 @@ _TYPES = {"torch_autocast_bf16": "bfloat16", "torch_autocast_fp16": "float16"}
 QUICK = ("bidirectional_loop", "detr", "dtype_branches", "einsum_attention", "loop_rnn", "speech")
 
 
+@functools.lru_cache(maxsize=8)  # the baseline of a factory's five modes
 def values(factory: str, mode: str) -> dict[str, np.ndarray]:
     """Every tensor of a run by itself."""
     model = from_module(*torch_architectures.FACTORIES[factory]())

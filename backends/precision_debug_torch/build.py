@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from precision_debug.errors import BackendUnavailable, InputError, UsageError
 from .leaves import leaves, replaced
 from .model import Model
 from .modes import Recipe
+from .program import cast_program
 from .quantised import quantise
 from .settings import setting
 
@@ -62,7 +64,20 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     if recipe.dtype == "float32" and not recipe.change:
         dtype = None
     notes: list[str] = []
-    module = _copied(model.module, device, dtype) if model.kind == "eager" else model.module.to(device)
+    if model.kind == "exported" and recipe.dtype not in ("", "float32"):
+        dtype = getattr(torch, recipe.dtype)
+        with _quiet_copying():
+            module = _copied(model.module, device, dtype)
+        changed = cast_program(module, dtype)
+        if changed:
+            notes.append(
+                f"{changed} operators of the exported program name float32, and were given {recipe.dtype}: a program "
+                "does not tell the model's own type from one that the model asked for"
+            )
+    elif model.kind == "eager":
+        module = _copied(model.module, device, dtype)
+    else:
+        module = model.module.to(device)
     if model.kind != "exported" and module.training and not setting(options, "training"):
         module.eval()
         notes.append("the module was put into evaluation mode; the option training=1 leaves it as the factory made it")
@@ -76,6 +91,14 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     )
 
 
+@contextlib.contextmanager
+def _quiet_copying() -> Iterator[None]:
+    """Copies of torch's own tree specifications warn of themselves."""
+    with _COPYING, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def twin(module: Any) -> Any:
     """A module with the same parameters and a copy of everything else, so that a run leaves no trace in it.
 
@@ -84,8 +107,7 @@ def twin(module: Any) -> Any:
     if isinstance(module, torch.jit.ScriptModule):
         return module
     try:
-        with _COPYING, warnings.catch_warnings():  # copies of torch's own tree specifications warn of themselves
-            warnings.simplefilter("ignore")
+        with _quiet_copying():
             return _copied(module, None, None)
     except Exception:
         return module

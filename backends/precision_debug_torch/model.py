@@ -157,6 +157,8 @@ def _imported(path: Path) -> Any:
 def _from_program(path: str) -> Model:
     import torch
 
+    from .program import without_records
+
     if not Path(path).is_file():
         raise ModelError("no such file", where=path, hint="check --model_file")
     try:
@@ -178,9 +180,7 @@ def _from_program(path: str) -> Model:
             module: Any = torch.export.unflatten(program)
         except Exception:
             module = program.module()
-    for part in module.modules():
-        for node in part.graph.nodes if hasattr(part, "graph") else ():
-            node.meta = {}  # example values, which every copy of the module would copy too
+    without_records(module)
     arguments, order = _program_arguments(program, args, kwargs)
     dynamic = _dynamic_shapes(program, arguments)
     return Model(

@@ -53,9 +53,9 @@ _RECIPES = {
     recipe.mode.name: recipe
     for recipe in (
         Recipe(mode=_mode("torch_fp32", "PyTorch in float32, TF32 off: the usual baseline"), dtype="float32"),
-        Recipe(mode=_mode("torch_fp64", "PyTorch in float64: the truth", _FACTORY), dtype="float64"),
-        Recipe(mode=_mode("torch_fp16", "module.half(), inputs too", _FACTORY), dtype="float16"),
-        Recipe(mode=_mode("torch_bf16", "module.bfloat16(), inputs too", _FACTORY), dtype="bfloat16"),
+        Recipe(mode=_mode("torch_fp64", "PyTorch in float64: the truth", _MODULES), dtype="float64"),
+        Recipe(mode=_mode("torch_fp16", "module.half(), inputs too", _MODULES), dtype="float16"),
+        Recipe(mode=_mode("torch_bf16", "module.bfloat16(), inputs too", _MODULES), dtype="bfloat16"),
         Recipe(mode=_mode("torch_autocast_fp16", "torch.autocast to float16", _MODULES), autocast="float16"),
         Recipe(mode=_mode("torch_autocast_bf16", "torch.autocast to bfloat16", _MODULES), autocast="bfloat16"),
         Recipe(mode=_mode("torch_tf32", "float32 with TensorFloat-32 products, CUDA only"), dtype="float32", tf32=True),

@@ -1,0 +1,46 @@
+"""An exported program in another floating type: ``module.half()`` for a graph whose types were written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+__all__ = ["cast_program", "without_records"]
+
+
+def without_records(module: Any) -> None:
+    """Drop what an export noted for itself: example values, which every copy of the module would copy too, and checks
+    of the types that it saw, which no other precision passes."""
+    for part in module.modules():
+        graph = getattr(part, "graph", None)
+        if not isinstance(graph, torch.fx.Graph):
+            continue
+        for node in [*graph.nodes]:
+            node.meta = {}
+            if "_assert_tensor_metadata" in str(node.target) and not node.users:
+                graph.erase_node(node)
+        if hasattr(part, "recompile"):
+            part.recompile()
+
+
+def cast_program(module: Any, dtype: torch.dtype) -> int:
+    """Cast a program's own copy in place, whose parameters and buffers are in the type already.
+
+    Constants follow, and so does each float32 that an operator was exported with: a program does not tell the model's
+    own type from one that the model asked for. Returns how many operators were changed.
+    """
+    changed = 0
+    for part in module.modules():
+        for name, value in vars(part).items():
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                part.__dict__[name] = value.detach().to(dtype)
+        graph = getattr(part, "graph", None)
+        for node in graph.nodes if isinstance(graph, torch.fx.Graph) else ():
+            if any(value is torch.float32 for value in (*node.args, *node.kwargs.values())):
+                node.args = tuple(dtype if value is torch.float32 else value for value in node.args)
+                node.kwargs = {key: dtype if value is torch.float32 else value for key, value in node.kwargs.items()}
+                changed += 1
+        if isinstance(graph, torch.fx.Graph) and hasattr(part, "recompile"):
+            part.recompile()
+    return changed

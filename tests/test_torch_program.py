@@ -1,0 +1,75 @@
+"""Exported programs in other types: the same numbers as the module that they were exported from."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import torch_architectures
+from precision_debug_torch import TorchBackend
+from precision_debug_torch.backend import open_model
+from precision_debug_torch.model import example_feeds, from_module
+from torch import nn
+
+import precision_debug
+from precision_debug.records import ModelFiles, SessionSpec, Status
+
+
+class Typed(nn.Module):
+    """Types that an export writes down: of a constant, of what is created, of casts up and back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(8, 8), nn.LayerNorm(8)
+        self.scale = torch.tensor([1.5])
+
+    def forward(self, x: Any) -> Any:
+        wide = self.norm(self.linear(x)).to(torch.float32)
+        y = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+        steps = torch.arange(8, dtype=x.dtype, device=x.device)
+        return self.linear(y * self.scale.to(x.dtype) + steps + torch.zeros(8, dtype=x.dtype))
+
+
+def exported(module: Any, inputs: Any, path: Path) -> str:
+    args = inputs if isinstance(inputs, tuple) else () if isinstance(inputs, dict) else (inputs,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(module, args, inputs if isinstance(inputs, dict) else {})
+        torch.export.save(program, path)
+    return str(path)
+
+
+@pytest.mark.parametrize("mode", ["torch_fp64", "torch_fp16", "torch_bf16"])
+@pytest.mark.parametrize("factory", ["resnet", "einsum_attention", "convnext"])
+def test_a_program_computes_what_its_module_does(factory: str, mode: str, tmp_path: Path) -> None:
+    model = from_module(*torch_architectures.FACTORIES[factory]())
+    feeds = example_feeds(model)
+    ours = open_model(model, mode, {"device": "cpu"}, [feeds]).run(feeds)["output"]
+    path = exported(*torch_architectures.FACTORIES[factory](), tmp_path / "m.pt2")
+    spec = SessionSpec(model=ModelFiles(model_file=path), mode=mode, options={"device": "cpu"})
+    theirs = TorchBackend().open(spec, [feeds]).run(feeds)["output"]
+    assert theirs.dtype == ours.dtype
+    assert theirs.astype(np.float64).tobytes() == ours.astype(np.float64).tobytes()
+
+
+@pytest.mark.parametrize("mode", ["torch_fp64", "torch_fp16", "torch_bf16", "torch_autocast_bf16"])
+def test_written_types_follow_and_are_told(mode: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    path = exported(Typed().eval(), torch.randn(2, 8), tmp_path / "m.pt2")
+    report = precision_debug.compare(path, run_mode=mode, device="cpu", atol=0.1, rtol=0.1)
+    left = {row.name: row.reason for row in report.rows if row.status not in (Status.PASS, Status.UNMATCHED)}
+    assert all("bookkeeping" in reason for reason in left.values()), left
+    assert report.outputs[0].comparison is not None
+    wanted = {"torch_fp64": "float64", "torch_fp16": "float16", "torch_bf16": "bfloat16"}.get(mode)
+    if wanted:
+        assert report.outputs[0].comparison.target.dtype == wanted
+        assert any("name float32, and were given" in note for note in report.target.notes)
+        assert 0 < (report.outputs[0].relative_l2 or 0) < (1e-5 if mode == "torch_fp64" else 0.05)
