@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gzip
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +14,13 @@ from planted.onnx_faults import CASES, Case, Graph
 from planted.run import judged, report_of
 
 import precision_debug
+from precision_debug.explain import Subject
+from precision_debug.explain.culprits import hidden_overflow
+from precision_debug.explain.effects import sinks_of
 from precision_debug.explain.units import arithmetic_of, unit_of
-from precision_debug.records import TensorStats
+from precision_debug.records import Row, TensorMeta, TensorStats
+from precision_debug.report.json import from_dict
+from precision_debug.report.model import Report
 
 pytest.importorskip("onnxruntime")
 
@@ -75,3 +84,50 @@ def test_units() -> None:
     stats = TensorStats(dtype="float32", shape=(4,), elements=4, min=-1.0, max=1.55, rms=0.5)
     assert unit_of("uint8", stats) == pytest.approx(0.01)
     assert unit_of("int64", stats) == 0.0
+
+
+def recorded_encoder() -> Report:
+    """TensorRT 8.6.1 on an H200: FP16, layer 2's output dense reaches 743,818; the real engine's output is all NaN."""
+    path = Path(__file__).parent / "data" / "tensorrt" / "encoder_overflow_h200.json.gz"
+    return from_dict(json.loads(gzip.decompress(path.read_bytes())))
+
+
+def recorded_subject(report: Report) -> Subject:
+    """What explain knows of a recorded report; nothing of it runs."""
+    tensors = [
+        TensorMeta(name=row.name, op_type=row.op_type, node=row.node, inputs=row.inputs, is_output=row.is_output)
+        for row in report.rows
+    ]
+    nothing: Any = None
+    return Subject(
+        baseline=nothing, target=nothing, feeds={}, rows=report.rows, tensors=tensors, targets={}, run_mode="trt_fp16"
+    )
+
+
+def test_a_real_engine_names_the_dense_that_overflows() -> None:
+    report = recorded_encoder()
+    culprit = report.to_dict()["summary"]["culprits"][0]
+    assert (culprit["name"], culprit["cause"]) == ("layer2_down_matmul_out", "overflow")
+    assert report.first_non_finite is not None
+
+
+def test_an_overflow_that_a_rebuilt_engine_hides_is_told_from_the_baseline() -> None:
+    report = recorded_encoder()
+
+    def hidden(row: Row) -> Row:
+        """As an engine shows it that computes everything but the output in float32."""
+        if row.comparison is None or row.is_output:
+            return row
+        return dataclasses.replace(
+            row, comparison=dataclasses.replace(row.comparison, target=row.comparison.base, rmse=0.0)
+        )
+
+    rows = [hidden(row) for row in report.rows]
+    subject = recorded_subject(dataclasses.replace(report, rows=tuple(rows)))
+    sinks = sinks_of(subject, "")
+    assert [sink.name for sink in sinks if sink.non_finite] == ["encoded"]
+    found = hidden_overflow(subject, sinks)
+    assert found is not None
+    assert (found.name, found.cause, found.confidence) == ("layer2_down_matmul_out", "overflow", "ranked")
+    assert found.evidence["largest"] == pytest.approx(743818.125)
+    assert hidden_overflow(subject, [sink for sink in sinks if not sink.non_finite]) is None

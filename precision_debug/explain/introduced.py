@@ -173,6 +173,8 @@ def measure(subject: Subject, name: str, exact: Array, wrong: Array, method: str
     unit = subject.unit(name, numbers.base)
     typical = max(unit, subject.typical_unit)
     non_finite = numbers.target.nan > numbers.base.nan or numbers.target.inf > numbers.base.inf
+    if method == "replayed" and any(map(subject.broken, subject.sources(name))):
+        non_finite = False  # it was given NaN or Inf: what an operator makes of those is no loss of its own
     return Introduced(
         name=name,
         method=method,

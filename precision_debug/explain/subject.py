@@ -136,6 +136,11 @@ class Subject:
         found = {source for meta in self.region_of.get(name, ()) for source in meta.inputs if source not in inside}
         return sorted((source for source in found if source in self.row_of), key=lambda source: self.order[source])
 
+    def broken(self, name: str) -> bool:
+        """Whether the target's tensor has NaN or Inf where the baseline's has numbers."""
+        numbers = self.row_of[name].comparison
+        return numbers is not None and (numbers.target.nan > numbers.base.nan or numbers.target.inf > numbers.base.inf)
+
     @cached_property
     def readers(self) -> Mapping[str, tuple[str, ...]]:
         """For each compared tensor the compared tensors whose regions read it, in order."""
