@@ -45,6 +45,8 @@ def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
             return _for_both([_meta_of(name, value) for name, value in loaded.items()], live, given, spec.renames)
         return check_feeds(live, given)
     metas = _inputs(sides[0])
+    if len(sides) > 1 and _differ(sides) and not feeds and not spec.inputs:
+        metas = _narrowed(metas, _inputs(sides[1]))
     if not feeds and not spec.inputs and not spec.input_shapes and sides[0].exporter is not None:
         example = sides[0].exporter.examples(sides[0].spec)
         feeds = [example] if example else ()
@@ -103,6 +105,20 @@ def _as_deployed(sets: Sequence[Feeds], metas: Sequence[InputMeta]) -> tuple[tup
                 f"it, as a deployment would{more}"
             )
     return tuple(fed), list(dict.fromkeys(notes))
+
+
+def _narrowed(ours: Sequence[InputMeta], theirs: Sequence[InputMeta]) -> list[InputMeta]:
+    """The baseline's inputs, where a size that it leaves open is the one that the target's file fixes."""
+    fixed = {meta.name: meta.shape for meta in theirs if meta.shape is not None}
+
+    def sizes(meta: InputMeta) -> tuple[int | str, ...] | None:
+        other = fixed.get(meta.name)
+        if meta.shape is None or other is None or len(other) != len(meta.shape):
+            return meta.shape
+        pairs = zip(meta.shape, other, strict=True)
+        return tuple(there if isinstance(here, str) and isinstance(there, int) else here for here, there in pairs)
+
+    return [dataclasses.replace(meta, shape=sizes(meta)) for meta in ours]
 
 
 def _meta_of(name: str, value: Any) -> InputMeta:

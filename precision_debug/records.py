@@ -83,12 +83,16 @@ class InputMeta:
     dtype: numpy's name ("float32", "int64", "bool", "bfloat16", "str").
     shape: one entry a dimension; an int is fixed, a str names a dynamic one; None: rank unknown.
     optional: the model runs without it (it has a default).
+    limit: its values index a table of so many entries (a vocabulary); None where that is not known.
+    layout: "NCHW", "NHWC", … where a convolution reads it; "" where that is not known.
     """
 
     name: str
     dtype: str
     shape: tuple[int | str, ...] | None
     optional: bool = False
+    limit: int | None = None
+    layout: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .errors import BackendError, PrecisionDebugError
-from .feeds import FeedSet
+from .feeds import FeedSet, as_option
 from .journal import Journal
 from .metrics.native import cores_of_each
 from .plan import Opening
@@ -53,7 +53,7 @@ class OpenSide:
         self.seconds: float | None = None
         journal.write("stage", text=f"opening the {role}: {opening.label}")
         self._tell(())
-        self.session: Session = guarded(f"{opening.label}", lambda: opening.open(given.feeds))
+        self.session: Session = self._sized(lambda: opening.open(given.feeds))
         self.announce()
 
     def __enter__(self) -> OpenSide:
@@ -69,12 +69,22 @@ class OpenSide:
     def run(self, hook: Hook, names: Collection[str] | None) -> Mapping[str, Any]:
         self.journal.write("stage", text=f"running the {self.role}: {self.opening.label}")
         begun = time.monotonic()
-        outputs: Mapping[str, Any] = guarded(
-            self.opening.label, lambda: self.session.run(self.given.feeds[0], hook, names)
-        )
+        outputs: Mapping[str, Any] = self._sized(lambda: self.session.run(self.given.feeds[0], hook, names))
         self.seconds = time.monotonic() - begun
         self.journal.write("ran", side=self.role)
         return outputs
+
+    def _sized(self, call: Callable[[], Any]) -> Any:
+        """See ``guarded``; an error of an engine says which sizes were our choice, as they may not be what it needs."""
+        try:
+            return guarded(self.opening.label, call)
+        except BackendError as error:
+            if not self.given.chosen:
+                raise
+            options = " ".join(as_option(name, shape) for name, shape in self.given.chosen.items())
+            ours = f"if it needs other sizes than those that were chosen for it: {options}"
+            hint = f"{error.hint}; {ours}" if error.hint else ours
+            raise type(error)(error.what, where=error.where, hint=hint) from error
 
     def announce(self, seen: Sequence[TensorMeta] = ()) -> None:
         """Tell what the session lists, and what its hook showed beyond that."""

@@ -40,9 +40,11 @@ class OnnxRuntimeBackend:
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
         self._available(spec.mode)
         from .build.weights import of_run, read_source
+        from .inputs import with_uses
         from .model import read_inputs
 
-        return read_inputs(read_source(spec.model.model_file, of_run(spec)))
+        source = read_source(spec.model.model_file, of_run(spec))
+        return with_uses(read_inputs(source), source.proto.graph)
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         chosen = self._available(spec.mode)

@@ -19,6 +19,7 @@ __all__ = ["VERBS", "main"]
 VERBS = {
     "compare": "compare two run modes of a model (the default)",
     "doctor": "which run modes run here, and what the others need",
+    "inputs": "list a model's inputs, what each is fed by default, and a command to copy",
     "marks": "list a model's tensor names in execution order, to mark some of them",
     "inspect": "read TensorRT engine-inspector files: layers, real precision, fused outputs",
     "ladder": "climb an engine's optimisation stages one at a time, and bisect the one that brings the mismatch",

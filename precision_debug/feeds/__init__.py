@@ -10,13 +10,17 @@ from typing import Any
 from ..errors import InputError
 from ..records import InputMeta
 from .check import check_names, check_one, check_shape
+from .defaults import as_option, default_feeds, sized
 from .load import load_sets
 from .names import match_inputs
 from .npz import save_feeds
 from .parse import parse_shapes, parse_val_range
 from .random import random_feeds
 
-__all__ = ["FeedSet", "check_feeds", "make_feeds", "match_inputs", "parse_shapes", "parse_val_range", "save_feeds"]
+__all__ = [
+    "FeedSet", "as_option", "check_feeds", "default_feeds", "make_feeds", "match_inputs", "parse_shapes",
+    "parse_val_range", "save_feeds",
+]  # fmt: skip
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -28,6 +32,7 @@ class FeedSet:
     A value is a numpy array of the input's type and shape (text as fixed-width unicode); for an input that is no
     array it is what the source held. source: one line for the report. notes: what was guessed or converted.
     target: the same for a target that calls its inputs differently; names: its inputs to the baseline's.
+    chosen: shapes of the inputs whose sizes nobody gave.
     """
 
     feeds: tuple[dict[str, Any], ...]
@@ -35,6 +40,7 @@ class FeedSet:
     notes: tuple[str, ...] = ()
     target: tuple[dict[str, Any], ...] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    chosen: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def for_target(self) -> FeedSet:
         """What the target is fed."""
@@ -64,7 +70,9 @@ def make_feeds(
             check_shape(shapes[meta.name], meta, where="--input_shapes")
     if not source:
         feeds, notes = random_feeds(inputs, shapes, val_range, seed)
-        return FeedSet(feeds=(feeds,), source=f"seeded random (seed {seed})", notes=tuple(notes))
+        ours = {name: one.shape for name, one in sized(inputs, shapes).items() if one.chosen and name in feeds}
+        source = f"seeded random (seed {seed})"
+        return FeedSet(feeds=(feeds,), source=source, notes=tuple(notes), chosen=ours)
     sets = load_sets(source, inputs)
     if not sets:
         raise InputError("it has no sample set", where=source, hint="give at least one dict of arrays")
@@ -80,7 +88,8 @@ def check_feeds(inputs: Sequence[InputMeta], given: FeedSet) -> FeedSet:
     places = [
         f"{given.source} (sample set {number})" if many else given.source for number in range(1, len(given.feeds) + 1)
     ]
-    return _checked(inputs, list(zip(places, given.feeds, strict=True)), given.source, given.notes)
+    checked = _checked(inputs, list(zip(places, given.feeds, strict=True)), given.source, given.notes)
+    return replace(checked, chosen=given.chosen)
 
 
 def _checked(

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..records import InputMeta
+from .defaults import as_option, conventional, sized
 from .dtypes import Array, as_dtype, is_float, is_integer
 
 __all__ = ["random_feeds"]
@@ -29,17 +30,24 @@ def random_feeds(
 
     Each input has a random stream of its own, from the seed and its name: adding an input changes no other. Floats
     are uniform over the range, rounded to their type; integers are uniform over the whole numbers in it, both ends
-    included; bools are 0 or 1. The range is 0 to 1 unless ``val_range`` says otherwise. Inputs with a default are left
-    out unless a shape or a range is given for them.
+    included; bools are 0 or 1. The range is 0 to 1 unless ``val_range`` says otherwise. What is a convention (masks,
+    token ids, sampling rates) follows it unless the input has a range of its own; sizes that the model leaves open are
+    chosen: see ``defaults``. Inputs with a default are left out unless a shape or a range is given for them.
     """
     feeds: dict[str, Array] = {}
     notes: list[str] = []
-    symbols = _symbols(inputs, shapes)
+    wanted = [meta for meta in inputs if not meta.optional or meta.name in shapes or meta.name in val_range]
+    sizes = sized(wanted, shapes)
     for meta in inputs:
-        if meta.optional and meta.name not in shapes and meta.name not in val_range:
+        if meta not in wanted:
             notes.append(f"{meta.name}: left out, the model has a default for it")
             continue
-        shape = _shape(meta, shapes, symbols, notes)
+        shape = sizes[meta.name].shape
+        if sizes[meta.name].chosen:
+            notes.append(
+                f"{meta.name}: {', '.join(sizes[meta.name].chosen)} chosen for what the model leaves open; "
+                f"{as_option(meta.name, shape)} sets others"
+            )
         try:
             feeds[meta.name] = _values(meta, shape, val_range, _stream(seed, meta.name), notes)
         except (MemoryError, ValueError) as error:
@@ -57,51 +65,6 @@ def _stream(seed: int, name: str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *words])))
 
 
-def _symbols(inputs: Sequence[InputMeta], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """What the given shapes say of named dimensions, so that an input without one agrees with its neighbours."""
-    found: dict[str, int] = {}
-    for meta in inputs:
-        for dim, size in zip(meta.shape or (), shapes.get(meta.name, ()), strict=False):
-            if isinstance(dim, str) and dim.strip("?"):
-                found.setdefault(dim, size)
-    return found
-
-
-def _shape(
-    meta: InputMeta, shapes: Mapping[str, tuple[int, ...]], symbols: Mapping[str, int], notes: list[str]
-) -> tuple[int, ...]:
-    if meta.name in shapes:
-        return tuple(shapes[meta.name])
-    if meta.shape is None and as_dtype(meta.dtype) is None:
-        raise InputError(
-            f"it is a {meta.dtype or 'value of an unknown type'}, not a tensor, and is not made up",
-            where=f"input '{meta.name}'",
-            hint=f"--inputs SCRIPT.py:FUNCTION that yields {{'{meta.name}': [array, array]}}",
-        )
-    if meta.shape is None:
-        raise InputError(
-            "the model does not say its shape",
-            where=f"input '{meta.name}'",
-            hint=f"give --input_shapes {meta.name}:[...]",
-        )
-    shape: list[int] = []
-    guessed: list[str] = []
-    for place, dim in enumerate(meta.shape):
-        if isinstance(dim, int) and dim >= 0:
-            shape.append(dim)
-            continue
-        size = symbols.get(str(dim))
-        if size is None:
-            guessed.append(str(dim) if isinstance(dim, str) and dim.strip("?") else f"dimension {place}")
-        shape.append(1 if size is None else size)
-    if guessed:
-        notes.append(
-            f"{meta.name}: dynamic {', '.join(guessed)} set to 1 in {shape}; "
-            f"--input_shapes {meta.name}:[...] sets another"
-        )
-    return tuple(shape)
-
-
 def _values(
     meta: InputMeta,
     shape: tuple[int, ...],
@@ -111,6 +74,10 @@ def _values(
 ) -> Array:
     dtype = as_dtype(meta.dtype)
     own = meta.name in val_range
+    known = None if own else conventional(meta, shape, rng, ranged="" in val_range)
+    if known is not None:
+        notes.append(f"{meta.name} ({meta.dtype}): {known[1]}; --val_range {meta.name}:LOW,HIGH sets others")
+        return known[0]
     low, high = val_range.get(meta.name, val_range.get("", DEFAULT_RANGE))
     if dtype is not None and dtype.kind == "U":
         notes.append(f"{meta.name} (text): random words; --inputs gives real ones")

@@ -50,9 +50,9 @@ class FakeBackend:
         return Availability(ok=False, needs="needs a unicorn") if mode == "fake_absent" else Availability(ok=True)
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
-        return (
-            InputMeta(name="x", dtype="float32", shape=(json.loads(Path(spec.model.model_file).read_text())["width"],)),
-        )
+        model = json.loads(Path(spec.model.model_file).read_text(encoding="utf-8"))
+        shape = ("batch", "?", model["width"]) if model.get("free") else (model["width"],)
+        return (InputMeta(name="x", dtype="float32", shape=shape),)
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
         needs = self.availability(spec.mode).needs

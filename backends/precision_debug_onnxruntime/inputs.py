@@ -1,0 +1,94 @@
+"""What a graph does with its inputs, as far as it tells how to fill them: images of convolutions, indices of tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from precision_debug.records import InputMeta
+
+__all__ = ["with_uses"]
+
+_SAME_VALUES = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand"})
+_SAME_PLACES = frozenset({
+    "Cast", "Identity", "Mul", "Sub", "Add", "Div", "Pad", "BatchNormalization", "QuantizeLinear", "DequantizeLinear",
+    "Clip",
+})  # fmt: skip
+_CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool"})
+_FARTHEST = 20
+
+
+def with_uses(metas: Sequence[InputMeta], graph: Any) -> tuple[InputMeta, ...]:
+    """The inputs with ``limit`` and ``layout`` where the graph itself, bodies of loops and branches left out, says."""
+    readers: dict[str, list[Any]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    sizes = dict(_constants(graph))
+    return tuple(
+        dataclasses.replace(meta, limit=_limit(meta, readers, sizes), layout=_layout(meta, readers)) for meta in metas
+    )
+
+
+def _constants(graph: Any) -> Iterator[tuple[str, Any]]:
+    """Name and tensor of each constant."""
+    for tensor in graph.initializer:
+        yield tensor.name, tensor
+    for node in graph.node:
+        if node.op_type == "Constant" and node.output:
+            for attribute in node.attribute:
+                if attribute.name == "value":
+                    yield node.output[0], attribute.t
+
+
+def _limit(meta: InputMeta, readers: Mapping[str, list[Any]], constants: Mapping[str, Any]) -> int | None:
+    """The least number of entries of the tables that the values index."""
+    if not meta.dtype.startswith(("int", "uint")):
+        return None
+    found = []
+    made = {output: node for nodes in readers.values() for node in nodes for output in node.output}
+    for name in _reached(meta.name, readers, _SAME_VALUES):
+        for node in readers.get(name, ()):
+            if node.op_type == "Gather" and len(node.input) > 1 and node.input[1] == name:
+                table = constants.get(_source(node.input[0], made, constants))
+                axis = next((item.i for item in node.attribute if item.name == "axis"), 0)
+                if table is not None and -len(table.dims) <= axis < len(table.dims):
+                    found.append(int(table.dims[axis]))
+    return min((count for count in found if count > 0), default=None)
+
+
+def _source(name: str, made: Mapping[str, Any], constants: Mapping[str, Any]) -> str:
+    """The constant that a table is, or is cast or dequantised from."""
+    for _ in range(_FARTHEST):
+        node = made.get(name)
+        if name in constants or node is None or node.op_type not in {"Cast", "Identity", "DequantizeLinear"}:
+            return name
+        name = node.input[0]
+    return name
+
+
+def _layout(meta: InputMeta, readers: Mapping[str, list[Any]]) -> str:
+    if meta.shape is None or len(meta.shape) not in (4, 5):
+        return ""
+    middle = "DHW"[5 - len(meta.shape) :]
+    first, last = f"NC{middle}", f"N{middle}C"
+    for name in _reached(meta.name, readers, _SAME_PLACES):
+        for node in readers.get(name, ()):
+            if node.op_type in _CONVOLUTIONS and node.input[0] == name:
+                return first
+            if node.op_type == "Transpose":
+                order = next((list(item.ints) for item in node.attribute if item.name == "perm"), [])
+                if order[:2] == [0, len(meta.shape) - 1]:
+                    return last
+    return ""
+
+
+def _reached(name: str, readers: Mapping[str, list[Any]], through: frozenset[str]) -> list[str]:
+    """The tensor, and those that hold the same after operators of these types, at most 20."""
+    found = [name]
+    for known in found:
+        for node in readers.get(known, ()):
+            if node.op_type in through and node.input[0] == known and len(found) < _FARTHEST:
+                found += [output for output in node.output[:1] if output and output not in found]
+    return found

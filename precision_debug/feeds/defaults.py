@@ -1,0 +1,237 @@
+"""Sizes for what a model leaves open, and values that are conventions: chosen by the kind of input, and always told.
+
+A size of 1 hides what is to be found: an image of one pixel, or a sequence of one token, passes any tolerance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..records import InputMeta
+from .dtypes import Array, as_dtype, is_float, is_integer
+
+__all__ = ["Default", "Sized", "as_option", "conventional", "default_feeds", "sized"]
+
+BATCH, CHANNELS, SIDE, TOKENS, SAMPLES, PAST, DEPTH, OTHER = 2, 3, 224, 32, 512, 8, 16, 16
+RATE = 16000
+
+_ROLES = (
+    ("past", r"past(?!.*\+)"), ("total", r"total|\+|full"), ("batch", r"batch|^(n|b|bs)$"),
+    ("height", r"height|^(h|rows?)$"), ("width", r"width|^(w|cols?)$"), ("channels", r"channel|^(c|ch)$"),
+    ("samples", r"sample|^(time|wav)"), ("length", r"seq|length|_len$|^len$|token|frame|^(t|l|s|time)$"),
+)  # fmt: skip
+_STATE = re.compile(r"state|hidden|cell|cache|memory|past|^(h|c|hn|cn|hx|cx|h_?0|c_?0)$", re.IGNORECASE)
+_AUDIO = re.compile(r"audio|wave|wav|speech|signal|sound|^input_values$", re.IGNORECASE)
+_RATE = re.compile(r"^(sr|fs|(sampl\w*)_?rate)$", re.IGNORECASE)
+_MASK = re.compile(r"mask", re.IGNORECASE)
+_TYPES = re.compile(r"(token_?)?(type|segment)_?(ids?|s)$", re.IGNORECASE)
+_POSITIONS = re.compile(r"position", re.IGNORECASE)
+_TOKENS = re.compile(r"(^|_)(input_?)?(ids|tokens?)$|^(src|tgt|text)$", re.IGNORECASE)
+_BYTES = re.compile(r"bytes", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized:
+    """An input's shape. chosen: what of it nobody gave, in words ("height 224"), in the order of the dimensions."""
+
+    shape: tuple[int, ...]
+    chosen: tuple[str, ...] = ()
+
+
+def sized(inputs: Sequence[InputMeta], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Sized]:
+    """Every input's shape: as given, fixed by the model, or chosen by us.
+
+    Dimensions of one name are of one size. Raises InputError for an input whose rank the model does not say.
+    """
+    symbols: dict[str, int] = {}
+    for meta in inputs:
+        for dim, size in zip(meta.shape or (), shapes.get(meta.name, ()), strict=False):
+            if _named(dim):
+                symbols.setdefault(str(dim), size)
+    hears = any(_RATE.search(meta.name) for meta in inputs)
+    found: dict[str, Sized] = {}
+    for meta in inputs:
+        if meta.name in shapes:
+            found[meta.name] = Sized(shape=tuple(shapes[meta.name]))
+            continue
+        if meta.shape is None:
+            if meta.optional:
+                continue
+            if as_dtype(meta.dtype) is None:
+                raise InputError(
+                    f"it is a {meta.dtype or 'value of an unknown type'}, not a tensor, and is not made up",
+                    where=f"input '{meta.name}'",
+                    hint=f"--inputs SCRIPT.py:FUNCTION that yields {{'{meta.name}': [array, array]}}",
+                )
+            raise InputError(
+                "the model does not say its shape", where=f"input '{meta.name}'",
+                hint=f"give --input_shapes {meta.name}:[...]",
+            )  # fmt: skip
+        found[meta.name] = _sized(meta, meta.shape, symbols, hears)
+    return found
+
+
+def as_option(name: str, shape: Sequence[int]) -> str:
+    """The text to type: --input_shapes x:[1,3,224,224]."""
+    return f"--input_shapes {name}:[{','.join(map(str, shape))}]"
+
+
+def _sized(meta: InputMeta, dims: tuple[int | str, ...], symbols: dict[str, int], hears: bool) -> Sized:
+    roles = _roles(meta, dims, hears)
+    shape, chosen = [], []
+    for place, (dim, role) in enumerate(zip(dims, roles, strict=True)):
+        if isinstance(dim, int) and dim >= 0:
+            shape.append(dim)
+            continue
+        name = str(dim) if _named(dim) else ""
+        size = symbols.get(name)
+        if size is None:
+            size = _size(role, name, dims, roles, symbols)
+            if name:
+                symbols[name] = size
+            words = role if role != "other" else (f"'{name}'" if name else f"dimension {place}")
+            chosen.append(f"{words} {size}")
+        shape.append(size)
+    return Sized(shape=tuple(shape), chosen=tuple(chosen))
+
+
+def _named(dim: int | str) -> bool:
+    """Whether a dimension has a name of its own; backends call one that has none "?" or by its place, "dim2"."""
+    return isinstance(dim, str) and re.fullmatch(r"\?*|dim\d+", dim) is None
+
+
+def _roles(meta: InputMeta, dims: tuple[int | str, ...], hears: bool) -> list[str]:
+    """What each dimension is: by its own name, else by its place in an input of this kind."""
+    rank = len(dims)
+    dtype = as_dtype(meta.dtype)
+    whole = dtype is not None and is_integer(dtype) and dtype.itemsize > 1
+    state = bool(_STATE.search(meta.name))
+    image = _image(meta, dims) if not state and not whole else ""
+    kinds = ["other"] * rank
+    if image:
+        middle = ["depth", "height", "width"][5 - rank :]
+        kinds = ["batch", *middle, "channels"] if image == "last" else ["batch", "channels", *middle]
+    elif state and rank >= 3:  # layers or batch first; heads and features are fixed where they are known
+        kinds = ["batch", "channels", "past", "other"] if rank == 4 else ["layers", "batch", "other"]
+        kinds = (kinds + ["other"] * rank)[:rank]
+    elif rank >= 2:
+        heard = not whole and rank == 2 and (hears or bool(_AUDIO.search(meta.name)) or _says(dims[1]) == "length")
+        rest = "samples" if heard else "length"
+        kinds = ["batch", *([rest] * (rank - 1))] if whole or heard or rank == 3 else ["batch"] + ["other"] * (rank - 1)
+    found = [_says(dim) or kind for dim, kind in zip(dims, kinds, strict=True)]
+    if rank == 2 and not whole and found[1] == "length" and found[0] == "batch":
+        found[1] = "samples"  # a waveform: whole numbers would be tokens
+    return found
+
+
+def _says(dim: int | str) -> str:
+    name = str(dim).lower() if _named(dim) else ""
+    return next((role for role, pattern in _ROLES if name and re.search(pattern, name)), "")
+
+
+def _image(meta: InputMeta, dims: tuple[int | str, ...]) -> str:
+    """ "first" or "last": where the channels of an image are; "" where it is none."""
+    rank = len(dims)
+    if rank not in (4, 5):
+        return ""
+    if meta.layout:
+        return "last" if meta.layout.endswith("C") else "first"
+    says = [_says(dim) for dim in dims]
+    if dims[1] in (1, 3, 4) and dims[-1] not in (1, 3, 4):
+        return "first"
+    if dims[-1] in (1, 3, 4) and dims[1] not in (1, 3, 4):
+        return "last"
+    if "height" in says or "width" in says:
+        return "last" if "height" in says[1:2] else "first"
+    return "first" if rank == 4 else ""
+
+
+def _size(role: str, name: str, dims: tuple[int | str, ...], roles: Sequence[str], symbols: Mapping[str, int]) -> int:
+    if role in ("height", "width"):
+        sides = [size for size, what in zip(dims, roles, strict=True) if {what, role} == {"height", "width"}]
+        other = next((size for size in sides if isinstance(size, int) and size > 0), None)
+        if other is None:
+            return SIDE
+        return other if other >= 64 else 4 * other  # a low, wide image is a line of text
+    if role == "total":  # "past_length + sequence_length" is the sum of its parts, which may come later
+        parts = [part.strip() for part in name.split("+")] if "+" in name else []
+        sizes = [symbols.get(part) or (int(part) if part.isdigit() else PAST if "past" in part else TOKENS)
+                 for part in parts]  # fmt: skip
+        return sum(sizes) if sizes else PAST + TOKENS
+    return {
+        "batch": BATCH, "channels": CHANNELS, "length": TOKENS, "samples": SAMPLES, "past": PAST, "depth": DEPTH,
+        "layers": 1,
+    }.get(role, OTHER)  # fmt: skip
+
+
+def conventional(
+    meta: InputMeta, shape: tuple[int, ...], rng: np.random.Generator, *, ranged: bool = False
+) -> tuple[Array, str] | None:
+    """Values that are a convention, and what they are in words; None: any values of the range will do.
+
+    ranged: a range was given for all inputs, so that only what the model itself asks for is kept.
+
+    Masks are ones, token types zeros, positions count up, a sampling rate is 16000; token ids lie below the size of
+    the table that they index, bytes are 0 to 255.
+    """
+    dtype = as_dtype(meta.dtype)
+    if dtype is None or dtype.kind not in "biuf" or (dtype.kind == "b" and not _MASK.search(meta.name)):
+        return None
+    size = int(np.prod(shape))
+    if _MASK.search(meta.name):
+        return np.ones(shape, dtype), "ones, as nothing is masked"
+    if is_float(dtype):
+        return None
+    if _RATE.search(meta.name) and size == 1 and dtype.itemsize > 1:
+        return np.full(shape, RATE, dtype), f"a sampling rate of {RATE}"
+    if _TYPES.search(meta.name):
+        return np.zeros(shape, dtype), "zeros, one kind of token"
+    if _POSITIONS.search(meta.name) and shape:
+        row = np.arange(shape[-1]) % (meta.limit or shape[-1])
+        return np.broadcast_to(row, shape).astype(dtype), "positions from 0 up"
+    low, top = _top(meta, dtype) if meta.limit or not ranged else (0, 0)
+    return (rng.integers(low, top, shape).astype(dtype), f"whole numbers from {low} to {top - 1}") if top else None
+
+
+def _top(meta: InputMeta, dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The lowest index and the number of them; (0, 0) where nothing tells it."""
+    if meta.limit:
+        return 0, min(meta.limit, int(np.iinfo(dtype).max))
+    if _BYTES.search(meta.name) or dtype == np.uint8:
+        return 0, 256
+    return (0, 100) if _TOKENS.search(meta.name) and dtype.itemsize > 1 else (0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Default:
+    """What an input is fed without --inputs. shape: None where it must be given. words: shape and values, one line."""
+
+    shape: tuple[int, ...] | None
+    words: str
+
+
+def default_feeds(inputs: Sequence[InputMeta], *, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Default]:
+    """The defaults of every input, by name, without making the values of any but the conventional ones."""
+    sizes = sized([meta for meta in inputs if meta.shape is not None or meta.name in shapes], shapes)
+    return {meta.name: _default(meta, sizes.get(meta.name)) for meta in inputs}
+
+
+def _must_be_given(meta: InputMeta) -> str:
+    return f"--input_shapes {meta.name}:[...]" if as_dtype(meta.dtype) is not None else "--inputs SCRIPT.py:FUNCTION"
+
+
+def _default(meta: InputMeta, size: Sized | None) -> Default:
+    if size is None:
+        return Default(shape=None, words=f"no default: give {_must_be_given(meta)}")
+    if meta.optional:
+        return Default(shape=size.shape, words="left out by default: the model has a value for it")
+    known = conventional(meta, size.shape, np.random.default_rng(0)) if np.prod(size.shape) < 2**24 else None
+    values = known[1] if known else "random, from 0 to 1"
+    chosen = f" ({', '.join(size.chosen)}: chosen)" if size.chosen else ""
+    return Default(shape=size.shape, words=f"by default {list(size.shape)}{chosen}, {values}")
