@@ -1,7 +1,7 @@
 """Runs the attacks and prints how many of each class were tried and held.
 
-    python tests/attack/run.py --seed 0 --cases 2000          all of them
-    python tests/attack/run.py --only json_files --verbose    one class, with what did not hold
+python tests/attack/run.py --seed 0 --cases 2000          all of them
+python tests/attack/run.py --only json_files --verbose    one class, with what did not hold
 """
 
 from __future__ import annotations
