@@ -221,6 +221,14 @@ def test_a_pir_program_is_edited_at_its_end_and_left_whole_in_memory(tmp_path: P
     assert read_pir(path).values == program.values
 
 
+def test_the_search_ends_when_its_time_is_over() -> None:
+    names = [f"v{i:03d}" for i in range(300)]
+    graph = Graph(set(names[::3]), dict.fromkeys(names, "conv"))
+    found = search([("conv", [name]) for name in names], graph.changes, names, 60, lambda: graph.builds >= 3)
+    assert graph.builds == 3
+    assert set(names) == {*found.kept, *found.refused, *found.untried}
+
+
 def _trace(*kernels: tuple[str, str], output: float = 1.0) -> Trace:
     return Trace(kernels=Counter(kernels), outputs={"y": np.full(2, output)})
 

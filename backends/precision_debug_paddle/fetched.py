@@ -107,7 +107,12 @@ class FetchSession:
 
         outputs = [value.name for value in self._values.values() if value.output]
         loose: Groups = [("", [name]) for item in changed for name in item.names]
-        found = search([*groups, *loose], changes, list(self._values), builds)
+        searching = time.monotonic()
+
+        def late() -> bool:
+            return not self._builds and time.monotonic() - searching > _SECONDS
+
+        found = search([*groups, *loose], changes, list(self._values), builds, late)
         shown = {*found.kept, *outputs}
         self._rounded = frozenset(
             name for op_type, group in groups for name in group if name in shown and naming.kernel(op_type) in widened

@@ -150,12 +150,14 @@ def search(
     changes: Callable[[Sequence[str]], collections.Counter[str]],
     order: Sequence[str],
     budget: int,
+    late: Callable[[], bool] = lambda: False,
 ) -> Found:
     """The marks to keep: at most one value a group, found in as few builds as bisecting takes.
 
     groups: operator type of the fused program, and the values that its output may be, likeliest first.
     changes: builds the program with these marks, in program order, and says what changed (``Trace.changed``).
     order: all names in program order. budget: how often ``changes`` may be asked.
+    late: whether the time for it is over, on a machine that has become slower since ``budget`` was found.
     """
     place = {name: number for number, name in enumerate(order)}
     made_by = {name: naming.kernel(op_type) for op_type, names in groups for name in names}
@@ -166,7 +168,7 @@ def search(
         names = [name for name in names if name not in found.kept and name not in found.refused]
         if not names:
             return
-        if changed is None and found.builds >= budget:
+        if changed is None and (found.builds >= budget or late()):
             found.untried.update(names)
             return
         if changed is None:
@@ -177,7 +179,7 @@ def search(
             return
         suspects = [name for name in names if made_by[name] in changed or not made_by[name]]
         first = [name for name in names if name not in suspects]
-        scarce = found.builds > budget // 2
+        scarce = found.builds > budget // 2 or late()
         if len(names) == 1 or (scarce and not first and max(changed.values()) >= len(names)):
             found.refused.update(names)  # as many operators of a type changed as were marked: likely each mark did it
             return
