@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from precision_debug.explain import Subject
 from precision_debug.explain.culprits import hidden_overflow
 from precision_debug.explain.effects import sinks_of
 from precision_debug.explain.units import arithmetic_of, unit_of
-from precision_debug.records import Row, TensorMeta, TensorStats
+from precision_debug.records import Culprit, Row, TensorMeta, TensorStats
+from precision_debug.report.blame import CAUSES, sentence_of
 from precision_debug.report.json import from_dict
 from precision_debug.report.model import Report
 
@@ -131,3 +133,15 @@ def test_an_overflow_that_a_rebuilt_engine_hides_is_told_from_the_baseline() -> 
     assert (found.name, found.cause, found.confidence) == ("layer2_down_matmul_out", "overflow", "ranked")
     assert found.evidence["largest"] == pytest.approx(743818.125)
     assert hidden_overflow(subject, [sink for sink in sinks if not sink.non_finite]) is None
+
+
+def test_every_cause_has_its_words() -> None:
+    source = (Path(precision_debug.__file__).parent / "explain" / "causes.py").read_text(encoding="utf-8")
+    codes = set(re.findall(r'return "([a-z_]+)",', source)) | {"files_differ", "amplified", "cancellation"}
+    assert codes == set(CAUSES)
+
+
+def test_an_fp32_target_is_never_told_to_try_fp32(tmp_path: Path) -> None:
+    culprit = Culprit(name="y", node="n", op_types=("Conv",), cause="other_arithmetic", keep=("y",))
+    assert "in FP32, with" not in sentence_of(culprit, "ort_opt").en
+    assert "Keep `y` in FP32" in sentence_of(culprit, "ort_fp16").en

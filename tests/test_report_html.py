@@ -159,7 +159,7 @@ def test_a_browser_shows_sorts_and_filters(tmp_path: Path) -> None:
       found.worst = names()[0];
       document.getElementById('reset').click();
       const chip = (text) => all('#chips button').find((button) => button.textContent.startsWith(text));
-      for (const text of ['pass', 'fail', 'fused away', 'not compared']) chip(text).click();
+      for (const text of ['pass', 'fail', 'inconclusive', 'fused away', 'not compared']) chip(text).click();
       found.unmatched = names();
       document.getElementById('reset').click();
       document.querySelector('#first a').click();

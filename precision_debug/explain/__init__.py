@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from .bounds import usual_error
 from .explain import Subject, explain
+from .units import is_narrow
 
-__all__ = ["Subject", "explain", "usual_error"]
+__all__ = ["Subject", "explain", "is_narrow", "usual_error"]

@@ -82,7 +82,7 @@ def _explained(
             culprits=culprits,
             at=at,
             budget=dict(sorted(budget.items(), key=lambda pair: -pair[1])),
-            actual=next((sink.rel_l2 for sink in sinks if sink.name == at), None),
+            actual=next((sink.rel_l2 for sink in sinks if sink.name == at and not sink.non_finite), None),
             expected=expected.get(at),
             unit=subject.typical_unit,
             allowed=allowed,

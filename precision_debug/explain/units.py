@@ -7,7 +7,17 @@ from collections.abc import Iterable
 
 from ..records import Row, TensorStats
 
-__all__ = ["INTEGERS", "NARROW", "arithmetic_of", "held_type", "largest_of", "model_unit", "smallest_of", "unit_of"]
+__all__ = [
+    "INTEGERS",
+    "NARROW",
+    "arithmetic_of",
+    "held_type",
+    "is_narrow",
+    "largest_of",
+    "model_unit",
+    "smallest_of",
+    "unit_of",
+]
 
 _BITS = {"float64": 53, "float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4, "float8_e5m2": 3}
 """Bits of the significand, the hidden one included (IEEE 754; OCP 8-bit formats)."""
@@ -70,6 +80,11 @@ def arithmetic_of(run_mode: str) -> str:
     """The type that a run mode's name promises, ``<engine>_<precision>``; "" where it promises none."""
     words = run_mode.split("_")
     return next((_PRECISIONS[word] for word in reversed(words) if word in _PRECISIONS), "")
+
+
+def is_narrow(run_mode: str) -> bool:
+    """Whether a run mode's name promises less than float32."""
+    return arithmetic_of(run_mode) not in {"", "float32", "float64"}
 
 
 def held_type(row: Row, dtype: str) -> str:

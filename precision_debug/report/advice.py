@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ..explain import is_narrow
 from ..records import Comparison, Row, Status
 from .doubts import ROUNDING
 from .figures import count, figure, percent, sufficient
@@ -118,6 +119,11 @@ def _growth(row: Row, target_mode: str) -> tuple[Text, ...]:
         )
         if "int8" in target_mode or "fp8" in target_mode
         else Text("Try it in FP32 first.", "请先让它以 FP32 运行。")
+        if is_narrow(target_mode)
+        else Text(
+            "The target computes in FP32 too: compare what both sides compute there.",
+            "目标同样以 FP32 计算：请对照两侧在此处的运算。",
+        )
     )
     if math.isinf(growth):
         return (

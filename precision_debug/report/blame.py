@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..explain import is_narrow
 from ..records import Culprit, Row
 from .figures import count, figure, percent
 from .model import Report
@@ -50,8 +51,8 @@ def culprits(report: Report) -> tuple[Culprit, ...]:
     return report.explanation.culprits if report.explanation is not None else ()
 
 
-def sentence_of(culprit: Culprit) -> Text:
-    """Who, why, and what to keep in higher precision."""
+def sentence_of(culprit: Culprit, target_mode: str) -> Text:
+    """Who, why, and what to keep in higher precision, where the target has a lower one."""
     what = "+".join(culprit.op_types[-4:])
     why = _why(culprit)
     keep = " and ".join(f"`{name}`" for name in culprit.keep)
@@ -60,6 +61,12 @@ def sentence_of(culprit: Culprit) -> Text:
         return Text(
             f"{what} `{culprit.name}` differs between the two models: {why.en}.",
             f"两个模型的 {what} `{culprit.name}` 不同：{why.zh}。",
+        )
+    if not is_narrow(target_mode):
+        return Text(
+            f"{what} `{culprit.name}` lost it: {why.en}. The target computes in FP32 too: compare what both sides"
+            " compute there.",
+            f"精度损失于 {what} `{culprit.name}`：{why.zh}。目标同样以 FP32 计算：请对照两侧在此处的运算。",
         )
     return Text(
         f"{what} `{culprit.name}` lost it: {why.en}. Keep {keep} in FP32, with what reads it.",
@@ -96,7 +103,8 @@ def blame(report: Report) -> Section:
     rows = {row.name: row for row in report.rows}
     for place, culprit in enumerate(explanation.culprits[:_SHOWN], 1):
         row = rows.get(culprit.name)
-        lines.append((Cell(text=same(str(place)), tone="bad", row=_index(row)), plain(sentence_of(culprit))))
+        label = Cell(text=same(f"{place}. {_short(culprit.name)}"), row=_index(row))
+        lines.append((label, plain(sentence_of(culprit, report.target.mode))))
         lines.append((plain(same("")), plain(_evidence(culprit))))
     more = len(explanation.culprits) - _SHOWN
     if more > 0:
@@ -104,6 +112,11 @@ def blame(report: Report) -> Section:
     if not lines and (text := _none(report)) is not None:
         lines.append((plain(text),))
     return Section(key="culprits", title=title, lines=tuple(lines))
+
+
+def _short(name: str, most: int = 32) -> str:
+    """The end of a long name, which tells one layer's tensors apart."""
+    return name if len(name) <= most else f"…{name[-most:]}"
 
 
 def _index(row: Row | None) -> int | None:

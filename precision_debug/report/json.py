@@ -126,8 +126,9 @@ def _head(report: Report) -> dict[str, Any]:
         "exit_status": report.exit_status,
         "first_mismatch": None if first is None else first.name,
         "culprits": [
-            {**encode(culprit), "sentence": sentence_of(culprit).en, "sentence_zh": sentence_of(culprit).zh}
+            {**encode(culprit), "sentence": said.en, "sentence_zh": said.zh}
             for culprit in culprits(report)
+            for said in [sentence_of(culprit, report.target.mode)]
         ],
         "first_non_finite": None if report.explanation is None else report.explanation.first_non_finite or None,
         "budget": {} if report.explanation is None else encode(report.explanation.budget),

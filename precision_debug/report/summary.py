@@ -76,7 +76,7 @@ def _details(report: Report) -> list[Text]:
     details = []
     if report.failure:
         details.append(same(report.failure))
-    details += [sentence_of(culprit) for culprit in culprits(report)[:1]]
+    details += [sentence_of(culprit, report.target.mode) for culprit in culprits(report)[:1]]
     details += expectation(report)
     covered, counts = report.coverage, report.counts
     compared, rest = covered.compared, covered.total - covered.compared
@@ -101,7 +101,7 @@ def _details(report: Report) -> list[Text]:
     if report.rows:
         details.append(shares(report))
     details += [worded(doubt) for doubt in report.doubts]
-    details += finer_than_rounding(report)
+    details += finer_than_rounding(report) if report.spec.tolerance.given else []
     for side, en, zh in ((report.baseline, "The baseline", "基线"), (report.target, "The target", "目标")):
         if side.simulation:
             details.append(
