@@ -8,6 +8,7 @@ from pathlib import Path
 from precision_debug.errors import ModelError
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
+from precision_debug.settings import passed
 
 from . import capability, modes, tf32
 from .build import make_config
@@ -73,7 +74,7 @@ def open_layer(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Ses
 
     card = capability.gpu()
     device = "gpu" if recipe.device == "gpu" or (card is not None and card.works) else "cpu"
-    layer = read_layer(spec.model.model_file, seed=int(spec.options.get("seed") or 0))
+    layer = read_layer(spec.model.model_file, seed=int(passed(spec.options, "seed")))
     versions = capability.versions(gpu=device == "gpu", tensorrt=False)
     return DygraphSession(layer, recipe, versions=versions, feeds=feeds[0] if feeds else None, device=device)
 
