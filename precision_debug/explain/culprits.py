@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ..records import Culprit, Effect, Introduced, Row
 from .bounds import BEYOND
@@ -189,20 +189,24 @@ def _worth_it(subject: Subject, sink: Sink) -> bool:
 
 
 def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
-    """The operator, after an author of ordinary rounding, that makes the most of it."""
-    after = subject.descendants(author) & ({at} | {name for name in subject.row_of if at in subject.descendants(name)})
+    """The operator, after an author of ordinary rounding, that makes the most of it; "" where none makes more."""
+    after = subject.descendants(author)
+    # what a loop's body hands to the loop's output is no edge that is listed: then any operator behind the author
+    on_the_way = after & ({at} | {name for name in after if at in subject.descendants(name)})
+    return _largest_growth(subject, alone, on_the_way) or _largest_growth(subject, alone, after)
+
+
+def _largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> str:
     best, most = "", 4.0
-    for name in after:
-        row = subject.row_of[name]
-        error = row.relative_l2
+    for name in among:
+        error = subject.row_of[name].relative_l2
         given = max((subject.row_of[s].relative_l2 or 0.0 for s in subject.sources(name)), default=0.0)
-        if error is None or error == 0:
+        own: Introduced | None = alone.found.get(name)
+        lost_itself = own is not None and own.rel_l2 is not None and error is not None and own.rel_l2 > 0.3 * error
+        if not error or lost_itself:
             continue
         growth = math.inf if given == 0 else error / given
-        own: Introduced | None = alone.found.get(name)
-        if own is not None and own.rel_l2 is not None and own.rel_l2 > 0.3 * error:
-            continue
-        if growth > most:
+        if growth > most or (growth == most and subject.order[name] < subject.order.get(best, 0)):
             best, most = name, growth
     return best
 

@@ -372,6 +372,165 @@ def sqrt_of_negative(g: Graph) -> Sequence[str]:
     return [g.op("Sqrt", [e], "root")]
 
 
+# --- inside bodies
+
+
+def _body(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], weights: dict[str, Array]) -> Any:
+    return helper.make_graph(
+        list(nodes), "body", list(inputs), list(outputs),
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()],
+    )  # fmt: skip
+
+
+def _info(name: str, shape: Sequence[int] | None, elem: int = TensorProto.FLOAT) -> Any:
+    return helper.make_tensor_value_info(name, elem, shape)
+
+
+@case("bodies", "ort_fp16_sim", ["grown@2", "grown@3", "grown@4", "grown@1"], ["overflow"])
+def loop_overflow(g: Graph) -> Sequence[str]:
+    x = g.mlp(tokens(g), 32, "a")
+    body = _body(
+        [
+            helper.make_node("Identity", ["go"], ["go_on"], name="body_go"),
+            helper.make_node("Mul", ["state", "thirty"], ["grown"], name="body_mul"),
+            helper.make_node("Relu", ["grown"], ["next"], name="body_relu"),
+        ],
+        [_info("i", [], TensorProto.INT64), _info("go", [], TensorProto.BOOL), _info("state", [2, 8, 32])],
+        [_info("go_on", [], TensorProto.BOOL), _info("next", [2, 8, 32])],
+        {"thirty": np.float32(30)},
+    )
+    g.nodes.append(
+        helper.make_node("Loop", [g.weight("n", np.int64(5)), "", x], ["looped"], name="node_loop", body=body)
+    )
+    return [g.norm("looped", 32, "y")]
+
+
+@case("bodies", "ort_fp16_sim", ["moved@0", "moved@1", "moved@2"], ["cancellation", "amplified"])
+def loop_cancellation(g: Graph) -> Sequence[str]:
+    x = g.mlp(tokens(g), 32, "a")
+    body = _body(
+        [
+            helper.make_node("Identity", ["go"], ["go_on"], name="body_go"),
+            helper.make_node("Add", ["state", "far"], ["moved"], name="body_add"),
+            helper.make_node("Sub", ["moved", "far"], ["next"], name="body_sub"),
+        ],
+        [_info("i", [], TensorProto.INT64), _info("go", [], TensorProto.BOOL), _info("state", [2, 8, 32])],
+        [_info("go_on", [], TensorProto.BOOL), _info("next", [2, 8, 32])],
+        {"far": np.float32(3000)},
+    )
+    g.nodes.append(
+        helper.make_node("Loop", [g.weight("n", np.int64(2)), "", x], ["looped"], name="node_loop", body=body)
+    )
+    return [g.mlp("looped", 32, "y")]
+
+
+@case("bodies", "ort_fp16_sim", ["squared@0", "squared@1", "squared@2", "squared@3"], ["overflow"])
+def scan_overflow(g: Graph) -> Sequence[str]:
+    x = g.input("x", (g.random.normal(size=(4, 8)) * 400).astype(np.float32))
+    body = _body(
+        [
+            helper.make_node("Mul", ["item", "item"], ["squared"], name="scan_mul"),
+            helper.make_node("Sqrt", ["squared"], ["root"], name="scan_root"),
+            helper.make_node("Add", ["state", "root"], ["next"], name="scan_add"),
+            helper.make_node("Identity", ["next"], ["seen"], name="scan_seen"),
+        ],
+        [_info("state", [8]), _info("item", [8])],
+        [_info("next", [8]), _info("seen", [8])],
+        {},
+    )
+    start = g.weight("start", np.zeros(8, np.float32))
+    g.nodes.append(
+        helper.make_node("Scan", [start, x], ["last", "all"], name="node_scan", body=body, num_scan_inputs=1)
+    )
+    return [g.op("Mul", ["last", g.weight("k", np.float32(0.01))], "y")]
+
+
+@case("bodies", "ort_fp16_sim", ["then_big"], ["overflow"])
+def branch_overflow(g: Graph) -> Sequence[str]:
+    x = g.mlp(tokens(g), 32, "a")
+    yes = g.op("Greater", [g.op("ReduceMax", [x], "top", keepdims=0), g.weight("zero", np.float32(0))], "yes")
+    then = helper.make_graph(
+        [helper.make_node("Mul", [x, "huge"], ["then_big"], name="then_mul"),
+         helper.make_node("Mul", ["then_big", "small"], ["then_out"], name="then_back")],
+        "then", [], [_info("then_out", [2, 8, 32])],
+        [numpy_helper.from_array(np.float32(60000), "huge"), numpy_helper.from_array(np.float32(1e-4), "small")],
+    )  # fmt: skip
+    other = helper.make_graph(
+        [helper.make_node("Identity", [x], ["else_out"], name="else_id")], "else", [], [_info("else_out", [2, 8, 32])]
+    )
+    g.nodes.append(helper.make_node("If", [yes], ["chosen"], name="node_if", then_branch=then, else_branch=other))
+    return [g.norm("chosen", 32, "y")]
+
+
+# --- amplifiers are not authors
+
+
+@case("amplifier", "ort_fp16_sim", ["shifted"], ["cancellation", "amplified"])
+def norm_of_a_large_mean(g: Graph) -> Sequence[str]:
+    x = g.mlp(tokens(g), 32, "a")
+    s = g.op("Add", [x, g.weight("c", np.float32(1500))], "shifted")
+    return [g.norm(s, 32, "y")]
+
+
+@case("amplifier", "ort_bf16_sim", ["logits", "scaled"], ["amplified", "cancellation"])
+def softmax_of_large_logits(g: Graph) -> Sequence[str]:
+    x = g.mlp(tokens(g), 32, "a")
+    z = g.op("Mul", [x, g.weight("k", np.float32(60))], "scaled")
+    z = g.op("Add", [z, g.weight("c", np.float32(900))], "logits")
+    return [g.op("Softmax", [z], "y", axis=-1)]
+
+
+@case("amplifier", "ort_fp16_sim", ["near"], ["cancellation", "amplified"])
+def division_by_a_difference(g: Graph) -> Sequence[str]:
+    x = g.op("Sigmoid", [g.dense(tokens(g), 32, 32, "a")], "p")
+    near = g.op("Add", [x, g.weight("c", np.float32(1000))], "near")
+    d = g.op("Sub", [near, g.weight("c2", np.float32(999.5))], "difference")
+    return [g.op("Div", [x, d], "y")]
+
+
+@case("amplifier", "ort_fp16_sim", ["shifted"], ["cancellation", "amplified"])
+def top_k_of_shifted(g: Graph) -> Sequence[str]:
+    x = g.op("Reshape", [g.mlp(tokens(g), 32, "a"), g.weight("flat", np.array([16, 32]))], "flat_out")
+    s = g.op("Add", [x, g.weight("c", np.float32(4000))], "shifted")
+    b = g.op("Sub", [s, g.weight("c2", np.float32(4000))], "back")
+    g.nodes.append(
+        helper.make_node("TopK", [b, g.weight("k", np.array([4]))], ["top", "where"], name="node_topk", axis=-1)
+    )
+    return [g.dense("top", 4, 8, "y")]
+
+
+# --- int8, again
+
+
+@case("outlier", "ort_int8", ["c1", "r1", "y"], ["outlier_channel", "coarse", "saturation", "long_reduction"])
+def outlier_conv_channel(g: Graph) -> Sequence[str]:
+    x = g.conv(image(g), 3, 8, "c1")
+    g.weights["c1.w"][5] *= 500
+    x = g.op("Relu", [x], "r1")
+    out = g.conv(x, 8, 4, "y")
+    g.weights["y.w"][:, 5] *= 1e-3
+    return [out]
+
+
+@case("overflow", "ort_fp16_sim", ["sum"], ["overflow"])
+def reduce_sum_overflow(g: Graph) -> Sequence[str]:
+    x = g.op("Abs", [g.mlp(tokens(g, scale=30.0), 32, "a")], "abs")
+    x = g.op("Mul", [x, g.weight("k", np.float32(60))], "big")
+    s = g.op("ReduceSum", [x, g.weight("axes", np.array([-1]))], "sum")
+    return [g.op("Div", [x, s], "y")]
+
+
+@case("overflow", "ort_fp16_sim", ["raw", "att_raw"], ["overflow"])
+def attention_scores_overflow(g: Graph) -> Sequence[str]:
+    x = tokens(g, scale=1.0)
+    q, k = (g.dense(x, 32, 32, name, scale=200.0) for name in "qk")
+    kt = g.op("Transpose", [k], "kt", perm=[0, 2, 1])
+    raw = g.op("MatMul", [q, kt], "raw")
+    scaled = g.op("Div", [raw, g.weight("d", np.float32(1e5))], "scaled")
+    prob = g.op("Softmax", [scaled], "prob", axis=-1)
+    return [g.op("MatMul", [prob, x], "y")]
+
+
 # --- clean and benign
 
 
