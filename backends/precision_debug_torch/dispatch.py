@@ -68,14 +68,17 @@ class Trace:
     constants: parameters and buffers, tensor to name. given: the feeds, tensor to name.
     level: "op" shows each operator's results, "module" each module call's.
     show: called with each tensor while it lives.
+    listed: call sites that an earlier run found out, by tensor name.
     quantised: paths of quantised layers. results: name of such a layer's result to its row's name without quantisation.
     """
 
     def __init__(
         self, level: str, *, constants: Iterable[tuple[str, Any]], given: Mapping[str, Any], show: Show | None,
         quantised: frozenset[str] = frozenset(), results: Mapping[str, str] | None = None,
+        listed: Mapping[str, CallSite | None] | None = None,
     ) -> None:  # fmt: skip
         self.level = level
+        self._listed = listed or {}
         self.namer = Namer(quantised)
         self._quantised, self._results = quantised, results or {}
         self.metas: list[TensorMeta] = []
@@ -127,7 +130,7 @@ class Trace:
         extra = {"Source": source_line()}
         if self._inside is not None:
             extra["Part of"] = self.namer.family
-        call = CallSite(
+        call = self._listed.get(name) or CallSite(
             scope=self.namer.module, part=self._part, reads=constants, settings=_settings(args, kwargs)
         )  # fmt: skip
         self.calls.append(func)
@@ -156,7 +159,7 @@ class Trace:
 
     def enter(self, path: str, given: Any) -> str:
         """A module call begins, of these arguments; returns its name."""
-        self._given.append(self._sources(given))
+        self._given.append(() if self._listed else self._sources(given))
         return self.namer.enter(path)
 
     def begin(self, function: str) -> tuple[int, str]:
@@ -169,7 +172,7 @@ class Trace:
     def end(self, begun: tuple[int, str], result: Any) -> None:
         """It ended: where it was more than one operator, its results are told from what it was made of."""
         first, self._part = begun
-        if len(self.metas) > first + 1:
+        if len(self.metas) > first + 1 and not self._listed:
             self._is_result(result, "()", ())
 
     def _is_result(self, result: Any, call: str, given: tuple[str, ...]) -> None:
@@ -215,7 +218,8 @@ class Trace:
                     sources = self._names.get(tensor, ())
                     if len(sources) == 1:
                         self.module_results[full] = sources[0]
-            self._is_result(result, name, given)
+            if not self._listed:
+                self._is_result(result, name, given)
             return
         read = self._sources((args, kwargs))
         found = list(leaves(result, name))
@@ -275,7 +279,7 @@ class Trace:
         value, view = _visible(tensor)
         meta = TensorMeta(
             name=name, op_type=kind, node=node, dtype=dtype, shape=shape, inputs=inputs, view=view, unseen=unseen,
-            is_output=is_output, extra=extra or {}, call=call,
+            is_output=is_output, extra=extra or {}, call=self._listed.get(name, call),
         )  # fmt: skip
         self.metas.append(meta)
         self._names[tensor] = (name,)

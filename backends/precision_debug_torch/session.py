@@ -131,6 +131,7 @@ class TorchSession:
             trace = Trace(
                 self._level, constants=constants, given=given, show=self._guarded(show, failed),
                 quantised=built.quantised, results=self._plain_results(built, given),
+                listed={meta.name: meta.call for meta in self._metas or ()},
             )  # fmt: skip
             undo = wrap(module, trace)
         self._arithmetic.reset()
