@@ -1,11 +1,12 @@
 """Real models in every mode of ONNX Runtime on the CPU, as a markdown table: does it run, and how much is compared.
 
-    PRECISION_DEBUG_WILD=DIR python tests/benchmarks/wild_table.py [--json FILE] [--against FILE] [TAG…] [--modes MODE…]
+    PRECISION_DEBUG_WILD=DIR python tests/benchmarks/wild_table.py [--json FILE] [--against FILE] [TAG…]
+        [--modes MODE…] [--more="--explain off"]
 
 DIR/list.txt names the models: tag, model and inputs, one line a model. Each case is the whole command in a process of
 its own. A cell is the exit status, the tensors compared of those that the baseline has, and seconds; a refusal (status
 2 or 3) says why, and whether ONNX Runtime's own converter refuses the model too. --against: the cells of an earlier
---json beside these.
+--json beside these. --more: goes to each command.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 MODES = ("ort_opt", "ort_fp16", "ort_int8", "ort_int8_dynamic", "ort_fp16_sim", "ort_bf16_sim", "onnx_ref")
 
 
-def measured(model: Path, inputs: Path, mode: str) -> dict[str, Any]:
+def measured(model: Path, inputs: Path, mode: str, more: Sequence[str]) -> dict[str, Any]:
     """status, compared, tensors (of the baseline), rows, seconds, and why where it was refused."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
         command = [sys.executable, "-m", "precision_debug", "--model_file", str(model), "--inputs", str(inputs)]
         begun = time.monotonic()
         done = subprocess.run(
-            [*command, "--run_mode", mode, "--output", str(report)], capture_output=True, text=True, check=False
+            [*command, "--run_mode", mode, "--output", str(report), *more], capture_output=True, text=True, check=False
         )
         found: dict[str, Any] = {"status": done.returncode, "seconds": round(time.monotonic() - begun, 1)}
         rows = json.loads(report.read_text())["rows"] if report.exists() else []
@@ -109,7 +110,9 @@ def main() -> int:
     arguments.add_argument("--modes", nargs="*", default=MODES)
     arguments.add_argument("--json", type=Path)
     arguments.add_argument("--against", type=Path)
+    arguments.add_argument("--more", default="")
     asked = arguments.parse_args()
+    more = asked.more.split()
     folder = Path(os.environ["PRECISION_DEBUG_WILD"])
     before = json.loads(asked.against.read_text()) if asked.against else {}
     found: dict[str, dict[str, Any]] = {}
@@ -118,7 +121,7 @@ def main() -> int:
     for line in (folder / "list.txt").read_text().splitlines():
         tag, model, inputs = line.split()
         for mode in asked.modes if not asked.tags or tag in asked.tags else ():
-            one = found[f"{tag} {mode}"] = measured(folder / model, folder / inputs, mode)
+            one = found[f"{tag} {mode}"] = measured(folder / model, folder / inputs, mode, more)
             earlier = before.get(f"{tag} {mode}")
             extra = f" {cell(earlier) if earlier else ''} |" if before else ""
             print(f"| {tag} | {mode} | {cell(one)} |{extra}".replace("\n", " "), flush=True)
