@@ -53,6 +53,7 @@ def complete_table(
     target_meta = {meta.name: meta for meta in alignment.target}
     order = {name: place for place, name in enumerate(base_meta)}
     partner = {pair.base.name: pair for pair in alignment.pairs.values()}
+    fused = {name: meta for meta in alignment.target for name in meta.absorbs}
     done = {row.name: row for row in rows if row.status is not Status.UNMATCHED}
     iterated = {stem(name) for name in done if stem(name) in base_meta and name not in base_meta}
     alone = {row.target_name: row for row in rows if row.status is Status.UNMATCHED}
@@ -75,6 +76,9 @@ def complete_table(
         if row is None:
             pair = partner.get(name)
             status, reason = _why_not(meta, pair, failure, unreached(name, pair), alignment.missing.get(name, ""))
+            into = fused.get(stem(name))
+            if status is Status.FUSED_AWAY and into is not None:
+                reason = f"fused into {into.op_type} node {into.node}"
             row = Row(
                 index=0, op_type=meta.op_type, name=name, status=status, reason=reason, base=stats.get(name),
                 target_name=pair.target.name if pair else "", target_op_type=pair.target.op_type if pair else "",

@@ -122,6 +122,7 @@ class TensorMeta:
     unseen: str = ""
     is_output: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
+    absorbs: tuple[str, ...] = ()
     call: CallSite | None = None
 
 

@@ -52,7 +52,9 @@ def test_what_stays_in_blocks_is_unblocked(channels: int, tmp_path: Path) -> Non
     for name in ("conv0", "silu0", "conv1", "silu1", "sum1", "conv2", "silu2", "y"):
         assert rows[name].status is Status.PASS, (name, rows[name].reason)
     assert {rows[name].view for name in ("silu0", "conv0")} == {"unblocked"}
-    assert {name for name, row in rows.items() if row.status is Status.FUSED_AWAY} == {"gate0", "gate1", "gate2"}
+    assert {name: row.reason for name, row in rows.items() if row.status is Status.FUSED_AWAY} == {
+        f"gate{i}": f"fused into QuickGelu node /m{i}/Mul/QuickGeluFusion/" for i in range(3)
+    }
 
 
 def tensorflows(activation: str, size: int, channels: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
@@ -116,3 +118,29 @@ def test_constants_in_branches_are_not_called_fused_away(mode: str, tmp_path: Pa
     rows = rows_of(model, {"x": small(3), "go": np.array(True)}, tmp_path, mode)
     assert not [name for name, row in rows.items() if row.status is Status.FUSED_AWAY]
     assert {rows[name].comparison is not None for name in ("then_m", "then_y", "y")} == {True}
+
+
+def test_a_row_says_into_which_operator_its_tensor_was_fused(tmp_path: Path) -> None:
+    weights = {"w": small(16, 3, 3, 3), "k": small(16), "fc": small(16, 4), "b": small(4)}
+    weights |= {f"n{i}": abs(small(16)) + np.float32(0.5) for i in range(4)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "k"], ["conv"], name="conv"),
+        helper.make_node("BatchNormalization", ["conv", "n0", "n1", "n2", "n3"], ["norm"], name="norm"),
+        helper.make_node("Relu", ["norm"], ["relu"], name="relu"),
+        helper.make_node("GlobalAveragePool", ["relu"], ["pool"], name="pool"),
+        helper.make_node("Shape", ["pool"], ["shape"], name="shape"),
+        helper.make_node("Slice", ["shape", "from", "to"], ["head"], name="head"),
+        helper.make_node("Concat", ["head", "rest"], ["target"], name="target", axis=0),
+        helper.make_node("Reshape", ["pool", "target"], ["flat"], name="flat"),
+        helper.make_node("MatMul", ["flat", "fc"], ["product"], name="product"),
+        helper.make_node("Add", ["product", "b"], ["y"], name="sum"),
+    ]
+    weights |= {"from": np.array([0]), "to": np.array([1]), "rest": np.array([16])}
+    model = onnx_models.model(nodes, [onnx_models.value("x", ["n", 3, 8, 8])], [onnx_models.value("y")], weights)
+    rows = rows_of(model, {"x": small(2, 3, 8, 8)}, tmp_path)
+    for name in ("conv", "norm"):
+        assert rows[name].status is Status.FUSED_AWAY
+        assert rows[name].reason.startswith("fused into FusedConv node "), rows[name].reason
+    assert rows["product"].reason.startswith("fused into Gemm node "), rows["product"].reason
+    for name, row in rows.items():
+        assert "conv" not in row.reason or name in {"conv", "norm"}, (name, row.reason)

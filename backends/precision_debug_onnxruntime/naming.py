@@ -137,7 +137,8 @@ def _fused_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
     if not all(read):
         return []
     inputs = {member for members in read for member in members or ()}
-    return known.members(outputs[edge.index]) if known.computed_from(outputs[edge.index], inputs) else []
+    inside = known.between(inputs, outputs[edge.index])
+    return [] if inside is None else known.members(outputs[edge.index])
 
 
 def _reads_the_same(running: Any, given: Any, known: Known, seen: _Seen) -> bool:

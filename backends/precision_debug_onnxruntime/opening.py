@@ -16,6 +16,7 @@ from precision_debug.machine import processor
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
+from .absorbed import with_absorbed
 from .build import build, changed
 from .build.blocked import Blocked
 from .build.dump import infer_types
@@ -74,6 +75,8 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
     entries = list_tensors(
         built.running.proto.graph, built.types, holdings, known.source.repeated, lambda name: sizes().get(name)
     )
+    if recipe.optimise:
+        entries = with_absorbed(entries, holdings, known)
     if recipe.change == "" and not recipe.optimise:
         entries = with_dropped(entries, source.proto.graph)
     if recipe.mode.simulation:

@@ -137,9 +137,12 @@ class Known:
         same = self.source.nodes.get(node) == self.given.nodes.get(node)  # the quantiser moves names on
         return outputs[0] if same and len(outputs) == 1 else ""
 
-    def computed_from(self, tensor: str, inputs: Collection[str], most: int = 64) -> bool:
-        """Whether a value of the given graph is a function of nothing but these source tensors and of constants."""
-        left, met = [tensor], {tensor}
+    def between(self, inputs: Collection[str], tensor: str, most: int = 64) -> list[str] | None:
+        """The source tensors on the way from these to a value of the given graph; None where it also needs others.
+
+        Constants count for nothing. most: how many values are looked at.
+        """
+        left, met = [tensor], {tensor: True}
         while left:
             maker = self.given.producer.get(left.pop())
             if maker is None:
@@ -147,12 +150,13 @@ class Known:
             for name in (*maker.input, *outer_reads(maker)):
                 if not name or name in met:
                     continue
-                met.add(name)
-                if not set(self.members(name)) & set(inputs):
+                met[name] = not set(self.members(name) or [name]) & set(inputs)
+                if met[name]:
                     if name in self.given.inputs or len(met) > most:
-                        return False
+                        return None
                     left.append(name)
-        return True
+        inside = [member for name, within in met.items() if within and name != tensor for member in self.members(name)]
+        return [name for name in dict.fromkeys(inside) if name in self.source.producer]
 
     def made(self, node: Any, index: int) -> tuple[int, ...]:
         """How a node's output was transposed in the given graph; () where that is not known."""

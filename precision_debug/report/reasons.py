@@ -33,6 +33,7 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
     (r"(.+) abs (\S+) > (\S+) and .+ rel (\S+) > (\S+)", "{0}：绝对误差 {1} > {2}，且相对误差 {3} > {4}"),
     # no partner
     (r"the target's graph has no such tensor", "目标图中没有该张量"),
+    (r"fused into (\S+) node (.+)", "已融合进 {0} 节点 {1}"),
     (r"the baseline has no tensor of this name", "基线中没有同名张量"),
     (r"the target does (.+) by other operators", "目标用其他算子完成 {0}"),
     (r"the baseline does (.+) by other operators", "基线用其他算子完成 {0}"),

@@ -66,9 +66,17 @@ def run_stock(model: str, inputs: str, mode: str, folder: str) -> None:
     }  # fmt: skip
     if mode in makers:
         makers[mode](model, feeds, ready)
+        if "int8" in mode and not _is_quantised(ready):
+            sys.exit("it quantises nothing in it")
     onnxruntime.InferenceSession(
         str(ready) if mode in makers else model, providers=["CPUExecutionProvider"]
     ).run(None, feeds)  # fmt: skip
+
+
+def _is_quantised(path: Path) -> bool:
+    import onnx
+
+    return any("Quantize" in node.op_type or "Integer" in node.op_type for node in onnx.load(path).graph.node)
 
 
 def _to_float16(model: str, feeds: dict[str, Any], ready: Path) -> None:
