@@ -82,9 +82,7 @@ class InputMeta:
 
     dtype: numpy's name ("float32", "int64", "bool", "bfloat16", "str").
     shape: one entry a dimension; an int is fixed, a str names a dynamic one; None: rank unknown.
-    optional: the model runs without it (it has a default).
-    limit: its values index a table of so many entries (a vocabulary); None where that is not known.
-    layout: "NCHW", "NHWC", … where a convolution reads it; "" where that is not known.
+    optional: the model has a default for it. limit: its values index so many entries. layout: "NCHW", … of an image.
     """
 
     name: str
@@ -476,7 +474,7 @@ class RunSpec:
     validate: NaN and Inf are out of tolerance wherever they are, also where both sides have them.
     top1: show in how many samples both runs have the same first class, also without labels.
     lockstep: both runs advance together and meet at each tensor; None: where both sides can.
-    options: settings as they were given: KEY for every side that reads it, "baseline.KEY" or "target.KEY" for one.
+    options: settings as given: KEY for every side that reads it, "baseline.KEY" or "target.KEY" for one.
     """
 
     model: ModelFiles

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
-from precision_debug.settings import Setting
+from precision_debug.settings import Setting, passed
 
 from . import modes
 from .settings import SETTINGS
@@ -38,7 +38,7 @@ class PaddleBackend:
 
         if is_factory(spec.model.model_file):
             self._require(modes.DYGRAPH, spec.model.model_file)
-            return read_layer(spec.model.model_file, seed=int(spec.options.get("seed") or 0)).inputs
+            return read_layer(spec.model.model_file, seed=int(passed(spec.options, "seed"))).inputs
         return read_model(spec.model).program.inputs
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
