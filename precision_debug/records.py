@@ -99,12 +99,11 @@ class TensorMeta:
 
     name: the session's own name for it, unique there; what the hook is called with. A tensor of a loop's body comes
     once an iteration, as "name@0", "name@1", …; before a run, its name alone is listed.
-    op_type: type of the operator that produces it, in the words of the session's framework.
-    node: name of that operator or layer.
+    op_type, node: type of the operator that produces it, in the words of the session's framework, and its name.
     inputs: names (same session) of the activations that the operator reads; constants are left out.
     origin: the tensor of the *source model* that this one holds; "" means that its own name says it.
     view: how the hook's value was taken from the engine's: "" as it is, "dequantised", "unblocked", "cast", ...
-    unseen: why the hook will not be called for it; "" where it will.
+    unseen: why the hook will not be called for it; "" where it will. absorbs: what its operator computes inside.
     extra: further columns of the report (fused layer, real precision, tactic), name to text.
     call: where in the model's own program it was made, where the session knows.
     """
@@ -416,10 +415,8 @@ class Doubt:
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of the two runs. versions: framework and device to version. notes: what the session wants to be said.
-
-    doubts: what did not run as it was asked for.
-    """
+    """One of the two runs. versions: framework and device to version. notes: what the session wants to be said, and
+    doubts: what did not run as it was asked for."""
 
     mode: str
     backend: str
