@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.weak import WeakIdKeyDictionary
 
 from precision_debug.callsite import CallSite
+from precision_debug.explain.operators import MOVE, plain_type
 from precision_debug.protocols import Comparer
 from precision_debug.records import TensorMeta
 
@@ -20,12 +21,13 @@ from .arithmetic import Arithmetic
 from .leaves import leaves
 from .naming import Namer, is_bookkeeping, op_type
 from .on_device import Elements
+from .replacing import Replacing
 from .source import source_line
 from .switches import Switches
 
 __all__ = ["Trace", "Watch"]
 
-Show = Callable[[TensorMeta, Any], None]
+Show = Callable[[TensorMeta, Any], Any]
 
 _CAST = torch.ops.aten._to_copy.default
 _UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
@@ -33,12 +35,16 @@ _UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_emp
 
 @dataclass(frozen=True, kw_only=True)
 class _Facts:
-    """What is known of an ATen operator beforehand. shares: its result may hold its argument's elements, in order."""
+    """What is known of an ATen operator beforehand. shares: its result may hold its argument's elements, in order.
+
+    moves: it computes nothing.
+    """
 
     kind: str
     unseen: str
     writes: bool
     shares: bool
+    moves: bool = False
 
 
 @functools.lru_cache(maxsize=4096)
@@ -52,14 +58,18 @@ def _facts(func: Any) -> _Facts:
         unseen="holds uninitialised memory" if kind.removeprefix("aten.") in _UNWRITTEN else "",
         writes=schema.is_mutable,
         shares=shares and not schema.is_mutable and len(schema.returns) == 1,
+        moves=not schema.is_mutable and plain_type(kind) in MOVE,
     )
 
 
 class _Inside:
-    """A call of a family that runs now, and what is shown after it (None: everything is shown at once)."""
+    """A call of a family that runs now, and what is shown after it (None: everything is shown at once).
+
+    Of each: the row, what is shown, and the tensor itself, None once it holds something else.
+    """
 
     def __init__(self, held: bool) -> None:
-        self.held: list[tuple[TensorMeta, Any]] | None = [] if held else None
+        self.held: list[tuple[TensorMeta, Any, Any]] | None = [] if held else None
 
 
 class Trace:
@@ -67,7 +77,7 @@ class Trace:
 
     constants: parameters and buffers, tensor to name. given: the feeds, tensor to name.
     level: "op" shows each operator's results, "module" each module call's.
-    show: called with each tensor while it lives.
+    show: called with each tensor while it lives. replacing: writes what it returns in the tensor's place.
     listed: call sites that an earlier run found out, by tensor name.
     quantised: paths of quantised layers. results: name of such a layer's result to its row's name without quantisation.
     """
@@ -75,10 +85,12 @@ class Trace:
     def __init__(
         self, level: str, *, constants: Iterable[tuple[str, Any]], given: Mapping[str, Any], show: Show | None,
         quantised: frozenset[str] = frozenset(), results: Mapping[str, str] | None = None,
-        listed: Mapping[str, CallSite | None] | None = None,
+        listed: Mapping[str, CallSite | None] | None = None, replacing: Replacing | None = None,
     ) -> None:  # fmt: skip
         self.level = level
         self._listed = listed or {}
+        self._replacing = replacing
+        self._roots: Any = WeakIdKeyDictionary()  # what only moves constants about to their names
         self.namer = Namer(quantised)
         self._quantised, self._results = quantised, results or {}
         self.metas: list[TensorMeta] = []
@@ -121,6 +133,13 @@ class Trace:
         facts = _facts(func)
         if facts.writes:
             self._elements.clear()
+        moved, read_too = False, constants
+        if self._replacing is not None:
+            read_too = self._constants_of(given, self._replacing)
+            moved = facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in given)
+            if moved:
+                for tensor in _tensors(result):
+                    self._roots[tensor] = read_too
         if self.level == "module":
             for tensor in _tensors(result):
                 self._names[tensor] = read
@@ -145,7 +164,12 @@ class Trace:
                 self.places[full] = len(self.calls) - 1, place if several else None
                 if facts.shares and not several:
                     self._share(value, given)
-                self._tell(full, kind, value, node=name, inputs=read, extra=extra, unseen=unseen, call=call)
+                if self._replacing is not None:
+                    self._replacing.note(full, func, args, kwargs, read_too)
+                self._tell(
+                    full, kind, value, node=name, inputs=read, extra=extra, unseen=unseen, call=call,
+                    written=facts.writes, replaced=not moved,
+                )  # fmt: skip
                 shown += 1
             elif isinstance(value, (bool, int, float, complex)) and not shown:
                 self._tell(full, kind, torch.tensor(value), node=name, inputs=read, extra=extra, call=call)
@@ -192,7 +216,7 @@ class Trace:
     def before_writing(self) -> None:
         """An operator is about to write into a tensor: what waits to be shown is copied."""
         if self._inside is not None and self._inside.held:
-            self._inside.held[:] = [(meta, value.clone()) for meta, value in self._inside.held]
+            self._inside.held[:] = [(meta, value.clone(), None) for meta, value, _ in self._inside.held]
 
     def leave_family(self) -> None:
         """It ended."""
@@ -200,8 +224,10 @@ class Trace:
         inside, self._inside = self._inside, None
         if inside is not None and inside.held and self._show is not None:
             with _disable_current_modes():  # what a hook computes is no operator of the model
-                for meta, value in inside.held:
-                    self._show(meta, value)
+                for meta, value, tensor in inside.held:
+                    new = self._show(meta, value)
+                    if new is not None and self._replacing is not None and tensor is not None:
+                        self._replacing.put(tensor, new, written=False)
 
     def module(self, name: str, kind: str, args: Any, kwargs: Any, result: Any) -> None:
         """A module call ended with a result."""
@@ -264,6 +290,19 @@ class Trace:
                 self._elements[value] = self._elements.setdefault(tensor, Elements())
                 return
 
+    def _constants_of(self, given: list[Any], replacing: Replacing) -> tuple[str, ...]:
+        """Names of the constants among an operator's arguments, also where they were only moved about before."""
+        found: list[str] = []
+        for tensor in given:
+            name = self._constants.get(tensor)
+            if name is not None:
+                found.append(name)
+            elif tensor in self._roots:
+                found.extend(self._roots[tensor])
+            elif tensor not in self._names:
+                replacing.protect(tensor)
+        return tuple(found)
+
     def _names_of(self, tensors: Iterable[Any]) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for tensor in tensors:
@@ -274,6 +313,7 @@ class Trace:
     def _tell(
         self, name: str, kind: str, tensor: Any, *, node: str, inputs: tuple[str, ...] = (), unseen: str = "",
         extra: Mapping[str, str] | None = None, is_output: bool = False, call: CallSite | None = None,
+        written: bool = False, replaced: bool = True,
     ) -> None:  # fmt: skip
         dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
         value, view = _visible(tensor)
@@ -291,9 +331,11 @@ class Trace:
                     held = self._elements[tensor] = Elements()
                 value.elements_held = held
             if self._inside is not None and self._inside.held is not None:
-                self._inside.held.append((meta, value))
+                self._inside.held.append((meta, value, tensor if replaced else None))
             else:
-                self._show(meta, value)
+                new = self._show(meta, value)
+                if new is not None and self._replacing is not None and replaced:
+                    self._replacing.put(tensor, new, written=written)
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]

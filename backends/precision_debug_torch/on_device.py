@@ -24,7 +24,7 @@ from precision_debug.records import Comparison, TensorStats, Tolerance
 from .device_compare import start_on_device
 from .device_describe import start_describing
 
-__all__ = ["DeviceComparer", "DeviceStore"]
+__all__ = ["DeviceComparer", "DeviceStore", "moved"]
 
 HOLD = 3 << 29
 """Bytes of tensors whose results are under way."""
@@ -95,7 +95,7 @@ class DeviceComparer:
         """Queue a comparison; one of the same elements in another shape is not done again."""
         shapes = tuple(base.shape), tuple(target.shape)
         if isinstance(base, np.ndarray):
-            there = _moved(base, target.device) if isinstance(target, torch.Tensor) else None
+            there = moved(base, target.device) if isinstance(target, torch.Tensor) else None
             if there is None:
                 self._at_once(lambda: metrics.compare(base, as_array(target), tolerance), then)
                 return
@@ -207,7 +207,7 @@ def elements(tensor: Any) -> Elements | None:
     return getattr(tensor, "elements_held", None)
 
 
-def _moved(array: np.ndarray[Any, Any], device: Any) -> Any:
+def moved(array: np.ndarray[Any, Any], device: Any) -> Any:
     """An array's copy on a device; None where torch has no such type."""
     own = np.array(array, order="C")
     try:

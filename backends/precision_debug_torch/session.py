@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from precision_debug.arrays import as_array
 from precision_debug.errors import BackendError, BackendUnavailable, PrecisionDebugError
-from precision_debug.protocols import Comparer, Feeds, Hook
-from precision_debug.records import TensorMeta
+from precision_debug.protocols import Comparer, Feeds, Hook, Replace
+from precision_debug.records import Operator, TensorMeta
 
 from .arithmetic import Arithmetic
 from .build import Built, arguments_of, tensors_of, twin
@@ -24,6 +24,7 @@ from .families import Families, unseen_by_families
 from .flex import NOTE, uncompiled
 from .leaves import leaves
 from .modes import Recipe
+from .replacing import Made, Replacing, module_operator, rounded
 from .switches import LISTING, Switches
 
 __all__ = ["TorchSession", "device_versions", "translated", "wrap"]
@@ -51,8 +52,10 @@ class TorchSession:
         self._on_close = on_close
         self._arithmetic = Arithmetic(recipe, device=built.device, seed=seed)
         self._metas: tuple[TensorMeta, ...] | None = None
+        self._by_name: Mapping[str, TensorMeta] | None = None
         self._results: Mapping[str, str] | None = None
         self._notes = [*built.notes]
+        self._made: Mapping[str, Made] = {}
         self._switches: Switches | None = None
         self.alone = ""
         """Why this run cannot be beside another one of the process, known once it was listed or has run."""
@@ -107,6 +110,47 @@ class TorchSession:
         outputs = self._execute(feeds, show)
         return _Outputs(outputs) if self._comparer is not None else _arrays(outputs)
 
+    @property
+    def replaces(self) -> bool:
+        """See protocols.Replacer."""
+        return True
+
+    def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """See protocols.Replacer. ``replace`` gets numpy arrays, over the tensor's own memory on a CPU."""
+        wanted = None if names is None else frozenset(names)
+
+        def show(meta: TensorMeta, value: Any) -> Any:
+            if wanted is None or meta.name in wanted:
+                return replace(meta.op_type, meta.name, as_array(value, name=meta.name))
+            return None
+
+        return _arrays(self._execute(feeds, show, replaces=True))
+
+    def held(self, name: str, value: Any) -> Any:
+        """See protocols.Replacer."""
+        meta = self._meta(name)
+        return None if meta is None else rounded(value, meta.dtype)
+
+    def operator(self, name: str) -> Operator | None:
+        """See protocols.Replacer. The constants are the model's own, before the mode cast them."""
+        built, meta = self._built, self._meta(name)
+        if built is None or meta is None:
+            return None
+        module = built.model.module
+        made = self._made.get(name)
+        if made is not None:
+            return made.operator({**dict(module.named_parameters()), **dict(module.named_buffers())})
+        path = meta.node.partition("@")[0]
+        if self._level != "module" or meta.op_type in ("Input", "Output"):
+            return None
+        known = dict(module.named_modules())
+        return module_operator(known[path], path) if path in known else None
+
+    def _meta(self, name: str) -> TensorMeta | None:
+        if self._by_name is None:
+            self._by_name = {meta.name: meta for meta in self._metas or ()}
+        return self._by_name.get(name)
+
     def close(self) -> None:
         held = weakref.ref(self._built.module) if self._built is not None else None
         self._built = None
@@ -117,7 +161,7 @@ class TorchSession:
         if on_close is not None:
             on_close()
 
-    def _execute(self, feeds: Feeds, show: Show | None) -> Mapping[str, Any]:
+    def _execute(self, feeds: Feeds, show: Show | None, *, replaces: bool = False) -> Mapping[str, Any]:
         built = self._built
         if built is None:
             raise BackendError("the session is closed", where=self._recipe.mode.name)
@@ -125,12 +169,13 @@ class TorchSession:
         module = twin(built.module)
         given = tensors_of(built, feeds)
         args, kwargs = arguments_of(built.model, given)
-        trace, undo = None, None
+        trace, undo, replacing = None, None, None
         if show is not None:
             constants = [*module.named_parameters(), *module.named_buffers()]
+            replacing = Replacing([tensor for _, tensor in constants]) if replaces else None
             trace = Trace(
                 self._level, constants=constants, given=given, show=self._guarded(show, failed),
-                quantised=built.quantised, results=self._plain_results(built, given),
+                quantised=built.quantised, results=self._plain_results(built, given), replacing=replacing,
                 listed={meta.name: meta.call for meta in self._metas or ()},
             )  # fmt: skip
             undo = wrap(module, trace)
@@ -140,7 +185,9 @@ class TorchSession:
             if trace is not None:
                 outputs = trace.outputs(result)
                 self._compare_with_list(trace.metas)
-                self._metas = tuple(trace.metas)
+                self._metas, self._by_name = tuple(trace.metas), None
+                if replacing is not None:
+                    self._made = replacing.made
             else:
                 outputs = dict(leaves(result, "output"))
         except BaseException as error:
@@ -180,10 +227,10 @@ class TorchSession:
     def _guarded(self, show: Show, failed: list[BaseException]) -> Show:
         """What a hook raises is kept, because an interpreter between it and us may wrap it."""
 
-        def guarded(meta: TensorMeta, value: Any) -> None:
+        def guarded(meta: TensorMeta, value: Any) -> Any:
             try:
                 with self._no_autocast():
-                    show(meta, value)
+                    return show(meta, value)
             except BaseException as error:
                 failed.append(error)
                 raise

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import metrics
+from ..arrays import as_array
 from ..meeting import Meeting, run_both
 from ..records import Introduced, TensorStats
 from ..store import Store
@@ -134,7 +135,7 @@ def _replayed(subject: Subject, note: Callable[[str, Array, Array], None], waiti
     def of_target(_op: str, name: str, value: Any, /) -> None:
         base = partner.get(name)
         if base is not None and base not in waiting:
-            waiting.put(base, np.asarray(value))
+            waiting.put(base, as_array(value, name=name))
 
     def of_baseline(_op: str, name: str, value: Any) -> Any:
         if name not in target_of:

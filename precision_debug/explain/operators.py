@@ -13,7 +13,9 @@ MOVE = _words("""
     Reshape Flatten Squeeze Unsqueeze Transpose Identity Slice Split Expand Tile Output Concat Dropout DepthToSpace
     SpaceToDepth Pad Shape Size ConstantOfShape Constant Cast view _unsafe_view reshape transpose permute unsqueeze
     squeeze expand select slice detach alias clone unbind split chunk contiguous t as_strided cat stack flatten to
-    _to_copy copy_ reshape2 transpose2 squeeze2 unsqueeze2 concat assign fetch feed
+    _to_copy copy copy_ reshape2 transpose2 squeeze2 unsqueeze2 concat assign fetch feed lift_fresh split_with_sizes
+    _reshape_alias unfold unflatten repeat expand_as flip roll pixel_shuffle pixel_unshuffle constant_pad_nd _conj
+    view_as_real view_as_complex diagonal narrow Dropout1d Dropout2d Unflatten PixelShuffle ZeroPad2d
 """)
 """They only move numbers about, and never take blame."""
 
@@ -22,14 +24,17 @@ REACH_FURTHER = _words("""
     ReduceSumSquare ReduceLogSumExp SkipLayerNormalization SimplifiedLayerNormalization LpNormalization
     RMSNormalization Gelu FastGelu Cosh Sinh Softplus Attention native_layer_norm layer_norm softmax _softmax
     log_softmax exp pow norm rms_norm native_group_norm batch_norm _native_batch_norm_legit_no_training
-    scaled_dot_product_attention logsumexp var gelu linalg_vector_norm _fused_rms_norm
+    scaled_dot_product_attention logsumexp var gelu linalg_vector_norm _fused_rms_norm native_batch_norm var_mean std
+    _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention cosh sinh softplus expm1
+    _scaled_dot_product_efficient_attention cudnn_batch_norm LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d
+    InstanceNorm2d Softplus GELU MultiheadAttention
 """)
 """They compute squares, exponentials or sums on the way that reach beyond their inputs and results."""
 
 SUM_UP = _words("""
     MatMul Gemm Conv ConvTranspose ReduceSum ReduceMean CumSum GlobalAveragePool Einsum QLinearMatMul QLinearConv
-    FusedConv FusedMatMul mm addmm bmm matmul linear convolution conv2d sum mean cumsum matmul_v2 reduce_sum
-    reduce_mean
+    FusedConv FusedMatMul mm addmm bmm baddbmm matmul linear convolution conv2d sum mean cumsum matmul_v2 reduce_sum
+    reduce_mean Linear Conv1d Conv2d Conv3d ConvTranspose2d dot mv mkldnn_linear logcumsumexp cumprod prod
 """)
 
 CANCEL = _words("""
@@ -39,9 +44,10 @@ CANCEL = _words("""
 
 
 def plain_type(op_type: str) -> str:
-    """ "aten.add.Tensor" and "pd_op.add:3" to "add"; ONNX's own as they are."""
+    """ "aten.add.Tensor", "aten.add_" and "pd_op.add:3" to "add"; ONNX's own as they are."""
     text = op_type.partition(":")[0]
     for prefix in ("aten.", "aten::", "pd_op.", "onednn_op."):
         if text.startswith(prefix):
             text = text.removeprefix(prefix).partition(".")[0]
+            return text if text.endswith("__") else text.removesuffix("_")
     return text

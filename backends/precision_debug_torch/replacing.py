@@ -1,0 +1,159 @@
+"""Other values in place of what a run computed, and what each of its operators reads.
+
+Values are written into the tensor's own memory, so that views of it, in-place operators on it and whoever else holds it
+see them too. Memory that the run did not make (parameters, buffers, tensors that a module keeps) is never written,
+unless an operator of the run has just written there itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from precision_debug.arrays import as_array
+from precision_debug.narrowing import narrow_type, narrowed
+from precision_debug.records import Operator
+
+from .naming import op_type
+from .on_device import moved
+
+__all__ = ["Made", "Replacing", "module_operator", "rounded"]
+
+_PLAIN = (bool, int, float, str, type(None))
+_CHOSEN_BY_THE_MODE = {"device", "dtype", "generator", "layout", "memory_format", "non_blocking", "pin_memory"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """How a row was made. arguments: plain ones by the schema's names. numbers: of those, what stands in a tensor's or
+    a scalar's place. constants: parameters and buffers that it reads, by name."""
+
+    op_type: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    constants: tuple[str, ...] = ()
+
+    def operator(self, arrays: Mapping[str, Any]) -> Operator:
+        """With the constants' values; arrays: the model's tensors by name."""
+        read = {name: _values(arrays[name]) for name in self.constants if name in arrays}
+        found = {name: array for name, array in read.items() if array is not None}
+        numbers = {name: np.float64(number) for name, number in self.numbers.items()}
+        return Operator(op_type=self.op_type, attributes=self.arguments, parameters={**found, **numbers})
+
+
+class Replacing:
+    """What one run may write, and what it has noted. constants: parameters and buffers."""
+
+    def __init__(self, constants: Iterable[Any]) -> None:
+        self.made: dict[str, Made] = {}
+        self._kept: dict[int, Any] = {}  # start of memory that is not the run's to the tensor that holds it
+        for tensor in constants:
+            self.protect(tensor)
+
+    def protect(self, tensor: Any) -> None:
+        """A tensor is there that the run did not make."""
+        start = _start(tensor)
+        if start is not None:
+            self._kept.setdefault(start, tensor)
+
+    def note(self, name: str, func: Any, args: Any, kwargs: Any, constants: Iterable[str]) -> None:
+        """A row's operator ran."""
+        arguments, numbers = _plain_arguments(func, args, kwargs)
+        self.made[name] = Made(
+            op_type=op_type(func), arguments=arguments, numbers=numbers, constants=tuple(dict.fromkeys(constants))
+        )
+
+    def put(self, tensor: Any, new: Any, *, written: bool) -> None:
+        """Write an array in place of a tensor's values; the tensor keeps its own where it cannot be written.
+
+        written: an operator has just written there itself.
+        """
+        start = _start(tensor)
+        if start is None or (start in self._kept and not written) or tuple(new.shape) != tuple(tensor.shape):
+            return
+        with contextlib.suppress(RuntimeError, TypeError), torch._C.DisableTorchFunction(), _disable_current_modes():
+            memory = tensor.data  # does not count as a change for autograd, which a model may use inside
+            for dim, (size, stride) in enumerate(zip(memory.shape, memory.stride(), strict=True)):
+                if size > 1 and stride == 0:  # one number stands for all of them
+                    memory, new = memory.narrow(dim, 0, 1), np.take(new, [0], axis=dim)
+            fresh = moved(new, memory.device)
+            if fresh is not None:
+                memory.copy_(_within(fresh, memory.dtype))
+
+
+def _within(values: Any, dtype: Any) -> Any:
+    """Finite numbers stay finite in a narrower type."""
+    if not (dtype.is_floating_point and values.dtype.is_floating_point) or dtype.itemsize >= values.dtype.itemsize:
+        return values
+    limit = torch.finfo(dtype).max
+    return torch.where(values.isfinite(), values.clamp(-limit, limit), values)
+
+
+def _start(tensor: Any) -> int | None:
+    """Where a plain tensor's memory begins; None where there is none to write to."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
+    if not plain or tensor.is_quantized or tensor.is_meta:
+        return None
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def _plain_arguments(func: Any, args: Any, kwargs: Any) -> tuple[dict[str, Any], dict[str, float]]:
+    schema = getattr(func, "_schema", None)
+    if schema is None:
+        return {}, {}
+    plain: dict[str, Any] = {}
+    numbers: dict[str, float] = {}
+    for place, argument in enumerate(schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        if argument.name in _CHOSEN_BY_THE_MODE or (place >= len(args) and argument.name not in kwargs):
+            continue
+        listed = isinstance(value, (list, tuple)) and all(isinstance(item, _PLAIN) for item in value)
+        if isinstance(value, _PLAIN) or listed:
+            plain[argument.name] = list(value) if isinstance(value, (list, tuple)) else value
+        if type(value) is float and argument.name != "alpha" and str(argument.type) in ("Tensor", "number"):
+            numbers[argument.name] = value
+    return plain, numbers
+
+
+def module_operator(module: Any, path: str) -> Operator:
+    """A module as one operator: its own parameters, buffers and plain attributes."""
+    attributes = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, _PLAIN) and not key.startswith("_") and key != "training"
+    }
+    own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+    arrays = {f"{path}.{name}" if path else name: _values(tensor) for name, tensor in own}
+    return Operator(
+        op_type=type(module).__name__, attributes=attributes,
+        parameters={name: array for name, array in arrays.items() if array is not None},
+    )  # fmt: skip
+
+
+def _values(tensor: Any) -> Any:
+    """A constant as numpy knows it; narrow floats as float32. None where it cannot be read."""
+    with contextlib.suppress(Exception):
+        plain = tensor.detach()
+        return as_array(plain.float() if plain.is_floating_point() and plain.dtype.itemsize < 4 else plain)
+    return None
+
+
+def rounded(values: Any, dtype: str) -> Any:
+    """An array as a tensor of torch's type holds it, in the array's own type; None where rounding is no question."""
+    kind = narrow_type(dtype)
+    if kind is None or not _is_float(np.dtype(kind)) or not _is_float(values.dtype):
+        return None
+    return values if kind.itemsize >= values.dtype.itemsize else narrowed(values, kind).astype(values.dtype)
+
+
+def _is_float(dtype: Any) -> bool:
+    return bool(dtype.kind == "f" or dtype.name == "bfloat16" or dtype.name.startswith("float8"))
