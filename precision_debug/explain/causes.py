@@ -89,17 +89,20 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
         b, t = exact.astype(np.float64), wrong.astype(np.float64)
         size = np.abs(b)
     if narrow not in _WIDE:
+        too_large = np.isfinite(b) & (size > limit)
+        only_results = bool(too_large.any()) and np.isfinite(t[~too_large & np.isfinite(b)]).all()
         for weight, values in constants.items():
             top = float(np.max(np.abs(values))) if values.size else 0.0
-            if math.isfinite(top) and top > limit:
+            # a number is often computed with in a wider type, and then only results are beyond the narrow one
+            if math.isfinite(top) and top > limit and not (values.size == 1 and only_results):
                 return "weight_overflow", {"weight": weight, "largest": top, "limit": limit}
-        too_large = np.isfinite(b) & (size > limit)
         if too_large.any() and _error_in(b, t, too_large) > 0.2:
             largest = float(size[np.isfinite(b)].max())
             return "overflow", {"largest": largest, "limit": limit, "count": int(too_large.sum())}
     if found.born_nan or found.born_inf:
-        if _types(subject, name) & REACH_FURTHER and narrow not in _WIDE:
-            return "range_inside", {"largest": _largest_input(subject, name), "limit": limit}
+        largest = _largest_input(subject, name)
+        if narrow not in _WIDE and (_types(subject, name) & REACH_FURTHER or largest > limit):
+            return "range_inside", {"largest": largest, "limit": limit}
         vanished = _vanished(constants, least)
         if vanished:
             return "weight_underflow", vanished
@@ -242,12 +245,15 @@ def files_differ(subject: Subject, name: str) -> Evidence:
     baseline, target = subject.operators()
     if not subject.two_files or target is None:
         return {}
-    row = subject.row_of.get(name)
-    mine = baseline.operator(name)
-    theirs = target.operator(row.target_name) if row is not None else None
-    if mine is None or theirs is None:
-        return {}
-    return _difference(mine, theirs)
+    for meta in reversed(subject.region_of.get(name, ())):
+        row = subject.row_of.get(meta.name)
+        mine, theirs = baseline.operator(meta.name), target.operator(row.target_name if row is not None else meta.name)
+        if mine is None or theirs is None or (row is None and mine.op_type != theirs.op_type):
+            continue  # inside a fused region equal names do not tell that the operators are the same
+        difference = _difference(mine, theirs)
+        if difference:
+            return difference
+    return {}
 
 
 def _difference(mine: Operator, theirs: Operator) -> Evidence:

@@ -30,6 +30,10 @@ FAR = 8.0
 HALF = 0.5
 """Share of the squared error from which one operator's ordinary rounding is the cause: nothing outweighs it."""
 
+PART = 0.15
+"""Share of the squared error from which ordinary rounding counts where one later operator amplifies several: two nearly
+equal numbers that are subtracted have an author each."""
+
 MATTERS = 0.02
 """Share of the squared error below which an operator's error, however large by itself, is absorbed."""
 
@@ -100,6 +104,7 @@ def rank(
 ) -> tuple[Culprit, ...]:
     """The culprits, worst first; none where no operator stands out."""
     by_name = {sink.name: sink for sink in sinks}
+    together = _amplified_together(subject, alone, effects, by_name)
     found: list[tuple[tuple[float, ...], Culprit]] = []
     for name, carried in effects.items():
         introduced = alone.found[name]
@@ -110,7 +115,8 @@ def rank(
         far = born or subject.far(introduced.rel_l2, introduced.units, FAR) or bool(introduced.flips)
         sink, share = by_name[effect.at], effect.share
         poisons = born and effect.non_finite > 0 and (sink.is_output or not any(one.is_output for one in sinks))
-        if not _worth_it(subject, sink) or not (poisons or share >= (MATTERS if far and sink.is_output else HALF)):
+        enough = MATTERS if far and sink.is_output else PART if name in together else HALF
+        if not _worth_it(subject, sink) or not (poisons or share >= enough):
             continue
         if (born or not far) and not sink.is_output and any(one.is_output for one in sinks):
             continue  # absorbed on its way to the outputs, as a mask is in a softmax
@@ -134,6 +140,22 @@ def rank(
         found.append(((-float(poisons), -round(share, 2), float(subject.order.get(name, 0))), culprit))
     found.sort(key=lambda pair: pair[0])
     return tuple(culprit for _, culprit in found)
+
+
+def _amplified_together(
+    subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
+) -> frozenset[str]:
+    """Operators whose ordinary rounding one and the same later operator amplifies to over half of the error."""
+    groups: dict[str, list[tuple[str, float]]] = {}
+    for name, carried in effects.items():
+        effect, own = _largest(carried, sinks), alone.found[name]
+        if effect is None or not PART <= effect.share < HALF or subject.far(own.rel_l2, own.units, FAR):
+            continue
+        amplifier = _amplifier(subject, alone, name, effect.at)
+        if amplifier:
+            groups.setdefault(amplifier, []).append((name, effect.share))
+    kept = [group for group in groups.values() if sum(share for _, share in group) >= HALF]
+    return frozenset(name for group in kept for name, _ in group)
 
 
 def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:

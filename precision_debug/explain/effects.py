@@ -140,7 +140,9 @@ def _effect(sink: Sink, plain: Array | None, got: Array | None) -> Effect:
         born = int(np.sum(~np.isfinite(t) & np.isfinite(b)))
         fair = np.isfinite(b) & np.isfinite(t)
         squared = float(np.sum(np.square((t - b)[fair])))
-        size = float(np.sum(np.square(b[fair])))
+        size = float(np.sum(np.square(b[np.isfinite(b)])))
+        if not sink.non_finite:  # what is lost here, and only off in the target, counts as wrong by its own size
+            squared += float(np.sum(np.square(b[~np.isfinite(t) & np.isfinite(b)])))
     if born and sink.non_finite:
         return Effect(at=sink.name, share=min(1.0, born / sink.non_finite), non_finite=born)
     rel = math.sqrt(squared / size) if size else (0.0 if squared == 0 else math.inf)

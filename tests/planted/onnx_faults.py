@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,8 @@ class Case:
     make: Callable[[Path], tuple[Path, Path | None, dict[str, Array]]]
     who: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
+    baseline: str = "ort_fp32"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 CASES: list[Case] = []

@@ -2,29 +2,61 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import precision_debug
-from planted.onnx_faults import CASES, Case
 from precision_debug.report.model import Report
 
+ENGINES = {"onnx_faults": "onnxruntime", "torch_faults": "torch"}
+"""Modules with a list CASES, and what each needs."""
 
-def report_of(one: Case, folder: Path) -> Report:
+
+class Fault(Protocol):
+    """A planted fault, or a clean model (``who`` is empty then). See the modules' own Case."""
+
+    name: str
+    kind: str
+    mode: str
+    who: tuple[str, ...]
+    why: tuple[str, ...]
+    baseline: str
+    options: Mapping[str, Any]
+
+    def make(self, folder: Path, /) -> tuple[Any, Any, Any]:
+        """The target's model, the baseline's (None: the same), and feeds ("": the model's own)."""
+
+
+def report_of(one: Fault, folder: Path) -> Report:
     """One case's report, in this process."""
     model, base, feeds = one.make(folder)
     return precision_debug.compare(
-        model, run_mode=one.mode, baseline="ort_fp32" if base is not None else "",
-        baseline_model=base, inputs=feeds,
+        model, run_mode=one.mode, baseline=one.baseline if base is not None else "",
+        baseline_model=base, inputs=feeds, **one.options,
     )  # fmt: skip
 
 
-def judged(one: Case, report: Report) -> tuple[bool, bool, str]:
+def cases() -> list[Fault]:
+    """Of every engine that is installed."""
+    found: list[Fault] = []
+    for module, needs in ENGINES.items():
+        if importlib.util.find_spec(needs) is None:
+            print(f"{module} left out: {needs} is not installed")
+        else:
+            found += importlib.import_module(f"planted.{module}").CASES
+    return found
+
+
+def judged(one: Fault, report: Report) -> tuple[bool, bool, str]:
     """Whether the culprit comes first, whether the cause is right, and what was said."""
     explanation = report.explanation
     assert explanation is not None
@@ -41,8 +73,8 @@ def judged(one: Case, report: Report) -> tuple[bool, bool, str]:
 def main() -> int:
     begun = time.monotonic()
     table: dict[str, Counter[str]] = {}
-    for one in CASES:
-        if len(sys.argv) > 1 and not any(word in one.name for word in sys.argv[1:]):
+    for one in cases():
+        if len(sys.argv) > 1 and not any(word in f"{one.name} {one.mode}" for word in sys.argv[1:]):
             continue
         with tempfile.TemporaryDirectory() as folder:
             who, why, said = judged(one, report_of(one, Path(folder)))

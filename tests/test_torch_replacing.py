@@ -1,0 +1,178 @@
+"""A torch run that goes on with other values than it computed: views and in-place operators see them, the model's own
+tensors are never written."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from planted import torch_faults
+from planted.run import judged, report_of
+from precision_debug_torch.backend import open_model
+from precision_debug_torch.model import example_feeds, from_module
+
+import precision_debug
+from precision_debug.protocols import Replacer
+
+FAULTS = torch_faults.CASES
+
+
+@pytest.mark.parametrize("one", FAULTS, ids=[one.name for one in FAULTS])
+def test_the_culprit_comes_first_with_its_cause_and_clean_models_accuse_nobody(one: Any, tmp_path: Path) -> None:
+    if one.factory in ("clean_gpt2", "clean_llama", "clean_bert"):
+        pytest.importorskip("transformers", reason="transformers is not installed")
+    who, why, said = judged(one, report_of(one, tmp_path))
+    assert who, said
+    assert why, said
+
+
+class Views(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.eye(4) * 2)
+        self.register_buffer("shift", torch.ones(4))
+        self.kept = torch.full((4,), 3.0)
+
+    def forward(self, x: Any) -> Any:
+        y = x @ self.weight.t()
+        part = y[:, 1:3]
+        part.add_(1.0)
+        wide = y.unsqueeze(0).expand(3, -1, -1)
+        self.shift.add_(1.0)
+        return wide.sum(0) + self.shift + self.kept.view(2, 2).view(4)
+
+
+def opened(module: Any, inputs: Any, mode: str = "torch_fp32", **options: Any) -> tuple[Any, Any]:
+    model = from_module(module, inputs)
+    feeds = example_feeds(model)
+    return open_model(model, mode, {"device": "cpu", **options}, [feeds]), feeds
+
+
+@pytest.mark.parametrize("mode", ["torch_fp32", "torch_bf16", "torch_autocast_bf16"])
+def test_readers_views_and_in_place_operators_see_what_was_put(mode: str) -> None:
+    session, feeds = opened(Views(), torch.ones(2, 4), mode)
+    assert isinstance(session, Replacer)
+    assert session.replaces
+    plain = session.run(feeds)["output"].astype(np.float32)
+    assert np.array_equal(plain, np.tile([11.0, 14, 14, 11], (2, 1)))
+    changed = session.run_replacing(
+        feeds, lambda _op, name, value: np.full(value.shape, 7.0, np.float32) if name == "mm" else None
+    )["output"].astype(np.float32)
+    assert np.array_equal(changed, np.tile([26.0, 29, 29, 26], (2, 1)))
+    in_place = session.run_replacing(
+        feeds, lambda _op, name, value: np.full(value.shape, 10.0, np.float32) if name == "add" else None
+    )["output"].astype(np.float32)
+    assert np.array_equal(in_place, np.tile([11.0, 35, 35, 11], (2, 1)))
+    again = session.run(feeds)["output"].astype(np.float32)
+    assert np.array_equal(again, plain)
+
+
+@pytest.mark.parametrize("level", ["op", "module"])
+def test_the_models_own_tensors_and_the_feeds_are_never_written(level: str) -> None:
+    module = Views()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    session, feeds = opened(module, torch.ones(2, 4), level=level)
+    fed = {name: array.copy() for name, array in feeds.items()}
+    session.run_replacing(feeds, lambda _op, _name, value: np.asarray(value) * 0 + 99)
+    assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
+    assert torch.equal(module.kept, torch.full((4,), 3.0))
+    assert all(np.array_equal(fed[name], array) for name, array in feeds.items())
+
+
+def test_what_is_held_saturates_and_is_rounded() -> None:
+    session, feeds = opened(torch.nn.Linear(4, 4), torch.ones(2, 4), "torch_fp16")
+    session.run(feeds, lambda *_: None)
+    value = np.array([1e6, -1e6, 1.0001, np.inf], np.float32)
+    assert np.array_equal(session.held("addmm", value), np.array([65504.0, -65504.0, 1.0, np.inf], np.float32))
+    assert session.held("nothing", value) is None
+    put: dict[str, Any] = {}
+
+    def replace(_op: str, name: str, tensor: Any) -> Any:
+        put[name] = np.array(tensor)
+        return np.full(tensor.shape, 1e6, np.float32) if name == "addmm" else None
+
+    session.run_replacing(feeds, replace)
+    assert float(put["output"].max()) == 65504.0
+
+
+def test_an_operator_tells_what_it_reads_under_the_models_names_and_values() -> None:
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up = torch.nn.Linear(4, 4)
+            self.norm = torch.nn.LayerNorm(4, eps=1e-3)
+
+        def forward(self, x: Any) -> Any:
+            return self.norm(self.up(x)) + 1e-9
+
+    module = Block()
+    session, feeds = opened(module, torch.ones(2, 4), "torch_fp16")
+    session.run_replacing(feeds, lambda *_: None)
+    up, norm, add = (session.operator(name) for name in ("up/addmm", "norm/layer_norm", "add"))
+    assert list(up.parameters) == ["up.bias", "up.weight"]
+    assert np.array_equal(up.parameters["up.weight"], module.up.weight.detach().numpy())
+    assert norm.attributes["eps"] == 1e-3
+    assert add.op_type == "aten.add"
+    assert float(add.parameters["other"]) == 1e-9
+    assert session.operator("output") is None
+
+
+def test_modules_are_operators_at_level_module() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4, eps=1e-3))
+    session, feeds = opened(module, torch.ones(2, 4), level="module")
+    outputs = session.run_replacing(
+        feeds, lambda _op, name, value: np.tile(np.arange(4, dtype=np.float32), (2, 1)) if name == "0" else None
+    )
+    wanted = module[1](torch.arange(4.0).repeat(2, 1)).detach().numpy()
+    assert np.array_equal(outputs["output"], wanted)
+    session.operator("1")
+    assert session.operator("1").attributes["eps"] == 1e-3
+    assert list(session.operator("0").parameters) == ["0.weight", "0.bias"]
+
+
+@pytest.mark.parametrize("kind", ["exported", "script"])
+def test_exported_programs_and_torchscript_are_explained(kind: str, tmp_path: Path) -> None:
+    module, inputs = torch_faults.linear_overflow()
+    plain = torch.nn.Sequential(*(getattr(module, name) for name in ("first", "up", "down"))).eval()
+    path = tmp_path / ("m.pt2" if kind == "exported" else "m.pt")
+    if kind == "exported":
+        torch.export.save(torch.export.export(plain, (inputs,)), path)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            torch.jit.save(torch.jit.trace(plain, inputs), path)
+    report = precision_debug.compare(
+        path, run_mode="torch_autocast_fp16" if kind == "exported" else "torch_fp32", device="cpu",
+        baseline="torch_fp32", inputs="" if kind == "exported" else {"input": inputs.numpy()},
+    )  # fmt: skip
+    explanation = report.explanation
+    assert explanation.state == ("culprits" if kind == "exported" else "healthy"), explanation.reason
+    assert all(culprit.name.startswith("1") for culprit in explanation.culprits)
+
+
+def test_one_run_after_the_other_finds_the_same(tmp_path: Path) -> None:
+    one = next(case for case in FAULTS if case.name == "linear_overflow_fp16")
+    model, _, _ = one.make(tmp_path)
+    beside = precision_debug.compare(model, run_mode=one.mode, device="cpu")
+    after = precision_debug.compare(model, run_mode=one.mode, device="cpu", lockstep=False)
+    assert [c.name for c in beside.explanation.culprits] == [c.name for c in after.explanation.culprits]
+    assert [row.introduced and row.introduced.rel_l2 for row in beside.rows] == [
+        row.introduced and row.introduced.rel_l2 for row in after.rows
+    ]
+
+
+@pytest.mark.slow
+def test_a_compiled_target_is_replayed_in_the_baseline(tmp_path: Path) -> None:
+    one = next(case for case in FAULTS if case.name == "clean_cnn_bf16")
+    model, _, _ = one.make(tmp_path)
+    report = precision_debug.compare(model, run_mode="torch_compile", device="cpu")
+    assert report.explanation.method == "replayed"
+    assert report.explanation.state == "healthy"
