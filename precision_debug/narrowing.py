@@ -20,8 +20,8 @@ def narrowed(values: Array, dtype: Any) -> Array:
 
     with np.errstate(over="ignore", invalid="ignore"):
         narrow: Array = values.astype(dtype)
-        lost = ~np.isfinite(narrow) & np.isfinite(values)
-    if lost.any():
+        beyond = ~np.isfinite(narrow)
+    if beyond.any() and (lost := beyond & np.isfinite(values)).any():
         largest = finfo(dtype).max
         narrow = np.where(lost, np.where(values < 0, -largest, largest).astype(dtype), narrow)
     return narrow

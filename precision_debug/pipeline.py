@@ -161,7 +161,7 @@ def _explain(
         two_files=base.opening.spec.model != target.opening.spec.model,
         memory_budget=value(CORE, spec.options, "memory_budget"),
     )
-    patience = max(2.0, (base.seconds or 0.0) + (target.seconds or 0.0))
+    patience = max(2.0, 0.5 * ((base.seconds or 0.0) + (target.seconds or 0.0)))
     explanation, found = explain.explain(subject, level=spec.explain, seconds=patience, folder=folder)
     journal.write("introduced", tensors=found)
     journal.write("explanation", explanation=explanation)

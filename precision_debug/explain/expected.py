@@ -39,9 +39,8 @@ def expected_errors(subject: Subject, plain: Mapping[str, Array], sinks: Sequenc
         if row is not None and row.comparison is not None and array.dtype.kind == "f" and not _moves(subject, name):
             unit = _unit(subject, name, row)
             if unit > 0:
-                rough = array if not subject.whole_steps(name) else np.full_like(array, row.comparison.base.rms or 0.0)
-                with np.errstate(all="ignore"):
-                    new = array + rough * np.resize(noise * unit, array.shape).astype(array.dtype)
+                step = (row.comparison.base.rms or 0.0) if subject.whole_steps(name) else None
+                new = _shaken(array, (noise * unit).astype(array.dtype), step)
         if name in wanted:
             seen[name] = np.array(array if new is None else new)
         return new
@@ -52,6 +51,19 @@ def expected_errors(subject: Subject, plain: Mapping[str, Array], sinks: Sequenc
         for name in wanted
         if name in plain and name in seen and (error := error_at(plain[name], seen[name])) is not None
     }
+
+
+def _shaken(array: Array, noise: Array, step: float | None) -> Array:
+    """Each element off by its share of the noise: of itself, or of ``step``."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    shaken: Array = np.empty_like(flat)
+    with np.errstate(all="ignore"):
+        for start in range(0, flat.size, noise.size):
+            part = flat[start : start + noise.size]
+            some = noise[: part.size]
+            shaken[start : start + noise.size] = part + (part if step is None else step) * some
+    whole: Array = shaken.reshape(array.shape)
+    return whole
 
 
 def _unit(subject: Subject, name: str, row: Row) -> float:

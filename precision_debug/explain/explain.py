@@ -6,7 +6,7 @@ import math
 import time
 from pathlib import Path
 
-from ..errors import BackendError
+from ..errors import PrecisionDebugError
 from ..records import Explanation, Introduced
 from .bounds import allowed_error
 from .culprits import (
@@ -20,7 +20,7 @@ from .culprits import (
 )
 from .effects import Sink, carried, plain_sinks, sinks_of
 from .expected import expected_errors
-from .introduced import run_alone
+from .introduced import nothing_alone, run_alone
 from .subject import Subject, replaces
 
 __all__ = ["Subject", "explain"]
@@ -32,8 +32,9 @@ _SMALL = 64 << 20
 def explain(subject: Subject, *, level: str, seconds: float, folder: Path) -> tuple[Explanation, list[Introduced]]:
     """Who introduced the error, and what each operator added, in execution order.
 
-    level: "fast" (effects for as long as ``seconds``) or "full" (of every operator). folder: for what waits on disk.
-    Never raises for what a model or an engine does: then the state is "unknown", with the reason.
+    level: "fast" (effects for as long as ``seconds``; operators of a large model that is healthy are not run alone) or
+    "full" (of every operator). folder: for what waits on disk. Whatever a model or an engine does here, the finished
+    comparison is not lost for it: then the state is "unknown", with the reason.
     """
     begun = time.monotonic()
     if not replaces(subject.baseline):
@@ -41,9 +42,13 @@ def explain(subject: Subject, *, level: str, seconds: float, folder: Path) -> tu
         return Explanation(state="unknown", reason=reason), []
     try:
         explanation, found = _explained(subject, level, seconds, folder, begun)
-    except BackendError as error:
-        return Explanation(state="unknown", reason=str(error), seconds=time.monotonic() - begun), []
-    return explanation, found
+    except PrecisionDebugError as error:
+        reason = str(error)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+    else:
+        return explanation, found
+    return Explanation(state="unknown", reason=reason, seconds=time.monotonic() - begun), []
 
 
 def _explained(
@@ -57,10 +62,11 @@ def _explained(
     def suspects(name: str, units: float | None) -> bool:
         return small or level == "full" or name in suspected or (units is not None and units > 2.0)
 
-    alone = run_alone(subject, suspects, folder)
+    sinks = sinks_of(subject, first)
+    sick = bool(first) or out_of_bounds(subject, sinks)
+    worth_it = sick or small or level == "full"
+    alone = run_alone(subject, suspects, folder) if worth_it else nothing_alone(subject, folder)
     try:
-        sinks = sinks_of(subject, first)
-        sick = bool(first) or out_of_bounds(subject, sinks)
         candidates = candidates_of(subject, alone, before) if sick else []
         limit = math.inf if level == "full" else seconds
         plain = plain_sinks(subject, candidates, sinks)
@@ -78,7 +84,7 @@ def _explained(
         budget = {name: e.share for name, found in effects.items() for e in found if e.at == at and e.share > 0.001}
         explanation = Explanation(
             state="culprits" if culprits else "diffuse" if beyond else "healthy",
-            method=alone.method,
+            method=alone.method if worth_it else "",
             culprits=culprits,
             at=at,
             budget=dict(sorted(budget.items(), key=lambda pair: -pair[1])),

@@ -24,7 +24,7 @@ from ..store import Store
 from .subject import Subject
 from .units import largest_of
 
-__all__ = ["MASK", "Alone", "relative_error", "run_alone"]
+__all__ = ["MASK", "Alone", "nothing_alone", "relative_error", "run_alone"]
 
 Array = np.ndarray[Any, Any]
 
@@ -55,23 +55,27 @@ class Alone:
         self.wrong.close()
 
 
+def nothing_alone(subject: Subject, folder: Path) -> Alone:
+    """Before anything was run."""
+    return Alone(
+        method="isolated" if subject.target_replaces else "replayed",
+        exact=Store(folder=folder, memory_budget=KEPT_IN_MEMORY // 2),
+        wrong=Store(folder=folder, memory_budget=KEPT_IN_MEMORY // 2),
+    )
+
+
 def run_alone(subject: Subject, suspects: Callable[[str, float | None], bool], folder: Path) -> Alone:
     """Run both sides once more and say what each operator added.
 
     suspects: asked with a tensor's name and its error in units of rounding; the tensors of those it says yes to are
     kept. Raises BackendError.
     """
-    method = "isolated" if subject.target_replaces else "replayed"
-    alone = Alone(
-        method=method,
-        exact=Store(folder=folder, memory_budget=KEPT_IN_MEMORY // 2),
-        wrong=Store(folder=folder, memory_budget=KEPT_IN_MEMORY // 2),
-    )
+    alone = nothing_alone(subject, folder)
 
     def note(name: str, exact: Array, wrong: Array) -> None:
         if name in alone.found:
             return
-        introduced = measure(subject, name, exact, wrong, method)
+        introduced = measure(subject, name, exact, wrong, alone.method)
         alone.found[name] = introduced
         if suspects(name, introduced.units) or introduced.born_nan or introduced.born_inf or introduced.flips:
             alone.exact.put(name, np.asarray(exact))
@@ -96,8 +100,8 @@ def _isolated(subject: Subject, note: Callable[[str, Array, Array], None], waiti
         target = target_of.get(name)
         if target is None:
             return None
-        exact = np.array(value)
-        (meeting or waiting).put(name, exact)
+        exact = np.asarray(value)
+        (meeting or waiting).put(name, exact)  # returns when it may be overwritten, as it is now
         return subject.held(target, exact)
 
     def of_target(_op: str, name: str, value: Any) -> Any:
