@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError
-from precision_debug.protocols import Feeds, Hook
-from precision_debug.records import Doubt, TensorMeta
+from precision_debug.protocols import Feeds, Hook, Replace
+from precision_debug.records import Doubt, Operator, TensorMeta
 
-from . import naming
+from . import memory, naming
 from .marks import Changed, Found, Groups, Print, Trace, groups_by_value, search
 from .model import Model
+from .operators import Operators
+from .program import NESTED
 from .runtime import Runner
 from .session import meta_of, metas_of, not_run
 from .witness import OVERWRITTEN, Witness
@@ -45,18 +47,21 @@ class FetchSession:
     folder: where the edited programs are written. builds: how many predictors the search may make; 0: as many as fit
     into five minutes, from 12 to 60. limit: bytes of fetched tensors that one predictor holds. check: raises where the
     mode did not do what it is for. quantised: the mode fuses more of a quantised model than the same mode in FP32 does.
-    wants: the type that the mode's tensors are to have, see ``session.not_run``.
+    wants: the type that the mode's tensors are to have, see ``session.not_run``. plain: the engine's own tensors, which
+    the hook is given, lie in this machine's memory, in the model's layout.
     """
 
     def __init__(
         self, model: Model, start: Start, *, unfused: bool, view: str, folder: Path, versions: Mapping[str, str],
         notes: Sequence[str] = (), builds: int = 0, limit: int = 1 << 30, check: Callable[[Trace], None] | None = None,
-        quantised: bool = False, wants: str = "",
+        quantised: bool = False, wants: str = "", plain: bool = False,
     ) -> None:  # fmt: skip
         self.versions = versions
         self._model, self._start, self._unfused, self._view = model, start, unfused, view
         self._folder, self._builds, self._limit, self._check = folder, builds, limit, check
-        self._quantised, self._wants = quantised, wants
+        self._quantised, self._wants, self._plain = quantised, wants, plain
+        self._operators = Operators(model)
+        self._instructions: dict[str, str] = {}
         self.doubts: Sequence[Doubt] = ()
         self._values = {value.name: value for value in model.program.values}
         self._notes = list(notes)
@@ -145,12 +150,24 @@ class FetchSession:
         """Leave out what no operator writes, such as the outputs of a recurrent layer that only training fills."""
         names = [name for name, value in self._values.items() if not value.hidden]
         written: set[str] = set()
+        made: dict[str, list[str]] = {}
         for batch in self._batches(names, feeds):
             runner = self._start(self._edited(batch), "")
-            runner.execute(feeds)
             keys = self._keys(runner.output_names)
+            calls: Counter[str] = Counter()
+
+            def note(op_type: str, variable: str, _: Any, keys: Any = keys, calls: Any = calls) -> None:
+                calls[naming.instruction(op_type)] += 1
+                if variable in keys:
+                    made.setdefault(naming.instruction(op_type), []).append(keys[variable])
+
+            runner.execute(feeds, note)
+            for several in [instruction for instruction, count in calls.items() if count > 1]:
+                made.setdefault(several, []).extend(("", ""))
             written |= {name for key, name in keys.items() if runner.peek(key) is not None}
             runner.close()
+        # an instruction of several outputs, which come in any order, does not tell which of them is shown
+        self._instructions = {key: found[0] for key, found in made.items() if len(set(found)) == 1}
         self._runners = [(batch, None) for batch in self._batches([n for n in names if n in written], feeds)]
         empty = len(names) - len(written)
         if empty:
@@ -185,6 +202,57 @@ class FetchSession:
             if len(self._runners) > 1:
                 active.close()
         return outputs
+
+    @property
+    def replaces(self) -> bool:
+        """See protocols.Replacer: where the hook has the engine's own memory, and one run shows every tensor."""
+        if not self._plain or not self._planned or not memory.can_write():
+            return False
+        nested = any(value.hidden == NESTED for value in self._values.values())
+        return len(self._runners) == 1 or (self._unfused and not nested)
+
+    def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """See protocols.Replacer. What would not fit into memory at once is not fetched: the unedited program runs, and
+        an instruction's number tells which tensor the hook shows.
+        """
+        if not self._planned:
+            self.plan(feeds)
+        if self._closed:
+            raise BackendError("the session is closed", where=self._model.path, hint="open it again")
+        whole = len(self._runners) == 1
+        batch, kept = self._runners[0] if whole else ((), None)
+        runner = kept or self._start(self._edited(batch) if whole else self._model.file, "")
+        keys = self._keys(runner.output_names)
+        types = {meta.name: meta.op_type for meta in self.tensors if not meta.unseen}
+        left = dict.fromkeys(name for name in types if names is None or name in names)
+
+        def show(op_type: str, variable: str, array: Any) -> Any:
+            name = keys.get(variable) or ("" if whole else self._instructions.get(naming.instruction(op_type), ""))
+            if name not in left:
+                return None
+            del left[name]
+            return replace(types[name], name, array)
+
+        try:
+            runner.execute(feeds, show, writes=True)
+            outputs = {name: runner.output(key) for key, name in keys.items() if self._values[name].output}
+            fetched = {name: key for key, name in keys.items()}
+            for name in [name for name in left if name in fetched]:
+                replace(types[name], name, runner.output(fetched[name]))  # the hook passes over its operator
+        finally:
+            if whole:
+                self._runners[0] = (batch, runner)
+            else:
+                runner.close()
+        return outputs
+
+    def held(self, name: str, value: Any) -> Any:
+        """See protocols.Replacer."""
+        return self._operators.held(name, value)
+
+    def operator(self, name: str) -> Operator | None:
+        """See protocols.Replacer."""
+        return self._operators.get(name)
 
     def _value(self, runner: Runner, name: str, key: str) -> np.ndarray[Any, Any]:
         """A fetched value as the program that ships has it."""

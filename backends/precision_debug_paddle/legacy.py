@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import collections
 import functools
+import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from precision_debug.errors import ModelError
 from precision_debug.records import InputMeta
@@ -25,6 +27,11 @@ _BLOCK_VARS, _BLOCK_OPS = 3, 4
 _OP_INPUTS, _OP_OUTPUTS, _OP_TYPE, _OP_ATTRS = 1, 2, 3, 4
 _ATTR_NAME, _ATTR_BLOCK = 1, 12
 _LOD_TENSOR = 7
+# attribute type: the field of its value, whether it is a list, whether it is of 32-bit floats
+_ATTR_VALUES = {
+    0: (3, False, False), 1: (4, False, True), 2: (5, False, False), 3: (6, True, False), 4: (7, True, True),
+    6: (10, False, False), 7: (11, True, False), 9: (13, False, False), 11: (15, True, False),
+}  # fmt: skip
 _DTYPES = {
     0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 19: "uint64",
     20: "uint8", 21: "int8", 22: "bfloat16", 23: "complex64", 24: "complex128",
@@ -81,7 +88,7 @@ class LegacyProgram:
         return tuple(InputMeta(name=name, dtype=self._vars[name].dtype, shape=self._vars[name].shape) for name in names)
 
     def parameters(self) -> frozenset[str]:
-        return frozenset(name for name, var in self._vars.items() if var.persistable)
+        return frozenset(name for name, var in self._vars.items() if var.persistable and var.dense)
 
     def with_fetches(self, names: Sequence[str], path: Path) -> Path:
         fetched = [name for op in self._ops[0] if op.type == "fetch" for name in op.reads]
@@ -99,6 +106,17 @@ class LegacyProgram:
             fields.append(field)
         path.write_bytes(wire.message(fields))
         return path
+
+    def reading(self) -> Iterator[tuple[str, str, tuple[str, ...], dict[str, Any]]]:
+        """For each variable that the main block writes once: its name, the operator's type, the parameters that it
+        reads, and its attributes.
+        """
+        constant = self.parameters()
+        for field in (field for field in self._blocks[0] if field.tag == _BLOCK_OPS):
+            op = _op(field.data)
+            attributes = dict(_attributes(field.data))
+            for name in (name for _, names in op.outputs for name in names if name not in constant):
+                yield name, op.type, tuple(item for item in op.reads if item in constant), attributes
 
     def _values(self) -> Iterator[Value]:
         fetched = {name for op in self._ops[0] if op.type == "fetch" for name in op.reads}
@@ -199,6 +217,28 @@ def _op(data: bytes) -> _Op:
         type=kind.data.decode(), inputs=_slots(fields, _OP_INPUTS), outputs=_slots(fields, _OP_OUTPUTS),
         block=_runs(fields),
     )  # fmt: skip
+
+
+def _attributes(data: bytes) -> Iterator[tuple[str, Any]]:
+    """An operator's plain attributes: numbers, texts, and lists of them."""
+    for field in wire.parse(data):
+        if field.tag != _OP_ATTRS:
+            continue
+        attribute = wire.parse(field.data)
+        name, kind = first(attribute, _ATTR_NAME), first(attribute, 2)
+        where = _ATTR_VALUES.get(kind.integer) if kind is not None else None
+        if name is None or where is None:
+            continue
+        tag, several, single = where
+        found = tuple(_number(item, single) for item in attribute if item.tag == tag)
+        if found or several:
+            yield name.data.decode(), found if several else found[0]
+
+
+def _number(field: Field, single: bool) -> Any:
+    if isinstance(field.value, bytes):
+        return field.value.decode(errors="replace")
+    return struct.unpack("<f", struct.pack("<I", field.value))[0] if single else field.integer
 
 
 def _runs(fields: Sequence[Field]) -> int:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import collections
 import re
+from collections.abc import Iterable, Iterator
 
-__all__ = ["FETCH", "ONE_OUTPUT", "Namer", "carries", "fetch_name", "kernel", "plain_type", "works_in_place"]
+__all__ = [
+    "FETCH", "ONE_OUTPUT", "Namer", "carries", "fetch_name", "instruction", "kernel", "layer_names", "plain_type",
+    "works_in_place",
+]  # fmt: skip
 
 FETCH = "precision_debug/"
 """What the names of our own fetches in a PIR program begin with."""
@@ -37,6 +41,34 @@ class Namer:
         return f"{op_type}_{number}" + (f"@{layer}" if layer else "")
 
 
+def layer_names(paths: Iterable[str]) -> dict[str, str]:
+    """Layer paths to those that the same layers have in the first export of a process.
+
+    Paddle counts layers for as long as the process lives ("Linear", "Linear_1", …), so a model that is exported twice
+    has two sets of paths. Of each class under one parent the lowest number becomes the first.
+    """
+    known = list(dict.fromkeys(paths))
+    lowest: dict[tuple[str, str], int] = {}
+    for path in known:
+        for parent, kind, number in _parts(path):
+            lowest[parent, kind] = min(number, lowest.get((parent, kind), number))
+
+    def counted(parent: str, kind: str, number: int) -> str:
+        left = number - lowest[parent, kind]
+        return f"{kind}_{left}" if left else kind
+
+    return {path: "/".join(counted(*part) for part in _parts(path)) for path in known}
+
+
+def _parts(path: str) -> Iterator[tuple[str, str, int]]:
+    """Each layer of a path: the path of its parent, its class, and its number, 0 for the first."""
+    parent = ""
+    for part in path.split("/"):
+        match = re.fullmatch(r"(.+?)_([1-9]\d*)", part)
+        yield (parent, match[1], int(match[2])) if match else (parent, part, 0)
+        parent = f"{parent}/{part}"
+
+
 def fetch_name(name: str) -> str:
     """The name under which a PIR predictor hands out a value that was fetched for us."""
     return FETCH + name
@@ -52,6 +84,12 @@ def kernel(op_type: str) -> str:
     """What is compared to see whether marks changed the graph: the type without number and in-place mark."""
     text = op_type.rpartition(":")[0] if re.search(r":\d+$", op_type) else op_type
     return text.rstrip("_")
+
+
+def instruction(op_type: str) -> str:
+    """ "pd_op.relu_:5" is "pd_op.relu:5": type and number, the same whether it works in place or not."""
+    kind, _, number = op_type.rpartition(":")
+    return f"{kind.rstrip('_')}:{number}" if kind else op_type
 
 
 def carries(op_type: str) -> bool:

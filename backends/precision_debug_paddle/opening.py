@@ -38,7 +38,9 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
     if not model.program.pir and not recipe.onednn:
         config = make_config(recipe, model.file, model.params, spec.options, device=device)
         runner = Runner(config, where=model.path, mode=spec.mode)
-        session = HookSession(model, runner, versions=versions, notes=notes, wants=_wants(recipe))
+        session = HookSession(
+            model, runner, versions=versions, notes=notes, wants=_wants(recipe), on_cpu=device == "cpu"
+        )
         if feeds:
             session.probe(feeds[0])
         return session
@@ -60,7 +62,7 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
         builds=setting(spec.options, "mark_builds"),
         limit=setting(spec.options, "fetch_bytes"),
         check=_quantised(model) if recipe.precision == "int8" else None, quantised=recipe.precision == "int8",
-        wants=_wants(recipe),
+        wants=_wants(recipe), plain=device == "cpu" and not recipe.onednn,
     )  # fmt: skip
     if feeds:
         fetched.plan(feeds[0])

@@ -15,7 +15,7 @@ from typing import Any
 from precision_debug.errors import ModelError
 from precision_debug.records import InputMeta
 
-from .naming import ONE_OUTPUT, Namer, fetch_name, plain_type
+from .naming import ONE_OUTPUT, Namer, fetch_name, layer_names, plain_type
 from .program import NESTED, Value, dims
 
 __all__ = ["PirProgram", "name_fetches", "read_pir"]
@@ -28,6 +28,7 @@ _DTYPES = {
 _FETCH = "fetch"
 _CARRIES = frozenset({"reshape", "unsqueeze", "squeeze", "cast", "transpose"})
 _SOURCES = frozenset({"data", "feed"})
+_NUMBERS = frozenset({"full", "assign_value"})
 _CONSTANTS = frozenset({"full", "full_int_array", "constant", "constant_tensor", "assign_value"})
 
 
@@ -41,6 +42,7 @@ class PirProgram:
         self._path = path
         self._block = data["program"]["regions"][0]["blocks"][0]["ops"]
         self.statistics = 0
+        self._layers = layer_names(_layer(op) for op in _all(self._block))
         self._number: dict[str, dict[str, Any]] = {}
         self.values = tuple(self._values())
 
@@ -61,18 +63,36 @@ class PirProgram:
         none), attributes. A parameter is followed through the operators that only give it another shape or type.
         """
         held = {_outputs(op)[0]["%"]: str(op["A"][-1]) for op in self._block if op["#"] == "p"}
+        for name, kind, op in self._named():
+            reads = tuple(held.get(item, "") for item in _reads(op))
+            if kind in _CARRIES and reads and reads[0]:
+                held.update((out["%"], reads[0]) for out in _outputs(op))
+            plain = {item["N"]: _value(item["AT"].get("D")) for item in op.get("A") or () if isinstance(item, dict)}
+            yield name, kind, reads, plain
+
+    def scalars(self) -> dict[str, dict[int, tuple[float, ...]]]:
+        """By operator, as ``reading`` names it: the numbers that it reads and the program itself holds, by input."""
+        held: dict[int, tuple[float, ...]] = {}
+        for op in self._block:
+            if plain_type(op["#"]) in _NUMBERS:
+                found = _attribute(op, "value") if plain_type(op["#"]) == "full" else _value(_attribute(op, "values"))
+                numbers = found if isinstance(found, tuple) else (found,)
+                if all(isinstance(number, (int, float)) for number in numbers):
+                    held.update((out["%"], numbers) for out in _outputs(op))
+        return {
+            name: {place: held[item] for place, item in enumerate(_reads(op)) if item in held}
+            for name, _, op in self._named()
+        }
+
+    def _named(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """The operators that ``values`` counts: name without layer, type, and the operator."""
         namer = Namer()
         for op in self._block:
             kind = plain_type(op["#"])
             if op["#"] == "p" or kind in _CONSTANTS or kind in _SOURCES or kind in {_FETCH, "yield", "shadow_output"}:
                 continue
-            if not any(_dense(out) for out in _outputs(op)):
-                continue
-            name, reads = namer.name(kind, ""), tuple(held.get(item, "") for item in _reads(op))
-            if kind in _CARRIES and reads and reads[0]:
-                held.update((out["%"], reads[0]) for out in _outputs(op))
-            plain = {item["N"]: _value(item["AT"].get("D")) for item in op.get("A") or () if isinstance(item, dict)}
-            yield name, kind, reads, plain
+            if any(_dense(out) for out in _outputs(op)):
+                yield namer.name(kind, ""), kind, op
 
     def with_fetches(self, names: Sequence[str], path: Path) -> Path:
         fetches = [op for op in self._block if plain_type(op["#"]) == _FETCH]
@@ -122,14 +142,14 @@ class PirProgram:
             if op["#"] == "p" or kind in _CONSTANTS or kind in _SOURCES or kind in {_FETCH, "yield", "shadow_output"}:
                 continue
             given = tuple(dict.fromkeys(name for item in reads for name in sources.get(item, ())))
-            layer = str(_attribute(op, "struct_name") or "").strip("/")
+            layer = _layer(op)
             for region in op.get("regions") or ():
                 for block in region["blocks"]:
                     yield from self._walk(block["ops"], {}, namer, sources, constant, nested=True)
             if not any(_dense(out) for out in made):
                 sources.update((out["%"], given) for out in made)
                 continue
-            base = namer.name(kind, layer)
+            base = namer.name(kind, self._layers.get(layer, ""))
             for place, out in enumerate(made):
                 if not _dense(out) or (place and kind in ONE_OUTPUT):
                     self.statistics += _dense(out)
@@ -189,6 +209,18 @@ def _fetches(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _value(data: Any) -> Any:
     return tuple(item["D"] for item in data if isinstance(item, dict)) if isinstance(data, list) else data
+
+
+def _all(ops: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for op in ops:
+        yield op
+        for region in op.get("regions") or ():
+            for block in region["blocks"]:
+                yield from _all(block["ops"])
+
+
+def _layer(op: dict[str, Any]) -> str:
+    return str(_attribute(op, "struct_name") or "").strip("/")
 
 
 def _outputs(op: dict[str, Any]) -> list[dict[str, Any]]:

@@ -10,13 +10,14 @@ import numpy as np
 from precision_debug.errors import BackendError, InputError
 from precision_debug.protocols import Feeds
 
+from . import memory
 from .failures import our_errors
 from .framework import inference_module
 
 __all__ = ["Runner", "decoded"]
 
 Array = np.ndarray[Any, Any]
-Receiver = Callable[[str, str, Any], None]
+Receiver = Callable[[str, str, Any], Any]
 
 
 def decoded(array: Array, dtype: str) -> Array:
@@ -37,7 +38,7 @@ class Runner:
             self._predictor = inference_module().create_predictor(config)
         self._receiver: Receiver | None = None
         self._failures: list[BaseException] = []
-        self._hooked = False
+        self._hooked = self._writes = False
 
     @property
     def output_names(self) -> list[str]:
@@ -51,11 +52,14 @@ class Runner:
         self.execute(feeds, receiver)
         return {name: self.output(name) for name in self.output_names}
 
-    def execute(self, feeds: Feeds, receiver: Receiver | None = None) -> None:
-        """Run once and leave the outputs where they are; ``output`` reads one."""
+    def execute(self, feeds: Feeds, receiver: Receiver | None = None, *, writes: bool = False) -> None:
+        """Run once and leave the outputs where they are; ``output`` reads one.
+
+        writes: what the receiver returns goes in place of the tensor, for the operators behind it.
+        """
         predictor = self._open()
         self._feed(feeds)
-        self._receiver, self._failures = receiver, []
+        self._receiver, self._failures, self._writes = receiver, [], writes
         if receiver is not None and not self._hooked:
             predictor.register_output_hook(self._called)
             self._hooked = True
@@ -111,6 +115,9 @@ class Runner:
         if self._receiver is None or self._failures:
             return
         try:
-            self._receiver(op_type, name, decoded(np.asarray(tensor), str(tensor.dtype)))
+            array = decoded(np.asarray(tensor), str(tensor.dtype))
+            new = self._receiver(op_type, name, array)
+            if self._writes and new is not None:
+                memory.write(tensor, array, new)
         except BaseException as error:
             self._failures.append(error)

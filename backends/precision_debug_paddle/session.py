@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from precision_debug.protocols import Feeds, Hook
-from precision_debug.records import Doubt, TensorMeta
+from precision_debug.protocols import Feeds, Hook, Replace
+from precision_debug.records import Doubt, Operator, TensorMeta
 
-from . import naming
+from . import memory, naming
 from .model import Model
+from .operators import Operators
 from .program import NESTED, Value
 from .runtime import Runner
 
@@ -56,7 +57,7 @@ class _Turns:
 
 class HookSession:
     """runner: the predictor. extra: further columns of the report, by tensor name. apart: batch norms that are known to
-    be operators of their own still.
+    be operators of their own still. on_cpu: the tensors lie in this machine's memory, in the model's layout.
 
     kinds: how many tensors ``probe`` saw of each operator type, whether they are shown or not. Until ``probe`` or
     ``run``, ``tensors`` are those of the unoptimised program.
@@ -65,8 +66,11 @@ class HookSession:
     def __init__(
         self, model: Model, runner: Runner, *, versions: Mapping[str, str], notes: Sequence[str] = (),
         extra: Mapping[str, Mapping[str, str]] | None = None, apart: Collection[str] = (), wants: str = "",
+        on_cpu: bool = False,
     ) -> None:  # fmt: skip
         self.doubts: Sequence[Doubt] = ()
+        self._on_cpu = on_cpu
+        self._operators = Operators(model)
         self._wants = wants
         self.versions = versions
         self._apart = frozenset(apart)
@@ -139,14 +143,43 @@ class HookSession:
         if hook is None:
             return self._runner.run(feeds)
 
+        self._runner.execute(feeds, self._seen(hook, names))
+        return self._outputs()
+
+    @property
+    def replaces(self) -> bool:
+        """See protocols.Replacer: the hook has the engine's own memory."""
+        return self._on_cpu and memory.can_write()
+
+    def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """See protocols.Replacer."""
+        if not self._probed:
+            self.probe(feeds)
+        self._runner.execute(feeds, self._seen(replace, names), writes=True)
+        return self._outputs()
+
+    def held(self, name: str, value: Any) -> Any:
+        """See protocols.Replacer."""
+        return self._operators.held(name, value)
+
+    def operator(self, name: str) -> Operator | None:
+        """See protocols.Replacer."""
+        return self._operators.get(name)
+
+    def _outputs(self) -> dict[str, Any]:
+        return {name: self._runner.output(name) for name in self._runner.output_names}
+
+    def _seen(self, hook: Hook | Replace, names: Collection[str] | None) -> Callable[[str, str, Any], Any]:
+        """What a runner's receiver is to be, so that a hook sees the tensors that are shown, and what it returns."""
         turns = _Turns(self._written)
 
-        def show(op_type: str, variable: str, array: Any) -> None:
+        def show(op_type: str, variable: str, array: Any) -> Any:
             name = turns.name(op_type, variable)
             if name not in self._refused and self._shown(name, array) and (names is None or name in names):
-                hook(naming.plain_type(op_type), name, array)
+                return hook(naming.plain_type(op_type), name, array)
+            return None
 
-        return self._runner.run(feeds, show)
+        return show
 
     def close(self) -> None:
         self._runner.close()

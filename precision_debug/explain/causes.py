@@ -11,7 +11,8 @@ Codes, with the arguments that ``sentences`` words:
 - saturation(share): results at the limits of the quantised range
 - mask_range(largest): a mask ("minus infinity") sets the range in which everything else is quantised to 0
 - outlier_channel(from, channel, axis, ratio): one channel of a tensor, or of a weight, makes the range of all
-- cancellation(amplifier, factor, with_): nearly equal numbers are subtracted, so that their rounding is what is left
+- cancellation(amplifier, factor, input_size, output_size): nearly equal numbers are subtracted, so that their rounding
+  is what is left; the amplifier is the operator itself where that happens within its own sum
 - amplified(amplifier, factor): ordinary rounding that a later operator makes large
 - long_reduction(depth): the sum of very many terms in a narrow type
 - born(what): NaN or Inf from finite inputs, for none of the reasons above
@@ -40,6 +41,9 @@ Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
 
 _WIDE = frozenset({"float32", "float64"})
+
+_NEARLY_EQUAL = 8.0
+"""Times that terms are larger than their sum from which on they cancel; of independent terms it is about 1."""
 
 
 def cause_of(subject: Subject, alone: Alone, name: str, amplifier: str) -> tuple[str, Evidence, tuple[str, ...]]:
@@ -123,6 +127,9 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
     if narrow in _WIDE and (found.rel_l2 or 0.0) > 1e-3:
         return "other_arithmetic", {"rel_l2": found.rel_l2}
     if types & SUM_UP:
+        inside = _cancels_inside(subject, name, constants)
+        if inside:
+            return "cancellation", inside
         return "long_reduction", {"depth": _depth(subject, name, constants), "units": found.units}
     return "coarse", {"units": found.units}
 
@@ -223,6 +230,26 @@ def _vanished(constants: Mapping[str, Array], least: float) -> Evidence:
         if values.size == 1 and 0 < abs(float(values.reshape(-1)[0])) < least:
             return {"weight": weight, "value": float(values.reshape(-1)[0]), "smallest": least}
     return {}
+
+
+def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array]) -> Evidence:
+    """A product with a weight whose terms nearly sum to 0, so that the weight's own rounding is what is left; {} where
+    the result is as large as products of such numbers are."""
+    row = subject.row_of[name]
+    weights = [values for values in constants.values() if values.ndim >= 2]
+    own = (row.comparison.base.rms or 0.0) if row.comparison is not None else 0.0
+    given = [subject.row_of[source].comparison for source in subject.sources(name)]
+    size = max((numbers.base.rms or 0.0 for numbers in given if numbers is not None), default=0.0)
+    if not weights or not own or not size:
+        return {}
+    rms = math.sqrt(float(np.mean(np.square(weights[-1].astype(np.float64)))))
+    terms = size * rms * math.sqrt(_depth(subject, name, constants))
+    if terms < _NEARLY_EQUAL * own:
+        return {}
+    return {
+        "amplifier": name, "amplifier_type": row.op_type, "factor": terms / own, "input_size": terms,
+        "output_size": own,
+    }  # fmt: skip
 
 
 def _depth(subject: Subject, name: str, constants: Mapping[str, Array]) -> int:

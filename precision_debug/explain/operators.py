@@ -38,7 +38,7 @@ SUM_UP = _words("""
 """)
 
 CANCEL = _words("""
-    Sub Add Sum sub add subtract elementwise_sub elementwise_add add_ sub_ ReduceSum ReduceMean sum mean rsub
+    Sub Add Sum sub add subtract elementwise_sub elementwise_add add_ sub_ ReduceSum ReduceMean sum mean rsub scale
 """)
 """What they give can be far smaller than what they are given."""
 

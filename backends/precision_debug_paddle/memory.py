@@ -1,0 +1,51 @@
+"""The memory of a tensor that a hook was given: what is written there is what the operators behind it read.
+
+Seen in runs of Paddle 3.3.1 on the CPU, legacy and PIR programs: the tensor is the engine's own, not a copy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from .framework import paddle_module
+
+__all__ = ["can_write", "held", "write"]
+
+Array = np.ndarray[Any, Any]
+
+
+def can_write() -> bool:
+    """Whether this Paddle tells where a tensor lies."""
+    return hasattr(paddle_module().Tensor, "data_ptr")
+
+
+def write(tensor: Any, shown: Array, values: Any) -> bool:
+    """Put values in place of a tensor's own; False where that cannot be, and the tensor is as it was.
+
+    shown: the tensor as an array of the type in which it is held. values: of the same shape; what is beyond the held
+    type is written as its largest number.
+    """
+    new = np.asarray(values)
+    if new.shape != shown.shape or not shown.size or not tensor.place.is_cpu_place() or not tensor.is_contiguous():
+        return False
+    if new.dtype != shown.dtype:
+        if (new.dtype.kind == "f") != (shown.dtype.kind in "fV"):
+            return False
+        new = held(new, shown.dtype)
+    new = np.ascontiguousarray(new)
+    ctypes.memmove(tensor.data_ptr(), new.ctypes.data, new.nbytes)
+    return True
+
+
+def held(values: Array, dtype: Any) -> Array:
+    """In another type; finite numbers stay finite."""
+    if np.dtype(dtype).kind not in "fV":
+        return values.astype(dtype)
+    import ml_dtypes
+
+    limit = float(ml_dtypes.finfo(dtype).max)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.where(np.isfinite(values), np.clip(values, -limit, limit), values).astype(dtype)
