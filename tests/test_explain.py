@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import paddle_faults
 from planted.onnx_faults import CASES, Case, Graph
 from planted.run import judged, report_of
 
 import precision_debug
+from precision_debug import registry
 from precision_debug.explain import Subject
 from precision_debug.explain.culprits import hidden_overflow
 from precision_debug.explain.effects import sinks_of
@@ -35,6 +37,20 @@ def test_the_culprit_comes_first_with_its_cause_and_clean_models_accuse_nobody(o
     assert why, said
     if one.who:
         assert report.to_dict()["summary"]["culprits"][0]["name"] in one.who
+
+
+@pytest.mark.parametrize("one", paddle_faults.CASES, ids=[one.name for one in paddle_faults.CASES])
+def test_the_same_of_paddle(one: paddle_faults.Case, tmp_path: Path) -> None:
+    pytest.importorskip("paddle", reason="paddlepaddle is not installed")
+    available = next(b for b in registry.backends() if b.name == "paddle").availability(one.mode)
+    if not available.ok:
+        pytest.skip(available.needs)
+    report = report_of(one, tmp_path)
+    who, why, said = judged(one, report)
+    assert who, said
+    assert why, said
+    assert report.explanation is not None
+    assert report.explanation.method == ("replayed" if "onednn" in one.mode else "isolated")
 
 
 def test_an_operator_alone_is_what_an_independent_computation_says(tmp_path: Path) -> None:

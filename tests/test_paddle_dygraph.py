@@ -16,6 +16,7 @@ from precision_debug_paddle import PaddleBackend
 import precision_debug
 from precision_debug import registry
 from precision_debug.errors import BackendUnavailable, ModelError
+from precision_debug.protocols import Replacer
 from precision_debug.records import ModelFiles, SessionSpec, Status
 
 SOURCE = """
@@ -123,3 +124,42 @@ def test_a_layer_that_returns_one_tensor(source: Path, tmp_path: Path) -> None:
     report = precision_debug.compare(f"{source}:chain", run_mode="dygraph_fp64", inputs=feeds)
     assert [row.name for row in report.outputs] == ["output"]
     assert [row.op_type for row in report.rows] == ["linear", "gelu", "linear", "Sequential"]
+
+
+def test_what_is_put_in_place_of_a_tensor_reaches_what_follows(source: Path) -> None:
+    spec = SessionSpec(model=ModelFiles(model_file=f"{source}:chain"), mode="dygraph_fp32")
+    feeds = {"input": np.ones((2, 4), np.float32)}
+    session = PaddleBackend().open(spec, [feeds])
+    assert isinstance(session, Replacer)
+    assert session.replaces
+    rng = np.random.default_rng(2)
+    put = rng.standard_normal((2, 8)).astype(np.float32)
+    seen: dict[str, np.ndarray] = {}
+
+    def replace(_op: str, name: str, value: object) -> object:
+        seen[name] = np.array(value)
+        return put if name == "1/gelu" else None
+
+    plain = session.run(feeds)
+    outputs = session.run_replacing(feeds, replace)
+    linear = session.operator("2/linear")
+    assert linear is not None
+    weight, bias = linear.parameters.values()
+    np.testing.assert_allclose(outputs["output"], put @ weight + bias, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(session.run(feeds)["output"], plain["output"])
+    assert not np.array_equal(seen["1/gelu"], put)
+    session.close()
+
+
+def test_two_layers_that_differ_in_a_weight_are_told_apart(source: Path) -> None:
+    other = "    net, x = chain()\n    with paddle.no_grad():\n        net[2].weight[3, 1] = 4.0\n    return net, x\n"
+    source.write_text(f"{SOURCE}\n\ndef other():\n{other}")
+    feeds = {"input": np.ones((2, 4), np.float32)}
+    report = precision_debug.compare(
+        f"{source}:other", run_mode="dygraph_fp32", baseline="dygraph_fp32", baseline_model=f"{source}:chain",
+        inputs=feeds,
+    )  # fmt: skip
+    assert report.explanation is not None
+    culprit = report.explanation.culprits[0]
+    assert (culprit.name, culprit.cause, report.explanation.method) == ("2/linear", "files_differ", "isolated")
+    assert tuple(culprit.evidence["at"]) == (3, 1)

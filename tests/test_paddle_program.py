@@ -254,3 +254,12 @@ def test_what_was_overwritten_before_it_was_fetched_is_told_from_what_was_not() 
     witness.saw("pd_op.onednn_to_paddle_layout:2", "c", np.ones(3))
     fetched = {"x": first.T, "b": second, "y": second[::-1], "z": padded, "c": np.ones(3)}
     assert witness.overwritten(fetched) == ({"y"}, 2)
+
+
+def test_a_tensor_with_infinities_fits_none_but_itself() -> None:
+    from precision_debug_paddle.marks import Print
+
+    one = np.array([1.0, 2.0, np.inf])
+    assert Print.of(one).fits(Print.of(one))
+    assert not Print.of(one).fits(Print.of(np.array([1.0, 3.0, np.inf])))
+    assert not Print.of(one).fits(Print.of(np.array([1.0, 2.0, 3.0])))

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, InputError
-from precision_debug.protocols import Feeds, Hook
-from precision_debug.records import TensorMeta
+from precision_debug.protocols import Feeds, Hook, Replace
+from precision_debug.records import Operator, TensorMeta
 
-from . import naming
+from . import memory, naming
 from .failures import our_errors
 from .framework import paddle_module
 from .layer import Layer
@@ -50,6 +50,7 @@ class DygraphSession:
         self._layer, self._recipe = layer, recipe
         self._place = paddle.CUDAPlace(0) if device == "gpu" else paddle.CPUPlace()
         self._metas: tuple[TensorMeta, ...] | None = None
+        self._told: Mapping[str, tuple[str, Any]] = {}
         self._feeds = feeds
         with our_errors(layer.path, mode=recipe.mode.name):
             module = copy.deepcopy(layer.module)
@@ -76,8 +77,43 @@ class DygraphSession:
         outputs = self._execute(feeds, show if hook is not None else None)
         return {name: _array(tensor) for name, tensor in outputs.items()}
 
+    @property
+    def replaces(self) -> bool:
+        """See protocols.Replacer: a tensor is Python's, and takes what is copied into it."""
+        return True
+
+    def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """See protocols.Replacer."""
+
+        def show(meta: TensorMeta, tensor: Any) -> None:
+            if names is not None and meta.name not in names:
+                return
+            new = replace(meta.op_type, meta.name, _array(tensor))
+            if new is not None and tuple(np.shape(new)) == tuple(tensor.shape):
+                _put(tensor, np.asarray(new))
+
+        outputs = self._execute(feeds, show)
+        return {name: _array(tensor) for name, tensor in outputs.items()}
+
+    def held(self, name: str, value: Any) -> Any:
+        """See protocols.Replacer."""
+        meta = next((meta for meta in self._metas or () if meta.name == name), None)
+        array = np.asarray(value)
+        return None if meta is None else array if array.dtype.kind != "f" else _rounded(array, meta.dtype)
+
+    def operator(self, name: str) -> Operator | None:
+        """See protocols.Replacer."""
+        told = self._told.get(name)
+        if told is None or self._module is None:
+            return None
+        op_type, given = told
+        held = {id(tensor): key for key, tensor in self._module.state_dict().items()}
+        parameters = {held[id(tensor)]: _array(tensor) for _, tensor in _leaves(given, "") if id(tensor) in held}
+        return Operator(op_type=op_type, attributes=dict(_plain(given, "")), parameters=parameters)
+
     def close(self) -> None:
         self._module = None
+        self._told = {}
 
     def _execute(self, feeds: Feeds, show: Show | None) -> dict[str, Any]:
         paddle = paddle_module()
@@ -97,7 +133,7 @@ class DygraphSession:
             raise
         outputs = dict(_leaves(result, "output"))
         if seen is not None:
-            self._metas = seen.listed()
+            self._metas, self._told = seen.listed(), seen.told
         return outputs
 
     def _arguments(self, feeds: Feeds) -> dict[str, Any]:
@@ -135,10 +171,12 @@ class _Watch:
         given = [*arguments, *module.parameters(), *module.buffers()]
         self._held += given
         self._known = {id(tensor) for tensor in given}
+        self._constant = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
         self._hooks: list[Any] = []
         self._outer: _Watch | None = None
         self._deep = 0
         self.failures: list[BaseException] = []
+        self.told: dict[str, tuple[str, Any]] = {}  # operator type; parameters and plain values that it was given
 
     def listed(self) -> tuple[TensorMeta, ...]:
         """What was shown, and what was not."""
@@ -226,6 +264,7 @@ class _Watch:
             self._held.append(tensor)
             self._names[id(tensor)] = own
             self._metas[own] = meta
+            self.told[own] = op_type, _kept(given, self._constant)
             try:
                 self._show(meta, tensor)
             except BaseException as error:
@@ -282,6 +321,43 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (list, tuple)):
         for place, item in enumerate(value):
             yield from _leaves(item, f"{name}[{place}]")
+
+
+def _kept(value: Any, constant: Collection[int]) -> Any:
+    """What an operator was given, without the tensors that were computed: they are not to outlive the run."""
+    if isinstance(value, paddle_module().Tensor):
+        return value if id(value) in constant else None
+    if isinstance(value, Mapping):
+        return {key: _kept(item, constant) for key, item in value.items()}
+    return [_kept(item, constant) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _plain(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Numbers and texts in a nest of lists and dicts, with where they are."""
+    if isinstance(value, (bool, int, float, str)):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _plain(item, f"{name}.{key}".strip("."))
+    elif isinstance(value, (list, tuple)):
+        for place, item in enumerate(value):
+            yield from _plain(item, f"{name}[{place}]")
+
+
+def _rounded(array: Any, dtype: str) -> Any:
+    """An array as a tensor of a type holds it, in the array's own type; finite numbers stay finite."""
+    import ml_dtypes
+
+    narrow = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}.get(dtype)
+    return array if narrow is None else memory.held(array, narrow).astype(array.dtype)
+
+
+def _put(tensor: Any, values: Any) -> None:
+    """Copy values into a tensor, rounded to its type."""
+    held = np.asarray(values, np.float32) if values.dtype.kind == "V" or values.dtype.name == "bfloat16" else values
+    dtype = str(tensor.dtype).removeprefix("paddle.")
+    held = _rounded(held, dtype) if held.dtype.kind == "f" else held
+    tensor.copy_(paddle_module().to_tensor(np.ascontiguousarray(held), place=tensor.place).astype(tensor.dtype), True)
 
 
 def _array(tensor: Any) -> Any:

@@ -41,7 +41,7 @@ class Print:
         if self.size != other.size:
             return False
         ours, theirs = np.array(self.quantiles), np.array(other.quantiles)
-        scale = float(np.max(np.abs(ours), initial=0.0))
+        scale = float(np.max(np.abs(ours), initial=0.0, where=np.isfinite(ours)))
         return bool(np.allclose(ours, theirs, rtol=0.0, atol=_TOLERANCE * scale + 1e-12, equal_nan=True))
 
 
