@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, InputError
+from precision_debug.narrowing import narrow_type, narrowed
 from precision_debug.protocols import Feeds, Hook, Replace
 from precision_debug.records import Operator, TensorMeta
 
-from . import memory, naming
+from . import naming
 from .failures import our_errors
 from .framework import paddle_module
 from .layer import Layer
@@ -346,10 +347,7 @@ def _plain(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def _rounded(array: Any, dtype: str) -> Any:
     """An array as a tensor of a type holds it, in the array's own type; finite numbers stay finite."""
-    import ml_dtypes
-
-    narrow = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}.get(dtype)
-    return array if narrow is None else memory.held(array, narrow).astype(array.dtype)
+    return narrowed(array, narrow_type(dtype)).astype(array.dtype) if dtype in {"bfloat16", "float16"} else array
 
 
 def _put(tensor: Any, values: Any) -> None:

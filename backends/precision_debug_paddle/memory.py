@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from precision_debug.narrowing import narrowed
+
 from .framework import paddle_module
 
-__all__ = ["can_write", "held", "write"]
+__all__ = ["can_write", "write"]
 
 Array = np.ndarray[Any, Any]
 
@@ -34,18 +36,7 @@ def write(tensor: Any, shown: Array, values: Any) -> bool:
     if new.dtype != shown.dtype:
         if (new.dtype.kind == "f") != (shown.dtype.kind in "fV"):
             return False
-        new = held(new, shown.dtype)
+        new = narrowed(new, shown.dtype) if shown.dtype.kind in "fV" else new.astype(shown.dtype)
     new = np.ascontiguousarray(new)
     ctypes.memmove(tensor.data_ptr(), new.ctypes.data, new.nbytes)
     return True
-
-
-def held(values: Array, dtype: Any) -> Array:
-    """In another type; finite numbers stay finite."""
-    if np.dtype(dtype).kind not in "fV":
-        return values.astype(dtype)
-    import ml_dtypes
-
-    limit = float(ml_dtypes.finfo(dtype).max)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.where(np.isfinite(values), np.clip(values, -limit, limit), values).astype(dtype)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError
+from precision_debug.narrowing import narrow_type, narrowed
 from precision_debug.records import Operator
 
-from . import memory
 from .exporting import weights_of
 from .model import Model
 from .pir import PirProgram
@@ -42,11 +42,8 @@ class Operators:
         dtype = self._types.get(name, "")
         if array.dtype.kind not in "fV" or dtype == array.dtype.name:
             return array
-        if dtype == "bfloat16":
-            import ml_dtypes
-
-            return memory.held(array, ml_dtypes.bfloat16).astype(array.dtype)
-        return memory.held(array, dtype).astype(array.dtype) if dtype in {"float16", "float32"} else None
+        known = narrow_type(dtype) if dtype in {"bfloat16", "float16", "float32"} else None
+        return None if known is None else narrowed(array, known).astype(array.dtype)
 
     @functools.cached_property
     def _types(self) -> dict[str, str]:
