@@ -259,6 +259,10 @@ def _depth(subject: Subject, name: str, constants: Mapping[str, Array]) -> int:
         shape = weights[-1].shape
         return int(np.prod(shape[1:])) if len(shape) > 2 else int(max(shape))
     numbers = subject.row_of[name].comparison
+    operator = subject.operators()[0].operator(name)
+    axis = operator.attributes.get("dim") if operator is not None else None
+    if numbers is not None and "cum" in plain_type(subject.row_of[name].op_type) and isinstance(axis, int):
+        return int(numbers.base.shape[axis])
     sizes = [subject.row_of[source].comparison for source in subject.sources(name)]
     given = max((one.base.elements for one in sizes if one is not None), default=0)
     return given // max(1, numbers.base.elements) if numbers is not None else 0

@@ -287,7 +287,7 @@ def twins_autocast() -> Any:
     return net, torch.randn(8, 32)
 
 
-@case("cancellation", "torch_bf16", ["cumsum"], ["cancellation"])
+@case("cancellation", "torch_bf16", ["cumsum"], ["cancellation", "long_reduction"])
 def long_cumsum() -> Any:
     def body(m: Any, x: Any) -> Any:
         total = torch.cumsum(m.a(x), 0)
