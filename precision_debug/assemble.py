@@ -298,6 +298,8 @@ def _dressed(row: Row, base: TensorMeta | None, target: TensorMeta | None) -> Ro
 
 def _with_growth(rows: Sequence[Row], base_meta: Mapping[str, TensorMeta]) -> tuple[Row, ...]:
     """The rows with the growth of their error; None where an input's error is not known."""
+    if not any(meta.inputs for meta in base_meta.values()):
+        return tuple(rows)  # a script's own hooks do not tell what reads what
     by_name = {row.name: row for row in rows}
     memo: dict[str, float | None] = {}
 

@@ -242,3 +242,17 @@ def test_names_that_look_like_a_repeat_are_told_apart(names: list[str]) -> None:
     report = check.report()
     assert len({row.name for row in report.rows}) == len(report.rows) == len(names)
     assert all(row.status is Status.PASS and row.comparison.identical for row in report.rows)
+
+
+def test_error_growth_is_blank_where_nobody_told_what_an_operator_reads() -> None:
+    baseline = SaveBaseline()
+    check = AssertClose(baseline)
+    values = np.arange(1, 5, dtype=np.float32)
+    for hook, other in ((baseline, 1.0), (check, 1.01)):
+        hook("relu", "a", values)
+        hook("add", "b", values + other)
+        hook("mul", "c", values * other)
+    rows = check.report().rows
+    assert [row.error_growth for row in rows] == [None, None, None]
+    assert [row.introduced for row in rows] == [None, None, None]
+    assert rows[1].relative_l2
