@@ -176,3 +176,10 @@ def test_a_compiled_target_is_replayed_in_the_baseline(tmp_path: Path) -> None:
     report = precision_debug.compare(model, run_mode="torch_compile", device="cpu")
     assert report.explanation.method == "replayed"
     assert report.explanation.state == "healthy"
+
+
+def test_what_rounding_everywhere_predicts_does_not_add_up_along_a_residual_stream() -> None:
+    path = f"{Path(torch_faults.__file__)}:residual_stream"
+    explanation = precision_debug.compare(path, run_mode="torch_bf16", device="cpu").explanation
+    assert explanation.state == "healthy"
+    assert explanation.actual < explanation.expected < 4 * explanation.actual

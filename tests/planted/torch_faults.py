@@ -555,6 +555,16 @@ def clean_bert() -> Any:
     return _huggingface("bert")
 
 
+@case("clean", "torch_bf16 torch_fp16")
+def residual_stream() -> Any:
+    def body(m: Any, x: Any) -> Any:
+        for layer in m.layers:
+            x = x + 0.1 * torch.tanh(layer(x))
+        return x
+
+    return Net(body, layers=nn.ModuleList(linear(64, 64) for _ in range(24))), torch.randn(64, 64)
+
+
 @case("benign", "torch_fp16")
 def absorbed_overflow() -> Any:
     def body(m: Any, x: Any) -> Any:
