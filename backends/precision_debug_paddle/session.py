@@ -143,8 +143,7 @@ class HookSession:
         if hook is None:
             return self._runner.run(feeds)
 
-        self._runner.execute(feeds, self._seen(hook, names))
-        return self._outputs()
+        return self._runner.run(feeds, self._seen(hook, names))
 
     @property
     def replaces(self) -> bool:
@@ -156,7 +155,7 @@ class HookSession:
         if not self._probed:
             self.probe(feeds)
         self._runner.execute(feeds, self._seen(replace, names), writes=True)
-        return self._outputs()
+        return {name: self._runner.output(name) for name in self._runner.output_names}
 
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""
@@ -165,9 +164,6 @@ class HookSession:
     def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
         return self._operators.get(name)
-
-    def _outputs(self) -> dict[str, Any]:
-        return {name: self._runner.output(name) for name in self._runner.output_names}
 
     def _seen(self, hook: Hook | Replace, names: Collection[str] | None) -> Callable[[str, str, Any], Any]:
         """What a runner's receiver is to be, so that a hook sees the tensors that are shown, and what it returns."""
