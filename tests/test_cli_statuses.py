@@ -79,7 +79,7 @@ def test_odd_words(words: str) -> None:
     one_line(shell(f"{COMPARE} {words}"), 2)
 
 
-@pytest.mark.parametrize("files", [4, 6, 8, 10])
+@pytest.mark.parametrize("files", [6, 8, 10])  # with 4 Python itself does not start
 def test_few_descriptors(files: int) -> None:
     done = shell(COMPARE, before=f"ulimit -n {files};")
     assert done.returncode in (1, 2, 3)

@@ -115,7 +115,7 @@ class Counting(torch.utils._python_dispatch.TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def by_command(chosen: argparse.Namespace, weights: int) -> dict[str, object]:
+def by_command(chosen: argparse.Namespace, weights: int, explain: str) -> dict[str, object]:
     """The same through the pipeline that the command line runs, in this process: with journal and report, and with
     loading the model. The factory's model is the baseline's own."""
     import gc
@@ -130,12 +130,15 @@ def by_command(chosen: argparse.Namespace, weights: int) -> dict[str, object]:
     begun = time.perf_counter()
     report = precision_debug.compare(
         f"{Path(__file__).resolve()}:build", run_mode="torch_bf16", device="cuda", lockstep=True, atol=1e-2, rtol=1e-2,
+        explain=explain,
     )  # fmt: skip
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated()
     return {
         "seconds": time.perf_counter() - begun,
         "seconds_of_both_runs": [report.baseline.seconds, report.target.seconds],
+        "explaining": None if report.explanation is None else report.explanation.seconds,
+        "state": None if report.explanation is None else f"{report.explanation.state} {report.explanation.reason}",
         "peak_bytes": peak,
         "times_two_models": peak / weights,
         "rows": len(report.rows),
@@ -250,7 +253,9 @@ def main() -> int:
         report.to_excel(str(OUT / "llama.xlsx"))
         report.to_csv(str(OUT / "llama.csv"))
         model = report = None
-        result["whole_command"] = by_command(chosen, weights)
+        for explain in ("off", "fast"):
+            result[f"whole_command_explain_{explain}"] = by_command(chosen, weights, explain)
+            save()
         print("whole command", json.dumps(result["whole_command"], indent=1), flush=True)
     except Exception:
         result["error"] = traceback.format_exc()
