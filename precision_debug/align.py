@@ -134,7 +134,7 @@ def align(
     strangers: list[tuple[TensorMeta, TensorMeta]] = []
     for meta in target:
         base = None if meta.origin else by_source.get(meta.name)
-        if base is not None and not fits(base.op_type, meta.op_type):
+        if base is not None and not meta.unseen and not fits(base.op_type, meta.op_type):
             strangers.append((meta, base))
         else:
             how = "exact" if base is not None and base.name == meta.name else "graph metadata"

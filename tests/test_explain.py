@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,16 @@ def test_an_fp32_target_is_never_told_to_try_fp32(tmp_path: Path) -> None:
     culprit = Culprit(name="y", node="n", op_types=("Conv",), cause="other_arithmetic", keep=("y",))
     assert "in FP32, with" not in sentence_of(culprit, "ort_opt").en
     assert "Keep `y` in FP32" in sentence_of(culprit, "ort_fp16").en
+
+
+def test_what_would_take_minutes_is_not_done_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["precision_debug.explain.explain"], "_RATE", 1.0)
+    one = next(case for case in CASES if case.name == "shift_and_back")
+    model, _, feeds = one.make(tmp_path)
+    skipped = precision_debug.compare(model, run_mode=one.mode, inputs=feeds).explanation
+    assert skipped is not None
+    assert (skipped.state, skipped.culprits) == ("unknown", ())
+    assert "--explain full" in skipped.reason
+    asked = precision_debug.compare(model, run_mode=one.mode, inputs=feeds, explain="full").explanation
+    assert asked is not None
+    assert asked.culprits

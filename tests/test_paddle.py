@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -107,7 +108,13 @@ SHARES = {
 @pytest.mark.parametrize("kind", ["legacy", "pir"])
 @pytest.mark.parametrize("mode", ["cpu_opt", "onednn_fp32", pytest.param("onednn_bf16", marks=BF16)])
 def test_every_compared_tensor_agrees_as_its_precision_allows(kind: str, name: str, mode: str, tmp_path: Path) -> None:
-    rows, session = compare(model_of(kind, name), mode, tmp_path)
+    try:
+        rows, session = compare(model_of(kind, name), mode, tmp_path)
+    except BackendError as error:
+        own = re.search(r"could not construct a memory descriptor|std::exception", str(error))
+        if mode == "onednn_bf16" and own and "avx512_bf16" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+            pytest.skip(f"oneDNN simulates BF16 on this processor, and fails in Paddle's own predictor: {own.group()}")
+        raise
     errors = errors_of(rows)
     share = len(errors) / len(rows)
     assert share >= SHARES[kind, name][("cpu_opt", "onednn_fp32", "onednn_bf16").index(mode)]

@@ -25,6 +25,12 @@ from .subject import Subject, replaces
 
 __all__ = ["Subject", "explain"]
 
+_RATE = 200e6
+"""Bytes of tensors a second that are put back and compared once more, by numpy, in the host's memory; about."""
+
+_PATIENCE = 30.0
+"""Seconds that running each operator alone may take unasked, however short the run was."""
+
 _SMALL = 64 << 20
 """Bytes of all compared tensors up to which every operator is a suspect."""
 
@@ -39,6 +45,10 @@ def explain(subject: Subject, *, level: str, seconds: float, folder: Path) -> tu
     begun = time.monotonic()
     if not replaces(subject.baseline):
         reason = "its operators cannot be run alone here"
+        return Explanation(state="unknown", reason=reason), []
+    size = sum(row.comparison.base.elements * 4 for row in subject.row_of.values() if row.comparison)
+    if level == "fast" and size / _RATE > max(_PATIENCE, 6 * seconds):
+        reason = f"running each operator alone would take about {size / _RATE / 60:.0f} minutes; --explain full does it"
         return Explanation(state="unknown", reason=reason), []
     try:
         explanation, found = _explained(subject, level, seconds, folder, begun)

@@ -24,8 +24,9 @@ _BITS = {"float64": 53, "float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8,
 
 _PRECISIONS = {
     "fp64": "float64", "fp32": "float32", "tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8",
-    "fp8": "float8_e4m3fn",
+    "fp8": "float8_e4m3fn", "engine": "float16", "best": "float16",
 }  # fmt: skip
+"""Of an engine that was built already, and of one that may choose, it is taken that they round as float16 does."""
 
 _LARGEST = {
     "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,

@@ -256,7 +256,7 @@ def main() -> int:
         for explain in ("off", "fast"):
             result[f"whole_command_explain_{explain}"] = by_command(chosen, weights, explain)
             save()
-        print("whole command", json.dumps(result["whole_command"], indent=1), flush=True)
+        print({key: value for key, value in result.items() if key.startswith("whole")}, flush=True)
     except Exception:
         result["error"] = traceback.format_exc()
         print(result["error"], flush=True)
