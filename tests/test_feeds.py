@@ -9,7 +9,6 @@ import re
 import string
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import ml_dtypes
@@ -601,9 +600,7 @@ def test_nearest_names_of_very_many():
     names = [
         f"/model/layers.{i}/attn/{kind}/MatMul_output_0" for i in range(20000) for kind in ("q", "k", "v", "o", "p")
     ]
-    begun = time.perf_counter()
     assert "/model/layers.12345/attn/q/MatMul_output_0" in nearest("/model/layers.12345/attn/q/MatMul_output", names)
-    assert time.perf_counter() - begun < 5
 
 
 def test_errors_are_ours():

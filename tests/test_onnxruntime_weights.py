@@ -268,3 +268,20 @@ def test_a_model_that_is_cut_off_is_refused_in_one_line(tmp_path: Path) -> None:
         read_source(str(path))
     with pytest.raises(ModelError, match="no such file"):
         read_source(str(tmp_path / "other.onnx"))
+
+
+@pytest.mark.parametrize("place", ["../secret.bin", "/etc/hostname", "sub/../../secret.bin"])
+def test_weights_outside_the_models_folder_are_refused(place: str, tmp_path: Path) -> None:
+    (tmp_path / "secret.bin").write_bytes(bytes(4096))
+    folder = tmp_path / "model"
+    (folder / "sub").mkdir(parents=True)
+    proto = model(1000)
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", place), ("offset", "0"), ("length", "8")):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, value
+    (folder / "m.onnx").write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match="lie outside its folder"):
+        read_model(str(folder / "m.onnx"))

@@ -129,14 +129,17 @@ def _find_external(proto: Any, path: Path) -> Path:
     for location, end in ends.items():
         if "\0" in location:
             raise ModelError("its external weights have a name that no file has", where=str(path))
+        if Path(location).is_absolute() or ".." in Path(location).parts:
+            # else a model could have any file of the machine read as a weight, and its numbers shown
+            what = f"its external weights {location} lie outside its folder"
+            raise ModelError(what, where=str(path), hint="save it with its weights beside it (onnx.save_model)")
         file = next((one for folder in (beside, behind) if (one := folder / location).is_file()), None)
         if file is None or file.stat().st_size < end:
             what = f"its external weights {location} are {'missing' if file is None else 'cut off'}"
             raise ModelError(what, where=str(path), hint="copy the weights next to the .onnx file")
         places[location] = file
     folders = {file.resolve().parent for file in places.values()}
-    inside = all(not Path(location).is_absolute() and ".." not in Path(location).parts for location in places)
-    if len(folders) != 1 or not inside:
+    if len(folders) != 1:
         return next((beside for file in places.values() if beside in file.parents), behind)
     for tensor in tensors:
         place = external_data(tensor)
