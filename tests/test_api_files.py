@@ -16,7 +16,7 @@ from precision_debug.errors import BackendError, OutputError, UsageError
 @pytest.fixture(autouse=True)
 def model(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(root / "tests" / "fake"))
-    registry.plugins.cache_clear()  # another test may have asked before the fake one could be found
+    # another test may have asked before the fake one could be found
     monkeypatch.setattr(registry, "plugins", registry.plugins.__wrapped__)
     (tmp_path / "m.fake").write_text(json.dumps({"layers": 10, "width": 4}), encoding="utf-8")
 

@@ -79,9 +79,12 @@ def report(file: Path, capsys: pytest.CaptureFixture[str]) -> int:
 def journal(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The events of a run of the fake backend."""
     monkeypatch.syspath_prepend(str(root / "tests" / "fake"))
-    from precision_debug import pipeline
+    from precision_debug import pipeline, registry
     from precision_debug.journal import Journal
     from precision_debug.records import ModelFiles, RunSpec
+
+    # another test may have asked before the fake one could be found
+    monkeypatch.setattr(registry, "plugins", registry.plugins.__wrapped__)
 
     (tmp_path / "m.fake").write_text(json.dumps({"layers": 5, "width": 4}), encoding="utf-8")
     (tmp_path / "run").mkdir()
