@@ -22,7 +22,7 @@ from precision_debug.explain import Subject
 from precision_debug.explain.culprits import hidden_overflow
 from precision_debug.explain.effects import sinks_of
 from precision_debug.explain.units import arithmetic_of, unit_of
-from precision_debug.records import Culprit, Row, TensorMeta, TensorStats
+from precision_debug.records import Culprit, Row, Status, TensorMeta, TensorStats
 from precision_debug.report.blame import CAUSES, sentence_of
 from precision_debug.report.json import from_dict
 from precision_debug.report.model import Report
@@ -175,3 +175,16 @@ def test_what_would_take_minutes_is_not_done_unasked(tmp_path: Path, monkeypatch
     asked = precision_debug.compare(model, run_mode=one.mode, inputs=feeds, explain="full").explanation
     assert asked is not None
     assert asked.culprits
+
+
+def test_shapes_that_differ_inside_a_healthy_model_are_not_as_expected(tmp_path: Path) -> None:
+    one = next(case for case in CASES if case.name == "cnn_ort_fp16_sim")
+    report = report_of(one, tmp_path)
+    assert str(report.verdict) == "as expected"
+    place = next(i for i, row in enumerate(report.rows) if row.comparison is not None and not row.is_output)
+    row = report.rows[place]
+    assert row.comparison is not None
+    apart = dataclasses.replace(row.comparison, shapes_match=False, mismatched=None)
+    broken = dataclasses.replace(row, status=Status.FAIL, comparison=apart)
+    rows = (*report.rows[:place], broken, *report.rows[place + 1 :])
+    assert str(dataclasses.replace(report, rows=rows).verdict) == "out of tolerance"

@@ -10,7 +10,6 @@ from .bounds import BEYOND
 from .causes import cause_of
 from .effects import Sink
 from .introduced import MASK, Alone
-from .operators import MOVE, plain_type
 from .subject import Subject
 from .units import largest_of
 
@@ -95,7 +94,7 @@ def candidates_of(subject: Subject, alone: Alone, before: Sequence[str]) -> list
         place = before.index(name) if name in before else len(before) + 1
         return -born, -min(units, 1e9) if units > FAR else 0.0, place
 
-    kept = [name for name in alone.found if name in alone.exact and not _only_moves(subject, name)]
+    kept = [name for name in alone.found if name in alone.exact and not subject.only_moves(name)]
     return sorted(kept, key=score)
 
 
@@ -171,7 +170,7 @@ def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
     for name in sorted(subject.row_of, key=lambda item: subject.order.get(item, 0)):
         row = subject.row_of[name]
         numbers = row.comparison
-        if numbers is None or _only_moves(subject, name):
+        if numbers is None or subject.only_moves(name):
             continue
         largest = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
         at = next((sink.name for sink in broken if sink.name == name or sink.name in subject.descendants(name)), "")
@@ -188,11 +187,6 @@ def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
                 keep=(name,),
             )
     return None
-
-
-def _only_moves(subject: Subject, name: str) -> bool:
-    region = subject.region_of.get(name, ())
-    return bool(region) and all(plain_type(meta.op_type) in MOVE for meta in region)
 
 
 def _largest(carried: Sequence[Effect], sinks: Mapping[str, Sink]) -> Effect | None:

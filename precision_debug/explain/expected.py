@@ -11,7 +11,7 @@ import numpy as np
 
 from ..records import Row
 from .effects import Sink, error_at
-from .operators import MOVE, SUM_UP, plain_type
+from .operators import SUM_UP, plain_type
 from .subject import Subject
 from .units import INTEGERS, NARROW
 
@@ -37,7 +37,7 @@ def expected_errors(subject: Subject, plain: Mapping[str, Array], sinks: Sequenc
         array = np.asarray(value)
         row = subject.row_of.get(name)
         new = None
-        if row is not None and row.comparison is not None and array.dtype.kind == "f" and not _moves(subject, name):
+        if row is not None and row.comparison is not None and array.dtype.kind == "f" and not subject.only_moves(name):
             unit = _unit(subject, name, row)
             if unit > 0:
                 step = (row.comparison.base.rms or 0.0) if subject.whole_steps(name) else None
@@ -77,8 +77,3 @@ def _unit(subject: Subject, name: str, row: Row) -> float:
     computed = subject.region_of.get(name, ())
     whole = subject.narrow_type in INTEGERS
     return subject.typical_unit if not whole or any(plain_type(m.op_type) in SUM_UP for m in computed) else own
-
-
-def _moves(subject: Subject, name: str) -> bool:
-    region = subject.region_of.get(name, ())
-    return bool(region) and all(plain_type(meta.op_type) in MOVE for meta in region)

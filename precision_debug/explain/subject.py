@@ -11,6 +11,7 @@ from ..errors import BackendError
 from ..protocols import Feeds, Replacer, Session
 from ..records import Row, TensorMeta, TensorStats
 from .bounds import LEAST
+from .operators import MOVE, plain_type
 from .units import INTEGERS, arithmetic_of, held_type, model_unit, unit_of
 
 __all__ = ["Subject", "replaces"]
@@ -129,6 +130,11 @@ class Subject:
             found[current] = meta
             waiting.extend(meta.inputs)
         return sorted(found.values(), key=lambda meta: self.order[meta.name])
+
+    def only_moves(self, name: str) -> bool:
+        """Whether a tensor's operators only move numbers about, and so take no blame."""
+        region = self.region_of.get(name, ())
+        return bool(region) and all(plain_type(meta.op_type) in MOVE for meta in region)
 
     def sources(self, name: str) -> list[str]:
         """The nearest compared tensors that a tensor's region reads."""

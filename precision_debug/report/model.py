@@ -198,8 +198,12 @@ def _own_infinities(row: Row) -> bool:
 
 
 def _decides(row: Row) -> bool:
-    """Whether a failed row fails a run where no operator stands out: an output, or a NaN that the baseline has too."""
-    return row.is_output or bool(row.comparison is not None and row.comparison.base.nan)
+    """Whether a failed row fails a run where no operator stands out: an output, a NaN that the baseline has too, or
+    what no rounding explains: tensors whose shapes or types do not compare."""
+    numbers = row.comparison
+    if row.is_output or numbers is None:
+        return row.is_output
+    return bool(numbers.base.nan) or not numbers.shapes_match or numbers.mismatched is None
 
 
 def _loss(row: Row) -> tuple[bool, float]:
