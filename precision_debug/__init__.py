@@ -4,7 +4,7 @@
 scripts of your own. Importing this package loads no framework, and numpy only when something is used.
 """
 
-from . import import_path
+from .safety import import_path
 
 if import_path.running_as_module():  # before anything that a file of the current folder may be named after
     import_path.clean()
@@ -47,11 +47,11 @@ _HOMES = {
 if TYPE_CHECKING:
     from .api import compare
     from .errors import PrecisionDebugError
-    from .hooks import AssertClose, SaveBaseline
-    from .marks import assign_mark_names, get_mark_names_from_serialized_json
+    from .observe.hooks import AssertClose, SaveBaseline
+    from .observe.watch import watch
+    from .pairing.marks import assign_mark_names, get_mark_names_from_serialized_json
     from .records import ModelFiles, Row, Status, Tolerance
     from .report.model import Report
-    from .watching import watch
 
 
 def __getattr__(name: str) -> object:

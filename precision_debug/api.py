@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import deliver, pipeline, supervisor
-from .conflicts import refuse_overwriting
 from .errors import OutputError, PrecisionDebugError
-from .journal import Journal
-from .plan import make_plan
 from .records import ModelFiles, RunSpec, Tolerance
 from .report import make_ready
 from .report.model import Report
+from .run import deliver, pipeline, supervisor
+from .run.conflicts import refuse_overwriting
+from .run.journal import Journal
+from .run.plan import make_plan
 
 __all__ = ["compare"]
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 
-from .visible import visible
+from .safety.visible import visible
 
 __all__ = [
     "BackendCrash",

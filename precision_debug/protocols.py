@@ -21,9 +21,9 @@ from .settings import Setting
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .align import Matches
+    from .observe.store import BaselineStore
+    from .pairing.align import Matches
     from .report.model import Report
-    from .store import BaselineStore
 
 __all__ = [
     "Backend",

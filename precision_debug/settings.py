@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .errors import UsageError
-from .nearest import did_you_mean
+from .safety.nearest import did_you_mean
 
 __all__ = ["CORE", "MEMORY_BUDGET", "SIDES", "Kind", "Setting", "Taker", "passed", "read_by", "share", "value"]
 

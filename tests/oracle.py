@@ -1,4 +1,4 @@
-"""A slow second opinion on ``metrics.compare``: one element at a time, exact rational sums, nothing shared with it."""
+"""A slow second opinion on ``numbers.compare``: one element at a time, exact rational sums, nothing shared with it."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from precision_debug.align import align
 from precision_debug.errors import MarkError
+from precision_debug.pairing.align import align
 from precision_debug.records import TensorMeta
 
 

@@ -32,10 +32,10 @@ import export_faults
 import export_models
 
 from precision_debug import Report, Status, registry
-from precision_debug.align import Matches
-from precision_debug.crossing import match_values
-from precision_debug.plan import Opening
+from precision_debug.pairing.align import Matches
 from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.run.crossing import match_values
+from precision_debug.run.plan import Opening
 
 MODELS = Path(export_models.__file__)
 QUICK = ("siamese", "mlp", "detr")

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from precision_debug import AssertClose, SaveBaseline, Status
-from precision_debug.arrays import as_array
-from precision_debug.comparing import HostComparer
 from precision_debug.errors import BackendError
-from precision_debug.hooks import LentBaseline
-from precision_debug.meeting import Meeting
+from precision_debug.numbers.arrays import as_array
+from precision_debug.numbers.host import HostComparer
+from precision_debug.observe.hooks import LentBaseline
+from precision_debug.observe.lockstep import Meeting
+from precision_debug.observe.store import Store
 from precision_debug.report.model import Verdict
-from precision_debug.store import Store
 
 
 def test_rows_are_in_the_baselines_order_and_nothing_is_dropped() -> None:
@@ -136,9 +136,9 @@ def test_only_the_wanted_names_are_kept() -> None:
 
 
 def test_error_growth_names_the_operator_that_lost_the_precision(tmp_path: Path) -> None:
-    from precision_debug.align import align
-    from precision_debug.assemble import complete_table
+    from precision_debug.pairing.align import align
     from precision_debug.records import TensorMeta
+    from precision_debug.run.assemble import complete_table
 
     base = SaveBaseline()
     check = AssertClose(base)
@@ -162,9 +162,9 @@ def test_error_growth_names_the_operator_that_lost_the_precision(tmp_path: Path)
 
 
 def test_error_growth_is_unknown_where_an_input_was_not_compared() -> None:
-    from precision_debug.align import align
-    from precision_debug.assemble import complete_table
+    from precision_debug.pairing.align import align
     from precision_debug.records import TensorMeta
+    from precision_debug.run.assemble import complete_table
 
     base = SaveBaseline()
     check = AssertClose(base)

@@ -15,40 +15,26 @@ from precision_debug import registry
 # Each stage may import the ones before it. Report.to_* and the hooks' report() call a later stage when they are used:
 # those imports stand inside a function, and only there.
 STAGES = (
-    ("visible", "import_path"),
-    ("callsite", "errors", "compiled", "locking", "stopping"),
-    ("special_file",),
+    ("callsite",),
+    ("safety",),
+    ("errors", "compiled"),
     ("records",),
-    ("conflicts",),
-    ("codec", "ladder", "nearest", "arrays", "narrowing"),
+    ("codec",),
     ("settings",),
+    ("numbers",),
     ("protocols", "operators"),
-    ("machine",),
     ("feeds", "inspector"),
-    ("marks",),
-    ("metrics",),
-    ("judge",),
-    ("producers",),
-    ("store", "align", "fingerprint"),
-    ("recording", "registry", "journal", "scores", "meeting", "comparing"),
-    ("hooks",),
-    ("plan", "watching"),
     ("pairing",),
-    ("crossing", "placing", "sides"),
-    ("given",),
+    ("recording", "registry"),
+    ("observe",),
     ("explain",),
-    ("pipeline",),
     ("report",),
-    ("assemble",),
-    ("beside",),
-    ("deliver",),
-    ("leftovers",),
-    ("supervisor", "worker"),
+    ("run",),
     ("api",),
     ("cli",),
     ("__main__",),
 )
-LATER_WHEN_CALLED = {("hooks", "assemble")}
+LATER_WHEN_CALLED = {("observe", "run")}
 FRAMEWORKS = {"onnx", "onnxruntime", "torch", "paddle", "tensorrt", "pandas", "onnxruntime_extensions"}
 
 
@@ -156,7 +142,7 @@ def test_built_in_backends_are_the_declared_entry_points_and_are_shipped(root: P
 
 
 def test_backends_have_the_same_file_names(root: Path) -> None:
-    wanted = {"__init__", "backend", "modes", "settings", "model", "build", "session", "naming"}
+    wanted = {"__init__", "backend", "modes", "settings", "model", "make", "session", "naming"}
     for target in registry.BUILT_IN.values():
         folder = root / "backends" / target.partition(":")[0]
         assert wanted <= {path.stem for path in folder.iterdir()}, folder

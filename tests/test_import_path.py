@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx_models import mlp
 
-from precision_debug import import_path
+from precision_debug.safety import import_path
 
 ROOT = Path(__file__).resolve().parent.parent
 INSTALLED = [str(ROOT), str(ROOT / "backends")]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from precision_debug.errors import RecordingError
-from precision_debug.journal import Journal, read_events
+from precision_debug.run.journal import Journal, read_events
 
 
 def test_events_come_back_and_a_torn_last_line_is_left_out(tmp_path: Path) -> None:

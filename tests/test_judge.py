@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from precision_debug.judge import validated, verdict
-from precision_debug.metrics import compare, describe
+from precision_debug.numbers import compare, describe
+from precision_debug.numbers.judge import validated, verdict
 from precision_debug.records import Row, Status, Tolerance
 
 NAN, INF = np.nan, np.inf

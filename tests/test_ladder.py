@@ -17,7 +17,7 @@ import paddle_models
 import pytest
 
 from precision_debug.errors import UsageError
-from precision_debug.ladder import Ladder, Rung, Step, climb, explain
+from precision_debug.explain.ladder import Ladder, Rung, Step, climb, explain
 
 
 class Parts:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import precision_debug
 from precision_debug.errors import MarkError, ModelError
-from precision_debug.marks import (
+from precision_debug.pairing.marks import (
     assign_mark_names,
     get_mark_names_from_serialized_json,
     read_marks_file,

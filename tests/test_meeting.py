@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from precision_debug.errors import BackendError
-from precision_debug.meeting import Meeting, run_both
-from precision_debug.store import Store
+from precision_debug.observe.lockstep import Meeting, run_both
+from precision_debug.observe.store import Store
 
 
 class Counting(Store):

@@ -1,4 +1,4 @@
-"""metrics.compare and describe against the oracle, over types, layouts, special values and tolerances."""
+"""numbers.compare and describe against the oracle, over types, layouts, special values and tolerances."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from precision_debug.errors import UsageError
-from precision_debug.metrics import compare, describe
+from precision_debug.numbers import compare, describe
 from precision_debug.records import Tolerance
 
 Arrays = tuple[np.ndarray, np.ndarray]

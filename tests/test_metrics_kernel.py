@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from precision_debug.errors import UsageError
-from precision_debug.metrics import compare, describe, kernel_status, native
+from precision_debug.numbers import compare, describe, kernel_status, native
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
 needs_kernel = pytest.mark.skipif(native.load() is None, reason=f"no compiled kernel here: {kernel_status()}")
@@ -273,7 +273,7 @@ def test_a_built_library_belongs_to_its_sources_only(fresh: None, tree: Path, mo
     pytest.importorskip("hatchling", reason="hatchling is needed to load the build hook")
     monkeypatch.delenv("PRECISION_DEBUG_KERNEL", raising=False)
     assert hook(tree).build(tree) == ""
-    library = tree / "precision_debug" / "metrics" / "_kernel.so"
+    library = tree / "precision_debug" / "numbers" / "_kernel.so"
     monkeypatch.setattr(native, "LIBRARY", library)
     assert kernel_status().startswith("C kernel, ")
     source = library.with_name("kernel.c")
@@ -292,7 +292,7 @@ def test_the_plain_version_gives_the_same_numbers(fresh: None, tree: Path, monke
         base, target = random(rng, np.dtype(dtype), 9000, "few"), random(rng, np.dtype(dtype), 9000, "few")
         expected = in_numpy(monkeypatch, compare, base, target, Tolerance())
         with monkeypatch.context() as patch:
-            patch.setattr(native, "LIBRARY", tree / "precision_debug" / "metrics" / "_kernel.so")
+            patch.setattr(native, "LIBRARY", tree / "precision_debug" / "numbers" / "_kernel.so")
             native._open.cache_clear()
             assert native.load() is not None
             assert_alike(compare(base, target, Tolerance()), expected)
@@ -308,7 +308,7 @@ def test_without_a_compiler_nothing_fails(tree: Path, monkeypatch: pytest.Monkey
     assert "no-such-compiler" in module.build(tree)
     monkeypatch.setenv("CC", sys.executable)
     assert module.build(tree) != ""
-    assert not (tree / "precision_debug" / "metrics" / "_kernel.so").exists()
+    assert not (tree / "precision_debug" / "numbers" / "_kernel.so").exists()
 
 
 @pytest.mark.parametrize("compiler", [True, False])
@@ -325,7 +325,7 @@ def test_wheels(tree: Path, compiler: bool, tmp_path: Path) -> None:
     )
     [wheel] = (tree / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    for library in ("precision_debug/metrics/_kernel.so", "precision_debug_onnxruntime/_tap.so"):
+    for library in ("precision_debug/numbers/_kernel.so", "precision_debug_onnxruntime/_tap.so"):
         assert (library in names) is compiler
-    assert {"precision_debug/metrics/kernel.c", "precision_debug/metrics/kernel_core.h"} <= set(names)
+    assert {"precision_debug/numbers/kernel.c", "precision_debug/numbers/kernel_core.h"} <= set(names)
     assert wheel.name.endswith("-py3-none-any.whl") is not compiler

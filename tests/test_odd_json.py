@@ -15,7 +15,7 @@ import pytest
 from precision_debug import cli
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.inspector import diff_engines, fused_outputs, read_inspector, real_precision
-from precision_debug.marks import get_mark_names_from_serialized_json, read_marks_file
+from precision_debug.pairing.marks import get_mark_names_from_serialized_json, read_marks_file
 from precision_debug.recording import RecordingWriter, open_recording
 from precision_debug.records import TensorMeta
 
@@ -79,9 +79,10 @@ def report(file: Path, capsys: pytest.CaptureFixture[str]) -> int:
 def journal(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The events of a run of the fake backend."""
     monkeypatch.syspath_prepend(str(root / "tests" / "fake"))
-    from precision_debug import pipeline, registry
-    from precision_debug.journal import Journal
+    from precision_debug import registry
     from precision_debug.records import ModelFiles, RunSpec
+    from precision_debug.run import pipeline
+    from precision_debug.run.journal import Journal
 
     # another test may have asked before the fake one could be found
     monkeypatch.setattr(registry, "plugins", registry.plugins.__wrapped__)

@@ -14,7 +14,7 @@ import onnx_models
 import onnxruntime
 import pytest
 from precision_debug_onnxruntime import modes, providers, runtime
-from precision_debug_onnxruntime.build.weights import read_source
+from precision_debug_onnxruntime.make.weights import read_source
 from precision_debug_onnxruntime.providers import CPU, Shares, missing, saved_shares, shares_of
 
 from precision_debug import compare

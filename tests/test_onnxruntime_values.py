@@ -19,9 +19,9 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantiz
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from precision_debug_onnxruntime import OnnxRuntimeBackend, tapped
 
-from precision_debug.align import align
-from precision_debug.comparing import HostComparer
 from precision_debug.errors import InputError, ModelError, UsageError
+from precision_debug.numbers.host import HostComparer
+from precision_debug.pairing.align import align
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
 
 X = np.random.default_rng(7).standard_normal((2, 3, 16, 16)).astype(np.float32)
@@ -204,7 +204,7 @@ def test_side_by_side_each_run_has_half_of_the_cores(
     import onnxruntime as ort
 
     import precision_debug
-    from precision_debug.metrics import native
+    from precision_debug.numbers import native
 
     path = tmp_path / "m.onnx"
     onnx.save(onnx_models.convnet(), path)

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
-from precision_debug_onnxruntime.build import weights
-from precision_debug_onnxruntime.build.dump import _bring_along
-from precision_debug_onnxruntime.build.weights import read_source
 from precision_debug_onnxruntime.graph import external_data, external_tensors
+from precision_debug_onnxruntime.make import weights
+from precision_debug_onnxruntime.make.dump import _bring_along
+from precision_debug_onnxruntime.make.weights import read_source
 from precision_debug_onnxruntime.model import read_model
 from precision_debug_onnxruntime.wire import cut
 

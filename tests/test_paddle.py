@@ -19,12 +19,12 @@ from precision_debug_paddle import PaddleBackend, capability, modes
 from precision_debug_paddle.framework import inference_module
 from precision_debug_paddle.model import read_model
 
-from precision_debug.align import align
-from precision_debug.assemble import complete_table
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
-from precision_debug.hooks import AssertClose, SaveBaseline
+from precision_debug.observe.hooks import AssertClose, SaveBaseline
+from precision_debug.pairing.align import align
 from precision_debug.protocols import Session
 from precision_debug.records import ModelFiles, Row, SessionSpec, Status, Tolerance
+from precision_debug.run.assemble import complete_table
 
 BF16 = pytest.mark.skipif(
     not modes.availability("onednn_bf16").ok, reason=f"onednn_bf16 {modes.availability('onednn_bf16').needs}"

@@ -21,10 +21,10 @@ import export_faults
 import paddle_models
 
 from precision_debug import registry
-from precision_debug.align import Matches
-from precision_debug.crossing import match_values
-from precision_debug.plan import Opening
+from precision_debug.pairing.align import Matches
 from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.run.crossing import match_values
+from precision_debug.run.plan import Opening
 
 if not paddle.__version__.startswith("3"):
     pytest.skip("paddle2onnx 2.1 reads the programs of Paddle 3", allow_module_level=True)

@@ -474,7 +474,7 @@ def test_operators_cannot_be_bisected_on_a_card_without_code(
 ) -> None:
     from precision_debug_paddle import ladder
 
-    from precision_debug.ladder import Rung
+    from precision_debug.explain.ladder import Rung
 
     monkeypatch.setattr(ladder, "passes_of", lambda *_: ("conv_bn_fuse_pass",))
     spec, rung = SessionSpec(model=_files(tmp_path), mode="trt_fp16"), Rung(name="TensorRT", mode="trt_fp16")
@@ -496,7 +496,8 @@ def paddle_tensorrt(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     paddle = pytest.importorskip("paddle", reason="exporting a PIR model takes Paddle 3")
     if not paddle.__version__.startswith("3"):
         pytest.skip("PIR takes Paddle 3")
-    from precision_debug_paddle import build, tensorrt_pir
+    from precision_debug_paddle import make as build
+    from precision_debug_paddle import tensorrt_pir
 
     asked: dict[str, Any] = {}
 

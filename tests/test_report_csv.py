@@ -15,7 +15,7 @@ from report_factory import make_comparison, make_report, make_row
 from precision_debug.report import Report, write
 from precision_debug.report.frame import to_pandas
 from precision_debug.report.layout import COLUMNS, columns
-from precision_debug.visible import visible
+from precision_debug.safety.visible import visible
 
 
 def lines_of(path: Path) -> list[list[str]]:

@@ -21,7 +21,7 @@ from precision_debug.report.excel import table
 from precision_debug.report.excel.stream import letters
 from precision_debug.report.excel.text import CELL_LIMIT, fit, xml
 from precision_debug.report.layout import BAND, columns, columns_for_people
-from precision_debug.visible import visible
+from precision_debug.safety.visible import visible
 
 
 def book_of(report: Report, folder: Path) -> Any:

@@ -19,7 +19,7 @@ from precision_debug.report import Report, write
 from precision_debug.report.layout import columns
 from precision_debug.report.markdown import ROWS_SHOWN
 from precision_debug.report.reasons import explained
-from precision_debug.visible import visible
+from precision_debug.safety.visible import visible
 
 NASTY = [
     "</script><script>alert(1)</script>",

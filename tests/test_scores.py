@@ -12,9 +12,9 @@ import pytest
 
 from precision_debug import compare
 from precision_debug.errors import InputError, UsageError
-from precision_debug.plan import make_plan
+from precision_debug.numbers.scores import check_labels, load_labels, score
 from precision_debug.records import ModelFiles, RunSpec, TensorMeta
-from precision_debug.scores import check_labels, load_labels, score
+from precision_debug.run.plan import make_plan
 
 SCORES = np.float32([[1, 2, 3], [3, 2, 1], [1, 3, 2], [0, 1, 2]])
 
@@ -66,7 +66,7 @@ def test_labels_that_cannot_belong_to_the_run(labels: list[int], outputs: Any, w
 
 
 def test_wrong_labels_stop_a_command_before_a_tensor_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from precision_debug import hooks
+    from precision_debug.observe import hooks
 
     def never(*_: Any) -> None:
         raise AssertionError("a tensor was shown")

@@ -16,8 +16,8 @@ import pytest
 import precision_debug
 from precision_debug import Report, registry
 from precision_debug.errors import UsageError
-from precision_debug.plan import make_plan, stage_of
 from precision_debug.records import ModelFiles, RunSpec
+from precision_debug.run.plan import make_plan, stage_of
 from precision_debug.settings import CORE, SIDES, Setting, Taker, passed, share, value
 
 PLUGINS = {backend.name: backend for backend in registry.backends() if backend.name in registry.BUILT_IN}

@@ -16,10 +16,10 @@ from onnx_models import mlp
 
 from precision_debug.errors import InputError, ModelError, RecordingError
 from precision_debug.feeds import make_feeds
-from precision_debug.plan import make_plan
+from precision_debug.numbers.scores import load_labels
 from precision_debug.recording import RecordingWriter, open_recording
 from precision_debug.records import InputMeta, ModelFiles, RunSpec
-from precision_debug.scores import load_labels
+from precision_debug.run.plan import make_plan
 
 pytestmark = pytest.mark.timeout(60)
 X = InputMeta(name="x", dtype="float32", shape=(2, 8))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from precision_debug.errors import OutputError
-from precision_debug.store import Store
+from precision_debug.observe.store import Store
 
 
 @pytest.mark.parametrize("budget", [None, 0, 100])

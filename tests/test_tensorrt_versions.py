@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from precision_debug_tensorrt.build import choose_road
 from precision_debug_tensorrt.listener import address_of, make_listener
+from precision_debug_tensorrt.make import choose_road
 from precision_debug_tensorrt.model import EngineFile, OnnxModel, read_source
 from precision_debug_tensorrt.modes import recipe
 from precision_debug_tensorrt.options import read_options

@@ -1,4 +1,4 @@
-"""``compare_on_device`` on CPU tensors against ``metrics.compare``; the kernel itself in Triton's interpreter."""
+"""``compare_on_device`` on CPU tensors against ``numbers.compare``; the kernel itself in Triton's interpreter."""
 
 # ruff: noqa: E402
 
@@ -19,9 +19,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from precision_debug_torch.device_compare import compare_on_device, describe_on_device
 
-from precision_debug import metrics
-from precision_debug.arrays import as_array
+from precision_debug import numbers
 from precision_debug.errors import UsageError
+from precision_debug.numbers.arrays import as_array
 from precision_debug.records import Comparison, Tolerance
 
 CLOSE = {"mean": 2e-5, "cosine_distance": 1e-4}
@@ -80,7 +80,7 @@ def check(kind: str, shape: tuple[int, ...], dtype: Any, rule: str) -> tuple[Com
     base, target, tolerance = pair(kind, shape, dtype)
     tolerance = dataclasses.replace(tolerance, rule=rule)
     got = compare_on_device(base, target, tolerance)
-    return got, differences(got, metrics.compare(as_array(base), as_array(target), tolerance), base.numel())
+    return got, differences(got, numbers.compare(as_array(base), as_array(target), tolerance), base.numel())
 
 
 @pytest.mark.parametrize("rule", ["isclose", "either"])
@@ -142,14 +142,14 @@ def test_views_other_types_and_other_shapes_are_compared_too() -> None:
         (base.t(), base.t() + 1e-3), (base[::2], base[::2] * 1.01), (base > 0, base > 1), (base.int(), base.int() + 1),
         (base, base[:5]), (base[:0], base[:0]), (base.to(torch.complex64), base.to(torch.complex64) * 1.1),
     ):  # fmt: skip
-        got, want = compare_on_device(one, two), metrics.compare(as_array(one), as_array(two))
+        got, want = compare_on_device(one, two), numbers.compare(as_array(one), as_array(two))
         assert differences(got, want, one.numel()) == []
 
 
 def test_statistics_that_decide_are_the_cores() -> None:
     base, target, _ = pair("near", (130, 700), torch.float32)
     tolerance = Tolerance(check_error_stat="median")
-    assert compare_on_device(base, target, tolerance) == metrics.compare(as_array(base), as_array(target), tolerance)
+    assert compare_on_device(base, target, tolerance) == numbers.compare(as_array(base), as_array(target), tolerance)
 
 
 def test_a_tolerance_that_is_none_is_refused() -> None:
@@ -166,7 +166,7 @@ def test_complex32_keeps_both_parts() -> None:
     assert as_array(target[0, 0]).shape == ()
     for one, other in ((base, target), (base.t(), target.t()), (base, target.to(torch.complex64))):
         got = compare_on_device(one, other)
-        assert got == metrics.compare(as_array(one), as_array(other))
+        assert got == numbers.compare(as_array(one), as_array(other))
         assert got.max_abs == 7
         assert got.mismatched == 1
     assert describe_on_device(target).max == pytest.approx(abs(1 + 9j), rel=1e-6)

@@ -21,13 +21,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import torch_models
-from precision_debug_torch import build as building
+from precision_debug_torch import make as building
 from precision_debug_torch import on_device
 from precision_debug_torch.lockstep import compare_module
 from precision_debug_torch.on_device import DeviceComparer, Elements
 
 import precision_debug
-from precision_debug import metrics
+from precision_debug import numbers
 from precision_debug.cli import main
 from precision_debug.errors import UsageError
 from precision_debug.records import Comparison, Row, TensorStats, Tolerance
@@ -118,10 +118,10 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results are computed from the tensors when they are asked for, like float64's on a GPU."""
 
     def start(base: Any, target: Any, tolerance: Tolerance) -> Late:
-        return Late(lambda: metrics.compare(base.float().numpy(), target.float().numpy(), tolerance))
+        return Late(lambda: numbers.compare(base.float().numpy(), target.float().numpy(), tolerance))
 
     monkeypatch.setattr(on_device, "start_on_device", start)
-    monkeypatch.setattr(on_device, "start_describing", lambda value: Late(lambda: metrics.describe(value.numpy())))
+    monkeypatch.setattr(on_device, "start_describing", lambda value: Late(lambda: numbers.describe(value.numpy())))
 
 
 @pytest.mark.usefixtures("late")
@@ -165,7 +165,7 @@ def test_the_same_elements_in_another_shape_are_compared_once() -> None:
     for shape in ((24,), (4, 6), (2, 3, 4)):
         pair = shown(first.view(shape), marks[0]), shown(second.view(shape), marks[1])
         comparer.compare(*pair, Tolerance(), found.append)
-        want = metrics.compare(pair[0].numpy(), pair[1].numpy(), Tolerance())
+        want = numbers.compare(pair[0].numpy(), pair[1].numpy(), Tolerance())
         assert found[-1] == want
     assert comparer.reused == 2
     comparer.compare(shown(first.view(6, 4), marks[0]), shown(second.view(6, 4), Elements()), Tolerance(), found.append)
@@ -184,7 +184,7 @@ def test_other_types_and_shapes_are_the_hosts(dtype: str, size: int) -> None:
     for waited, target in itertools.product((base, frozen), (base.clone(), base.view(1, -1), torch.ones(3))):
         comparer.compare(waited, target, Tolerance(), found.append)
         comparer.settle()
-        want = metrics.compare(base.numpy(), target.numpy(), Tolerance())
+        want = numbers.compare(base.numpy(), target.numpy(), Tolerance())
         got = found.pop()
         assert (got.shapes_match, got.mismatched, got.fp16_overflow, got.fp16_subnormal, got.max_abs) == (
             want.shapes_match, want.mismatched, want.fp16_overflow, want.fp16_subnormal, want.max_abs
@@ -236,8 +236,8 @@ def test_the_kernels_describe_one_tensor_in_tritons_interpreter() -> None:
     here = Path(__file__).resolve().parent
     code = (
         "import itertools, math, torch\n"
-        "from precision_debug import metrics\n"
-        "from precision_debug.arrays import as_array\n"
+        "from precision_debug import numbers\n"
+        "from precision_debug.numbers.arrays import as_array\n"
         "from precision_debug_torch import device_describe\n"
         "used, plain = [], device_describe._read\n"
         "torch.manual_seed(0)\n"
@@ -246,7 +246,7 @@ def test_the_kernels_describe_one_tensor_in_tritons_interpreter() -> None:
         "         'nan': lambda x: x * math.nan, 'huge': lambda x: x.clamp(-1, 1) * 3e38}\n"
         "for (size, dtype), kind in itertools.product(((5, torch.float32), (600, torch.bfloat16)), kinds):\n"
         "    tensor = kinds[kind](torch.randn(size)).to(dtype)\n"
-        "    got, want = device_describe.start_describing(tensor).finish(), metrics.describe(as_array(tensor))\n"
+        "    got, want = device_describe.start_describing(tensor).finish(), numbers.describe(as_array(tensor))\n"
         "    for name in ('dtype', 'shape', 'elements', 'min', 'max', 'nan', 'inf', 'mean', 'rms'):\n"
         "        one, two = getattr(got, name), getattr(want, name)\n"
         "        assert one == two or abs(one - two) <= 1e-5 * want.rms, (size, dtype, kind, name, one, two)\n"

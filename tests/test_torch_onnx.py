@@ -22,8 +22,8 @@ import torch_models
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_torch import TorchBackend
 
-from precision_debug.arrays import as_array
-from precision_debug.fingerprint import Pairing, pair_by_value, take
+from precision_debug.numbers.arrays import as_array
+from precision_debug.pairing.fingerprint import Pairing, pair_by_value, take
 from precision_debug.records import ModelFiles, SessionSpec
 
 MODELS = Path(torch_models.__file__)

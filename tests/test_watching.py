@@ -17,7 +17,7 @@ from precision_debug_paddle.framework import inference_module
 import precision_debug
 from precision_debug import AssertClose, SaveBaseline, Status
 from precision_debug.errors import UsageError
-from precision_debug.hooks import PrecisionWarning
+from precision_debug.observe.hooks import PrecisionWarning
 
 
 def config_of(path: Path, *, optimised: bool, onednn: bool = False) -> Any:

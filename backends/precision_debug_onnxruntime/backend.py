@@ -39,8 +39,8 @@ class OnnxRuntimeBackend:
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
         self._available(spec.mode)
-        from .build.weights import of_run, read_source
         from .inputs import with_uses
+        from .make.weights import of_run, read_source
         from .model import read_inputs
 
         source = read_source(spec.model.model_file, of_run(spec))

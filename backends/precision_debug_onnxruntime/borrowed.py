@@ -52,7 +52,7 @@ class OneByOne:
 
     @functools.cached_property
     def _types(self) -> Types:
-        from .build.dump import infer_types
+        from .make.dump import infer_types
 
         with tempfile.TemporaryDirectory() as folder:
             return infer_types(self._model, Runtime(), Path(folder))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.narrowing import narrowed
+from precision_debug.numbers.narrowing import narrowed
 from precision_debug.records import Operator
 
 from .graph import all_graphs

@@ -12,18 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from precision_debug.machine import processor
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
+from precision_debug.run.machine import processor
 
 from .absorbed import with_absorbed
-from .build import build, changed
-from .build.blocked import Blocked
-from .build.dump import infer_types
-from .build.simulate import internal, is_rounded
-from .build.weights import of_run, read_source
 from .graph import values
 from .listing import Entry, list_tensors, with_dropped
+from .make import build, changed
+from .make.blocked import Blocked
+from .make.dump import infer_types
+from .make.simulate import internal, is_rounded
+from .make.weights import of_run, read_source
 from .model import Model, threads_may_read
 from .modes import Recipe
 from .naming import hold

@@ -16,7 +16,7 @@ from . import modes
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
-    from precision_debug.ladder import Rung, Switch
+    from precision_debug.explain.ladder import Rung, Switch
     from precision_debug.operators import Layer
 
 __all__ = ["PaddleBackend"]
@@ -121,13 +121,13 @@ class PaddleBackend:
         return layer_of(meta)
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
-        """See ``precision_debug.ladder``."""
+        """See ``precision_debug.explain.ladder``."""
         from . import ladder
 
         return ladder.rungs(spec)
 
     def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:
-        """See ``precision_debug.ladder``."""
+        """See ``precision_debug.explain.ladder``."""
         from . import ladder
 
         return ladder.switches(spec, rung, op_types)

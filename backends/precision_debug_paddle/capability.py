@@ -11,7 +11,7 @@ import importlib
 import subprocess
 from typing import Any
 
-from precision_debug import import_path
+from precision_debug.safety import import_path
 
 from .framework import paddle_module
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, InputError
-from precision_debug.narrowing import narrow_type, narrowed
+from precision_debug.numbers.narrowing import narrow_type, narrowed
 from precision_debug.protocols import Feeds, Hook, Replace
 from precision_debug.records import Operator, TensorMeta
 

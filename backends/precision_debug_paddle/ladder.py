@@ -10,14 +10,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from precision_debug import import_path
 from precision_debug.errors import BackendError
-from precision_debug.ladder import Rung, Switch
+from precision_debug.explain.ladder import Rung, Switch
 from precision_debug.records import SessionSpec
+from precision_debug.safety import import_path
 
 from . import capability, modes
-from .build import make_config
 from .framework import inference_module
+from .make import make_config
 from .model import Model, read_model
 from .settings import setting
 

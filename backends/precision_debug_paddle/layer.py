@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError, PrecisionDebugError
-from precision_debug.import_path import Neighbours
 from precision_debug.records import InputMeta
+from precision_debug.safety.import_path import Neighbours
 
 from .framework import paddle_module
 

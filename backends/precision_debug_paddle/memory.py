@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.narrowing import narrowed
+from precision_debug.numbers.narrowing import narrowed
 
 from .framework import paddle_module
 

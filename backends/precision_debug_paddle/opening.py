@@ -11,8 +11,8 @@ from precision_debug.records import SessionSpec
 from precision_debug.settings import passed
 
 from . import capability, modes, tf32
-from .build import make_config
 from .fetched import FetchSession
+from .make import make_config
 from .marks import Trace
 from .model import Model
 from .modes import Recipe

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError
-from precision_debug.narrowing import narrow_type, narrowed
+from precision_debug.numbers.narrowing import narrow_type, narrowed
 from precision_debug.records import Operator
 
 from .exporting import weights_of

@@ -29,12 +29,12 @@ from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
 from . import capability, tf32
-from .build import make_config
 from .calibration import Tables
 from .engine import EngineSession
 from .failures import our_errors
 from .framework import inference_module
 from .layers import InspectorFiles
+from .make import make_config
 from .model import Model
 from .modes import Recipe
 from .runtime import Runner

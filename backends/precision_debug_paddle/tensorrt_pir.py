@@ -18,9 +18,9 @@ from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
 from . import modes, tf32
-from .build import make_config
 from .failures import our_errors
 from .fetched import FetchSession
+from .make import make_config
 from .model import Model
 from .modes import Recipe
 from .pir import name_fetches

@@ -10,9 +10,9 @@ from precision_debug.protocols import Session
 from precision_debug.records import ModelFiles
 
 from . import capability, modes
-from .build import make_config
 from .fetched import FetchSession
 from .framework import inference_module
+from .make import make_config
 from .marks import Trace
 from .model import read_model
 from .opening import IN_PLACE

@@ -10,10 +10,10 @@ import numpy as np
 from precision_debug.errors import BackendError, InputError
 from precision_debug.inspector import EngineLayer, parse_inspector
 
-from .build import Built
 from .device import Buffer, Device
 from .failures import run_error
 from .listener import Listener, make_listener
+from .make import Built
 from .messages import Messages
 from .types import dtype_name, numpy_dtype, type_name
 from .versions import Api

@@ -12,9 +12,9 @@ from typing import Any
 from precision_debug.inspector import EngineLayer, fused_outputs
 from precision_debug.records import TensorMeta
 
-from .build import Built, Road
 from .constraints import Asked, Outcome, outcomes
 from .device import Device
+from .make import Built, Road
 from .messages import Messages
 from .model import EngineFile, OnnxModel, Script
 from .modes import Recipe

@@ -16,8 +16,8 @@ import numpy as np
 from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineDiff, EngineLayer, diff_engines
 
-from .build import Built, Maker
 from .execute import Runner
+from .make import Built, Maker
 
 __all__ = ["Batch", "Marking", "largest_difference"]
 

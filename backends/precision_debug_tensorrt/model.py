@@ -13,8 +13,8 @@ from precision_debug_onnxruntime.model import Model, read_model
 from precision_debug_onnxruntime.model import read_inputs as onnx_inputs
 
 from precision_debug.errors import ModelError
-from precision_debug.import_path import Neighbours
 from precision_debug.records import InputMeta, ModelFiles
+from precision_debug.safety.import_path import Neighbours
 
 __all__ = ["BUILT", "EngineFile", "OnnxModel", "Script", "Source", "load_function", "read_source"]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug import metrics
-from precision_debug.arrays import as_array
+from precision_debug import numbers
+from precision_debug.numbers.arrays import as_array
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
 from .device import find_device
@@ -51,19 +51,19 @@ class EngineComparer:
     def compare(self, base: Any, target: Any, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
         """Compare where the target is, and call ``then``."""
         if isinstance(target, np.ndarray):
-            then(metrics.compare(as_array(base), target, tolerance))
+            then(numbers.compare(as_array(base), target, tolerance))
             return
         self.on_device += 1
         there = base if isinstance(base, self._torch.Tensor) else self._uploaded(base, target)
         if there is None:
-            then(metrics.compare(as_array(base), as_array(target), tolerance))
+            then(numbers.compare(as_array(base), as_array(target), tolerance))
             return
         then(self._ways.compare_on_device(there.to(target.device), target, tolerance))
 
     def describe(self, value: Any, then: Callable[[TensorStats], None]) -> None:
         """Call ``then`` with one tensor's numbers."""
         if isinstance(value, np.ndarray):
-            then(metrics.describe(value))
+            then(numbers.describe(value))
         else:
             then(self._ways.describe_on_device(value))
 

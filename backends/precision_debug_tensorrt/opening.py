@@ -13,13 +13,13 @@ import numpy as np
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError
 from precision_debug.records import InputMeta, SessionSpec
 
-from .build import Built, Maker, choose_road, load_engine
 from .constraints import Asked
 from .device import find_device
 from .execute import Runner, engine_inputs, engine_outputs
 from .facts import gather
 from .failures import suspected
 from .imitation import precisions_of
+from .make import Built, Maker, choose_road, load_engine
 from .messages import Messages, make_logger
 from .model import EngineFile, OnnxModel, Source, read_source
 from .modes import Recipe

@@ -14,10 +14,10 @@ from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import TensorMeta
 
 from .batches import group
-from .build import Built, Maker
 from .execute import Runner
 from .facts import Facts
 from .listening import listen
+from .make import Built, Maker
 from .marking import Batch, Marking, largest_difference
 from .naming import LayerIndex
 from .sizes import Sizes

@@ -16,9 +16,9 @@ from . import modes
 from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
-    from precision_debug.align import Matches
+    from precision_debug.observe.store import BaselineStore
     from precision_debug.operators import Layer
-    from precision_debug.store import BaselineStore
+    from precision_debug.pairing.align import Matches
 
     from .model import Model
 
@@ -166,8 +166,8 @@ class TorchBackend:
 
 def open_model(model: Model, mode: str, options: Any, feeds: Sequence[Feeds] = (), *, on_close: Any = None) -> Session:
     """A session of a model that is in memory already."""
-    from .build import build
     from .compiled import CompiledSession
+    from .make import build
     from .session import TorchSession
 
     level = setting(options, "level")
@@ -187,7 +187,7 @@ def open_model(model: Model, mode: str, options: Any, feeds: Sequence[Feeds] = (
 
 def on_device(first: Any, second: Any) -> tuple[Comparer, BaselineStore] | None:
     """See TorchBackend; first, second: both sessions' options."""
-    from .build import chosen_device
+    from .make import chosen_device
     from .on_device import DeviceComparer, DeviceStore
 
     where = setting(second, "compare_on")

@@ -18,16 +18,16 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from precision_debug.arrays import as_array
 from precision_debug.errors import BackendError
+from precision_debug.numbers.arrays import as_array
 from precision_debug.protocols import Comparer, Feeds, Hook
 from precision_debug.records import TensorMeta
 
 from .arithmetic import Arithmetic
-from .build import Built, arguments_of, tensors_of, twin
 from .dispatch import Trace, Watch
 from .families import Families
 from .leaves import leaves
+from .make import Built, arguments_of, tensors_of, twin
 from .modes import Recipe
 from .session import device_versions, translated, wrap
 from .state import touched

@@ -1,4 +1,4 @@
-"""Compares two tensors on their own device; the numbers are those of ``precision_debug.metrics.compare``.
+"""Compares two tensors on their own device; the numbers are those of ``precision_debug.numbers.compare``.
 
 Two ways. Triton kernels read float16, bfloat16 and float32 tensors on CUDA: errors are float32's before they are
 summed, sums are within 4e-6 of the sum of magnitudes (up to 256 elements are added up in float32, usually to 1e-7), the
@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from precision_debug import metrics
-from precision_debug.arrays import as_array
-from precision_debug.metrics import finish
-from precision_debug.metrics.totals import Pairs, Side, Totals
+from precision_debug import numbers
+from precision_debug.numbers import finish
+from precision_debug.numbers.arrays import as_array
+from precision_debug.numbers.totals import Pairs, Side, Totals
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
 from .device_answer import Answer, give_back, taken
@@ -60,7 +60,7 @@ def start_on_device(base: Any, target: Any, tolerance: Tolerance | None = None, 
     narrow = min(base.element_size(), target.element_size()) < 2
     foreign = base.shape != target.shape or base.numel() == 0 or not floats or narrow or base.device != target.device
     if foreign or tolerance.check_error_stat != "elemwise":  # such a statistic decides the verdict: exact, and rare
-        return Started(base, target, tolerance, found=metrics.compare(as_array(base), as_array(target), tolerance))
+        return Started(base, target, tolerance, found=numbers.compare(as_array(base), as_array(target), tolerance))
     _check(tolerance)
     if not kernel or not _fits(base, target):
         return Started(base, target, tolerance)
@@ -102,7 +102,7 @@ class Started:
             flat = base.contiguous().view(-1), target.contiguous().view(-1)
             totals = _exactly(*flat, tolerance)
             if finish.rescaled(totals) != totals.scales:  # float64's own sums overflow
-                self._found = metrics.compare(as_array(base), as_array(target), tolerance)
+                self._found = numbers.compare(as_array(base), as_array(target), tolerance)
                 return self._found
             at = _quantiles(*flat, totals)
         same = totals.pairs.max_abs == 0 and base.dtype == target.dtype
@@ -116,7 +116,7 @@ class Started:
 @functools.lru_cache(maxsize=64)
 def _check(tolerance: Tolerance) -> None:
     """Raise UsageError where the tolerance is not one."""
-    metrics.compare(np.zeros(0), np.zeros(0), tolerance)
+    numbers.compare(np.zeros(0), np.zeros(0), tolerance)
 
 
 def describe_on_device(tensor: Any) -> TensorStats:

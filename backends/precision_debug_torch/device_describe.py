@@ -1,4 +1,4 @@
-"""One tensor's numbers on its own device; the numbers are those of ``precision_debug.metrics.describe``."""
+"""One tensor's numbers on its own device; the numbers are those of ``precision_debug.numbers.describe``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from precision_debug import metrics
-from precision_debug.arrays import as_array
-from precision_debug.metrics import finish
-from precision_debug.metrics.totals import Side
+from precision_debug import numbers
+from precision_debug.numbers import finish
+from precision_debug.numbers.arrays import as_array
+from precision_debug.numbers.totals import Side
 from precision_debug.records import TensorStats, Tolerance
 
 from .device_answer import Answer, give_back
@@ -29,7 +29,7 @@ def start_describing(tensor: Any) -> Described:
     """
     tensor = tensor.detach()
     if tensor.numel() == 0 or tensor.is_complex() or not (tensor.is_cuda or _fits(tensor, tensor)):
-        return Described(tensor, found=metrics.describe(as_array(tensor)))
+        return Described(tensor, found=numbers.describe(as_array(tensor)))
     return Described(tensor, answer=_launched(tensor, tensor, _ANY) if _fits(tensor, tensor) else None)
 
 

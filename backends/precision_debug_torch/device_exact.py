@@ -15,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-from precision_debug.metrics.totals import Scales
+from precision_debug.numbers.totals import Scales
 from precision_debug.records import Tolerance
 
 from .device_kernel import _processors

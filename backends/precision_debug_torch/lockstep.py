@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.align import Alignment, align
-from precision_debug.assemble import complete_table
-from precision_debug.comparing import HostComparer
-from precision_debug.hooks import AssertClose, SaveBaseline
-from precision_debug.machine import machine, now
-from precision_debug.meeting import APART, Meeting, run_both
+from precision_debug.numbers.host import HostComparer
+from precision_debug.observe.hooks import AssertClose, SaveBaseline
+from precision_debug.observe.lockstep import APART, Meeting, run_both
+from precision_debug.observe.store import Store
+from precision_debug.pairing.align import Alignment, align
 from precision_debug.records import ModelFiles, Row, RunSpec, Side, Tolerance
-from precision_debug.store import Store
+from precision_debug.run.assemble import complete_table
+from precision_debug.run.machine import machine, now
 
 from . import modes
 from .backend import on_device, open_model
@@ -24,9 +24,9 @@ from .model import example_feeds, from_module
 from .pairing import pair
 
 if TYPE_CHECKING:
+    from precision_debug.observe.store import BaselineStore
     from precision_debug.protocols import Comparer, Feeds
     from precision_debug.report.model import Report
-    from precision_debug.store import BaselineStore
 
     from .session import TorchSession
 

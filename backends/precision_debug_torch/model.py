@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.arrays import as_array
 from precision_debug.errors import ModelError, PrecisionDebugError
-from precision_debug.import_path import Neighbours
+from precision_debug.numbers.arrays import as_array
 from precision_debug.records import InputMeta, ModelFiles
+from precision_debug.safety.import_path import Neighbours
 
 from .archive import check_program, check_script, data_only
 from .leaves import leaves

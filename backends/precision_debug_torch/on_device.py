@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from precision_debug import metrics
-from precision_debug.arrays import as_array
+from precision_debug import numbers
+from precision_debug.numbers.arrays import as_array
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
 from .device_compare import start_on_device
@@ -97,7 +97,7 @@ class DeviceComparer:
         if isinstance(base, np.ndarray):
             there = moved(base, target.device) if isinstance(target, torch.Tensor) else None
             if there is None:
-                self._at_once(lambda: metrics.compare(base, as_array(target), tolerance), then)
+                self._at_once(lambda: numbers.compare(base, as_array(target), tolerance), then)
                 return
             base = there
         with self._lock:
@@ -118,7 +118,7 @@ class DeviceComparer:
         """Queue one tensor's numbers."""
         shape = tuple(value.shape)
         if isinstance(value, np.ndarray):
-            self._at_once(lambda: metrics.describe(value), then)
+            self._at_once(lambda: numbers.describe(value), then)
             return
         with self._lock:
             marks = elements(value), None

@@ -14,8 +14,8 @@ import functools
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from precision_debug.align import Matches
 from precision_debug.callsite import CallSite
+from precision_debug.pairing.align import Matches
 from precision_debug.records import TensorMeta
 
 from .naming import canonical

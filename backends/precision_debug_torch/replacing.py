@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from precision_debug.arrays import as_array
-from precision_debug.narrowing import narrow_type, narrowed
+from precision_debug.numbers.arrays import as_array
+from precision_debug.numbers.narrowing import narrow_type, narrowed
 from precision_debug.records import Operator
 
 from .naming import op_type

@@ -12,17 +12,17 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from precision_debug.arrays import as_array
 from precision_debug.errors import BackendError, BackendUnavailable, PrecisionDebugError
+from precision_debug.numbers.arrays import as_array
 from precision_debug.protocols import Comparer, Feeds, Hook, Replace
 from precision_debug.records import Operator, TensorMeta
 
 from .arithmetic import Arithmetic
-from .build import Built, arguments_of, tensors_of, twin
 from .dispatch import Show, Trace, Watch
 from .families import Families, unseen_by_families
 from .flex import NOTE, uncompiled
 from .leaves import leaves
+from .make import Built, arguments_of, tensors_of, twin
 from .modes import Recipe
 from .replacing import Made, Replacing, module_operator, rounded
 from .switches import LISTING, Switches

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.arrays import as_array
 from precision_debug.errors import ModelError
+from precision_debug.numbers.arrays import as_array
 from precision_debug.pairing.weights import Weight, compare_weights, summary
 
 from .layers import layers_of, layers_of_names

@@ -9,9 +9,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from .. import import_path
 from ..errors import PrecisionDebugError
-from ..visible import visible
+from ..safety import import_path
+from ..safety.visible import visible
 from . import streams
 
 __all__ = ["VERBS", "main"]

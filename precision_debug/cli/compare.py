@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..conflicts import refuse_overwriting
 from ..errors import UsageError
 from ..records import ModelFiles, RunSpec, Tolerance
-from ..visible import visible
+from ..run.conflicts import refuse_overwriting
+from ..safety.visible import visible
 from . import VERBS
 from .engine_options import add_engine_options, engine_options, settings_help
 from .parser import Parser, formatter, parse, program
@@ -215,7 +215,7 @@ def run(arguments: Sequence[str]) -> int:
     refuse_overwriting(outputs, spec, given.marks)
     _check_before(spec, outputs)
 
-    from ..supervisor import supervise
+    from ..run.supervisor import supervise
     from . import progress, summary
 
     with progress.bar(quiet=given.quiet or given.verbose) as on_event:
@@ -265,7 +265,7 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
         raise UsageError(f"a quantile lies from 0 to 1, not at {tolerance.quantile}", where="--error_quantile")
     marks = tuple(given.mark)
     if given.marks:
-        from ..marks import read_marks_file
+        from ..pairing.marks import read_marks_file
 
         marks += tuple(read_marks_file(given.marks))
     options: dict[str, Any] = _options(given.option)
@@ -305,8 +305,8 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
 
 def _check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
     """What can be found wrong without starting a framework."""
-    from ..plan import make_plan
     from ..report import SUFFIXES
+    from ..run.plan import make_plan
 
     for output in outputs:
         if output.suffix.lower() not in SUFFIXES:

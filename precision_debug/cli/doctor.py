@@ -11,9 +11,9 @@ from typing import Any
 
 from .. import registry
 from ..errors import OutputError
-from ..machine import machine
+from ..run.machine import machine
+from ..safety.visible import visible
 from ..settings import CORE, Setting
-from ..visible import visible
 from .parser import Parser, formatter, parse, program
 from .settings_page import cells, page
 
@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from .. import metrics
+    from .. import numbers
 
     console = Console(highlight=False, soft_wrap=True, markup=False)
     if not console.is_terminal:
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     console.print(
         f"{'packages':16s} " + ", ".join(f"{name} {version}" for name in _PACKAGES if (version := _version(name)))
     )
-    console.print(f"{'comparison':16s} {metrics.kernel_status()}")
+    console.print(f"{'comparison':16s} {numbers.kernel_status()}")
     runnable = 0
     for plugin in registry.plugins():
         console.print()

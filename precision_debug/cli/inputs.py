@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from .. import registry
 from ..errors import UsageError
 from ..feeds import as_option, default_feeds, parse_shapes
-from ..plan import make_plan
 from ..records import InputMeta, ModelFiles, RunSpec
-from ..visible import visible
+from ..run.plan import make_plan
+from ..safety.visible import visible
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]

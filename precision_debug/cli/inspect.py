@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..inspector import EngineLayer, diff_engines, fused_outputs, read_inspector, real_precision
-from ..visible import visible
+from ..safety.visible import visible
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]

@@ -15,15 +15,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..conflicts import refuse_overwriting
 from ..errors import UsageError
-from ..ladder import Climb, Explanation, Ladder, Rung, Step, climb, explain
-from ..plan import make_plan, stage_of
+from ..explain.ladder import Climb, Explanation, Ladder, Rung, Step, climb, explain
 from ..records import RunSpec, SessionSpec, Status
 from ..report.model import Report
 from ..report.replacing import replacing
-from ..supervisor import supervise
-from ..visible import visible
+from ..run.conflicts import refuse_overwriting
+from ..run.plan import make_plan, stage_of
+from ..run.supervisor import supervise
+from ..safety.visible import visible
 from . import compare
 from .parser import parse, program
 

@@ -13,15 +13,15 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..conflicts import refuse_overwriting
 from ..errors import OutputError
 from ..feeds import make_feeds
 from ..feeds.parse import parse_shapes
-from ..marks import get_mark_names_from_serialized_json, select
-from ..plan import make_plan
+from ..pairing.marks import get_mark_names_from_serialized_json, select
 from ..records import ModelFiles, RunSpec
 from ..report.replacing import replacing
-from ..visible import visible
+from ..run.conflicts import refuse_overwriting
+from ..run.plan import make_plan
+from ..safety.visible import visible
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..visible import visible
+from ..safety.visible import visible
 
 __all__ = ["bar"]
 

@@ -9,12 +9,12 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..assemble import report_of_events
-from ..conflicts import refuse_overwriting
 from ..errors import RecordingError
-from ..journal import read_events
 from ..report.json import from_dict, to_dict
 from ..report.model import Report
+from ..run.assemble import report_of_events
+from ..run.conflicts import refuse_overwriting
+from ..run.journal import read_events
 from . import summary
 from .parser import Parser, formatter, parse, program
 

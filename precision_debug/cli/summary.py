@@ -12,7 +12,7 @@ from ..report.blame import blame, culprits, expectation
 from ..report.doubts import decides, worded
 from ..report.model import Report, Verdict
 from ..report.summary import shares
-from ..visible import visible
+from ..safety.visible import visible
 
 __all__ = ["lines", "show"]
 

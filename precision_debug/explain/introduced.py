@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import metrics
-from ..arrays import as_array
-from ..meeting import Meeting, run_both
+from .. import numbers
+from ..numbers.arrays import as_array
+from ..observe.lockstep import Meeting, run_both
+from ..observe.store import Store
 from ..records import Introduced, TensorStats
-from ..store import Store
 from .subject import Subject
 from .units import largest_of
 
@@ -170,14 +170,14 @@ def measure(subject: Subject, name: str, exact: Array, wrong: Array, method: str
     """The numbers of one operator's two results."""
     if exact.shape != wrong.shape:
         return Introduced(name=name, method=method, elements=int(exact.size), flips=int(exact.size))
-    numbers = metrics.compare(exact, wrong)
+    found = numbers.compare(exact, wrong)
     if not _floats(exact):
-        return Introduced(name=name, method=method, elements=int(exact.size), flips=numbers.mismatched)
+        return Introduced(name=name, method=method, elements=int(exact.size), flips=found.mismatched)
     held_as = subject.held_as.get(name, "")
-    error = relative_error(exact, wrong, numbers.base, largest_of(held_as), numbers.sqnr_db)
-    unit = subject.unit(name, numbers.base)
+    error = relative_error(exact, wrong, found.base, largest_of(held_as), found.sqnr_db)
+    unit = subject.unit(name, found.base)
     typical = max(unit, subject.typical_unit)
-    non_finite = numbers.target.nan > numbers.base.nan or numbers.target.inf > numbers.base.inf
+    non_finite = found.target.nan > found.base.nan or found.target.inf > found.base.inf
     if method == "replayed" and any(map(subject.broken, subject.sources(name))):
         non_finite = False  # it was given NaN or Inf: what an operator makes of those is no loss of its own
     return Introduced(
@@ -185,11 +185,11 @@ def measure(subject: Subject, name: str, exact: Array, wrong: Array, method: str
         method=method,
         elements=int(exact.size),
         rel_l2=error,
-        max_abs=numbers.max_abs,
+        max_abs=found.max_abs,
         unit=unit,
         units=None if error is None or not typical else error / typical,
-        born_nan=max(0, numbers.target.nan - numbers.base.nan) if non_finite else 0,
-        born_inf=max(0, numbers.target.inf - numbers.base.inf) if non_finite else 0,
+        born_nan=max(0, found.target.nan - found.base.nan) if non_finite else 0,
+        born_inf=max(0, found.target.inf - found.base.inf) if non_finite else 0,
     )
 
 

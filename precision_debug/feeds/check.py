@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..nearest import did_you_mean
 from ..records import InputMeta
+from ..safety.nearest import did_you_mean
 from .cast import exact_cast
 from .dtypes import Array, as_dtype, dtype_name, is_float, is_integer
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..codec import parse_json
 from ..errors import InputError
 from ..records import InputMeta
-from ..special_file import refuse_special
+from ..safety.special_file import refuse_special
 from .dtypes import Array
 from .npz import load_npz, unreadable
 from .onnx_data import is_data_set, load_data_set

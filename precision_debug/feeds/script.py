@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..import_path import Neighbours
+from ..safety.import_path import Neighbours
 
 __all__ = ["load_script", "split_script"]
 

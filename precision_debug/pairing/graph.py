@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..fingerprint import Fingerprint, take
 from ..operators import Operator, Operators
 from ..records import TensorMeta
 from .agreement import agree
+from .fingerprint import Fingerprint, take
 
 __all__ = ["BaseGraph", "TargetGraph", "Values"]
 

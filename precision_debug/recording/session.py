@@ -19,7 +19,7 @@ from ..feeds.dtypes import Array, from_plain
 from ..feeds.npz import load_npz
 from ..protocols import Feeds, Hook
 from ..records import TensorMeta
-from ..special_file import refuse_special
+from ..safety.special_file import refuse_special
 from .format import file_crc, is_tensor_file, read_manifest
 
 __all__ = ["RecordedSession", "open_recording"]

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from .. import codec
-from ..arrays import as_array
 from ..errors import OutputError, RecordingError
 from ..feeds import save_feeds
 from ..feeds.dtypes import Array, dtype_name, from_plain, to_plain
+from ..numbers.arrays import as_array
 from ..protocols import Feeds
 from ..records import TensorMeta
 from .format import FORMAT, INPUTS, MANIFEST, OUTPUTS, TENSORS, VERSION, WEIGHT_BYTES, WEIGHTS, file_crc

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..inspector import ran_instead
-from ..judge import HIDDEN
+from ..numbers.judge import HIDDEN
 from ..records import Doubt, Row, Status
 from .coverage import ENOUGH, QUANTISED, coverage
 from .figures import count, figure, percent, sufficient

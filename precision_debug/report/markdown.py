@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..records import Row, Status
-from ..visible import visible
+from ..safety.visible import visible
 from .figures import count, figure
 from .model import Report
 from .section import Cell, Section

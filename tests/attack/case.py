@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from precision_debug import supervisor
 from precision_debug.errors import PrecisionDebugError
-from precision_debug.visible import visible
+from precision_debug.run import supervisor
+from precision_debug.safety.visible import visible
 
 __all__ = [
     "CANARY", "ROOT", "Attack", "Lost", "command", "files_of", "holds", "own_error", "python", "spoiled",

@@ -20,13 +20,13 @@ import onnx
 from onnx_models import mlp
 from report_factory import make_report
 
-from precision_debug import pipeline
 from precision_debug.feeds import make_feeds
-from precision_debug.journal import Journal
-from precision_debug.plan import make_plan
+from precision_debug.numbers.scores import load_labels
 from precision_debug.recording import RecordingWriter, open_recording
 from precision_debug.records import InputMeta, ModelFiles, RunSpec
-from precision_debug.scores import load_labels
+from precision_debug.run import pipeline
+from precision_debug.run.journal import Journal
+from precision_debug.run.plan import make_plan
 
 from .case import CANARY, ROOT, Lost, command, own_error, spoiled, spoiled_text
 

@@ -17,7 +17,7 @@ from report_factory import make_report, make_row
 from precision_debug.inspector import EngineLayer
 from precision_debug.records import ModelFiles
 from precision_debug.report import Report, write
-from precision_debug.visible import visible
+from precision_debug.safety.visible import visible
 
 from .case import Lost, command
 

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/bench_growth.py [--figure tests/benchmarks/growth.png] [--most_elements 100000000]
 
-Elements: metrics.compare on two float32 arrays. Tensors: both hooks on tensors of 64 elements, then the table and the
+Elements: numbers.compare on two float32 arrays. Tensors: both hooks on tensors of 64 elements, then the table and the
 workbook. Each point is the median of --repeat runs; the slope is fitted to the last three points in log-log
 (1 is linear). The figure needs matplotlib.
 """
@@ -21,7 +21,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
-from precision_debug import AssertClose, SaveBaseline, Tolerance, metrics  # noqa: E402
+from precision_debug import AssertClose, SaveBaseline, Tolerance, numbers  # noqa: E402
 
 
 def elements(count: int) -> float:
@@ -29,7 +29,7 @@ def elements(count: int) -> float:
     base = rng.random(count, np.float32)
     target = base + np.float32(1e-3) * rng.random(count, np.float32)
     begun = time.perf_counter()
-    metrics.compare(base, target, Tolerance())
+    numbers.compare(base, target, Tolerance())
     return time.perf_counter() - begun
 
 

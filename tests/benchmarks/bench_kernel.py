@@ -30,7 +30,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from precision_debug.metrics import compare, kernel_status, native
+from precision_debug.numbers import compare, kernel_status, native
 from precision_debug.records import Tolerance
 
 Array = np.ndarray

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.ladder import Rung
+from precision_debug.explain.ladder import Rung
 from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, value

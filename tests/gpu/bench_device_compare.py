@@ -287,8 +287,8 @@ def cases(stop: float) -> dict:
     import test_torch_device_compare as known
     from precision_debug_torch.device_compare import compare_on_device
 
-    from precision_debug import metrics
-    from precision_debug.arrays import as_array
+    from precision_debug import numbers
+    from precision_debug.numbers.arrays import as_array
 
     found: dict = {"done": 0, "wrong": {}}
     for rule in ("isclose", "either"):
@@ -300,7 +300,7 @@ def cases(stop: float) -> dict:
                     base, target, tolerance = known.pair(kind, shape, getattr(torch, dtype))
                     tolerance = dataclasses.replace(tolerance, rule=rule)
                     got = compare_on_device(base.cuda(), target.cuda(), tolerance)
-                    want = metrics.compare(as_array(base), as_array(target), tolerance)
+                    want = numbers.compare(as_array(base), as_array(target), tolerance)
                     differs = known.differences(got, want, base.numel())
                     found["done"] += 1
                     if differs:

@@ -116,8 +116,8 @@ def comparisons() -> dict:
     """Comparisons on the device next to those of the host."""
     from precision_debug_torch.device_compare import compare_on_device
 
-    from precision_debug import metrics
-    from precision_debug.arrays import as_array
+    from precision_debug import numbers
+    from precision_debug.numbers.arrays import as_array
     from precision_debug.records import Tolerance
 
     worst: dict[str, float] = collections.defaultdict(float)
@@ -138,7 +138,7 @@ def comparisons() -> dict:
                 elif kind == "equal":
                     target = base.clone()
                 got = compare_on_device(base, target, tolerance)
-                want = metrics.compare(as_array(base), as_array(target), tolerance)
+                want = numbers.compare(as_array(base), as_array(target), tolerance)
                 for name in ("mismatched", "first_mismatch", "fp16_overflow", "fp16_subnormal", "identical"):
                     pair = getattr(got, name), getattr(want, name)
                     if pair[0] != pair[1]:

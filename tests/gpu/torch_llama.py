@@ -184,7 +184,7 @@ def main() -> int:
             with Counting() as counted:
                 model(input_ids=tokens, use_cache=False)
             result["aten_calls"] = len(counted.calls)
-            from precision_debug_torch.build import build
+            from precision_debug_torch.make import build
             from precision_debug_torch.model import from_module
             from precision_debug_torch.modes import recipe
 

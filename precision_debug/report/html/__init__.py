@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...records import Status
-from ...visible import visible
+from ...safety.visible import visible
 from ..column import Column
 from ..curve import curve
 from ..layout import columns

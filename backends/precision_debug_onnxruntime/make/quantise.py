@@ -1,0 +1,263 @@
+"""Static (QDQ) and dynamic int8 with onnxruntime.quantization."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from precision_debug.errors import BackendError, InputError, ModelError, PrecisionDebugError, UsageError
+from precision_debug.protocols import Feeds
+from precision_debug.safety.nearest import did_you_mean
+
+from ..graph import all_graphs
+from ..model import Model, name_nodes, read_model
+from ..quiet import quietly
+from ..runtime import Runtime, our_errors, plain
+from ..settings import setting
+from .dump import dump, infer_types
+
+__all__ = ["quantise"]
+
+_PER_CHANNEL = 13
+_METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile", "distribution": "Distribution"}
+_TYPES = {
+    "int8": "QInt8",
+    "uint8": "QUInt8",
+    "int16": "QInt16",
+    "uint16": "QUInt16",
+    "int4": "QInt4",
+    "uint4": "QUInt4",
+}
+
+
+def quantise(
+    source: Model, change: str, runtime: Runtime, feeds: Sequence[Feeds], folder: Path
+) -> tuple[Model, tuple[str, ...]]:
+    """The quantised model and what the reader must know of it.
+
+    Constants are folded first (ONNX Runtime's basic optimisations), as its own guide asks. Where the quantiser fails,
+    or what it makes does not load, it is asked for less, and a note says so: weights per tensor, then no folding.
+    Options: "calibration" ("minmax", "entropy", "percentile", "distribution"), "activation_type", "weight_type",
+    "per_channel", "reduce_range", "nodes_to_exclude", "op_types". Raises UsageError, InputError, ModelError or
+    BackendError.
+    """
+    settings = _Settings(runtime.settings, source)
+    if change == "int8" and not feeds:
+        raise InputError("static quantisation needs inputs to calibrate on", where="ort_int8", hint="give --inputs")
+    prepared = dump(source, runtime, folder, "basic")
+    _mark_prepared(prepared)
+    channels = settings.channels(change)
+    ways = [(prepared, True)] if channels else []
+    ways += [(prepared, False), (source, False)]
+    refused: PrecisionDebugError | None = None
+    for model, per_channel in ways:
+        try:
+            quantised = _quantised(
+                model, source, change, runtime, settings.common(per_channel), settings, feeds, folder
+            )
+        except (ModelError, BackendError) as error:
+            refused = refused or error
+            continue
+        return quantised, settings.notes(change, len(feeds), per_channel, _otherwise(refused, model is source))
+    assert refused is not None
+    raise refused
+
+
+def _otherwise(refused: PrecisionDebugError | None, as_it_is: bool) -> str:
+    """What is said of a way that failed before the one that worked."""
+    if refused is None:
+        return ""
+    done = (
+        "the model was quantised as it is, without folding its constants" if as_it_is else "per channel was turned off"
+    )
+    return f"{done}, because otherwise: {refused.what}"
+
+
+def _quantised(
+    model: Model, source: Model, change: str, runtime: Runtime, common: Mapping[str, Any], settings: _Settings,
+    feeds: Sequence[Feeds], folder: Path,
+) -> Model:  # fmt: skip
+    """One attempt. Raises ModelError or BackendError where it fails, or where what it makes does not load."""
+    import onnx
+
+    path, result = folder / "before_quantisation.onnx", folder / "quantised.onnx"
+    for left in folder.glob("quantised.onnx*"):
+        left.unlink()
+    if model is source:
+        whole = read_model(source.path)
+        with our_errors(source.path):
+            onnx.load_external_data_for_model(whole.proto, str(whole.folder))
+            onnx.save_model(
+                whole.proto, str(path), save_as_external_data=True, location="before.bin", size_threshold=1024
+            )
+    else:
+        path.write_bytes(model.proto.SerializeToString())
+    try:
+        with quietly(folder):
+            if change == "int8":
+                _static(path, result, settings, common, feeds)
+            else:
+                _dynamic(path, result, common)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"onnxruntime.quantization fails on it ({_told_by(error)})",
+            where=source.path, hint="keep what it stumbles over in float: options nodes_to_exclude, op_types",
+        ) from error  # fmt: skip
+    made = _read(result, source, model)
+    infer_types(made, runtime, folder)
+    return made
+
+
+def _told_by(error: Exception) -> str:
+    """What an error of the quantiser says where it was raised on purpose; else only where it happened."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    on_purpose = (last.line or "").startswith("raise") or "onnxruntime" in type(error).__module__
+    return plain(str(error)) if on_purpose else f"{type(error).__name__} in its {last.name}"
+
+
+class _Settings:
+    """The user's options, checked."""
+
+    def __init__(self, options: Mapping[str, Any], source: Model) -> None:
+        self.method: str = setting(options, "calibration")
+        self.activation: str = setting(options, "activation_type")
+        self.weight: str = setting(options, "weight_type")
+        self.per_channel: bool | None = setting(options, "per_channel")
+        self.opset = max((item.version for item in source.proto.opset_import if not item.domain), default=0)
+        self.reduce_range: bool = setting(options, "reduce_range")
+        self.exclude: tuple[str, ...] = setting(options, "nodes_to_exclude")
+        self.op_types: tuple[str, ...] = setting(options, "op_types")
+        nodes = {node.name for graph in all_graphs(source.proto.graph) for node in graph.node}
+        for name in self.exclude:
+            if name not in nodes:
+                raise UsageError(
+                    f"the model has no node {name}",
+                    where="--option nodes_to_exclude",
+                    hint=did_you_mean(name, sorted(nodes)),
+                )
+
+    def notes(self, change: str, count: int, channels: bool, otherwise: str) -> tuple[str, ...]:
+        """channels: whether weights are quantised per channel. otherwise: why not as asked; "" where they are."""
+        weights = "per channel" if channels else "per tensor"
+        more = (otherwise,) if otherwise else ()
+        if change == "int8_dynamic":
+            return (
+                f"dynamic quantisation: weights {self.weight} {weights}, activations uint8 by each run's own range",
+                *more,
+            )
+        if self.per_channel is None and self.opset < _PER_CHANNEL:
+            weights += f" (per channel needs opset {_PER_CHANNEL}, the model has {self.opset})"
+        sets = "1 sample set" if count == 1 else f"{count} sample sets"
+        return (
+            f"quantised by onnxruntime.quantization (QDQ): activations {self.activation}, weights {self.weight} "
+            f"{weights}, ranges by {self.method} over {sets}",
+            *more,
+        )
+
+    def channels(self, change: str) -> bool:
+        if self.per_channel is None:
+            return change == "int8" and self.opset >= _PER_CHANNEL
+        return self.per_channel
+
+    def common(self, per_channel: bool) -> dict[str, Any]:
+        from onnxruntime import quantization
+
+        return {
+            "op_types_to_quantize": list(self.op_types) or None,
+            "per_channel": per_channel,
+            "reduce_range": self.reduce_range,
+            "weight_type": getattr(quantization.QuantType, _TYPES[self.weight]),
+            "nodes_to_exclude": list(self.exclude),
+            "use_external_data_format": True,
+        }
+
+
+def _static(path: Path, result: Path, settings: _Settings, common: Mapping[str, Any], feeds: Sequence[Feeds]) -> None:
+    from onnxruntime import quantization
+
+    quantization.quantize_static(
+        str(path),
+        str(result),
+        _Reader(feeds),
+        quant_format=quantization.QuantFormat.QDQ,
+        activation_type=getattr(quantization.QuantType, _TYPES[settings.activation]),
+        calibrate_method=getattr(quantization.CalibrationMethod, _METHODS[settings.method]),
+        **common,
+    )
+
+
+def _dynamic(path: Path, result: Path, common: Mapping[str, Any]) -> None:
+    from onnxruntime import quantization
+
+    quantization.quantize_dynamic(str(path), str(result), **common)
+
+
+class _Reader:
+    """Hands the calibrator one sample set after the other (onnxruntime.quantization.CalibrationDataReader)."""
+
+    def __init__(self, feeds: Sequence[Feeds]) -> None:
+        self._feeds = feeds
+        self._left = iter(feeds)
+
+    def get_next(self) -> dict[str, Any] | None:
+        return next((dict(feed) for feed in self._left), None)
+
+    def set_range(self, start_index: int, end_index: int) -> None:
+        self._left = iter(self._feeds[start_index:end_index])
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+    def __iter__(self) -> _Reader:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        feed = self.get_next()
+        if feed is None:
+            raise StopIteration
+        return feed
+
+
+def _mark_prepared(model: Model) -> None:
+    # before version 4 every constant had to be an input as well, which the quantiser's own constants are not
+    model.proto.ir_version = max(model.proto.ir_version, 4)
+    entry = model.proto.metadata_props.add()
+    entry.key, entry.value = "onnx.quant.pre_process", "onnxruntime.quant"
+
+
+def _read(path: Path, source: Model, before: Model) -> Model:
+    """The quantised model. Raises ModelError where nothing in it is quantised that was not before."""
+    import onnx
+
+    proto = onnx.load(str(path), load_external_data=False)
+    had, has = _quantised_types(before.proto), _quantised_types(proto)
+    if not has:
+        raise ModelError(
+            "the quantiser leaves every operator of it in float (it does not look into If, Loop and Scan)",
+            where=source.path,
+            hint="choose other op_types, or another run mode",
+        )
+    if not has - had:
+        kinds = ", ".join(f"{kind} {number}" for kind, number in had.most_common(3))
+        raise ModelError(
+            f"it is quantised already ({kinds}), and the quantiser changes nothing in it", where=source.path,
+            hint="compare ort_opt, which runs it as it is",
+        )  # fmt: skip
+    for graph in all_graphs(proto.graph):
+        name_nodes(graph)
+    return Model(proto=proto, folder=path.parent, path=source.path)
+
+
+def _quantised_types(proto: Any) -> Counter[str]:
+    """How many operators of each type make or read quantised tensors."""
+    kinds = Counter(node.op_type for graph in all_graphs(proto.graph) for node in graph.node)
+    return Counter({kind: number for kind, number in kinds.items() if _QUANTISED.search(kind)})
+
+
+_QUANTISED = re.compile(r"Quantize|^QLinear|^Q(Gemm|Attention)$|Integer|NBits")

@@ -1,0 +1,174 @@
+"""Which stage of an engine brings a mismatch, and the fewest of its parts that must be off for it to go.
+
+Stages are climbed one at a time, from everything off to the target. Of the first one that fails, the parts that can be
+switched off (passes, operators) are minimised by delta debugging: A. Zeller, R. Hildebrandt, "Simplifying and
+Isolating Failure-Inducing Input", IEEE Trans. Software Eng. 28 (2002), algorithm ddmin, applied to the set that is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from ..records import SessionSpec
+
+__all__ = ["Climb", "Explanation", "Ladder", "Rung", "Step", "Switch", "climb", "explain"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """One stage: a run mode with settings that are added to the user's. needs: why it cannot run here, or ""."""
+
+    name: str
+    mode: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    needs: str = ""
+
+
+class Switch(Protocol):
+    """A kind of part that can be switched off one by one: passes, operator types."""
+
+    @property
+    def name(self) -> str:
+        """ "passes", "operators that TensorRT takes", …"""
+
+    @property
+    def items(self) -> Sequence[str]:
+        """Everything that can be off."""
+
+    def options(self, off: Collection[str]) -> Mapping[str, Any]:
+        """The backend's settings with these off."""
+
+    def snippet(self, off: Collection[str]) -> str:
+        """What the user pastes into a script of their own."""
+
+
+@runtime_checkable
+class Ladder(Protocol):
+    """What a backend offers beyond ``Backend`` so that its modes can be climbed."""
+
+    def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
+        """The stages up to ``spec.mode``, which is the last one."""
+
+    def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:
+        """What can be off in a stage. op_types: those that the stage was seen to run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What came of one run. passes: None where it could not run. text: the first mismatch, or what went wrong.
+
+    exit_status: what a stage that could not run means for the command (see ``errors``); 1: nothing could be compared.
+    """
+
+    passes: bool | None
+    text: str = ""
+    op_types: tuple[str, ...] = ()
+    exit_status: int = 2
+
+
+Run = Callable[[Rung, Mapping[str, Any]], Step]
+"""Runs a stage with further settings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Climb:
+    """The stages that were run, in order. failing: the first one that fails; None where all pass."""
+
+    steps: tuple[tuple[Rung, Step], ...]
+
+    @property
+    def failing(self) -> Rung | None:
+        return next((rung for rung, step in self.steps if step.passes is False), None)
+
+    @property
+    def not_run(self) -> tuple[str, ...]:
+        """Names of the stages that could not run."""
+        return tuple(rung.name for rung, step in self.steps if step.passes is None)
+
+    @property
+    def exit_status(self) -> int:
+        """0 where the last stage, the target, passes; 1 where one fails; else why the target could not run."""
+        if self.failing is not None:
+            return 1
+        last = self.steps[-1][1] if self.steps else Step(passes=None)
+        return 0 if last.passes else last.exit_status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """off: the smallest set that was found with which the stage passes; empty where ``found`` is False.
+
+    found: False where the stage fails with everything off too, so that none of the items explains it.
+    minimal: no item of ``off`` can be left on; False where the runs ended before that was known.
+    """
+
+    switch: Switch
+    off: tuple[str, ...]
+    found: bool
+    minimal: bool
+    runs: int
+
+    @property
+    def snippet(self) -> str:
+        return self.switch.snippet(self.off) if self.found else ""
+
+
+def climb(rungs: Sequence[Rung], run: Run, on_step: Callable[[Rung, Step], None] | None = None) -> Climb:
+    """Run the stages up to the first one that fails. A stage that cannot run is passed over, and listed."""
+    steps: list[tuple[Rung, Step]] = []
+    for rung in rungs:
+        step = Step(passes=None, text=rung.needs) if rung.needs else run(rung, {})
+        steps.append((rung, step))
+        if on_step is not None:
+            on_step(rung, step)
+        if step.passes is False:
+            break
+    return Climb(steps=tuple(steps))
+
+
+def explain(
+    switch: Switch, passes: Callable[[Mapping[str, Any]], bool], *, budget: int = 60, all_off_passes: bool = False
+) -> Explanation:
+    """The smallest set of items that must be off.
+
+    passes: whether the stage passes with these settings; a run that ends in an error does not. budget: how often it
+    may be asked. all_off_passes: known already, so it is not tried.
+    """
+    asked: dict[frozenset[str], bool] = {}
+    if all_off_passes:
+        asked[frozenset(switch.items)] = True
+
+    def good(off: Sequence[str]) -> bool | None:
+        key = frozenset(off)
+        if key not in asked:
+            if sum(1 for _ in asked) - all_off_passes >= budget:
+                return None
+            asked[key] = passes(switch.options(tuple(off)))
+        return asked[key]
+
+    def runs() -> int:
+        return len(asked) - all_off_passes
+
+    off = tuple(switch.items)
+    if not off or not good(off):
+        return Explanation(switch=switch, off=(), found=False, minimal=False, runs=runs())
+    parts = 2
+    while len(off) > 1:
+        size = -(-len(off) // parts)
+        chunks = [off[start : start + size] for start in range(0, len(off), size)]
+        rests = [tuple(item for item in off if item not in chunk) for chunk in chunks] if len(chunks) > 2 else []
+        for smaller in (*chunks, *rests):
+            verdict = good(smaller)
+            if verdict is None:
+                return Explanation(switch=switch, off=off, found=True, minimal=False, runs=runs())
+            if verdict:
+                parts = 2 if smaller in chunks else max(parts - 1, 2)
+                off = smaller
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(2 * parts, len(off))
+    return Explanation(switch=switch, off=off, found=True, minimal=True, runs=runs())

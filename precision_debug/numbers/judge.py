@@ -1,0 +1,118 @@
+"""The verdict on one pair of tensors: the one place that holds the numbers of ``numbers`` against a tolerance."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from ..records import Comparison, Row, Status, TensorStats, Tolerance
+
+__all__ = ["HIDDEN", "as_expected", "validated", "verdict"]
+
+MASK = 1e18
+"""Beyond this a float32 is no number but a mask ("minus infinity"), which a narrow type may hold as -inf."""
+
+HIDDEN = 1e-2
+"""Relative L2 error above which a pass is inconclusive where atol exceeds the RMS of the baseline's tensor.
+
+Such an atol lets zeros pass for the tensor. Below this error (or below rtol, where that is larger) the tensor is right
+all the same: rounding leaves about 1e-7 in FP32, 1e-3 in FP16 and less than 1e-2 in BF16, however small the tensor is.
+"""
+
+
+def verdict(comparison: Comparison, tolerance: Tolerance) -> tuple[Status, str]:
+    """PASS, FAIL or INCONCLUSIVE, and in a few words why it does not pass ("" where it does).
+
+    Whatever the statistic, a pair fails where shapes or types do not compare, where a NaN stands on one side only
+    (or on both, unless equal_nan), and where an infinity is not met by the same one.
+    A statistic passes where either its absolute or its relative value is within atol or rtol.
+    What would pass is INCONCLUSIVE where it has no element, and where it passes whatever it holds: see HIDDEN.
+    """
+    passes, reason = _passes(comparison, tolerance)
+    if not passes:
+        return Status.FAIL, reason
+    if not comparison.base.elements:
+        return Status.INCONCLUSIVE, "0 elements on both sides"
+    hidden = _hidden(comparison, tolerance)
+    return (Status.INCONCLUSIVE, hidden) if hidden else (Status.PASS, "")
+
+
+def validated(row: Row) -> Row:
+    """The row where every NaN and Inf is out of tolerance, on whichever side it stands and compared or not."""
+    if row.status is Status.FAIL or not row.non_finite:
+        return row
+    return dataclasses.replace(row, status=Status.FAIL, reason=row.non_finite)
+
+
+def as_expected(row: Row, allowed: float) -> Row:
+    """The row where the user gave no tolerance: it passes where its error is what the arithmetic must lose.
+
+    allowed: relative L2 error up to which it is. What is no number, and what differs in shape or type, is judged as
+    ever; so is what has no relative error, as integers.
+    """
+    numbers = row.comparison
+    if numbers is None or row.status not in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE):
+        return row
+    error = numbers.relative_l2
+    masked = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0)) > MASK
+    new_inf = numbers.target.inf > numbers.base.inf and not masked
+    special = numbers.required_atol == math.inf and (numbers.target.nan > numbers.base.nan or new_inf)
+    if error is None or not numbers.shapes_match or special or "float" not in numbers.base.dtype:
+        return row
+    if not numbers.base.elements or numbers.mismatched == 0 == numbers.max_abs:
+        return row
+    if error <= allowed:
+        return dataclasses.replace(row, status=Status.PASS, reason="")
+    reason = f"Rel L2 {error:.3g} is beyond {allowed:.3g}, which this arithmetic may lose"
+    return dataclasses.replace(row, status=Status.FAIL, reason=reason)
+
+
+def _passes(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, str]:
+    if not comparison.shapes_match:
+        return False, "shape"
+    if comparison.mismatched is None:
+        return False, f"types: {comparison.base.dtype} against {comparison.target.dtype}"
+    special = _special(comparison) if comparison.required_atol == math.inf else ""
+    if tolerance.check_error_stat != "elemwise" and comparison.mean_abs is not None:
+        return (False, special) if special else _by_statistic(comparison, tolerance)
+    if comparison.mismatched == 0:
+        return True, ""
+    counted = f"{comparison.mismatched} of {comparison.base.elements} elements"
+    return False, f"{counted}, {special}" if special else counted
+
+
+def _hidden(comparison: Comparison, tolerance: Tolerance) -> str:
+    """Why a pass says nothing, "" where it does: see HIDDEN."""
+    error, rms = comparison.relative_l2, comparison.base.rms
+    if error is None or rms is None or tolerance.atol <= rms or error <= max(HIDDEN, tolerance.rtol):
+        return ""
+    if tolerance.check_error_stat != "elemwise" and (comparison.stat_rel or 0.0) <= tolerance.rtol:
+        return ""
+    return f"passes by atol {tolerance.atol:g} alone, which exceeds its RMS {rms:.3g}, with Rel L2 {error:.3g}"
+
+
+def _by_statistic(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, str]:
+    absolute, relative = comparison.stat_abs, comparison.stat_rel
+    if absolute is None or relative is None:
+        return False, f"{tolerance.check_error_stat} was not computed"
+    if absolute <= tolerance.atol or relative <= tolerance.rtol:
+        return True, ""
+    name = tolerance.check_error_stat
+    if name == "quantile":
+        name = f"quantile {tolerance.quantile:g}"
+    return False, (f"{name} abs {absolute:.3g} > {tolerance.atol:g} and {name} rel {relative:.3g} > {tolerance.rtol:g}")
+
+
+def _special(comparison: Comparison) -> str:
+    for what in ("nan", "inf"):
+        sides = [
+            name for name, side in (("baseline", comparison.base), ("target", comparison.target)) if _count(side, what)
+        ]
+        if sides:
+            label = "NaN" if what == "nan" else "inf"
+            return f"{label} on both sides" if len(sides) == 2 else f"{label} in the {sides[0]}"
+    return ""
+
+
+def _count(side: TensorStats, what: str) -> int:
+    return side.nan if what == "nan" else side.inf

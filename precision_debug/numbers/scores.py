@@ -1,0 +1,101 @@
+"""What the difference does to the answer, where that is asked for: top-1 agreement, and accuracy with labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..records import TensorMeta
+from ..safety.special_file import refuse_special
+
+__all__ = ["Scores", "check_labels", "load_labels", "score"]
+
+_HINT = "give a .npy of one class index a sample"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """shares: from 0 to 1, by name. samples: of how many."""
+
+    shares: Mapping[str, float]
+    samples: int
+
+
+def load_labels(path: str) -> np.ndarray[Any, Any]:
+    """Class indices, shape [N], from a .npy file or from the only array of a .npz. Raises InputError."""
+    refuse_special(path, InputError)
+    try:
+        with Path(path).open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            labels = loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
+    except Exception as error:  # numpy and zipfile raise many kinds on a damaged file
+        raise InputError(f"no labels can be read ({error})", where=path, hint=_HINT) from error
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise InputError(
+            f"labels must be one class index a sample, not {labels.dtype} of shape {list(labels.shape)}", where=path
+        )
+    if not labels.size or labels.min() < 0:
+        what = f"class {labels.min()}" if labels.size else "no label"
+        raise InputError(f"there is {what} among the labels, whose classes count from 0", where=path, hint=_HINT)
+    return labels
+
+
+def check_labels(labels: np.ndarray[Any, Any], feeds: Mapping[str, Any], outputs: Sequence[TensorMeta] = ()) -> None:
+    """Raise InputError where the labels cannot belong to these inputs, or to any of these outputs.
+
+    outputs: what is known of them before the run; without one, only the number of samples is checked, which is the
+    first dimension of some input.
+    """
+    counts = {np.shape(value)[0] for value in feeds.values() if np.ndim(value)}
+    if counts and len(labels) not in counts:
+        samples = " or ".join(map(str, sorted(counts)))
+        raise InputError(f"{len(labels)} labels for inputs of {samples} samples", where="--labels", hint=_HINT)
+    shapes = [meta.shape for meta in outputs]
+    if not shapes or None in shapes:
+        return
+    fitting = [shape for shape in shapes if shape is not None and len(shape) == 2 and shape[1] != 1]
+    if not fitting:
+        raise InputError("no output of shape [N, classes] to hold the labels against", where="--labels")
+    most = max((shape[1] if isinstance(shape[1], int) else np.inf for shape in fitting), default=np.inf)
+    if labels.max() >= most:
+        raise InputError(f"class {labels.max()} among the labels, and the model has {most}", where="--labels")
+
+
+def score(
+    baseline: Mapping[str, Any], target: Mapping[str, Any], labels: np.ndarray[Any, Any] | None = None
+) -> Scores | None:
+    """Top-1 agreement, and with labels both accuracies; None where no output holds class scores.
+
+    Class scores are the first float output of shape [N, classes] that both sides have, classes > 1. With labels
+    their number must be N, else InputError.
+    """
+    for name, base in baseline.items():
+        other = target.get(name)
+        if not (_is_scores(base) and _is_scores(other)) or base.shape != other.shape:  # type: ignore[union-attr]
+            continue
+        ours, theirs = np.argmax(np.asarray(base), axis=1), np.argmax(np.asarray(other), axis=1)
+        shares = {"top-1 agreement": float(np.mean(ours == theirs))}
+        if labels is not None:
+            if len(labels) != len(ours):
+                raise InputError(f"{len(labels)} labels for {len(ours)} samples of output '{name}'", where="--labels")
+            shares["top-1 accuracy, baseline"] = float(np.mean(ours == labels))
+            shares["top-1 accuracy, target"] = float(np.mean(theirs == labels))
+        return Scores(shares=shares, samples=len(ours))
+    if labels is not None:
+        raise InputError("no output of shape [N, classes] to hold the labels against", where="--labels")
+    return None
+
+
+def _is_scores(value: Any) -> bool:
+    return (
+        isinstance(value, np.ndarray)
+        and value.ndim == 2
+        and value.shape[0] > 0
+        and value.shape[1] > 1
+        and value.dtype.kind in "fV"
+    )

@@ -1,0 +1,330 @@
+"""The two hooks: one keeps the baseline's tensors, the other compares the target's with them while they live.
+
+Both have Paddle's signature, ``hook(op_type, tensor_name, tensor)``, and work in anybody's script::
+
+    base = SaveBaseline()
+    predictor_fp32.register_output_hook(base)
+    ...                                        # run it
+    check = AssertClose(base, atol=1e-3, rtol=1e-3)
+    predictor_fp16.register_output_hook(check)
+    ...                                        # run it on the same input
+    check.report().to_excel("output.xlsx")
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, cast
+
+from ..numbers import judge
+from ..numbers.host import HostComparer
+from ..numbers.native import cores_of_each
+from ..pairing.align import Alignment, Pair, stem
+from ..protocols import Comparer
+from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
+from .lockstep import Meeting
+from .store import BaselineStore, Store
+
+if TYPE_CHECKING:
+    from ..report.model import Report
+
+__all__ = ["AssertClose", "LentBaseline", "PrecisionWarning", "SaveBaseline"]
+
+
+_BLOCKED = re.compile(r"onednn|mkldnn", re.IGNORECASE)
+
+
+class PrecisionWarning(UserWarning):
+    """What a script's own hooks were shown cannot be compared as it is."""
+
+
+class _Names:
+    """A name that comes again (a loop, an operator in place) gets "#2", "#3", … on both sides alike."""
+
+    def __init__(self) -> None:
+        self._seen: collections.Counter[str] = collections.Counter()
+        self._taken: set[str] = set()
+
+    def key(self, name: str) -> str:
+        self._seen[name] += 1
+        key = name if self._seen[name] == 1 else f"{name}#{self._seen[name]}"
+        while key in self._taken:  # a tensor that is itself called "name#2"
+            self._seen[name] += 1
+            key = f"{name}#{self._seen[name]}"
+        self._taken.add(key)
+        return key
+
+
+def _distrust(op_type: str, tensor: Any) -> None:
+    """Warn where a raw hook shows a tensor in an order of elements that is not the model's."""
+    if _BLOCKED.search(str(getattr(tensor, "layout", ""))):
+        warnings.warn(
+            f"{op_type}: oneDNN holds this tensor in a layout of its own, and a raw hook shows the elements in that "
+            "order; compare predictors that precision_debug.watch(config) gives",
+            PrecisionWarning, stacklevel=4,
+        )  # fmt: skip
+
+
+class SaveBaseline:
+    """Keeps what it is shown.
+
+    names: keep only these (None: all). store: where to keep it; in memory by default, freed by ``close``.
+    wanted: asked once for each tensor; where it says no, only the tensor's statistics are kept.
+    on_saved: called with the key after each tensor. comparer: where numbers are computed; the host's memory by default.
+    """
+
+    borrows = True
+
+    def __init__(
+        self,
+        names: Collection[str] | None = None,
+        *,
+        store: BaselineStore | None = None,
+        wanted: Callable[[str], bool] | None = None,
+        on_saved: Callable[[str, TensorStats | None], None] | None = None,
+        comparer: Comparer | None = None,
+    ) -> None:
+        self.comparer: Comparer = comparer or HostComparer()
+        self.store: BaselineStore = store if store is not None else Store()
+        self.stats: dict[str, TensorStats] = {}
+        self.announced: tuple[TensorMeta, ...] = ()
+        self.side: Side | None = None
+        self._names = None if names is None else frozenset(names)
+        self._wanted = wanted
+        self._on_saved = on_saved
+        self._keys = _Names()
+        self._tensors: list[TensorMeta] = []
+        self._types: dict[str, str] = {}
+        self._alone: set[str] = set()
+
+    @property
+    def tensors(self) -> tuple[TensorMeta, ...]:
+        """What was seen, in order."""
+        return tuple(self._tensors)
+
+    def op_type(self, key: str, otherwise: str = "") -> str:
+        """Type of the operator that produced a tensor."""
+        return self._types.get(key, otherwise)
+
+    def announce(self, tensors: Sequence[TensorMeta], side: Side) -> None:
+        """What the run that was shown has, and who it is; a watched predictor says it after each run."""
+        self.announced, self.side = tuple(tensors), side
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of what was seen, in order: what ``assign_mark_names`` takes as its baseline."""
+        return iter(meta.name for meta in self._tensors)
+
+    def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
+        if self._names is not None and tensor_name not in self._names:
+            return
+        key, value = self._seen(op_type, tensor_name, tensor)
+        if key in self._alone:
+            self._describe(key, value)
+        else:
+            self.store.put(key, value)
+            self._saved(key)
+
+    def _seen(self, op_type: str, tensor_name: str, tensor: Any) -> tuple[str, Any]:
+        """Note a tensor; returns its key, and the tensor as the comparer takes it."""
+        _distrust(op_type, tensor)
+        value = self.comparer.take(tensor, tensor_name)
+        key = self._keys.key(tensor_name)
+        dtype, shape = self.comparer.dtype(value), tuple(value.shape)
+        self._tensors.append(TensorMeta(name=key, op_type=op_type, dtype=dtype, shape=shape))
+        self._types[key] = op_type
+        if self._wanted is not None and not self._wanted(key):
+            self._alone.add(key)
+        return key, value
+
+    def _describe(self, key: str, value: Any) -> None:
+        self.comparer.describe(value, lambda stats: self._described(key, stats))
+
+    def _saved(self, key: str) -> None:
+        if self._on_saved is not None:
+            self._on_saved(key, None)
+
+    def was_not_kept(self, key: str) -> bool:
+        """Whether only the statistics of this tensor are kept."""
+        return key in self._alone
+
+    def _described(self, key: str, stats: TensorStats) -> None:
+        self.stats[key] = stats
+        if self._on_saved is not None:
+            self._on_saved(key, stats)
+
+    def close(self) -> None:
+        """Free the tensors. What was already compared stays in its AssertClose."""
+        self.store.close()
+
+
+def _nothing() -> None:
+    """A tensor that is not kept is given back at once."""
+
+
+class LentBaseline(SaveBaseline):
+    """A SaveBaseline that uses what it is shown while the run goes on, where the run lends it for so long (Borrower).
+
+    meeting: the store. beside: where the statistics of what is not wanted are computed. The others: see SaveBaseline.
+    """
+
+    def __init__(self, meeting: Meeting, beside: Executor, **settings: Any) -> None:
+        super().__init__(store=meeting, **settings)
+        self._meeting, self._beside = meeting, beside
+
+    def borrow(self, op_type: str, tensor_name: str, tensor: Any, /) -> Callable[[], None]:
+        """See Borrower."""
+        if self._names is not None and tensor_name not in self._names:
+            return _nothing
+        if isinstance(self.comparer, HostComparer):
+            self.comparer.threads = cores_of_each()  # from now on both runs go on meanwhile
+        key, value = self._seen(op_type, tensor_name, tensor)
+        if key in self._alone:
+            described = self._beside.submit(self._describe, key, value)
+            return cast("Callable[[], None]", described.result)
+        take_back = self._meeting.lend(key, value)
+
+        def finish() -> None:
+            take_back()
+            self._saved(key)
+
+        return finish
+
+
+class AssertClose:
+    """Compares what it is shown with the baseline and keeps one row a tensor.
+
+    tolerance, or atol and rtol: when a tensor passes (see Tolerance).
+    alignment: the pairing where both sides' tensors are known beforehand; None pairs by name.
+    consume: free each baseline tensor once it was compared.
+    on_row: called with each row as it is finished.
+    """
+
+    borrows = True
+
+    def __init__(
+        self,
+        baseline: SaveBaseline,
+        *,
+        atol: float | None = None,
+        rtol: float | None = None,
+        tolerance: Tolerance | None = None,
+        alignment: Alignment | None = None,
+        consume: bool = False,
+        on_row: Callable[[Row], None] | None = None,
+    ) -> None:
+        given = tolerance or Tolerance()
+        self.tolerance = Tolerance(
+            atol=given.atol if atol is None else atol,
+            rtol=given.rtol if rtol is None else rtol,
+            rule=given.rule,
+            check_error_stat=given.check_error_stat,
+            quantile=given.quantile,
+            equal_nan=given.equal_nan,
+        )
+        self.baseline = baseline
+        self.announced: tuple[TensorMeta, ...] = ()
+        self.side: Side | None = None
+        self._alignment = alignment
+        metas = alignment.target if alignment is not None else ()
+        self._part_of = {meta.name: part for meta in metas if (part := meta.extra.get("Part of"))}
+        self._baseline_names = {meta.name for meta in alignment.baseline} if alignment is not None else frozenset()
+        self._consume = consume
+        self._on_row = on_row
+        self._keys = _Names()
+        self._tensors: list[TensorMeta] = []
+        self._rows: list[Row] = []
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The finished rows, in the target's order."""
+        return tuple(self._rows)
+
+    @property
+    def tensors(self) -> tuple[TensorMeta, ...]:
+        """What was seen, in order."""
+        return tuple(self._tensors)
+
+    def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
+        _distrust(op_type, tensor)
+        comparer = self.baseline.comparer
+        value = comparer.take(tensor, tensor_name)
+        key = self._keys.key(tensor_name)
+        dtype, shape = comparer.dtype(value), tuple(value.shape)
+        self._tensors.append(TensorMeta(name=key, op_type=op_type, dtype=dtype, shape=shape))
+        pair = self._alignment.partner(key) if self._alignment is not None else None
+        base_name, how = (pair.base.name, pair.how) if pair is not None else (key, "exact")
+        rival = self._alignment.rivals.get(key) if self._alignment is not None else None
+        known = self._alignment is None or pair is not None
+        base = self.baseline.store.get(base_name) if known and rival is None else None
+        if base is None:
+            reason = self._why_alone(key, base_name, rival)
+            comparer.describe(value, lambda stats: self._unmatched(op_type, key, reason, stats))
+            return
+        comparer.compare(
+            base, value, self.tolerance, lambda numbers: self._compared(op_type, key, base_name, how, pair, numbers)
+        )
+        if self._consume:
+            self.baseline.store.drop(base_name)
+
+    def announce(self, tensors: Sequence[TensorMeta], side: Side) -> None:
+        """See SaveBaseline."""
+        self.announced, self.side = tuple(tensors), side
+
+    def report(self) -> Report:
+        """The table of everything seen so far, ordered and completed by what the target never showed."""
+        from ..run.assemble import report_of_hooks
+
+        return report_of_hooks(self)
+
+    def _why_alone(self, key: str, base_name: str, rival: str | None) -> str:
+        refused = self._alignment.refused.get(key) if self._alignment is not None else None
+        if refused is not None:
+            return refused
+        if rival is not None:
+            return f"its baseline tensor is compared with {rival}"
+        if self._alignment is not None and self._alignment.partner(key) is None:
+            # nothing here may depend on how far the baseline has come
+            if key in self._part_of:
+                return f"the baseline does {self._part_of[key]} by other operators"
+            if stem(key) in self._baseline_names:
+                return "the baseline's tensor of this name stems from something else"
+        elif self.baseline.was_not_kept(base_name):
+            return "its baseline tensor was not kept"
+        return "the baseline has no tensor of this name"
+
+    def _unmatched(self, op_type: str, key: str, reason: str, stats: TensorStats) -> None:
+        self._keep(
+            Row(
+                index=len(self._rows), op_type=op_type, name=key, status=Status.UNMATCHED, reason=reason,
+                target_name=key, target_op_type=op_type, target=stats,
+            )
+        )  # fmt: skip
+
+    def _compared(
+        self, op_type: str, key: str, base_name: str, how: str, pair: Pair | None, comparison: Comparison
+    ) -> None:
+        status, reason = judge.verdict(comparison, self.tolerance)
+        base_type = pair.base.op_type if pair is not None else self.baseline.op_type(base_name, op_type)
+        self._keep(
+            Row(
+                index=len(self._rows),
+                op_type=base_type,
+                name=base_name,
+                status=status,
+                reason=reason,
+                target_name=key,
+                target_op_type=op_type,
+                paired_by=how,
+                view=pair.target.view if pair is not None else "",
+                comparison=comparison,
+            )
+        )
+
+    def _keep(self, row: Row) -> None:
+        self._rows.append(row)
+        if self._on_row is not None:
+            self._on_row(row)

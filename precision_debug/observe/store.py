@@ -1,0 +1,142 @@
+"""Where baseline tensors wait for their partners: in memory up to a budget, on disk beyond it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..errors import OutputError
+
+__all__ = ["BaselineStore", "Store"]
+
+
+class BaselineStore(Protocol):
+    """What the hooks need of a store: ``Store``, or a ``Meeting`` of two runs side by side.
+
+    Tensors are numpy arrays, or what a backend's own comparer takes.
+    """
+
+    def put(self, key: str, array: Any) -> None:
+        """Take a tensor; the caller may overwrite it afterwards."""
+
+    def get(self, key: str) -> Any:
+        """The tensor of a key, None where there is none."""
+
+    def drop(self, key: str) -> None:
+        """The tensor of a key is no longer needed."""
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys that are kept."""
+
+    def close(self) -> None:
+        """Free everything."""
+
+
+class Store:
+    """Owns a copy of every array put into it, by key, in the order of arrival.
+
+    memory_budget: bytes to hold in memory; None: no limit. What comes over it is written as raw bytes into a private
+    folder under ``folder`` (default: the system's temporary folder) and memory-mapped when it is asked for again.
+    The folder goes with ``close``. Safe to use from several threads.
+    """
+
+    def __init__(self, *, memory_budget: int | None = None, folder: str | Path | None = None) -> None:
+        self._budget = memory_budget
+        self._parent = folder
+        self._folder: Path | None = None
+        self._lock = threading.Lock()
+        self._arrays: dict[str, np.ndarray[Any, Any] | _Spilled] = {}
+        self._held = 0
+        self._files = 0
+        self.spilled_bytes = 0
+
+    def put(self, key: str, array: np.ndarray[Any, Any]) -> None:
+        """Copy an array in. The key must be new. Raises OutputError where the disk is full."""
+        with self._lock:
+            if key in self._arrays:
+                raise KeyError(key)
+            fits = self._budget is None or self._held + array.nbytes <= self._budget
+            if fits or array.dtype.hasobject or array.nbytes == 0:
+                self._arrays[key] = np.array(array, copy=True, order="C")
+                self._held += array.nbytes
+            else:
+                self._arrays[key] = self._spill(array)
+
+    def get(self, key: str) -> np.ndarray[Any, Any] | None:
+        """The array of a key, None where there is none; a spilled one comes memory-mapped, read-only."""
+        with self._lock:
+            held = self._arrays.get(key)
+        return held.open() if isinstance(held, _Spilled) else held
+
+    def drop(self, key: str) -> None:
+        """Forget a key and free what it held. An unknown key is ignored."""
+        with self._lock:
+            held = self._arrays.pop(key, None)
+            if isinstance(held, _Spilled):
+                held.path.unlink(missing_ok=True)
+            elif held is not None:
+                self._held -= held.nbytes
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._arrays
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._arrays))
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes in memory now."""
+        return self._held
+
+    def close(self) -> None:
+        """Forget everything and remove the files."""
+        with self._lock:
+            self._arrays.clear()
+            self._held = 0
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = None
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _spill(self, array: np.ndarray[Any, Any]) -> _Spilled:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="precision_debug-", dir=self._parent))
+        self._files += 1
+        path = self._folder / f"{self._files:06d}.raw"
+        try:
+            with path.open("wb") as file:
+                file.write(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise OutputError(
+                f"cannot keep a baseline tensor of {array.nbytes / 1e6:.0f} MB on disk: {error.strerror}",
+                where=str(self._folder),
+                hint="free space there, set TMPDIR to a larger disk, raise --memory_budget, or mark fewer tensors",
+            ) from error
+        self.spilled_bytes += array.nbytes
+        return _Spilled(path, array.dtype, array.shape)
+
+
+class _Spilled:
+    __slots__ = ("dtype", "path", "shape")
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self.path, self.dtype, self.shape = path, dtype, shape
+
+    def open(self) -> np.ndarray[Any, Any]:
+        raw = np.memmap(self.path, dtype=np.uint8, mode="r")
+        return raw.view(self.dtype).reshape(self.shape)

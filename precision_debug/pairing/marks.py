@@ -1,0 +1,175 @@
+"""Which tensors to compare, in the user's words.
+
+A word is, in this order: the exact name of a tensor; "re:EXPR", a regular expression over the whole name; a pattern
+with * (any text) and ? (any character), where it holds one of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from ..codec import parse_json
+from ..errors import MarkError
+from ..inspector import fused_outputs, read_inspector, strip_subgraph_suffix
+from ..safety.nearest import did_you_mean
+
+__all__ = ["assign_mark_names", "get_mark_names_from_serialized_json", "read_marks_file", "select"]
+
+_LIST_THEM = "`precision_debug marks` lists the names"
+
+
+def select(patterns: Sequence[str], between: tuple[str, str] | None, names: Sequence[str]) -> tuple[str, ...]:
+    """The names that the words ask for, in execution order.
+
+    patterns: no words mean all names. between: first and last name of a section, both included; with words, what they
+    match inside the section. names: in execution order. Raises MarkError where a word matches nothing or the
+    section's ends are unknown or the other way round.
+    """
+    section = names if between is None else _section(between, names)
+    if not patterns:
+        return tuple(section)
+    wanted: set[str] = set()
+    known = set(names)
+    unknown: list[str] = []
+    for word in dict.fromkeys(patterns):
+        if word in known:
+            wanted.add(word)
+            continue
+        matches = _matcher(word)
+        found = [name for name in names if matches(name)] if matches else []
+        wanted.update(found)
+        if not found:
+            unknown.append(word)
+    if unknown:
+        raise _unknown(unknown, names)
+    chosen = tuple(name for name in section if name in wanted)
+    if between is not None and not chosen:
+        raise MarkError(
+            f"none of the {len(wanted)} marked tensors lies between '{between[0]}' and '{between[1]}'",
+            hint="widen --marks_between or leave it out",
+        )
+    return chosen
+
+
+def read_marks_file(path: str | Path) -> tuple[str, ...]:
+    """The words in a file: one a line, with # comments, or a JSON list of strings. Raises MarkError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MarkError(f"the marks cannot be read: {error}", where=str(path)) from error
+    if text.lstrip().startswith("["):
+        try:
+            words = parse_json(text)
+        except ValueError as error:
+            raise MarkError(f"is no readable JSON: {error}", where=str(path), hint="write a list of names") from error
+        if not all(isinstance(word, str) for word in words):
+            raise MarkError("the list holds more than names", where=str(path), hint="write a list of strings")
+    else:
+        words = [re.sub(r"(^|\s+)#.*", "", line).strip() for line in text.splitlines()]
+    found = tuple(dict.fromkeys(word for word in words if word))
+    if not found:
+        raise MarkError("has no names", where=str(path), hint="write one name or pattern a line")
+    return found
+
+
+def assign_mark_names(
+    start: str | Iterable[str], end: str | Iterable[str], baseline: str | Path | Iterable[str] = "save_baseline.txt"
+) -> list[str]:
+    """The names from one of ``start`` to the next one of ``end``, both included, in execution order; as often as a
+    start comes. Paddle-Inference-Demo's function of this name, with its constants as arguments.
+
+    baseline: the names in execution order (a SaveBaseline's, say), or the text file into which the demo's hook wrote
+    a line for each tensor, its name last. Raises MarkError.
+    """
+    starts, ends = _words(start), _words(end)
+    names = _names_in(Path(baseline)) if isinstance(baseline, (str, Path)) else list(baseline)
+    known = set(names)
+    unknown = [word for word in (*starts, *ends) if word not in known]
+    if unknown:
+        raise _unknown(unknown, names)
+    marked: list[str] = []
+    opened = ""
+    for name in names:
+        if name in starts:
+            opened = name
+        if opened:
+            marked.append(name)
+        if name in ends:
+            opened = ""
+    if opened and ends:
+        raise MarkError(f"no end comes after the start '{opened}'", hint="exchange start and end")
+    return list(dict.fromkeys(marked))
+
+
+def get_mark_names_from_serialized_json(path: str | Path = "cache/engine_info_*.json") -> list[str]:
+    """The tensors that a built TensorRT engine still produces after fusion, in execution order: marking these alone
+    keeps the fusion. Paddle-Inference-Demo's function of this name.
+
+    path: engine inspector files of Paddle or TensorRT, a path or a glob. Paddle's ``_subgraph_N`` suffixes are taken
+    off; copies in another format, constants and names that the engine made up are left out. Raises ModelError.
+    """
+    names = [strip_subgraph_suffix(name) for name in fused_outputs(read_inspector(path))[0]]
+    by_paddle = any(number is not None for _, number in names)
+    return list(dict.fromkeys(name for name, number in names if number is not None or not by_paddle))
+
+
+def _section(between: tuple[str, str], names: Sequence[str]) -> Sequence[str]:
+    places = {name: place for place, name in reversed(list(enumerate(names)))}
+    unknown = [name for name in between if name not in places]
+    if unknown:
+        raise _unknown(unknown, names)
+    first, last = places[between[0]], places[between[1]]
+    if first > last:
+        raise MarkError(
+            f"'{between[0]}' runs after '{between[1]}'",
+            where="--marks_between",
+            hint=f"they are the other way round: --marks_between {between[1]} {between[0]}",
+        )
+    return names[first : last + 1]
+
+
+def _matcher(word: str) -> Callable[[str], object] | None:
+    if word.startswith("re:"):
+        try:
+            return re.compile(word[3:]).fullmatch
+        except re.error as error:
+            raise MarkError(f"'{word}' is no regular expression: {error}", hint="see Python's re module") from error
+    if "*" in word or "?" in word:
+        parts = {"*": ".*", "?": "."}
+        return re.compile("".join(parts.get(char) or re.escape(char) for char in word), re.DOTALL).fullmatch
+    return None
+
+
+def _unknown(words: Sequence[str], names: Sequence[str]) -> MarkError:
+    word = words[0]
+    more = f", nor {', '.join(repr(other) for other in words[1:4])}" if len(words) > 1 else ""
+    more += f" and {len(words) - 4} more" if len(words) > 4 else ""
+    return MarkError(
+        f"no tensor is called '{word}'{more}" if _matcher(word) is None else f"no tensor matches '{word}'{more}",
+        where=f"{len(names)} tensors",
+        hint=_way_on(word, names),
+    )
+
+
+def _way_on(word: str, names: Sequence[str]) -> str:
+    near = did_you_mean(word.removeprefix("re:"), names)
+    inside = 0 if _matcher(word) else sum(word in name for name in names)
+    if inside:
+        near += f"{' ' if near else ''}'*{word}*' matches {inside}"
+    return near or (f"it has {', '.join(map(repr, names))}" if len(names) <= 8 else _LIST_THEM)
+
+
+def _words(given: str | Iterable[str]) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _names_in(file: Path) -> list[str]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MarkError(
+            f"the baseline's names cannot be read: {error}", where=str(file), hint="give the names as a list"
+        ) from error
+    return [line.split()[-1] for line in lines if line.strip()]

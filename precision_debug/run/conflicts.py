@@ -1,0 +1,107 @@
+"""Outputs that would overwrite what the same command reads."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import glob
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..records import RunSpec
+
+__all__ = ["files_named", "refuse_overwriting"]
+
+_WRITTEN = "save_"
+"""Settings whose names begin so name files that a backend writes."""
+
+_REPORTS = (".xlsx", ".html", ".md", ".csv")
+"""Endings that no reader of a folder takes for its own; .json is one of Paddle's models too."""
+
+_OURS = b'"precision_debug report"'
+
+
+def refuse_overwriting(outputs: Iterable[str | Path], *read: Any) -> None:
+    """Raises UsageError where an output is a file that the command reads, by whatever name or link.
+
+    read: strings, and records, mappings and sequences of them. A string counts where it names a file, a folder,
+    SCRIPT.py:function or a pattern of files; what a record's settings save is an output too.
+    """
+    named = list(files_named(*read))
+    saved = [item for thing in read if isinstance(thing, RunSpec) for item in _saved(thing)]
+    for output in (*outputs, *saved):
+        for path in named:
+            why = _overwritten(str(output), path)
+            if why:
+                raise UsageError(f"is {why}", where=str(output), hint="name another file to write")
+
+
+def files_named(*things: Any) -> Iterator[str]:
+    """Existing files and folders that strings name, also inside records, mappings and sequences."""
+    for text in _texts(things):
+        script = text.partition(".py:")[0] + ".py" if ".py:" in text else text
+        for path in (text, script, *(glob.iglob(text, recursive=True) if glob.has_magic(text) else ())):
+            if _state(path) is not None:
+                yield path
+
+
+def _texts(thing: Any) -> Iterator[str]:
+    if isinstance(thing, str):
+        if thing:
+            yield thing
+    elif isinstance(thing, Path):
+        yield str(thing)
+    elif isinstance(thing, RunSpec):
+        kept = {key: value for key, value in thing.options.items() if not key.startswith(_WRITTEN)}
+        names = (thing.model, thing.baseline_model, thing.baseline, thing.inputs, thing.labels, thing.record)
+        yield from _texts((*names, thing.marks_from_inspector, kept))
+    elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        yield from _texts([getattr(thing, field.name) for field in dataclasses.fields(thing)])
+    elif isinstance(thing, Mapping):
+        yield from _texts(list(thing.values()))
+    elif isinstance(thing, Sequence) and not isinstance(thing, (bytes, bytearray)):
+        for item in thing:
+            yield from _texts(item)
+
+
+def _saved(spec: RunSpec) -> list[str]:
+    return [value for key, value in spec.options.items() if key.startswith(_WRITTEN) and isinstance(value, str)]
+
+
+def _overwritten(output: str, read: str) -> str:
+    """What an output would destroy of something that is read; "" where it is nothing."""
+    ours, theirs = _state(output), _state(read)
+    if theirs is None:
+        return ""
+    if stat.S_ISDIR(theirs.st_mode):
+        return _inside(output, ours, read)
+    same = ours is not None and stat.S_ISREG(ours.st_mode) and os.path.samestat(ours, theirs)
+    return f"{read}, which this command reads" if same else ""
+
+
+def _inside(output: str, state: os.stat_result | None, folder: str) -> str:
+    place, root = os.path.realpath(output), os.path.realpath(folder)
+    if not place.startswith(os.path.join(root, "")):
+        return ""
+    if os.path.isfile(os.path.join(root, "manifest.json")):
+        return f"inside the recording {folder}, which this command reads"
+    if state is None or not stat.S_ISREG(state.st_mode) or place.lower().endswith(_REPORTS) or _is_report(place):
+        return ""
+    return f"a file of the folder {folder}, which this command reads"
+
+
+def _is_report(path: str) -> bool:
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        return _OURS in file.read(200)
+    return False
+
+
+def _state(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except (OSError, ValueError):
+        return None

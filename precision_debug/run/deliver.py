@@ -1,0 +1,115 @@
+"""From a run's folder to the files that people asked for.
+
+A run works in a private folder beside its report: job.json, journal.jsonl, log.txt, inputs.npz and what the backends
+write. Delivering makes the report from the journal, puts the inputs beside it, and removes the folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from ..errors import OutputError, RecordingError
+from ..report import write
+from ..report.model import Report
+from .assemble import report_of_events
+from .beside import forget_log, keep_inputs, keep_log, usual
+from .journal import read_events
+
+__all__ = ["JOB", "JOURNAL", "LOG", "PREFIX", "deliver", "has_rows", "rescue"]
+
+PREFIX = ".precision_debug-"
+"""How the names of runs' folders begin."""
+
+JOB, JOURNAL, LOG = "job.json", "journal.jsonl", "log.txt"
+
+
+def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "") -> Report:
+    """Make the report of a run's folder, write it to every output, and remove the folder.
+
+    failure: why the run ended early, where its journal does not say; the log is then kept beside the first output.
+    Raises OutputError, which says where the finished rows are; the folder then stays, so that nothing is lost.
+    """
+    with ThreadPoolExecutor(1) as beside:
+        clearing = beside.submit(_clear, folder)  # what backends wrote is large, and in nobody's way
+        try:
+            report = _deliver(folder, outputs, failure, clearing)
+        except OutputError as error:
+            raise OutputError(error.what, where=error.where, hint=f"{error.hint}; {rescue(folder)}") from error
+        except Exception as error:
+            raise OutputError(_unmade(error), where=str(folder), hint=rescue(folder)) from error
+    shutil.rmtree(folder, ignore_errors=True)
+    return report
+
+
+def has_rows(folder: Path) -> bool:
+    """Whether a run came as far as to see a tensor."""
+    try:
+        return any(event["event"] in ("saved", "row") for event in read_events(folder / JOURNAL))
+    except RecordingError:  # a damaged one may hold rows all the same
+        return (folder / JOURNAL).exists()
+
+
+def rescue(folder: Path) -> str:
+    """What to type for the rows of a run whose report could not be written."""
+    if not (folder / JOURNAL).exists():
+        return f"the run's folder {folder} was removed while it ran"
+    journal = shlex.quote(str(folder / JOURNAL))
+    return f"the finished rows are kept: `precision_debug report {journal} --output FILE` makes a report of them"
+
+
+def _clear(folder: Path) -> None:
+    """Remove the folders that the backends worked in."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _deliver(folder: Path, outputs: Sequence[Path], failure: str, clearing: Future[None]) -> Report:
+    report = report_of_events(read_events(folder / JOURNAL), failure=failure)
+    if not outputs:
+        return report
+    inputs = keep_inputs(folder / "inputs.npz", outputs, report.spec) if (folder / "inputs.npz").exists() else None
+    log = keep_log(folder / LOG, outputs) if report.failure else None
+    elsewhere = [kept.name for kept in (inputs, log) if kept is not None and not usual(outputs[0], kept)]
+    taken = [f"{name} has this name because the usual one belongs to something else." for name in elsewhere]
+    report = dataclasses.replace(report, notes=(*report.notes, *taken))
+    problems: list[OutputError] = []
+    written = [_beside(report, output, inputs) for output in outputs]
+    for each, output in zip(written, outputs, strict=True):
+        try:
+            _write(each, output, folder, clearing)
+        except OutputError as error:  # the other outputs may still be written
+            problems.append(error)
+    if problems:
+        raise problems[0]
+    if not report.failure:
+        forget_log(outputs)
+    return written[0]
+
+
+def _beside(report: Report, output: Path, inputs: Path | None) -> Report:
+    """The report as it stands at one place: it names its inputs from there."""
+    return dataclasses.replace(report, inputs_file=os.path.relpath(inputs, output.parent) if inputs else "")
+
+
+def _write(report: Report, output: Path, folder: Path, clearing: Future[None]) -> None:
+    try:
+        write(report, output, scratch=folder)
+    except OutputError as error:
+        if getattr(error.__cause__, "errno", None) not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        clearing.result()  # which may make room
+        write(report, output, scratch=folder)
+    except Exception as error:
+        raise OutputError(_unmade(error), where=str(output), hint="choose another format") from error
+
+
+def _unmade(error: Exception) -> str:
+    return f"the report cannot be made: {type(error).__name__}: {error}"

@@ -1,0 +1,183 @@
+"""What both sides are fed: made once, checked against both models, and told to the journal."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import numbers, recording
+from ..errors import InputError
+from ..feeds import FeedSet, check_feeds, make_feeds, match_inputs, save_feeds
+from ..feeds.cast import exact_cast
+from ..feeds.dtypes import as_dtype, is_float
+from ..numbers.arrays import as_array
+from ..protocols import Feeds
+from ..records import InputInfo, InputMeta, RunSpec
+from .journal import Journal
+from .plan import Opening, Plan
+from .side import guarded
+
+__all__ = ["feeds_of", "storing"]
+
+
+def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
+    """The sample sets of a run. feeds: arrays that the caller has already. Raises InputError or ModelError."""
+    sides = [side for side in (plan.baseline, plan.target) if side is not None]
+    recorded = next((side.recording for side in sides if side.recording), "")
+    if recorded:
+        if spec.inputs or feeds:
+            raise InputError("a recorded run brings its own inputs", where=recorded, hint="leave --inputs out")
+        session = recording.open_recording(recorded)
+        loaded = dict(session.feeds)
+        session.close()
+        given = FeedSet(feeds=(loaded,), source=f"the inputs of the recording {recorded}", notes=())
+        if all(side.recording for side in sides):
+            return given
+        live = _inputs(next(side for side in sides if not side.recording))
+        if sides[0].recording and len(sides) > 1:
+            return _for_both([_meta_of(name, value) for name, value in loaded.items()], live, given, spec.renames)
+        return check_feeds(live, given)
+    metas = _inputs(sides[0])
+    if len(sides) > 1 and _differ(sides) and not feeds and not spec.inputs:
+        metas = _narrowed(metas, _inputs(sides[1]))
+    if not feeds and not spec.inputs and not spec.input_shapes and sides[0].exporter is not None:
+        example = sides[0].exporter.examples(sides[0].spec)
+        feeds = [example] if example else ()
+        source = "the model's own example inputs"
+    else:
+        source = "arrays from the caller"
+    if feeds:
+        given = check_feeds(metas, FeedSet(feeds=tuple(dict(f) for f in feeds), source=source, notes=()))
+    else:
+        given = make_feeds(
+            metas, source=spec.inputs, shapes=spec.input_shapes, val_range=spec.val_range, seed=spec.seed
+        )
+    if len(sides) > 1 and _differ(sides):
+        return _for_both(metas, _inputs(sides[1]), given, spec.renames)
+    return given
+
+
+def _for_both(
+    ours: Sequence[InputMeta], theirs: Sequence[InputMeta], given: FeedSet, renames: Mapping[str, str]
+) -> FeedSet:
+    """The feeds as the target wants them too, under its own names where those differ. Raises InputError."""
+    absent = [meta.name for meta in ours if any(meta.name not in feeds for feeds in given.feeds)]
+    names, notes = match_inputs([meta for meta in ours if meta.name not in absent], theirs, renames)
+    same = all(new == old for new, old in names.items()) and len(names) == len(ours) - len(absent)
+    renamed = given.feeds if same else [{new: feeds[old] for new, old in names.items()} for feeds in given.feeds]
+    fed, rounded = _as_deployed(renamed, theirs)
+    if same and not rounded:
+        return check_feeds(theirs, given)
+    checked = check_feeds(theirs, FeedSet(feeds=fed, source=given.source))
+    return dataclasses.replace(
+        given, notes=tuple(dict.fromkeys((*given.notes, *notes, *rounded, *checked.notes))), target=checked.feeds,
+        names=names,
+    )  # fmt: skip
+
+
+def _as_deployed(sets: Sequence[Feeds], metas: Sequence[InputMeta]) -> tuple[tuple[dict[str, Any], ...], list[str]]:
+    """Floats in the type that a model takes, rounded where they have to be as a deployment rounds them; and notes."""
+    fed: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for feeds in sets:
+        fed.append(dict(feeds))
+        for meta in metas:
+            value, wanted = feeds.get(meta.name), as_dtype(meta.dtype)
+            have = getattr(value, "dtype", None)
+            if wanted is None or have is None or have == wanted or not (is_float(have) and is_float(wanted)):
+                continue
+            array = np.asarray(value)
+            if exact_cast(array, wanted) is not None:
+                continue
+            with np.errstate(over="ignore"):
+                fed[-1][meta.name] = array.astype(wanted)
+            beyond = int(np.count_nonzero(np.isinf(fed[-1][meta.name].astype(np.float32)) & np.isfinite(array)))
+            more = f"; {beyond} values become infinite" if beyond else ""
+            notes.append(
+                f"{meta.name}: the target takes {meta.dtype}, and is fed the baseline's {have.name} values rounded to "
+                f"it, as a deployment would{more}"
+            )
+    return tuple(fed), list(dict.fromkeys(notes))
+
+
+def _narrowed(ours: Sequence[InputMeta], theirs: Sequence[InputMeta]) -> list[InputMeta]:
+    """The baseline's inputs, where a size that it leaves open is the one that the target's file fixes."""
+    fixed = {meta.name: meta.shape for meta in theirs if meta.shape is not None}
+
+    def sizes(meta: InputMeta) -> tuple[int | str, ...] | None:
+        other = fixed.get(meta.name)
+        if meta.shape is None or other is None or len(other) != len(meta.shape):
+            return meta.shape
+        pairs = zip(meta.shape, other, strict=True)
+        return tuple(there if isinstance(here, str) and isinstance(there, int) else here for here, there in pairs)
+
+    return [dataclasses.replace(meta, shape=sizes(meta)) for meta in ours]
+
+
+def _meta_of(name: str, value: Any) -> InputMeta:
+    array = as_array(value)
+    return InputMeta(name=name, dtype=str(array.dtype.name), shape=tuple(array.shape))
+
+
+def _inputs(side: Opening) -> Sequence[InputMeta]:
+    metas: Sequence[InputMeta] = guarded(side.label, side.inputs)
+    return metas
+
+
+def _differ(sides: Sequence[Opening]) -> bool:
+    return sides[0].spec.model != sides[1].spec.model
+
+
+@contextlib.contextmanager
+def storing(given: FeedSet, journal: Journal, folder: Path) -> Iterator[Callable[[], None]]:
+    """Keep the inputs in a run's folder, and tell the journal of the set that is compared, beside what is done inside.
+
+    What this gives waits until that is done, and raises its errors.
+    """
+    with ThreadPoolExecutor(1) as beside:
+        yield beside.submit(_store, given, journal, folder).result
+
+
+def _store(given: FeedSet, journal: Journal, folder: Path) -> None:
+    save_feeds(folder / "inputs.npz", given.feeds)
+    infos = [_info_of(name, value) for name, value in given.feeds[0].items()]
+    journal.write("inputs", inputs=infos, source=given.source, file="")
+    for note in given.notes:
+        journal.write("note", text=note)
+    if len(given.feeds) > 1:
+        journal.write(
+            "note", text=f"{len(given.feeds)} sample sets were given; the first one is compared, all of them calibrate."
+        )
+
+
+def _info_of(name: str, value: Any) -> InputInfo:
+    if not isinstance(value, (list, tuple, dict, type(None))):
+        return _info(name, as_array(value))
+    parts = list(value.values()) if isinstance(value, dict) else list(value or ())
+    inside = [_info_of(name, part) for part in parts]
+    digest = hashlib.sha256("".join(info.sha256 for info in inside).encode()).hexdigest()
+    kind = "none" if value is None else "map" if isinstance(value, dict) else "sequence"
+    low = [info.min for info in inside if info.min is not None]
+    high = [info.max for info in inside if info.max is not None]
+    return InputInfo(
+        name=name, dtype=kind, shape=(len(parts),), sha256=digest,
+        min=min(low, default=None), max=max(high, default=None),
+    )  # fmt: skip
+
+
+def _info(name: str, array: np.ndarray[Any, Any]) -> InputInfo:
+    stats = numbers.describe(array)
+    data: bytes | memoryview
+    if array.dtype.kind in "OUS":
+        data = "\0".join(map(str, array.ravel().tolist())).encode()
+    else:
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""
+    digest = hashlib.sha256(data).hexdigest()
+    return InputInfo(name=name, dtype=stats.dtype, shape=stats.shape, sha256=digest, min=stats.min, max=stats.max)

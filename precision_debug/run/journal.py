@@ -1,0 +1,79 @@
+"""One JSON line for each thing that is finished, flushed at once: what a crash leaves behind.
+
+An event is {"event": NAME, ...}; ``assemble`` says which there are. A last line that was cut off is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..codec import encode, parse_json
+from ..errors import OutputError, RecordingError
+
+__all__ = ["UNTOLD", "Journal", "read_events"]
+
+UNTOLD = 74
+"""Exit status of a run that could not even write why it failed (EX_IOERR of sysexits.h)."""
+
+
+class Journal:
+    """Appends events to a file. Use as a context manager; safe to use from several threads."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._file = self.path.open("ab", buffering=0)
+        self._lock = threading.Lock()
+
+    def write(self, event: str, **values: Any) -> None:
+        """Append one event and hand it to the operating system, so that it outlives this process.
+
+        Raises OutputError where there is no room for it; the journal then ends with the event before.
+        """
+        line = json.dumps({"event": event, **{key: encode(value) for key, value in values.items()}}, allow_nan=False)
+        with self._lock:
+            end = os.fstat(self._file.fileno()).st_size
+            rest = memoryview(line.encode() + b"\n")
+            try:
+                while rest:
+                    rest = rest[self._file.write(rest) or 0 :]
+            except OSError as error:
+                with contextlib.suppress(OSError):  # half a line in the middle would spoil all that follow
+                    os.ftruncate(self._file.fileno(), end)
+                raise OutputError(
+                    f"the run's journal cannot be written ({error.strerror or error})", where=str(self.path.parent),
+                    hint="free some space there, or choose another place with --output",
+                ) from error  # fmt: skip
+
+    def close(self) -> None:
+        """Close the file; further writes fail."""
+        self._file.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def read_events(path: str | Path) -> Iterator[dict[str, Any]]:
+    """The finished events of a journal. Raises RecordingError on a file that is no journal."""
+    try:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith("\n"):
+                    return
+                try:
+                    event = parse_json(line)
+                except (ValueError, RecursionError) as error:
+                    raise RecordingError(f"line {number} is no journal entry", where=str(path)) from error
+                if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+                    raise RecordingError(f"line {number} is no journal entry", where=str(path))
+                yield event
+    except OSError as error:
+        raise RecordingError(f"cannot be read: {error.strerror or error}", where=str(path)) from error

@@ -1,0 +1,282 @@
+"""The story in one screen: open both sides, feed both the same, save one, compare the other, keep what happened.
+
+Everything is told to the journal as it is finished; ``assemble`` makes the report of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from .. import explain, recording
+from ..errors import UsageError
+from ..feeds import FeedSet
+from ..numbers import scores
+from ..observe.hooks import AssertClose, LentBaseline, SaveBaseline
+from ..observe.lockstep import APART, Meeting, run_both
+from ..observe.store import BaselineStore, Store
+from ..pairing import marks
+from ..pairing.align import Matches, align, stem
+from ..protocols import Comparer, Feeds, Hook, Pairer, WeightKeeper
+from ..records import Row, RunSpec, TensorMeta
+from ..settings import CORE, value
+from . import machine
+from .crossing import crosses, match_values
+from .inputs import feeds_of, storing
+from .journal import Journal
+from .placing import placed, settled
+from .plan import Opening, make_plan
+from .side import OpenSide, open_both
+
+__all__ = ["execute"]
+
+
+def execute(spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Feeds] = ()) -> None:
+    """Run a command and tell the journal.
+
+    folder: an existing folder for temporary files and ``inputs``. feeds: arrays that the caller has already, in place
+    of ``spec.inputs``. Raises PrecisionDebugError; what was finished before is in the journal.
+    """
+    begun = time.monotonic()
+    journal.write("start", spec=spec, machine=machine.machine(), started=machine.now())
+    plan = make_plan(spec, work_dir=str(folder))
+    given = feeds_of(spec, plan, feeds)
+    with storing(given, journal, folder) as stored:
+        if plan.baseline is None:
+            _record(spec, plan.target, given, journal, stored)
+        else:
+            try:
+                _compare(spec, plan.baseline, plan.target, given, journal, folder, stored)
+            except _Apart as reason:
+                journal.write("note", text=f"{APART}: {reason}.")
+                _compare(spec, plan.baseline, plan.target, given, journal, folder, stored, apart=True)
+    journal.write("end", seconds=time.monotonic() - begun)
+
+
+def _compare(
+    spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path,
+    stored: Callable[[], None], *, apart: bool = False,
+) -> None:  # fmt: skip
+    labels = scores.load_labels(spec.labels) if spec.labels else None
+    if labels is not None:
+        scores.check_labels(labels, given.feeds[0])
+    matches = _matched(spec, first, second, given, journal, folder) if crosses(first, second) else None
+    together = not apart and _side_by_side(spec, first, second)
+    place = placed(first, second, together=together)
+    with open_both(place.baseline, place.target, given, journal, together) as (base, target):
+        if labels is not None:
+            outputs = [meta for meta in base.tensors if meta.is_output]
+            scores.check_labels(labels, given.feeds[0], outputs)
+        names = _selected(spec, base.tensors, journal)
+        _if_alone(together, base, target)
+        renames = _renames(spec, given, base.tensors, target.tensors)
+        journal.write("renames", renames=renames)
+        if matches is None:
+            matches = _known_pairs(base, target, journal)
+        alignment = align(base.tensors, target.tensors, renames, matches)
+        paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
+        if spec.fused_only:
+            names = frozenset(paired if names is None else names & paired)
+            journal.write("selected", names=[meta.name for meta in base.tensors if meta.name in names])
+        known = {meta.name for meta in base.tensors}
+        of_target = None if names is None else {n for n, pair in alignment.pairs.items() if pair.base.name in names}
+        seen = [meta for meta in base.tensors if not meta.unseen and (names is None or meta.name in names)]
+        journal.write("plan", baseline=len(seen), target=sum(meta.name in paired for meta in seen))
+
+        def may_have_a_partner(key: str) -> bool:
+            return key not in known or key in paired or stem(key) in paired
+
+        budget = value(CORE, spec.options, "memory_budget")
+        with Store(folder=folder, memory_budget=budget) as store, ThreadPoolExecutor(1) as beside:
+            meeting = Meeting(place.store or store) if together else None
+            settings: dict[str, Any] = {
+                "wanted": may_have_a_partner,
+                "on_saved": lambda key, stats: journal.write("saved", name=key, stats=stats),
+                "comparer": place.comparer,
+            }
+            save = LentBaseline(meeting, beside, **settings) if meeting else SaveBaseline(store=store, **settings)
+            check = AssertClose(
+                save,
+                tolerance=spec.tolerance,
+                alignment=alignment,
+                consume=True,
+                on_row=lambda row: journal.write("row", row=row),
+            )
+            stored()
+            with contextlib.ExitStack() as stack:
+                hook: Hook = check
+                if spec.record:
+                    writer = stack.enter_context(recording.RecordingWriter(spec.record))
+                    hook = _Each((check, writer))
+                with settled(place.comparer):
+                    if meeting is not None:
+                        base_outputs, target_outputs = run_both(
+                            meeting, lambda: base.run(save, names), lambda: target.run(hook, of_target)
+                        )
+                    else:
+                        base_outputs = base.run(save, names)
+                        target_outputs = target.run(hook, of_target)
+                if spec.record:
+                    _finish_recording(writer, target, given.for_target(), target_outputs)
+            _if_alone(together, base, target)
+            base.announce(save.tensors)
+            target.announce(check.tensors)
+            journal.write("layers", layers=getattr(target.session, "layers", ()))
+            _describe_left(place.store or store, place.comparer, journal)
+            if store.spilled_bytes:
+                text = f"{store.spilled_bytes / 1e6:.0f} MB of baseline tensors waited on disk, beyond --memory_budget."
+                journal.write("note", text=text)
+        result = scores.score(base_outputs, target_outputs, labels) if spec.labels or spec.top1 else None
+        if result is not None:
+            journal.write("scores", scores=result.shares, samples=result.samples)
+        elif spec.top1:
+            text = (
+                "--top1: no float output of shape [N, classes] that both sides have, so there is no agreement to show."
+            )
+            journal.write("note", text=text)
+        if spec.explain != "off":
+            _explain(spec, base, target, check.rows, given, journal, folder, together)
+
+
+def _explain(
+    spec: RunSpec, base: OpenSide, target: OpenSide, rows: Sequence[Row], given: FeedSet, journal: Journal,
+    folder: Path, together: bool,
+) -> None:  # fmt: skip
+    """Both sides once more, each operator alone, and what its error does: see ``explain``."""
+    journal.write("stage", text="explaining: each operator alone")
+    outputs = {meta.name for meta in base.tensors if meta.is_output}
+    subject = explain.Subject(
+        baseline=base.session,
+        target=target.session,
+        feeds=given.feeds[0],
+        rows=[dataclasses.replace(row, is_output=row.name in outputs) for row in rows],
+        tensors=base.tensors,
+        targets={meta.name: meta for meta in target.tensors},
+        together=together,
+        run_mode=target.opening.spec.mode,
+        simulation=bool(target.opening.mode and target.opening.mode.simulation),
+        two_files=base.opening.spec.model != target.opening.spec.model,
+        memory_budget=value(CORE, spec.options, "memory_budget"),
+    )
+    patience = max(2.0, 0.5 * ((base.seconds or 0.0) + (target.seconds or 0.0)))
+    explanation, found = explain.explain(subject, level=spec.explain, seconds=patience, folder=folder)
+    journal.write("introduced", tensors=found)
+    journal.write("explanation", explanation=explanation)
+
+
+def _describe_left(store: BaselineStore, comparer: Comparer, journal: Journal) -> None:
+    """Tell of the baseline's tensors that no partner came for."""
+    for name in store:
+        value = store.get(name)
+        if value is not None:
+            comparer.describe(value, lambda stats, name=name: journal.write("leftover", name=name, stats=stats))  # type: ignore[misc]
+    comparer.settle()
+    store.close()
+
+
+class _Apart(Exception):
+    """Why two runs that were to advance together cannot."""
+
+
+def _if_alone(together: bool, *sides: OpenSide) -> None:
+    reason = next((found for side in sides if (found := getattr(side.session, "alone", ""))), "")
+    if together and reason:
+        raise _Apart(reason)
+
+
+def _known_pairs(base: OpenSide, target: OpenSide, journal: Journal) -> Matches | None:
+    backend: object = target.opening.backend
+    matches = backend.pair(base.tensors, target.tensors) if isinstance(backend, Pairer) else None
+    if matches is not None:
+        journal.write("matches", matches=matches)
+    return matches
+
+
+def _matched(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path) -> Matches:
+    journal.write("stage", text="pairing both graphs, and looking for what the export has wrong")
+    matches, notes = match_values(
+        first, second, given.feeds[0], target_feeds=given.for_target().feeds[0], folder=folder,
+        memory_budget=spec.options.get("memory_budget"),
+    )  # fmt: skip
+    journal.write("matches", matches=matches)
+    for note in notes:
+        journal.write("note", text=note)
+    return matches
+
+
+def _renames(
+    spec: RunSpec, given: FeedSet, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]
+) -> dict[str, str]:
+    """The user's rename map, and inputs that have another name; inputs that a side does not list are left out."""
+    ours, theirs = {meta.name for meta in baseline}, {meta.name for meta in target}
+    both = {new: old for new, old in given.names.items() if new != old and new in theirs and old in ours}
+    own = {new: old for new, old in spec.renames.items() if given.names.get(new) != old}
+    return {**both, **own}
+
+
+def _side_by_side(spec: RunSpec, first: Opening, second: Opening) -> bool:
+    """Whether both runs advance together; where the user leaves it open, as soon as both sides can."""
+    able = all(side.mode is None or side.mode.concurrent for side in (first, second))
+    if spec.lockstep and not able:
+        side = next(side for side in (first, second) if side.mode is not None and not side.mode.concurrent)
+        raise UsageError(f"run mode {side.label} cannot run beside another", where="--lockstep on", hint="leave it out")
+    return able if spec.lockstep is None else spec.lockstep
+
+
+def _record(spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal, stored: Callable[[], None]) -> None:
+    with OpenSide("target", opening, given, journal) as side:
+        names = _selected(spec, side.tensors, journal)
+        with recording.RecordingWriter(spec.record) as writer:
+
+            def tell(_op_type: str, name: str, _tensor: Any, /) -> None:
+                journal.write("saved", name=name, stats=None)
+
+            stored()
+            outputs = side.run(_Each((writer, tell)), names)
+            _finish_recording(writer, side, given, outputs)
+
+
+def _selected(spec: RunSpec, tensors: Sequence[TensorMeta], journal: Journal) -> frozenset[str] | None:
+    patterns = list(spec.marks)
+    if spec.marks_from_inspector:
+        patterns += marks.get_mark_names_from_serialized_json(spec.marks_from_inspector)
+    if not patterns and spec.marks_between is None:
+        return None
+    names = marks.select(patterns, spec.marks_between, [meta.name for meta in tensors])
+    journal.write("selected", names=list(names))
+    return frozenset(names)
+
+
+@dataclass(frozen=True)
+class _Each:
+    """Shows each tensor to several hooks in turn; all are ours, and keep nothing of it."""
+
+    hooks: tuple[Hook, ...]
+    borrows: ClassVar[bool] = True
+
+    def __call__(self, op_type: str, name: str, tensor: Any, /) -> None:
+        for hook in self.hooks:
+            hook(op_type, name, tensor)
+
+
+def _finish_recording(
+    writer: recording.RecordingWriter, side: OpenSide, given: FeedSet, outputs: Mapping[str, Any]
+) -> None:
+    session, spec, backend = side.session, side.opening.spec, side.opening.backend
+    writer.finish(
+        mode=spec.mode,
+        backend=backend.name if backend else "recording",
+        model=spec.model.path,
+        versions=dict(session.versions),
+        notes=tuple(session.notes),
+        feeds=given.feeds[0],
+        tensors=tuple(session.tensors),
+        outputs=outputs,
+        weights=backend.weights(spec) if isinstance(backend, WeightKeeper) else None,
+    )

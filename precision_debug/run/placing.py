@@ -1,0 +1,63 @@
+"""Where numbers are computed: on the tensors' own device where a backend can, otherwise in the host's memory."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..numbers.host import HostComparer
+from ..observe.store import BaselineStore
+from ..protocols import Comparer, OnDevice, OnDeviceAlone
+from .plan import Opening
+
+__all__ = ["Placed", "placed", "settled"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """Both sides, which know of the comparer that they show to.
+
+    store: where the baseline's tensors wait on their own device; None: in the host's memory.
+    """
+
+    comparer: Comparer
+    baseline: Opening
+    target: Opening
+    store: BaselineStore | None = None
+
+
+def placed(baseline: Opening, target: Opening, *, together: bool) -> Placed:
+    """Choose the comparer. together: both runs advance side by side."""
+    backend: object = target.backend
+    if together and baseline.backend is target.backend and isinstance(backend, OnDevice):
+        tools = backend.on_device(baseline.spec, target.spec)
+        if tools is not None:
+            comparer, store = tools
+            return Placed(
+                comparer=comparer, baseline=_showing_to(comparer, baseline), target=_showing_to(comparer, target),
+                store=store,
+            )  # fmt: skip
+    if not together and isinstance(backend, OnDeviceAlone):
+        alone = backend.on_device_alone(baseline.spec, target.spec)
+        if alone is not None:
+            return Placed(comparer=alone, baseline=baseline, target=_showing_to(alone, target))
+    return Placed(comparer=HostComparer(), baseline=baseline, target=target)
+
+
+@contextlib.contextmanager
+def settled(comparer: Comparer) -> Iterator[None]:
+    """What was under way at the end is finished and told, also where a run failed."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            comparer.settle()
+        raise
+    comparer.settle()
+
+
+def _showing_to(comparer: Comparer, side: Opening) -> Opening:
+    options = {**side.spec.options, "comparer": comparer}
+    return dataclasses.replace(side, spec=dataclasses.replace(side.spec, options=options))

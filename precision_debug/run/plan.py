@@ -1,0 +1,169 @@
+"""What a command asks for, resolved: which backend opens which model in which mode, on either side."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import recording, registry
+from ..errors import BackendUnavailable, ModelError, UsageError
+from ..protocols import Backend, Exporter, Feeds, Session
+from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
+from ..safety.special_file import refuse_special
+from ..settings import SIDES, Setting, Taker, read_by, share
+
+__all__ = ["Opening", "Plan", "make_plan", "stage_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """One side before it is opened: a backend's run mode, or the folder of a recorded run."""
+
+    spec: SessionSpec
+    mode: RunMode | None = None
+    backend: Backend | None = None
+    recording: str = ""
+
+    @property
+    def label(self) -> str:
+        """The mode's name, or the recording's folder."""
+        return self.recording or self.spec.mode
+
+    @property
+    def exporter(self) -> Exporter | None:
+        """The backend, where its models are exported into other formats."""
+        backend: object = self.backend
+        return backend if isinstance(backend, Exporter) else None
+
+    def inputs(self) -> Sequence[InputMeta]:
+        """The model's inputs. Raises ModelError; a recording has none of its own."""
+        return () if self.backend is None else self.backend.inputs(self.spec)
+
+    def open(self, feeds: Sequence[Feeds]) -> Session:
+        """Load the model, or open the recording."""
+        if self.backend is None:
+            return recording.open_recording(self.recording)
+        return self.backend.open(self.spec, feeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Both sides. ``baseline`` is None where a run is only recorded."""
+
+    baseline: Opening | None
+    target: Opening
+
+
+def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) -> Plan:
+    """Resolve a command.
+
+    work_dir: existing folder; each side gets a folder of its own in it. check_machine: ask the backends whether the
+    modes can run here (this may import a framework). Raises UsageError, ModelError or BackendUnavailable.
+    """
+    if not 0 <= spec.seed < 2**63:
+        raise UsageError(f"a seed is a whole number from 0 up, not {spec.seed}", where="--seed")
+    sides = _sides(spec)
+    takers = _takers(sides)
+    shared = share(spec.options, takers, {backend.name: _table(backend) for backend in registry.backends()})
+    made: dict[str, Opening] = {}
+    for opening, taker, options in zip(sides, takers, shared, strict=True):
+        if opening.backend is not None and check_machine:
+            available = opening.backend.availability(taker.mode)
+            if not available.ok:
+                raise BackendUnavailable(
+                    f"run mode {taker.mode} cannot run here: {available.needs}",
+                    hint="`precision_debug doctor` lists what can",
+                )
+        if spec.fused_only and taker.find("fused_only") is not None:
+            options["fused_only"] = True
+        folder = Path(work_dir, taker.side)
+        if work_dir:
+            folder.mkdir(exist_ok=True)
+        session = dataclasses.replace(
+            opening.spec, options={**options, "side": taker.side, "seed": spec.seed},
+            work_dir=str(folder) if work_dir else "",
+        )  # fmt: skip
+        made[taker.side] = dataclasses.replace(opening, spec=session)
+    return Plan(baseline=made.get("baseline"), target=made["target"])
+
+
+def stage_of(spec: RunSpec, mode: str, options: Mapping[str, Any]) -> RunSpec:
+    """A command whose target runs in another mode of the same way, with further settings of the target.
+
+    What the command set for its own mode alone, and neither side reads in this one, is left out.
+    """
+    there = dataclasses.replace(spec, run_mode=mode)
+    kept = {**read_by(spec.options, _takers(_sides(there))), **{f"target.{name}": one for name, one in options.items()}}
+    return dataclasses.replace(there, options=kept)
+
+
+def _sides(spec: RunSpec) -> tuple[Opening, ...]:
+    """The baseline, where there is one, and the target; they have no settings yet."""
+    target = _found(spec.model, spec.run_mode)
+    if spec.record and not spec.baseline:
+        _needs_no_comparison(spec)
+        return (target,)
+    mode = spec.baseline or _default_baseline(spec, target)
+    return (_found(spec.baseline_model or spec.model, mode), target)
+
+
+def _needs_no_comparison(spec: RunSpec) -> None:
+    """A run that is only recorded has no rows: what would judge them is refused, not ignored."""
+    for option, given in (("--validate", spec.validate), ("--labels", spec.labels), ("--top1", spec.top1)):
+        if given:
+            raise UsageError(
+                "compares, and --record without a --baseline does not", where=option,
+                hint="add --baseline MODE, or leave it out",
+            )  # fmt: skip
+
+
+def _takers(sides: Sequence[Opening]) -> list[Taker]:
+    return [
+        Taker(
+            side=side, mode=opening.label, backend=opening.backend.name if opening.backend else "",
+            table=_table(opening.backend),
+        )
+        for side, opening in zip(SIDES[-len(sides) :], sides, strict=True)
+    ]  # fmt: skip
+
+
+def _table(backend: Backend | None) -> Sequence[Setting]:
+    """What a backend declares; one from another wheel may be older than settings."""
+    return tuple(getattr(backend, "settings", ()))
+
+
+def _found(model: ModelFiles, mode: str) -> Opening:
+    session = SessionSpec(model=model, mode=mode)
+    if recording.is_recording(mode) or Path(mode).is_dir() or "/" in mode:
+        return Opening(spec=session, recording=mode)
+    if not model.path:
+        raise UsageError("no model was given", hint="name one with --model_file FILE or --model_dir DIR")
+    for named in (model.model_file, model.model_file.partition(".py:")[0] + ".py", model.params_file, model.model_dir):
+        refuse_special(named, ModelError)
+    plain = model.path if Path(model.path).exists() else model.path.partition(".py:")[0] + ".py"
+    if not Path(model.path).exists() and not (".py:" in model.path and Path(plain).exists()):
+        raise ModelError("no such model", where=model.path, hint="check the path (it is relative to where you are)")
+    backend, run_mode = registry.find(model, mode)
+    return Opening(spec=session, mode=run_mode, backend=backend)
+
+
+def _default_baseline(spec: RunSpec, target: Opening) -> str:
+    if spec.baseline_model is None and target.mode is not None:
+        if any(mode.name == target.mode.baseline for _, mode in registry.modes_for(spec.model)):
+            return target.mode.baseline
+        raise UsageError(
+            f"the default baseline of {target.mode.name}, {target.mode.baseline}, does not read this file",
+            where=spec.model.path,
+            hint="add --baseline_model FILE (the .onnx it was made from), or name another with --baseline MODE",
+        )
+    for _, mode in registry.modes_for(spec.baseline_model or spec.model):
+        if mode.baseline == mode.name:
+            return mode.name
+    raise UsageError(
+        "no default baseline for this model",
+        where=(spec.baseline_model or spec.model).path,
+        hint="name one with --baseline MODE",
+    )

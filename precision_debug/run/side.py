@@ -1,0 +1,123 @@
+"""One side of a run while it is open: it tells the journal what it is, what it has and how long it took."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ..errors import BackendError, PrecisionDebugError
+from ..feeds import FeedSet, as_option
+from ..numbers.native import cores_of_each
+from ..protocols import Hook, Session
+from ..records import Side, TensorMeta
+from .journal import Journal
+from .plan import Opening
+
+__all__ = ["OpenSide", "guarded", "open_both"]
+
+
+@contextlib.contextmanager
+def open_both(
+    first: Opening, second: Opening, given: FeedSet, journal: Journal, together: bool
+) -> Iterator[tuple[OpenSide, OpenSide]]:
+    """Both sides, opened at the same time where they will also run so, and closed whatever happens."""
+    of_target = given.for_target()
+    if together:
+        first, second = _with_its_share(first), _with_its_share(second)
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as beside:
+        later = beside.submit(OpenSide, "target", second, of_target, journal) if together else None
+        try:
+            base = stack.enter_context(OpenSide("baseline", first, given, journal))
+        except BaseException:
+            if later is not None and later.exception() is None:
+                later.result().session.close()
+            raise
+        target = later.result() if later is not None else OpenSide("target", second, of_target, journal)
+        yield base, stack.enter_context(target)
+
+
+def _with_its_share(opening: Opening) -> Opening:
+    """One of two runs side by side: each gets half of the cores, since more threads than cores wait for each other."""
+    return dataclasses.replace(opening, spec=dataclasses.replace(opening.spec, cores=cores_of_each()))
+
+
+class OpenSide:
+    """A side's session, opened at once. role: "baseline" or "target"."""
+
+    def __init__(self, role: str, opening: Opening, given: FeedSet, journal: Journal) -> None:
+        self.role, self.opening, self.given, self.journal = role, opening, given, journal
+        self.seconds: float | None = None
+        journal.write("stage", text=f"opening the {role}: {opening.label}")
+        self._tell(())
+        self.session: Session = self._sized(lambda: opening.open(given.feeds))
+        self.announce()
+
+    def __enter__(self) -> OpenSide:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.session.close()
+
+    @property
+    def tensors(self) -> Sequence[TensorMeta]:
+        return self.session.tensors
+
+    def run(self, hook: Hook, names: Collection[str] | None) -> Mapping[str, Any]:
+        self.journal.write("stage", text=f"running the {self.role}: {self.opening.label}")
+        begun = time.monotonic()
+        outputs: Mapping[str, Any] = self._sized(lambda: self.session.run(self.given.feeds[0], hook, names))
+        self.seconds = time.monotonic() - begun
+        self.journal.write("ran", side=self.role)
+        return outputs
+
+    def _sized(self, call: Callable[[], Any]) -> Any:
+        """See ``guarded``; an error of an engine says which sizes were our choice, as they may not be what it needs."""
+        try:
+            return guarded(self.opening.label, call)
+        except BackendError as error:
+            if not self.given.chosen:
+                raise
+            options = " ".join(as_option(name, shape) for name, shape in self.given.chosen.items())
+            ours = f"if it needs other sizes than those that were chosen for it: {options}"
+            hint = f"{error.hint}; {ours}" if error.hint else ours
+            raise type(error)(error.what, where=error.where, hint=hint) from error
+
+    def announce(self, seen: Sequence[TensorMeta] = ()) -> None:
+        """Tell what the session lists, and what its hook showed beyond that."""
+        listed = {meta.name for meta in self.session.tensors}
+        tensors = [*self.session.tensors, *(meta for meta in seen if meta.name not in listed)]
+        self.journal.write("tensors", side=self.role, tensors=tensors)
+        self._tell(tensors)
+
+    def _tell(self, tensors: Sequence[TensorMeta]) -> None:
+        opening, session = self.opening, getattr(self, "session", None)
+        info = Side(
+            mode=opening.label,
+            backend=opening.backend.name if opening.backend else "recording",
+            model=opening.spec.model.path if opening.backend else opening.recording,
+            versions=dict(session.versions) if session else {},
+            notes=tuple(session.notes) if session else (),
+            doubts=tuple(getattr(session, "doubts", ())),
+            simulation=bool(opening.mode and opening.mode.simulation),
+            tensors=len(tensors),
+            seconds=self.seconds,
+        )
+        self.journal.write("side", side=self.role, info=info)
+
+
+def guarded(label: str, call: Callable[[], Any]) -> Any:
+    """What a backend's call returns; whatever it raises becomes one of our errors."""
+    try:
+        return call()
+    except PrecisionDebugError:
+        raise
+    except MemoryError as error:
+        raise BackendError("out of memory", where=label, hint="use a smaller batch or mark fewer tensors") from error
+    except Exception as error:
+        raise BackendError(
+            f"{type(error).__name__}: {error}", where=label, hint="--verbose shows the traceback"
+        ) from error

@@ -1,0 +1,262 @@
+"""Runs the sessions in a child process, so that an abort in a backend costs nothing that was finished."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from .. import errors
+from ..codec import encode
+from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError, shortened
+from ..records import RunSpec
+from ..report import make_ready
+from ..report.model import Report
+from ..safety import import_path
+from .beside import keep_log, log_head
+from .conflicts import refuse_overwriting
+from .deliver import JOB, JOURNAL, LOG, PREFIX, deliver, has_rows, rescue
+from .journal import UNTOLD, read_events
+from .leftovers import clear_leftovers
+from .locking import lock_of, release, take
+from .stopping import Stopping, watching
+
+__all__ = ["Outcome", "supervise"]
+
+Event = Mapping[str, Any]
+
+
+class Outcome:
+    """What came of a supervised run. report: None where nothing had been started. error: why it ended early."""
+
+    def __init__(self, report: Report | None, error: PrecisionDebugError | None) -> None:
+        self.report, self.error = report, error
+
+    @property
+    def exit_status(self) -> int:
+        """The error's, else the report's."""
+        if self.error is not None:
+            return self.error.exit_status
+        return self.report.exit_status if self.report is not None else 0
+
+
+def supervise(
+    spec: RunSpec,
+    outputs: Sequence[Path],
+    *,
+    verbose: bool = False,
+    on_event: Callable[[Event], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Run a command in a child process and deliver its report.
+
+    outputs: files to write, at least one unless the run is only recorded. verbose: what the child prints goes to
+    standard error too. on_event: called with each event of the journal as it comes. on_note: called with what is to be
+    said of earlier runs. Ctrl-C, SIGTERM and SIGHUP end the child, deliver the partial report, and are reported as an
+    error; they are not raised. Raises PrecisionDebugError where nothing was started.
+    """
+    refuse_overwriting(outputs, spec)
+    outputs = [_absolute(path) for path in outputs]
+    home = outputs[0].parent if outputs else _absolute(Path(spec.record)).parent
+    try:
+        job = {"spec": encode(spec), "outputs": [str(path) for path in outputs]}
+    except TypeError as error:
+        raise UsageError(f"a setting has a value of no use: {error}", where="--option") from error
+    with watching() as stopping, _locked(outputs) as locks, contextlib.ExitStack() as stack:
+        folder, held = _made(home, {**job, "locks": [str(lock) for lock in locks]})
+        stack.callback(os.close, held)
+        try:
+            for note in clear_leftovers(home, outputs):
+                (on_note or _ignore)(note)
+            make_ready(outputs)
+            (folder / LOG).write_bytes(log_head(outputs))
+            status = _run(folder, verbose, on_event or _ignore, stopping, (*locks.values(), held))
+            failed = _error(folder, status, stopping.asked)
+            return _finished(folder, outputs, failed, stopping)
+        except BaseException:
+            if not has_rows(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def _finished(
+    folder: Path, outputs: Sequence[Path], failed: PrecisionDebugError | None, stopping: Stopping
+) -> Outcome:  # fmt: skip
+    if failed is not None and not has_rows(folder):
+        if isinstance(failed, BackendError) and outputs:
+            with contextlib.suppress(OutputError):
+                keep_log(folder / LOG, outputs)
+        shutil.rmtree(folder, ignore_errors=True)
+        return Outcome(None, failed)
+    try:
+        with stopping.finishing("the report is being written"):
+            return Outcome(deliver(folder, outputs, failure=str(failed) if failed else ""), failed)
+    except OutputError as error:
+        return Outcome(None, error)
+    except KeyboardInterrupt:
+        return Outcome(None, BackendError("interrupted while the report was written", hint=rescue(folder)))
+
+
+def _absolute(path: Path) -> Path:
+    """A path that stays right when the current folder goes; links in it are kept. Raises OutputError where none is."""
+    try:
+        absolute = Path(os.path.abspath(path))
+    except OSError as error:
+        raise OutputError("the current folder is gone", where=str(path), hint="name an absolute --output") from error
+    try:
+        os.stat(absolute)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        what = f"cannot write there: {getattr(error, 'strerror', None) or error}"
+        raise OutputError(what, where=str(path), hint="name another --output") from error
+    return absolute
+
+
+def _made(home: Path, job: Mapping[str, Any]) -> tuple[Path, int]:
+    """A run's folder with its job, and a descriptor that holds it: a folder that nobody holds is a dead run's."""
+    folder = None
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))
+        held = take(folder / JOB)
+        assert held is not None  # nobody else knows its name
+        (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
+    except OSError as error:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        what = f"cannot write there: {error.strerror or error}"
+        raise OutputError(what, where=str(home), hint="name another --output") from error
+    return folder, held
+
+
+def _run(
+    folder: Path, verbose: bool, on_event: Callable[[Event], None], stopping: Stopping, handles: Sequence[int]
+) -> int:  # fmt: skip
+    """The worker's exit status. handles: descriptors that it holds too, so that they outlive this process."""
+    journal = folder / JOURNAL
+    journal.touch()
+    with (folder / LOG).open("ab") as log, journal.open(encoding="utf-8") as tail:
+        child = subprocess.Popen(
+            [*import_path.command("from precision_debug.run.worker import start; start()"), str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=None if verbose else log,
+            stderr=None if verbose else log,
+            start_new_session=True,
+            pass_fds=handles,
+        )
+        try:
+            while child.poll() is None and not stopping.asked:
+                on_event = _follow(tail, on_event)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(timeout=0.03)
+            if not stopping.asked:
+                _follow(tail, on_event)
+        except KeyboardInterrupt:  # where the signals are not ours to watch
+            stopping.asked = True
+        finally:
+            if child.poll() is None:
+                # the whole process group, since a backend may have started helpers; killed before its stdin closes,
+                # so that the worker does not take itself for orphaned
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+            if child.stdin is not None:
+                child.stdin.close()
+    return child.returncode
+
+
+def _ignore(event: object) -> None:
+    pass
+
+
+def _follow(tail: IO[str], on_event: Callable[[Event], None]) -> Callable[[Event], None]:
+    """Tell of new events. Returns who is to be told next time: nobody, once telling has failed (a closed terminal)."""
+    while True:
+        place = tail.tell()
+        line = tail.readline()
+        if not line.endswith("\n"):
+            tail.seek(place)
+            return on_event
+        try:
+            on_event(json.loads(line))
+        except (OSError, ValueError):
+            on_event = _ignore
+
+
+def _error(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError | None:
+    if interrupted and status != 0:
+        hint = "the finished rows are in the report" if has_rows(folder) else "nothing was compared yet"
+        return BackendError("interrupted", hint=hint)
+    told = next((event for event in read_events(folder / JOURNAL) if event["event"] == "failure"), None)
+    if told is not None:
+        kind = getattr(errors, told["kind"], BackendError)
+        error: PrecisionDebugError = kind(told["what"], where=told["where"], hint=told["hint"])
+        return error
+    if status == 0:
+        return None
+    if status == UNTOLD:
+        what = "the disk is full, or files may not grow: the run could not write what it had finished"
+        return OutputError(what, where=str(folder.parent), hint="free some space, or name another --output")
+    stage = ""
+    for event in read_events(folder / JOURNAL):
+        if event["event"] == "stage":
+            stage = event["text"]
+    last = _last_words(folder / LOG)
+    said = f" (its last words: {last})" if last else ""
+    if status < 0:
+        name = signal.Signals(-status).name
+        if -status == signal.SIGKILL:
+            return BackendCrash(
+                f"the process was killed ({name}), usually for using too much memory{said}",
+                where=stage,
+                hint="use a smaller batch, mark fewer tensors, or set --memory_budget",
+            )
+        return BackendCrash(f"the process crashed ({name}){said}", where=stage, hint="--verbose shows all it printed")
+    return BackendCrash(
+        f"the process ended with status {status}{said}", where=stage, hint="--verbose shows all it printed"
+    )
+
+
+def _last_words(log: Path) -> str:
+    if not log.exists():
+        return ""
+    with log.open("rb") as file:
+        head = len(file.readline())
+        file.seek(max(head, log.stat().st_size - 4096))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    return shortened(lines[-1], 400) if lines else ""
+
+
+@contextlib.contextmanager
+def _locked(outputs: Sequence[Path]) -> Iterator[Mapping[Path, int]]:
+    """Hold every output for this run alone; a second run into the same file is refused, not mixed in."""
+    with contextlib.ExitStack() as stack:
+        held: dict[Path, int] = {}
+        for output in outputs:
+            lock = lock_of(output)
+            if lock in held:
+                raise UsageError("the same --output is named twice", where=str(output), hint="name it once")
+            try:
+                lock.parent.mkdir(parents=True, exist_ok=True)
+                handle = take(lock)
+            except OSError as error:
+                raise OutputError(
+                    f"cannot write there: {error.strerror or error}", where=str(output), hint="name another --output"
+                ) from error
+            if handle is None:
+                raise UsageError(
+                    "another run is writing this report",
+                    where=str(output),
+                    hint="wait for it, or name another --output",
+                )
+            stack.callback(release, lock, handle)
+            held[lock] = handle
+        yield held

@@ -1,0 +1,94 @@
+"""The supervised child process, started with a run's folder as its one argument and an import path made for it.
+
+Reads FOLDER/job.json, runs it, and tells FOLDER/journal.jsonl. Standard input is a pipe from the supervisor that is
+never written to: when it closes, the supervisor is gone. The worker then becomes a process that only delivers the
+partial report (--orphaned), whatever its threads were doing, and clears the folder away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from ..codec import decode
+from ..errors import BackendError, OutputError, PrecisionDebugError
+from ..records import RunSpec
+from ..safety import import_path
+from . import beside, deliver, pipeline
+from .journal import UNTOLD, Journal
+
+__all__ = ["main", "start"]
+
+
+ORPHANED = "--orphaned"
+
+
+def main(folder: Path) -> int:
+    """Run the job of a folder; returns the exit status of what went wrong, 0 where nothing did."""
+    job = json.loads((folder / deliver.JOB).read_text(encoding="utf-8"))
+    if ORPHANED in sys.argv:
+        return _deliver(folder, [Path(path) for path in job["outputs"]], [Path(path) for path in job["locks"]])
+    threading.Thread(target=_outlive, daemon=True).start()
+    with Journal(folder / deliver.JOURNAL) as journal:
+        try:
+            pipeline.execute(decode(RunSpec, job["spec"]), journal, folder=folder)
+        except PrecisionDebugError as error:
+            return _fail(journal, error)
+        except Exception as error:
+            known = BackendError(
+                f"internal error: {type(error).__name__}: {error}", hint="please report it with the output of --verbose"
+            )
+            return _fail(journal, known)
+    return 0
+
+
+def _fail(journal: Journal, error: PrecisionDebugError) -> int:
+    """Tell of the error that is being handled; returns the exit status."""
+    with contextlib.suppress(OSError):
+        traceback.print_exc()
+    try:
+        journal.write(
+            "failure", text=str(error), kind=type(error).__name__, what=error.what, where=error.where, hint=error.hint
+        )
+    except OutputError:
+        return UNTOLD
+    return error.exit_status
+
+
+def _outlive() -> None:
+    while os.read(0, 4096):
+        pass
+    # other threads may be anywhere, also inside a framework that writes to the folder: a new program has none of them
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], ORPHANED])
+
+
+def _deliver(folder: Path, outputs: Sequence[Path], locks: Sequence[Path]) -> int:
+    """What the supervisor would have done; the locks are still held by what this process has open."""
+    failure = "the supervising process was killed"
+    if deliver.has_rows(folder):
+        with contextlib.suppress(OutputError):  # the folder then stays, and the next run there speaks of it
+            deliver.deliver(folder, outputs, failure=failure)
+    else:
+        if outputs:
+            with (folder / deliver.LOG).open("a", encoding="utf-8") as log:
+                log.write(f"{failure} before anything was compared\n")
+            with contextlib.suppress(OutputError):
+                beside.keep_log(folder / deliver.LOG, outputs)
+        shutil.rmtree(folder, ignore_errors=True)
+    for lock in locks:
+        lock.unlink(missing_ok=True)
+    return 3
+
+
+def start() -> NoReturn:
+    """What the supervisor runs (see ``import_path.command``)."""
+    import_path.clean()
+    sys.exit(main(Path(sys.argv[1])))
