@@ -30,18 +30,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AssertClose": "hooks",
+    "AssertClose": "observe.hooks",
     "ModelFiles": "records",
     "PrecisionDebugError": "errors",
     "Report": "report.model",
     "Row": "records",
-    "SaveBaseline": "hooks",
+    "SaveBaseline": "observe.hooks",
     "Status": "records",
     "Tolerance": "records",
-    "assign_mark_names": "marks",
+    "assign_mark_names": "pairing.marks",
     "compare": "api",
-    "get_mark_names_from_serialized_json": "marks",
-    "watch": "watching",
+    "get_mark_names_from_serialized_json": "pairing.marks",
+    "watch": "observe.watch",
 }
 
 if TYPE_CHECKING:
