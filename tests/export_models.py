@@ -172,6 +172,21 @@ class Lstm(nn.Module):
         return self.head(self.rnn(x)[0])
 
 
+class Functional(nn.Module):
+    """Numbers that no module holds: they stand in calls, and on usual inputs no value depends on them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(12, 12), nn.Linear(12, 12)
+        self.deep = nn.Conv1d(3, 3, 1, dilation=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.layer_norm(self.first(x), [12], eps=1e-6)
+        x = self.second(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+        x = F.leaky_relu(torch.exp(x), 0.2)
+        return self.deep(torch.clamp(x, 0.0, 100.0))
+
+
 def _made(kind: type[nn.Module], inputs):
     torch.manual_seed(0)
     return _trained(kind()), inputs()
@@ -179,6 +194,10 @@ def _made(kind: type[nn.Module], inputs):
 
 def mlp():
     return _made(Mlp, lambda: torch.randn(6, 24))
+
+
+def functional():
+    return _made(Functional, lambda: torch.randn(6, 3, 12))
 
 
 def siamese():

@@ -113,6 +113,52 @@ def test_a_correct_export_is_accused_of_nothing_and_its_pairs_hold_the_same_valu
     assert outputs <= set(matches.found)
 
 
+@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize("name", ["vit", "unet"])
+def test_an_epsilon_that_moves_no_value_is_found_by_reading_the_attributes(
+    name: str, exporter: str, tmp_path: Path
+) -> None:
+    model = onnx.load_from_string(exported(name, exporter))
+    assert not [note for note in matched(name, model, tmp_path)[1] if "differ" in note]
+    wrong, named = export_faults.slight_epsilon(model)
+    assert named
+    _, notes = matched(name, wrong, tmp_path)
+    assert not [note for note in notes if "is wrong at" in note], "no value tells"
+    differ = [note for note in notes if "the attributes differ" in note]
+    assert all(any(f"{one} in model.onnx" in note for note in differ) for one in named), (named, notes)
+    assert len(differ) == len(named)
+    assert all(note.startswith("epsilon of ") for note in differ)
+
+
+CHANGES = {"Clip": 50.0, "Add": 1e-5, "LeakyRelu": 0.3, "LayerNormalization": 1e-5, "Conv": [1]}
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_numbers_of_calls_that_move_no_value_are_found_too(exporter: str, tmp_path: Path) -> None:
+    model = onnx.load_from_string(exported("functional", exporter))
+    assert not [note for note in matched("functional", model, tmp_path)[1] if "differ" in note]
+    held = {name: tensor for name, (tensor, _) in export_faults.parameters(model).items()}
+    changed = []
+    for node in model.graph.node:
+        new: Any = CHANGES.get(node.op_type)
+        scalar = next((held[name] for name in reversed(node.input) if name in held and not held[name].dims), None)
+        if new is None or (node.op_type == "Add" and scalar is None):
+            continue
+        changed.append(f"{node.op_type} {node.name}")
+        if node.op_type in ("Clip", "Add"):
+            scalar.CopyFrom(onnx.numpy_helper.from_array(np.float32(new), scalar.name))
+            continue
+        for item in [item for item in node.attribute if item.name in ("alpha", "epsilon", "dilations")]:
+            node.attribute.remove(item)
+            node.attribute.append(onnx.helper.make_attribute(item.name, new))
+    assert len(changed) == len(CHANGES)
+    _, notes = matched("functional", model, tmp_path)
+    differ = [note for note in notes if "the attributes differ" in note]
+    assert not [note for note in notes if "is wrong at" in note], "no value tells"
+    assert all(any(one in note for note in differ) for one in changed), (changed, differ)
+    assert len(differ) == len(changed)
+
+
 @pytest.mark.parametrize(("name", "exporter"), EVERY)
 def test_a_planted_fault_is_found_where_it_is_and_its_cause_is_named(name: str, exporter: str, tmp_path: Path) -> None:
     model = onnx.load_from_string(exported(name, exporter))
@@ -138,6 +184,7 @@ def test_a_planted_fault_is_found_where_it_is_and_its_cause_is_named(name: str, 
         lost = [target for target in right.found if target not in pairs]
         assert len(lost) <= (0.5 if kind == "old checkpoint" else 0.15) * len(right.found), (kind, lost)
         assert {item.name for item in fault.model.graph.output} <= set(pairs)
+        assert not [note for note in notes if "the attributes differ" in note], (kind, notes)
     assert planted >= 3
 
 

@@ -112,6 +112,18 @@ def test_faults_in_what_paddle2onnx_made_are_found_and_named_and_a_right_file_is
     assert planted >= 3
 
 
+def test_an_epsilon_that_moves_no_value_is_found_by_reading_the_attributes(tmp_path: Path) -> None:
+    program, path, feeds = converted("cnn", tmp_path)
+    assert not [note for note in matched(program, path, feeds, tmp_path / "work")[1] if "differ" in note]
+    model, named = export_faults.slight_epsilon(onnx.load(path))
+    onnx.save(model, tmp_path / "other.onnx")
+    _, notes = matched(program, tmp_path / "other.onnx", feeds, tmp_path / "work")
+    differ = [note for note in notes if "the attributes differ" in note]
+    assert len(differ) == len(named) >= 2
+    assert all("is 1e-06 and" in note.replace(",", "") and "batch_norm" in note for note in differ)
+    assert not [note for note in notes if "is wrong at" in note], "no value tells"
+
+
 def test_the_weights_of_a_program_are_read_without_paddle(tmp_path: Path) -> None:
     program, _, _ = converted("cnn", tmp_path)
     side = opening(program, "cpu_fp32", tmp_path / "work")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,34 @@ def test_a_scaled_weight_is_not_excused_by_a_batch_norm_that_does_not_give_this_
     lines = summary(compare_weights(OWN, file, LAYERS), "m.onnx")
     assert "c.weight is scaled by 1.5" in lines[1]
     assert states({"c.weight": CONV}, file)["c.weight"] == "differs"
+
+
+@pytest.mark.parametrize("own", [1e-5, 1e-3])
+def test_an_epsilon_too_small_to_move_a_value_is_told_from_a_folded_convolution(own: float) -> None:
+    layers = (LAYERS[0], Layer(parameters=LAYERS[1].parameters, attributes={"epsilon": own}))
+    for other in (own, 1e-6):
+        weight, bias = folded(other)
+        found = compare_weights(OWN, {"c.weight": weight, "c.bias": bias}, layers)
+        assert ({w.state for w in found} == {"folded"}) == (other == own)
+        if other != own:
+            said = summary(found, "m.onnx", agrees=True)[1]
+            told = re.search(r"folded with epsilon (\S+), the layer's is (\S+?)\)", said)
+            assert told is not None, said
+            assert float(told[1]) == pytest.approx(other, rel=0.3)
+            assert float(told[2]) == own
+
+
+def test_a_right_fold_in_float32_arithmetic_is_not_accused_of_another_epsilon() -> None:
+    for scale in (1e-3, 1.0, 1e3):
+        for seed in range(20):
+            random = np.random.default_rng(seed)
+            weight, gain, mean, shift = (random.standard_normal(s).astype(np.float32) for s in ((8, 4, 3, 3), 8, 8, 8))
+            variance = (random.random(8) * scale).astype(np.float32)
+            own = {"c.weight": weight, "n.weight": gain, "n.bias": shift, "n.mean": mean, "n.var": variance}
+            factor = gain / np.sqrt(variance + np.float32(1e-5))
+            file = {"w": weight * factor[:, None, None, None], "b": shift - mean * factor}
+            layers = (Layer(parameters={"weight": "c.weight"}), LAYERS[1])
+            assert {w.state for w in compare_weights(own, file, layers)} == {"folded"}, (scale, seed)
 
 
 def test_another_epsilon_in_a_folded_convolution_is_told_from_its_numbers() -> None:

@@ -42,12 +42,11 @@ def export() -> tuple[Path, Path]:
 def without_a_bias(exported: Path) -> Path:
     """The same file after a conversion that forgot the first convolution's bias."""
     model = onnx.load(exported)
-    bias = next(node for node in model.graph.node if "conv2d_0.b_0" in node.input and node.op_type == "Reshape")
-    node = next(node for node in model.graph.node if node.op_type == "Add" and bias.output[0] in node.input)
-    kept = next(name for name in node.input if name != bias.output[0])
+    convolution = next(node for node in model.graph.node if "conv2d_0.w_0" in node.input)
+    node = next(node for node in model.graph.node if convolution.output[0] in node.input)  # an Add of the bias
     node.op_type = "Identity"
     del node.input[:]
-    node.input.append(kept)
+    node.input.append(convolution.output[0])
     path = exported.with_name("without_a_bias.onnx")
     onnx.save(model, path)
     return path

@@ -25,6 +25,8 @@ EQUAL, TURNED, ROUNDED, FOLDED, JOINED, DIFFERS, ABSENT = (
     "equal", "transposed", "rounded", "folded", "joined", "differs", "absent",
 )  # fmt: skip
 _SAME = 1e-5
+_FEWEST = 4
+"""Channels that are asked for an epsilon."""
 _COUNTERS = "num_batches_tracked"
 
 
@@ -78,7 +80,7 @@ def summary(weights: Sequence[Weight], path: str | Path, *, agrees: bool = False
         count = len(names[DIFFERS])
         differs = f"{count} {'weight' if count == 1 else 'weights'} in {file} {'has' if count == 1 else 'have'} other"
         if agrees:
-            which = _few(names[DIFFERS])
+            which = _few([f"{w.name}: {w.said}" if "epsilon" in w.said else w.name for w in weights if w.state == DIFFERS])
             found.append(f"{differs} values than the module's ({which}), and the outputs agree all the same.")
         else:
             why = worst.said or f"{worst.name} differs (relative distance {worst.distance:.3g})"
@@ -185,6 +187,8 @@ def _fold(found: dict[str, Weight], search: _Search, norm: Layer, layer: Layer) 
             if not _close(right, value):
                 continue
             wanted = norm.attributes.get("epsilon", epsilon)
+            if epsilon == wanted:
+                epsilon = _told(weight, value, values, wanted)  # noqa: PLW2901
             state = FOLDED if abs(epsilon - wanted) <= 0.01 * wanted + 1e-9 else DIFFERS
             said = "" if state == FOLDED else f"folded with epsilon {epsilon:.3g}, the layer's is {wanted:g}"
             found[name] = Weight(name=name, state=state, distance=0.0 if state == FOLDED else 1.0, said=said)
@@ -193,6 +197,24 @@ def _fold(found: dict[str, Weight], search: _Search, norm: Layer, layer: Layer) 
                     if full in found and found[full].state in (ABSENT, DIFFERS):
                         found[full] = Weight(name=full, state=FOLDED)
             return
+
+
+def _told(weight: Array, value: Array, norm: Mapping[str, Array], own: float) -> float:
+    """The epsilon that a folded weight's numbers tell, where they tell surely that it is not ``own``; else ``own``.
+
+    From each channel, by least squares; the spread over the channels says how sure the middle of them is.
+    """
+    flat, other = (array.reshape(len(weight), -1).astype(np.float64) for array in (weight, value))
+    with np.errstate(all="ignore"):
+        factor = (flat * other).sum(1) / np.square(flat).sum(1)
+        scale = norm.get("weight", np.ones(len(flat))).astype(np.float64)
+        told = np.square(scale / factor) - norm["variance"].astype(np.float64)
+    told = told[np.isfinite(told)]
+    if len(told) < _FEWEST:
+        return own
+    middle = float(np.median(told))
+    unsure = 1.5 * float(np.median(np.abs(told - middle))) / float(np.sqrt(len(told)))
+    return middle if 0 < middle < 1 and abs(middle - own) > max(10 * unsure, 0.3 * own) else own
 
 
 def _epsilons(weight: Array, value: Array, norm: Mapping[str, Array], layer: Layer) -> Iterator[float]:

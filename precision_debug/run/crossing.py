@@ -19,6 +19,7 @@ from ..observe.store import Store
 from ..operators import Layer, LayerKeeper, OperatorRunner, Operators
 from ..pairing.agreement import agree
 from ..pairing.align import Matches
+from ..pairing.attributes import attribute_notes
 from ..pairing.causes import Causes
 from ..pairing.exchanged import exchanged_inputs, exchanged_note
 from ..pairing.fingerprint import Fingerprint, pair_by_value, take
@@ -28,7 +29,7 @@ from ..pairing.outputs import pair_outputs
 from ..pairing.verdict import coverage, fault_notes
 from ..pairing.walk import Found, walk
 from ..pairing.weights import compare_weights, summary
-from ..protocols import Backend, Exporter, Feeds, Session, WeightKeeper
+from ..protocols import Backend, Exporter, Feeds, Replacer, Session, WeightKeeper
 from ..records import SessionSpec, TensorMeta
 from .plan import Opening
 
@@ -56,10 +57,11 @@ def _exporter(side: Opening) -> Exporter | None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Run:
-    """One side's run: what its session lists, and the values that a hook saw."""
+    """One side's run: what its session lists, the values that a hook saw, and with what operators were built."""
 
     metas: tuple[TensorMeta, ...]
     values: _Kept
+    built: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def prints(self) -> list[tuple[TensorMeta, Fingerprint]]:
         return _prints(self.metas, self.values)
@@ -118,15 +120,15 @@ def match_values(
             known = first.mode.baseline
             weights = exporter.weights(first.spec) if isinstance(exporter, WeightKeeper) else {}
             layers = exporter.layers(first.spec) if isinstance(exporter, LayerKeeper) else {}
-            ours = _run(_opened(first.backend, first.spec, known, feeds), feeds, kept())
+            ours = _run(_opened(first.backend, first.spec, known, feeds), feeds, kept(), built=True)
         given = feeds if target_feeds is None else target_feeds
         theirs = _run(_opened(backend, second.spec, reference, given), given, kept())
         operators = backend.operators(second.spec) if isinstance(backend, OperatorRunner) else None
-        found, said = _paired(exporter, ours, theirs, operators, path, layers, weights)
+        found, said, differ = _paired(exporter, ours, theirs, operators, path, layers, weights)
         where = f"in {known} against {reference}"
         notes = [
             *_weights(weights, _constants(operators, backend, second.spec), layers, path, right=not said),
-            coverage(found, where, path, len(theirs.values), len(ours.values)), *said,
+            coverage(found, where, path, len(theirs.values), len(ours.values)), *said, *differ,
         ]  # fmt: skip
     return Matches(found=found.pairs, refused=found.refused), tuple(notes)
 
@@ -134,14 +136,15 @@ def match_values(
 def _paired(
     exporter: Exporter, ours: _Run, theirs: _Run, operators: Operators | None, path: str,
     layers: Mapping[str, Layer], weights: Mapping[str, Any],
-) -> tuple[Found, Sequence[str]]:  # fmt: skip
+) -> tuple[Found, Sequence[str], Sequence[str]]:  # fmt: skip
+    """The pairs, what is wrong, and which attributes differ."""
     modules = exporter.modules_in(path)
     ends = pair_outputs(ours.metas, theirs.metas, ours.values, theirs.values)
     if operators is None:
         pairs, refused = _by_value(ours.prints(), theirs.prints(), modules)
         taken = {base for base, _ in ends.values()}
         pairs = {**{name: pair for name, pair in pairs.items() if name not in ends and pair[0] not in taken}, **ends}
-        return Found(pairs=pairs, refused={name: why for name, why in refused.items() if name not in pairs}), ()
+        return Found(pairs=pairs, refused={name: why for name, why in refused.items() if name not in pairs}), (), ()
     base, target = BaseGraph(ours.metas, ours.values), TargetGraph(operators, theirs.metas, theirs.values)
     exchanged = exchanged_inputs(base, target, ends)
     if exchanged:
@@ -163,7 +166,11 @@ def _paired(
     ends = {name: pair for name, pair in ends.items() if name not in sure or sure[name][0] != pair[0]}
     found = walk(base, target, sure, names=names, outputs=ends, refused=refused)
     causes = Causes(base=base, target=target, found=found, layers=layers, weights=weights, layer_of=layer_of)
-    return found, (*exchanged_note(exchanged, path), *fault_notes(causes, path))
+    faults = fault_notes(causes, path)
+    differ = attribute_notes(
+        base, target, found, lambda name: ours.built.get(name, {}), layers, layer_of, path, said=faults
+    )
+    return found, (*exchanged_note(exchanged, path), *faults), differ
 
 
 def _by_value(
@@ -203,7 +210,9 @@ def _opened(backend: Backend, spec: SessionSpec, mode: str, feeds: Feeds) -> Ses
     return backend.open(dataclasses.replace(spec, mode=mode), [feeds])
 
 
-def _run(session: Session, feeds: Feeds, store: Store) -> _Run:
+def _run(session: Session, feeds: Feeds, store: Store, *, built: bool = False) -> _Run:
+    """built: with what each operator was built is asked too, where the session can tell."""
+
     def keep(op_type: str, name: str, tensor: Any, /) -> None:  # noqa: ARG001
         array = as_array(tensor, name=name)
         if name not in store and array.dtype.kind not in "OUSTMm":
@@ -211,6 +220,18 @@ def _run(session: Session, feeds: Feeds, store: Store) -> _Run:
 
     try:
         session.run(feeds, keep)
-        return _Run(metas=tuple(session.tensors), values=_Kept(store))
+        told = _built(session, feeds) if built and isinstance(session, Replacer) else {}
+        return _Run(metas=tuple(session.tensors), values=_Kept(store), built=told)
     finally:
         session.close()
+
+
+def _built(session: Replacer, feeds: Feeds) -> Mapping[str, Mapping[str, Any]]:
+    """By tensor. A session may know the arguments of its calls only after a run that could have replaced them."""
+    if not session.replaces:
+        return {}
+    names = [meta.name for meta in session.tensors if not meta.unseen]
+    if all(session.operator(name) is None for name in names):
+        session.run_replacing(feeds, lambda kind, name, tensor: None, names=())  # noqa: ARG005
+    found = {name: session.operator(name) for name in names}
+    return {name: operator.attributes for name, operator in found.items() if operator is not None}
