@@ -80,7 +80,8 @@ def summary(weights: Sequence[Weight], path: str | Path, *, agrees: bool = False
         count = len(names[DIFFERS])
         differs = f"{count} {'weight' if count == 1 else 'weights'} in {file} {'has' if count == 1 else 'have'} other"
         if agrees:
-            which = _few([f"{w.name}: {w.said}" if "epsilon" in w.said else w.name for w in weights if w.state == DIFFERS])
+            other = [one for one in weights if one.state == DIFFERS]
+            which = _few([f"{one.name}: {one.said}" if "epsilon" in one.said else one.name for one in other])
             found.append(f"{differs} values than the module's ({which}), and the outputs agree all the same.")
         else:
             why = worst.said or f"{worst.name} differs (relative distance {worst.distance:.3g})"
