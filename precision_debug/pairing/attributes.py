@@ -148,12 +148,14 @@ def _told(kind: str, operator: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if word in ("strides", "dilations", "pads", "group"):
             if "conv" not in plain or operator.get("padding_algorithm", "EXPLICIT") != "EXPLICIT":
                 continue
-            several = tuple(value) if isinstance(value, (list, tuple)) else value
-            if not isinstance(several, (int, tuple)) or (word == "pads" and isinstance(several, int)):
+            if word == "group":
+                yield word, value
+            elif not isinstance(value, (list, tuple)):
                 continue
-            if word == "pads" and len(several) != len(operator.get("stride", operator.get("strides", ()))):
-                continue
-            yield word, several * 2 if word == "pads" else several
+            elif word != "pads":
+                yield word, tuple(value)
+            elif len(value) == len(operator.get("stride", operator.get("strides", ()))):
+                yield word, tuple(value) * 2
         else:
             yield word, value
     if plain in ("elu", "leaky_relu") and isinstance(operator.get("alpha"), (int, float)):
