@@ -14,8 +14,8 @@ from .records import ModelFiles, RunSpec, Tolerance
 from .report import make_ready
 from .report.model import Report
 from .run import deliver, pipeline, supervisor
-from .run.conflicts import refuse_overwriting
 from .run.journal import Journal
+from .run.overwriting import refuse_overwriting
 from .run.plan import make_plan
 
 __all__ = ["compare"]

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from precision_debug_onnxruntime.inputs import with_uses
+from precision_debug_onnxruntime.engine.input_roles import with_uses
 
 from precision_debug import Report
 from precision_debug.errors import InputError

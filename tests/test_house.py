@@ -34,7 +34,7 @@ STAGES = (
     ("cli",),
     ("__main__",),
 )
-LATER_WHEN_CALLED = {("observe", "run")}
+LATER_WHEN_CALLED = {("observe", "report")}
 FRAMEWORKS = {"onnx", "onnxruntime", "torch", "paddle", "tensorrt", "pandas", "onnxruntime_extensions"}
 
 

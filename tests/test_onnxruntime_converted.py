@@ -17,10 +17,10 @@ from onnx import TensorProto, helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from precision_debug_onnxruntime import OnnxRuntimeBackend
+from precision_debug_onnxruntime.engine.runtime import Runtime
 from precision_debug_onnxruntime.make import changed
 from precision_debug_onnxruntime.make.weights import read_source
 from precision_debug_onnxruntime.modes import recipe
-from precision_debug_onnxruntime.runtime import Runtime
 
 from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles, SessionSpec

@@ -13,7 +13,7 @@ import pytest
 from backend_contract import Recorder, same_bits
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
-from precision_debug_onnxruntime.runtime import our_errors
+from precision_debug_onnxruntime.engine.runtime import our_errors
 
 from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta

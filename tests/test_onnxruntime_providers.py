@@ -13,9 +13,10 @@ import onnx
 import onnx_models
 import onnxruntime
 import pytest
-from precision_debug_onnxruntime import modes, providers, runtime
+from precision_debug_onnxruntime import modes
+from precision_debug_onnxruntime.engine import providers, runtime
+from precision_debug_onnxruntime.engine.providers import CPU, Shares, missing, saved_shares, shares_of
 from precision_debug_onnxruntime.make.weights import read_source
-from precision_debug_onnxruntime.providers import CPU, Shares, missing, saved_shares, shares_of
 
 from precision_debug import compare
 from precision_debug.errors import BackendUnavailable

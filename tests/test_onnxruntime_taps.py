@@ -19,7 +19,8 @@ import onnx_models
 import pytest
 from backend_contract import Recorder, same_bits
 from onnx import TensorProto, helper
-from precision_debug_onnxruntime import OnnxRuntimeBackend, taps
+from precision_debug_onnxruntime import OnnxRuntimeBackend
+from precision_debug_onnxruntime.engine import taps
 
 from precision_debug.errors import BackendError
 from precision_debug.records import ModelFiles, SessionSpec
@@ -301,9 +302,9 @@ LENT = {
 def test_a_borrower_has_its_tensors_until_it_gives_them_back(
     model: str, mode: str, elements: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from precision_debug_onnxruntime import tapped
+    from precision_debug_onnxruntime.engine import tapped_graph
 
-    monkeypatch.setattr(tapped, "_LENT", elements)
+    monkeypatch.setattr(tapped_graph, "_LENT", elements)
     session = opened(getattr(onnx_models, model)(), tmp_path, mode)
     library, owner = Library(), Recorder()
     lent = session.run(LENT[model], library)

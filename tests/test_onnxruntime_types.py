@@ -7,8 +7,8 @@ from typing import Any
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
-from precision_debug_onnxruntime.lean import lean_import
-from precision_debug_onnxruntime.types import read_types
+from precision_debug_onnxruntime.engine.light_imports import lean_import
+from precision_debug_onnxruntime.engine.types import read_types
 
 F = TensorProto.FLOAT
 

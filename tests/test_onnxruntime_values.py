@@ -17,7 +17,8 @@ from backend_contract import Recorder, same_bits
 from onnx import TensorProto, helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
-from precision_debug_onnxruntime import OnnxRuntimeBackend, tapped
+from precision_debug_onnxruntime import OnnxRuntimeBackend
+from precision_debug_onnxruntime.engine import tapped_graph
 
 from precision_debug.errors import InputError, ModelError, UsageError
 from precision_debug.numbers.host import HostComparer
@@ -134,9 +135,9 @@ def test_blocked_tensors_are_shown_unblocked_and_without_their_padding(
 
 
 def test_a_blocked_tensor_that_cannot_be_unblocked_is_not_shown() -> None:
-    from precision_debug_onnxruntime.edges import Form
-    from precision_debug_onnxruntime.types import TypeInfo
-    from precision_debug_onnxruntime.views import view_of
+    from precision_debug_onnxruntime.engine.model_layout import view_of
+    from precision_debug_onnxruntime.engine.same_tensor import Form
+    from precision_debug_onnxruntime.engine.types import TypeInfo
 
     view = view_of(TypeInfo(kind="tensor", elem=1, shape=(1, 16, 4, 4)), Form(bits=32, blocked=True), None, None)
     assert "blocks" in view.unseen
@@ -240,7 +241,7 @@ def test_rows_do_not_depend_on_who_is_slower(
         return [(row.name, row.status, row.reason, row.comparison, row.base, row.target) for row in report.rows]
 
     expected, random_ = rows(False), random.Random(elements)
-    monkeypatch.setattr(tapped, "_LENT", elements)
+    monkeypatch.setattr(tapped_graph, "_LENT", elements)
     for name in ("compare", "describe"):
         whole = getattr(HostComparer, name)
 

@@ -15,8 +15,9 @@ import pytest
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
-from precision_debug_paddle import PaddleBackend, capability, modes
-from precision_debug_paddle.framework import inference_module
+from precision_debug_paddle import PaddleBackend, modes
+from precision_debug_paddle.engine import capability
+from precision_debug_paddle.engine.framework import inference_module
 from precision_debug_paddle.model import read_model
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
@@ -24,7 +25,7 @@ from precision_debug.observe.hooks import AssertClose, SaveBaseline
 from precision_debug.pairing.align import align
 from precision_debug.protocols import Session
 from precision_debug.records import ModelFiles, Row, SessionSpec, Status, Tolerance
-from precision_debug.run.assemble import complete_table
+from precision_debug.report.from_journal import complete_table
 
 BF16 = pytest.mark.skipif(
     not modes.availability("onednn_bf16").ok, reason=f"onednn_bf16 {modes.availability('onednn_bf16').needs}"
@@ -195,7 +196,7 @@ def test_bfloat16_is_decoded(tmp_path: Path) -> None:
     assert any(array.dtype == np.uint16 for array in raw), "the hook no longer shows raw bits"
     rows, _ = compare(paddle_models.pir("encoder"), "onednn_bf16", tmp_path)
     assert max(errors_of(rows)) < 0.05
-    from precision_debug_paddle.runtime import decoded
+    from precision_debug_paddle.engine.predictor import decoded
 
     bits = (np.array([1.0, -2.5], np.float32).view(np.uint32) >> 16).astype(np.uint16)
     np.testing.assert_array_equal(decoded(bits, "paddle.bfloat16").astype(np.float32), [1.0, -2.5])
@@ -451,7 +452,7 @@ def test_what_is_fetched_was_not_overwritten_by_an_operator_in_place(mode: str, 
     assert sum(row.op_type == "add" for row in compared) >= 6
     assert max(errors_of(rows)) < (5e-2 if mode == "onednn_bf16" else 1e-5)
     if mode == "onednn_fp32":
-        from precision_debug_paddle.witness import digest
+        from precision_debug_paddle.engine.hook_check import digest
 
         seen = {digest(array) for _, _, array in raw_hooks(linears, "onednn")}
         shown = SaveBaseline()

@@ -13,11 +13,12 @@ import paddle_models
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from precision_debug_paddle import naming, wire
+from precision_debug_paddle import naming
+from precision_debug_paddle.engine import wire
+from precision_debug_paddle.engine.fetchable import Changed, Print, Trace, groups_by_value, search
+from precision_debug_paddle.engine.hook_check import Witness
+from precision_debug_paddle.engine.legacy_program import read_legacy
 from precision_debug_paddle.failures import our_errors
-from precision_debug_paddle.legacy import read_legacy
-from precision_debug_paddle.marks import Changed, Print, Trace, groups_by_value, search
-from precision_debug_paddle.witness import Witness
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError
 
@@ -204,7 +205,7 @@ def test_what_paddle_raises_becomes_one_line(
 
 def test_a_pir_program_is_edited_at_its_end_and_left_whole_in_memory(tmp_path: Path) -> None:
     pytest.importorskip("paddle", reason="exporting a PIR model takes Paddle 3")
-    from precision_debug_paddle.pir import read_pir
+    from precision_debug_paddle.engine.pir_program import read_pir
 
     path = paddle_models.pir("encoder")
     program = read_pir(path)
@@ -257,7 +258,7 @@ def test_what_was_overwritten_before_it_was_fetched_is_told_from_what_was_not() 
 
 
 def test_a_tensor_with_infinities_fits_none_but_itself() -> None:
-    from precision_debug_paddle.marks import Print
+    from precision_debug_paddle.engine.fetchable import Print
 
     one = np.array([1.0, 2.0, np.inf])
     assert Print.of(one).fits(Print.of(one))

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import paddle_models
 import pytest
-from precision_debug_paddle import capability, layers, modes, tensorrt, tf32
+from precision_debug_paddle import modes
+from precision_debug_paddle.engine import capability, inspector_files, tensorrt, tf32
 from precision_debug_paddle.model import read_model
 
 from precision_debug.errors import BackendError, BackendUnavailable, UsageError
@@ -47,21 +48,21 @@ def test_all_marked_shows_the_fifty_tensors_of_the_recorded_run() -> None:
 
 
 def test_columns_say_layer_precision_and_tactic() -> None:
-    found = layers.columns(read_inspector(FUSED))["relu_0.tmp_0"]
+    found = inspector_files.columns(read_inspector(FUSED))["relu_0.tmp_0"]
     assert found["Real Precision"] == "FP16"
     assert found["Fused Layer"] == "conv2d (Output: batch_norm_0.tmp_2) + relu (Output: relu_0.tmp_0)"
     assert found["Tactic"]
 
 
 def test_a_reshaped_matrix_product_has_the_kernel_of_the_product() -> None:
-    found = layers.columns(read_inspector(SMALL))["linear_0.tmp_1"]
+    found = inspector_files.columns(read_inspector(SMALL))["linear_0.tmp_1"]
     assert found["Fused Layer"] == "reshape_after_matrix_multiply_op (Output: linear_0.tmp_0)"
     assert found["Tactic"].startswith("sm50_xmma_cublas")
     assert found["Real Precision"] == "FP32"
 
 
 def test_the_precision_in_the_engine_that_ships_stands_beside() -> None:
-    found = layers.columns(read_inspector(MARKED), read_inspector(FUSED))
+    found = inspector_files.columns(read_inspector(MARKED), read_inspector(FUSED))
     relu = found["relu_1.tmp_0"]
     assert relu["Real Precision"] == "not told", "a pointwise kernel of a dynamic engine tells nothing"
     assert relu["Precision There"] == "FP16", "where it is part of the convolution's kernel"
@@ -70,9 +71,11 @@ def test_the_precision_in_the_engine_that_ships_stands_beside() -> None:
     differ = [name for name, extra in found.items() if {extra["Real Precision"], extra.get("Precision There")} == {
         "FP16", "FP32"
     }]  # fmt: skip
-    assert layers.precisions_differ(found).startswith(f"{len(differ)} tensors were computed in another precision")
-    assert "Precision There" not in layers.columns(read_inspector(FUSED))["relu_1.tmp_0"]
-    assert layers.precisions_differ(layers.columns(read_inspector(FUSED))) == ""
+    assert inspector_files.precisions_differ(found).startswith(
+        f"{len(differ)} tensors were computed in another precision"
+    )
+    assert "Precision There" not in inspector_files.columns(read_inspector(FUSED))["relu_1.tmp_0"]
+    assert inspector_files.precisions_differ(inspector_files.columns(read_inspector(FUSED))) == ""
 
 
 def test_what_comes_before_a_batch_norm_that_paddle_did_not_fold_is_shown(
@@ -267,7 +270,7 @@ def test_the_inspectors_file_is_found_wherever_paddle_puts_it(where: str, tmp_pa
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "engine_info_1.json").write_text("stale")
     (tmp_path / "cacheengine_info_1.json").write_text("stale")
-    files = layers.InspectorFiles(tmp_path / "build", str(tmp_path / "cache"), [tmp_path / "model"])
+    files = inspector_files.InspectorFiles(tmp_path / "build", str(tmp_path / "cache"), [tmp_path / "model"])
     assert files.written() == ()
     (tmp_path / f"{where}engine_info_2.json").write_text("new") if not where.endswith("/") else (
         tmp_path / where / "engine_info_2.json"
@@ -277,7 +280,7 @@ def test_the_inspectors_file_is_found_wherever_paddle_puts_it(where: str, tmp_pa
 
 
 def test_files_of_several_engines_come_in_the_order_of_their_builds(tmp_path: Path) -> None:
-    files = layers.InspectorFiles(tmp_path, "", [])
+    files = inspector_files.InspectorFiles(tmp_path, "", [])
     for stamp, name in enumerate(("engine_info_9.json", "engine_info_1.json")):
         (tmp_path / name).write_text("new")
         os.utime(tmp_path / name, (stamp, stamp))
@@ -295,15 +298,15 @@ def test_files_of_several_engines_come_in_the_order_of_their_builds(tmp_path: Pa
     ],
 )
 def test_the_report_says_in_which_precision_the_layers_ran(file: Path, precision: str, mode: str, words: str) -> None:
-    assert words in layers.precision_note(read_inspector(file), precision, mode, which="unmarked")
+    assert words in inspector_files.precision_note(read_inspector(file), precision, mode, which="unmarked")
 
 
 def test_nothing_is_claimed_of_an_engine_that_is_one_opaque_region() -> None:
     region = EngineLayer(name="{ForeignNode[a...b]}", layer_type="Myelin")
     copy = EngineLayer(name="c", layer_type="PointWise", tactic_name="ffma_fp32")
-    said = layers.precision_note([region], "float16", "trt_fp16", which="unmarked")
+    said = inspector_files.precision_note([region], "float16", "trt_fp16", which="unmarked")
     assert "tells of no layer" in said
-    said = layers.precision_note([region, copy], "float16", "trt_fp16", which="unmarked")
+    said = inspector_files.precision_note([region, copy], "float16", "trt_fp16", which="unmarked")
     assert "is known to have run in FP16: 1 FP32; of 1 more" in said
 
 
@@ -472,7 +475,7 @@ def test_pir_goes_another_way_and_says_what_is_missing(tmp_path: Path) -> None:
 def test_operators_cannot_be_bisected_on_a_card_without_code(
     tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from precision_debug_paddle import ladder
+    from precision_debug_paddle.engine import ladder
 
     from precision_debug.explain.ladder import Rung
 
@@ -497,7 +500,7 @@ def paddle_tensorrt(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     if not paddle.__version__.startswith("3"):
         pytest.skip("PIR takes Paddle 3")
     from precision_debug_paddle import make as build
-    from precision_debug_paddle import tensorrt_pir
+    from precision_debug_paddle.engine import tensorrt_pir
 
     asked: dict[str, Any] = {}
 

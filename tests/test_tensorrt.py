@@ -8,12 +8,12 @@ from typing import Any
 import onnx
 import pytest
 import tensorrt_models as models
-from precision_debug_tensorrt.constraints import Asked, match_layers, outcomes
-from precision_debug_tensorrt.messages import Messages
+from precision_debug_tensorrt.engine.constraints import Asked, match_layers, outcomes
+from precision_debug_tensorrt.engine.messages import Messages
+from precision_debug_tensorrt.engine.network import LayerFacts, OutputFacts, refused_marks
+from precision_debug_tensorrt.engine.options import read_options
 from precision_debug_tensorrt.model import EngineFile, OnnxModel, Script, load_function, read_source
 from precision_debug_tensorrt.naming import LayerIndex, columns, onnx_tensors
-from precision_debug_tensorrt.network import LayerFacts, OutputFacts, refused_marks
-from precision_debug_tensorrt.options import read_options
 
 from precision_debug.errors import MarkError, ModelError, UsageError
 from precision_debug.inspector import EngineLayer, EngineTensor, diff_engines, fused_outputs, read_inspector

@@ -13,20 +13,20 @@ import pytest
 import tensorrt_models as models
 from hypothesis import given
 from hypothesis import strategies as st
-from precision_debug_tensorrt import batches, tactics, timing
-from precision_debug_tensorrt.casts import carriers, write_casts
-from precision_debug_tensorrt.device import CudaPython, Torch
+from precision_debug_tensorrt.engine import mark_batches, tactics, timing_cache
+from precision_debug_tensorrt.engine.casts import carriers, write_casts
+from precision_debug_tensorrt.engine.device_memory import CudaPython, Torch
+from precision_debug_tensorrt.engine.fp16_weights import builder_lines, count_weights
+from precision_debug_tensorrt.engine.marked_outputs import Marking, largest_difference
+from precision_debug_tensorrt.engine.messages import Messages
+from precision_debug_tensorrt.engine.network import LayerFacts, OutputFacts
+from precision_debug_tensorrt.engine.options import read_options
+from precision_debug_tensorrt.engine.strongly_typed import typed_model
+from precision_debug_tensorrt.engine.tensor_sizes import Sizes
 from precision_debug_tensorrt.failures import build_error, engine_error, parser_error, run_error, suspected
-from precision_debug_tensorrt.marking import Marking, largest_difference
-from precision_debug_tensorrt.messages import Messages
 from precision_debug_tensorrt.model import OnnxModel, read_source
 from precision_debug_tensorrt.modes import recipe
 from precision_debug_tensorrt.naming import onnx_tensors
-from precision_debug_tensorrt.network import LayerFacts, OutputFacts
-from precision_debug_tensorrt.options import read_options
-from precision_debug_tensorrt.sizes import Sizes
-from precision_debug_tensorrt.strongly_typed import typed_model
-from precision_debug_tensorrt.weights import builder_lines, count_weights
 from tensorrt_fake import HostCuda
 
 from precision_debug.errors import BackendError, BackendUnavailable, MarkError, ModelError, OutputError
@@ -41,7 +41,7 @@ DATA = Path(__file__).parent / "data" / "tensorrt"
 @given(st.lists(st.integers(0, 100)), st.one_of(st.none(), st.integers(1, 150)))
 def test_batches_keep_the_order_and_the_budget(sizes: list[int], budget: int | None) -> None:
     names = [str(place) for place in range(len(sizes))]
-    parts = batches.group(names, lambda name: sizes[int(name)], budget)
+    parts = mark_batches.group(names, lambda name: sizes[int(name)], budget)
     assert [name for part in parts for name in part] == names
     assert all(part for part in parts)
     if budget is None:
@@ -89,7 +89,7 @@ class Plan:
 
 @pytest.mark.parametrize("names_it", [True, False])
 def test_refused_marks_are_found_and_the_rest_is_shown(names_it: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    import precision_debug_tensorrt.marking as module
+    import precision_debug_tensorrt.engine.marked_outputs as module
 
     monkeypatch.setattr(module.dataclasses, "replace", lambda plan, **_: plan)
     maker = Refusing({"c", "f"}, names_it)
@@ -279,24 +279,24 @@ class Config:
 def test_a_timing_cache_grows_in_its_file(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "t.cache"
     for round_ in (1, 2):
-        cache, config = timing.TimingCache(str(path)), Config()
+        cache, config = timing_cache.TimingCache(str(path)), Config()
         assert cache.loaded == 4 * (round_ - 1)
         cache.attach(config)
         cache.collect(config)
         assert path.read_bytes() == b"more" * round_
     assert [item.name for item in path.parent.iterdir()] == ["t.cache"]
     with pytest.raises(BackendError, match=r"another version or another GPU.*delete it"):
-        timing.TimingCache(str(path)).attach(Config(takes=False))
+        timing_cache.TimingCache(str(path)).attach(Config(takes=False))
     (tmp_path / "file").write_bytes(b"")
-    blocked = timing.TimingCache(str(tmp_path / "file" / "t.cache"))
+    blocked = timing_cache.TimingCache(str(tmp_path / "file" / "t.cache"))
     blocked.attach(config)
     with pytest.raises(OutputError, match="cannot be written"):
         blocked.collect(config)
 
 
 def test_builds_of_one_process_share_a_timing_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "_of_this_process", [])
-    caches, configs = [timing.TimingCache(), timing.TimingCache()], [Config(), Config()]
+    monkeypatch.setattr(timing_cache, "_of_this_process", [])
+    caches, configs = [timing_cache.TimingCache(), timing_cache.TimingCache()], [Config(), Config()]
     for cache, config in zip(caches, configs, strict=True):
         cache.attach(config)
         cache.collect(config)

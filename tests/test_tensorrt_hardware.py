@@ -185,7 +185,7 @@ def test_a_damaged_engine_is_refused(tmp_path: Path) -> None:
 
 
 def test_saved_tactics_are_taken_again(tmp_path: Path) -> None:
-    from precision_debug_tensorrt.versions import load_api
+    from precision_debug_tensorrt.engine.versions import load_api
 
     from precision_debug.inspector import diff_engines
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import tensorrt_models as models
-from precision_debug_tensorrt.constraints import Asked, outcomes
-from precision_debug_tensorrt.messages import Messages
+from precision_debug_tensorrt.engine.constraints import Asked, outcomes
+from precision_debug_tensorrt.engine.messages import Messages
+from precision_debug_tensorrt.engine.regions import region_notes
 from precision_debug_tensorrt.naming import LayerIndex, columns, onnx_tensors, operators
-from precision_debug_tensorrt.regions import region_notes
 
 from precision_debug.inspector import EngineLayer, diff_engines, is_opaque, read_inspector, real_precision
 

@@ -11,12 +11,13 @@ import numpy as np
 import onnx
 import pytest
 import tensorrt_models as models
-from precision_debug_tensorrt import TensorRTBackend, device, on_device, opening, timing, versions
-from precision_debug_tensorrt.constraints import apply
-from precision_debug_tensorrt.device import CudaPython, Torch
-from precision_debug_tensorrt.imitation import precisions_of
-from precision_debug_tensorrt.network import LayerFacts, OutputFacts
-from precision_debug_tensorrt.options import read_options
+from precision_debug_tensorrt import TensorRTBackend, on_device, opening
+from precision_debug_tensorrt.engine import device_memory, timing_cache, versions
+from precision_debug_tensorrt.engine.constraints import apply
+from precision_debug_tensorrt.engine.device_memory import CudaPython, Torch
+from precision_debug_tensorrt.engine.imitation import precisions_of
+from precision_debug_tensorrt.engine.network import LayerFacts, OutputFacts
+from precision_debug_tensorrt.engine.options import read_options
 from tensorrt_fake import HostCuda, fake_tensorrt
 
 from precision_debug.api import compare
@@ -45,9 +46,9 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
         memory = memory or CudaPython(HostCuda(limit=10**9, free=10**9))
         for place in (versions, opening):
             monkeypatch.setattr(place, "load_api", lambda: api)
-        for place in (device, opening, on_device):
+        for place in (device_memory, opening, on_device):
             monkeypatch.setattr(place, "find_device", lambda: memory)
-        monkeypatch.setattr(timing, "_of_this_process", [])
+        monkeypatch.setattr(timing_cache, "_of_this_process", [])
         onnx.save(models.residual(), tmp_path / "m.onnx")
         return module
 

@@ -10,8 +10,9 @@ import pytest
 import tensorrt_models as models
 from backend_contract import *  # noqa: F403
 from backend_contract import Subject
-from precision_debug_tensorrt import TensorRTBackend, device, opening, timing, versions
-from precision_debug_tensorrt.device import CudaPython
+from precision_debug_tensorrt import TensorRTBackend, opening
+from precision_debug_tensorrt.engine import device_memory, timing_cache, versions
+from precision_debug_tensorrt.engine.device_memory import CudaPython
 from tensorrt_fake import HostCuda, fake_tensorrt
 
 from precision_debug.records import ModelFiles
@@ -26,9 +27,9 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     memory = CudaPython(HostCuda(limit=10**9, free=10**9))
     for place in (versions, opening):
         monkeypatch.setattr(place, "load_api", lambda: api)
-    for place in (device, opening):
+    for place in (device_memory, opening):
         monkeypatch.setattr(place, "find_device", lambda: memory)
-    monkeypatch.setattr(timing, "_of_this_process", [])
+    monkeypatch.setattr(timing_cache, "_of_this_process", [])
     path = tmp_path / "residual.onnx"
     onnx.save(models.residual(), path)
     feeds = {"image": np.random.default_rng(5).uniform(-1, 1, (2, 3, 32, 32)).astype(np.float32)}

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from precision_debug_tensorrt.listener import address_of, make_listener
+from precision_debug_tensorrt.engine.debug_listener import address_of, make_listener
+from precision_debug_tensorrt.engine.options import read_options
+from precision_debug_tensorrt.engine.versions import Api
 from precision_debug_tensorrt.make import choose_road
 from precision_debug_tensorrt.model import EngineFile, OnnxModel, read_source
 from precision_debug_tensorrt.modes import recipe
-from precision_debug_tensorrt.options import read_options
-from precision_debug_tensorrt.versions import Api
 
 from precision_debug.errors import BackendUnavailable, UsageError
 from precision_debug.records import ModelFiles

@@ -22,10 +22,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch_models
 from precision_debug_torch import TorchBackend
 from precision_debug_torch.backend import open_model
+from precision_debug_torch.engine.module_state import touched
 from precision_debug_torch.lockstep import compare_module
 from precision_debug_torch.make import twin
 from precision_debug_torch.model import example_feeds, from_module
-from precision_debug_torch.state import touched
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from precision_debug.errors import BackendError, InputError, ModelError, UsageError

@@ -16,7 +16,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from precision_debug_torch.archive import data_only  # noqa: E402
+from precision_debug_torch.engine.archive import data_only  # noqa: E402
 from precision_debug_torch.model import example_feeds, read_model  # noqa: E402
 
 from precision_debug.errors import ModelError  # noqa: E402

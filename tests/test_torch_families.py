@@ -13,7 +13,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import torch_models
-from precision_debug_torch import families, session
+from precision_debug_torch import session
+from precision_debug_torch.engine import function_calls
 from precision_debug_torch.lockstep import compare_module
 from torch import nn
 
@@ -78,7 +79,7 @@ def test_torchs_own_fast_path_does_not_notice() -> None:
 def test_no_hook_is_called_inside_a_recurrent_call_of_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
     """cuDNN's lock is held there; the other run waits for it. The rows are those of a run without the lock."""
     plain = compared("recurrent", "torch_fp64")
-    monkeypatch.setattr(families, "_by_cudnn", lambda args: True)
+    monkeypatch.setattr(function_calls, "_by_cudnn", lambda args: True)
     tell, inside = session.Trace._tell, []
 
     def told(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -129,8 +129,8 @@ def test_module_level_is_paired_too(tmp_path: Path) -> None:
 
 
 def weights(factory: str, exported: str, work: Path, change: Any = None) -> tuple[dict[str, str], tuple[str, ...]]:
+    from precision_debug_torch.engine.exported_weights import check_weights, summary
     from precision_debug_torch.model import from_module
-    from precision_debug_torch.weights import check_weights, summary
 
     path = export(exported, work / "model.onnx")
     module, inputs = getattr(torch_models, factory)()

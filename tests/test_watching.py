@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
-from precision_debug_paddle.framework import inference_module
+from precision_debug_paddle.engine.framework import inference_module
 
 import precision_debug
 from precision_debug import AssertClose, SaveBaseline, Status

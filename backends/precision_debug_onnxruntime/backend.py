@@ -39,7 +39,7 @@ class OnnxRuntimeBackend:
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
         self._available(spec.mode)
-        from .inputs import with_uses
+        from .engine.input_roles import with_uses
         from .make.weights import of_run, read_source
         from .model import read_inputs
 
@@ -49,7 +49,7 @@ class OnnxRuntimeBackend:
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         chosen = self._available(spec.mode)
         if not chosen.providers:
-            from .reference import open_reference
+            from .engine.reference import open_reference
 
             return open_reference(spec)
         from .opening import open_session
@@ -58,7 +58,7 @@ class OnnxRuntimeBackend:
 
     def operators(self, spec: SessionSpec) -> Operators:
         """See ``precision_debug.operators``."""
-        from .stepping import read_operators
+        from .isolate import read_operators
 
         return read_operators(spec.model.model_file)
 

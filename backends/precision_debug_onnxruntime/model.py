@@ -11,8 +11,8 @@ from typing import Any
 from precision_debug.errors import ModelError
 from precision_debug.records import InputMeta
 
-from .graph import all_graphs, external_data, external_tensors, initializers_of, move_external_data
-from .types import dtype_name
+from .engine.graph import all_graphs, external_data, external_tensors, initializers_of, move_external_data
+from .engine.types import dtype_name
 
 __all__ = [
     "Model", "name_nodes", "named", "opened", "parsed", "read_inputs", "read_model", "tensor_shape", "threads_may_read",

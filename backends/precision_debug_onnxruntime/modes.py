@@ -11,9 +11,9 @@ from typing import Any
 
 from precision_debug.records import Availability, RunMode
 
-from . import taps
-from .lean import extensions
-from .providers import missing
+from .engine import taps
+from .engine.light_imports import extensions
+from .engine.providers import missing
 from .settings import setting
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]

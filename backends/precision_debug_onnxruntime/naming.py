@@ -1,8 +1,8 @@
 """Which tensor of the source model each value of the running graph holds.
 
 Three graphs: the *source* model, the one *given* to ONNX Runtime (converted or quantised, else the source itself) and
-the one that *runs* after its fusions. A name that survives says it; else the edge it lies on (``edges``); else the
-node that computed it, whose name the fusions keep.
+the one that *runs* after its fusions. A name that survives says it; else the edge it lies on (``same_tensor``); else
+the node that computed it, whose name the fusions keep.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .edges import NCHWC, Edge, Form, find_edges, is_carrier
-from .graph import Scope, scopes
-from .source import Known, spellings
-from .types import Types
+from .engine.graph import Scope, scopes
+from .engine.same_tensor import NCHWC, Edge, Form, find_edges, is_carrier
+from .engine.source_tensors import Known, spellings
+from .engine.types import Types
 
 __all__ = ["Holding", "hold"]
 

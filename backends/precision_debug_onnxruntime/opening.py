@@ -14,24 +14,24 @@ from typing import Any
 
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
-from precision_debug.run.machine import processor
+from precision_debug.report.machine import processor
 
-from .absorbed import with_absorbed
-from .graph import values
-from .listing import Entry, list_tensors, with_dropped
+from .engine.fused_into import with_absorbed
+from .engine.graph import values
+from .engine.runtime import Runtime
+from .engine.source_tensors import Known
+from .engine.tensor_list import Entry, list_tensors, with_dropped
+from .engine.transposes import turned
+from .keep import Blocked
 from .make import build, changed
-from .make.blocked import Blocked
-from .make.dump import infer_types
+from .make.running_graph import infer_types
 from .make.simulate import internal, is_rounded
 from .make.weights import of_run, read_source
 from .model import Model, threads_may_read
 from .modes import Recipe
 from .naming import hold
-from .runtime import Runtime
 from .session import OrtSession
 from .settings import setting
-from .source import Known
-from .turned import turned
 
 __all__ = ["open_session"]
 

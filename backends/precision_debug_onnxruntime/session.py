@@ -11,15 +11,15 @@ from precision_debug.errors import BackendError
 from precision_debug.protocols import Borrower, Feeds, Hook, Replace
 from precision_debug.records import Doubt, Operator, TensorMeta
 
-from . import held, ortvalues, taps
-from .feeding import checked_feeds
-from .interrupts import Interrupts
-from .listing import Entry
+from .engine import engine_layout, ort_values, taps
+from .engine.check_feeds import checked_feeds
+from .engine.providers import CPU, Shares, unknown
+from .engine.runtime import Runtime, our_errors
+from .engine.seen_tensors import Shown, wanted
+from .engine.signals import Interrupts
+from .engine.tapped_graph import Tap, insert_taps
+from .engine.tensor_list import Entry
 from .model import Model, tensor_shape
-from .providers import CPU, Shares, unknown
-from .runtime import Runtime, our_errors
-from .shown import Shown, wanted
-from .tapped import Tap, insert_taps
 
 __all__ = ["OrtSession"]
 
@@ -47,7 +47,7 @@ class OrtSession:
         self._open: _Opened | None = None
         self._closed = False
         self._by_name = {entry.meta.name: entry for entry in self._entries}
-        self._constants = held.Constants(model)
+        self._constants = engine_layout.Constants(model)
 
     @property
     def replaces(self) -> bool:
@@ -57,7 +57,7 @@ class OrtSession:
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""
         entry = self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
-        return None if entry is None else held.rounded(entry, value, self._constants)
+        return None if entry is None else engine_layout.rounded(entry, value, self._constants)
 
     def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
@@ -112,7 +112,7 @@ class OrtSession:
         opened.current.append(run)
         try:
             with run.interrupts.around_run(), our_errors(self._model.path):
-                values = ortvalues.run(opened.ort, _accepted(opened.ort, feeds), run.options)
+                values = ort_values.run(opened.ort, _accepted(opened.ort, feeds), run.options)
         except Exception:
             if run.error is not None:
                 raise run.error from None
@@ -178,7 +178,7 @@ class _Run:
     borrow: Callable[[str, str, Any], Callable[[], None]] | None
     opened: _Opened
     shown: Shown
-    constants: held.Constants
+    constants: engine_layout.Constants
     error: BaseException | None = None
     copies: bool = field(init=False)
     lent: dict[int, Callable[[], None]] = field(default_factory=dict)
@@ -238,7 +238,7 @@ class _Run:
     def _write(self, entry: Entry, tensor: Any, new: Any, shown: Any) -> None:
         if new is not None and tensor is not None:
             tensor.flags.writeable = True
-            held.write(entry, new, tensor, self.constants, shown)
+            engine_layout.write(entry, new, tensor, self.constants, shown)
 
 
 @dataclass(frozen=True, kw_only=False)

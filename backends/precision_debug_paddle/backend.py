@@ -33,7 +33,7 @@ class PaddleBackend:
         return modes.availability(mode)
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
-        from .layer import is_factory, read_layer
+        from .engine.dynamic_model import is_factory, read_layer
         from .model import read_model
 
         if is_factory(spec.model.model_file):
@@ -42,7 +42,7 @@ class PaddleBackend:
         return read_model(spec.model).program.inputs
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
-        from . import tf32
+        from .engine import tf32
         from .model import read_model
 
         if modes.recipe(spec.mode).dygraph:
@@ -68,7 +68,7 @@ class PaddleBackend:
 
     def watch(self, config: Any, folder: str) -> Session | None:
         """See Watcher."""
-        from .watched import session_of
+        from .engine.watched_session import session_of
 
         return session_of(config, Path(folder))
 
@@ -78,13 +78,13 @@ class PaddleBackend:
 
     def modules_in(self, path: str) -> dict[str, str]:
         """Names of a paddle2onnx file's tensors to the operators that they come from."""
-        from .exporting import modules_in
+        from .engine.onnx_export import modules_in
 
         return modules_in(path) if Path(path).suffix.lower() == ".onnx" else {}
 
     def weights(self, spec: SessionSpec) -> dict[str, Any]:
         """The parameters by name, without Paddle; {} where the file does not fit the program."""
-        from .exporting import weights_of
+        from .engine.onnx_export import weights_of
         from .model import read_model
 
         model = read_model(spec.model)
@@ -103,31 +103,31 @@ class PaddleBackend:
 
     def layers(self, spec: SessionSpec) -> dict[str, Layer]:
         """See ``precision_debug.operators``."""
-        from .exporting import layers_of
+        from .engine.onnx_export import layers_of
         from .model import read_model
 
         return layers_of(read_model(spec.model))
 
     def layers_named(self, names: Iterable[str]) -> dict[str, Layer]:
         """``layers`` of a recording's weights."""
-        from .exporting import layers_named
+        from .engine.onnx_export import layers_named
 
         return layers_named(names)
 
     def layer_of(self, meta: TensorMeta) -> str:
         """The operator that a tensor was made by."""
-        from .exporting import layer_of
+        from .engine.onnx_export import layer_of
 
         return layer_of(meta)
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
         """See ``precision_debug.explain.ladder``."""
-        from . import ladder
+        from .engine import ladder
 
         return ladder.rungs(spec)
 
     def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:
         """See ``precision_debug.explain.ladder``."""
-        from . import ladder
+        from .engine import ladder
 
         return ladder.switches(spec, rung, op_types)

@@ -1,4 +1,4 @@
-"""Turns what Paddle raises into one line of ours. What it aborts on is foreseen in ``build`` and ``tensorrt``."""
+"""Turns what Paddle raises into one line of ours. What it aborts on is foreseen in ``make`` and ``engine.tensorrt``."""
 
 from __future__ import annotations
 

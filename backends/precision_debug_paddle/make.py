@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from .framework import inference_module
+from .engine.framework import inference_module
 from .modes import Recipe
 from .settings import setting
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles
 
-from .legacy import read_legacy
-from .pir import read_pir
-from .program import Program
+from .engine.legacy_program import read_legacy
+from .engine.pir_program import read_pir
+from .engine.program import Program
 
 __all__ = ["Model", "read_model"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from precision_debug.records import Availability, RunMode
 
-from . import capability
+from .engine import capability
 
 __all__ = ["DYGRAPH", "RUN_MODES", "Recipe", "availability", "recipe"]
 

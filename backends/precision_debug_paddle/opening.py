@@ -10,13 +10,14 @@ from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 from precision_debug.settings import passed
 
-from . import capability, modes, tf32
-from .fetched import FetchSession
+from . import modes
+from .engine import capability, tf32
+from .engine.fetchable import Trace
+from .engine.fetched_session import FetchSession
+from .engine.predictor import Runner
 from .make import make_config
-from .marks import Trace
 from .model import Model
 from .modes import Recipe
-from .runtime import Runner
 from .session import HookSession
 from .settings import setting
 
@@ -30,7 +31,7 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
     device, notes = _device(recipe)
     versions = capability.versions(gpu=device == "gpu", tensorrt=recipe.tensorrt)
     if recipe.tensorrt:
-        from .tensorrt import open_tensorrt
+        from .engine.tensorrt import open_tensorrt
 
         return open_tensorrt(spec, model, recipe, feeds, folder, versions)
     if device == "gpu" and recipe.precision == "float32" and (said := tf32.own_kernels(spec.options)):
@@ -71,8 +72,8 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
 
 def open_layer(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Session:
     """A dynamic-graph model. Raises our errors."""
-    from .dygraph import DygraphSession
-    from .layer import read_layer
+    from .engine.dynamic_model import read_layer
+    from .engine.dynamic_session import DygraphSession
 
     card = capability.gpu()
     device = "gpu" if recipe.device == "gpu" or (card is not None and card.works) else "cpu"

@@ -13,11 +13,12 @@ from typing import Any
 from precision_debug.protocols import Feeds, Hook, Replace
 from precision_debug.records import Doubt, Operator, TensorMeta
 
-from . import memory, naming
+from . import naming
+from .engine import tensor_memory
+from .engine.operators import Operators
+from .engine.predictor import Runner
+from .engine.program import NESTED, Value
 from .model import Model
-from .operators import Operators
-from .program import NESTED, Value
-from .runtime import Runner
 
 __all__ = ["HookSession", "meta_of", "metas_of", "not_run"]
 
@@ -148,7 +149,7 @@ class HookSession:
     @property
     def replaces(self) -> bool:
         """See protocols.Replacer: the hook has the engine's own memory."""
-        return self._on_cpu and memory.can_write()
+        return self._on_cpu and tensor_memory.can_write()
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer."""

@@ -60,8 +60,8 @@ def availability(mode: str) -> Availability:
     """Whether ``mode`` can run here; ``needs`` names the package, version or device that is missing. Never raises."""
     if mode not in _RECIPES:
         return Availability(ok=False, needs=f"the tensorrt backend has no run mode {mode}")
-    from .device import find_device
-    from .versions import load_api
+    from .engine.device_memory import find_device
+    from .engine.versions import load_api
 
     try:
         api = load_api()

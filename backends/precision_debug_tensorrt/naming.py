@@ -10,14 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from precision_debug_onnxruntime.graph import initializers_of, labels, outer_reads, values
-from precision_debug_onnxruntime.types import dtype_name
+from precision_debug_onnxruntime.engine.graph import initializers_of, labels, outer_reads, values
+from precision_debug_onnxruntime.engine.types import dtype_name
 
 from precision_debug.inspector import EngineLayer, is_opaque, real_precision
 from precision_debug.records import TensorMeta
 
-from .casts import CAST, carriers
-from .network import LayerFacts
+from .engine.casts import CAST, carriers
+from .engine.network import LayerFacts
 
 __all__ = ["LayerIndex", "columns", "onnx_tensors", "operators", "script_tensors", "without_casts"]
 

@@ -17,7 +17,7 @@ from precision_debug import numbers
 from precision_debug.numbers.arrays import as_array
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
-from .device import find_device
+from .engine.device_memory import find_device
 
 __all__ = ["EngineComparer", "engine_comparer"]
 

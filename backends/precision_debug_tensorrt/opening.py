@@ -13,22 +13,22 @@ import numpy as np
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError
 from precision_debug.records import InputMeta, SessionSpec
 
-from .constraints import Asked
-from .device import find_device
-from .execute import Runner, engine_inputs, engine_outputs
-from .facts import gather
+from .engine.constraints import Asked
+from .engine.device_memory import find_device
+from .engine.execution import Runner, engine_inputs, engine_outputs
+from .engine.imitation import precisions_of
+from .engine.messages import Messages, make_logger
+from .engine.network import make_network
+from .engine.options import Options, read_options
+from .engine.session_facts import gather
+from .engine.timing_cache import TimingCache
+from .engine.types import dtype_name
+from .engine.versions import Api, load_api
 from .failures import suspected
-from .imitation import precisions_of
 from .make import Built, Maker, choose_road, load_engine
-from .messages import Messages, make_logger
 from .model import EngineFile, OnnxModel, Source, read_source
 from .modes import Recipe
-from .network import make_network
-from .options import Options, read_options
 from .session import TensorRTSession
-from .timing import TimingCache
-from .types import dtype_name
-from .versions import Api, load_api
 
 __all__ = ["open_session", "read_inputs"]
 
@@ -49,7 +49,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Mapping[str,
         built = load_engine(api, logger, messages, source)
     else:
         if road.strong and isinstance(source, OnnxModel):
-            from .strongly_typed import typed_model
+            from .engine.strongly_typed import typed_model
 
             folder = Path(spec.work_dir or tempfile.mkdtemp(prefix="precision_debug-"))
             source, written, asked = typed_model(source, recipe, options, arrays, folder)

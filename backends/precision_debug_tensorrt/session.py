@@ -13,14 +13,14 @@ from precision_debug.inspector import EngineLayer, diff_engines, real_precision
 from precision_debug.protocols import Feeds, Hook
 from precision_debug.records import TensorMeta
 
-from .batches import group
-from .execute import Runner
-from .facts import Facts
-from .listening import listen
+from .engine.debug_tensors import listen
+from .engine.execution import Runner
+from .engine.mark_batches import group
+from .engine.marked_outputs import Batch, Marking, largest_difference
+from .engine.session_facts import Facts
+from .engine.tensor_sizes import Sizes
 from .make import Built, Maker
-from .marking import Batch, Marking, largest_difference
 from .naming import LayerIndex
-from .sizes import Sizes
 
 __all__ = ["TensorRTSession"]
 

@@ -65,7 +65,7 @@ class TorchBackend:
 
     def modules_in(self, path: str) -> dict[str, str]:
         """Names of an exported file's tensors to the torch modules that they come from; {} where it does not say."""
-        from .onnx_names import module_of_tensors
+        from .engine.onnx_names import module_of_tensors
 
         return module_of_tensors(path) if Path(path).suffix.lower() == ".onnx" else {}
 
@@ -74,7 +74,7 @@ class TorchBackend:
 
         Empty where the file is of a kind whose weights cannot be read here. Raises ModelError.
         """
-        from .weights import check_weights, summary
+        from .engine.exported_weights import check_weights, summary
 
         if Path(path).suffix.lower() != ".onnx":
             return ()
@@ -82,14 +82,14 @@ class TorchBackend:
 
     def weights(self, spec: SessionSpec) -> dict[str, Any]:
         """Parameters and buffers as they are in the model, name to array."""
-        from .weights import weights_of
+        from .engine.exported_weights import weights_of
 
         self._require("torch_fp32")
         return weights_of(self._model(spec))
 
     def check_arrays(self, weights: Mapping[str, Any], path: str) -> tuple[str, ...]:
         """``check_weights`` of a recording's weights; needs no torch."""
-        from .weights import check_arrays, summary
+        from .engine.exported_weights import check_arrays, summary
 
         if Path(path).suffix.lower() != ".onnx":
             return ()
@@ -97,19 +97,19 @@ class TorchBackend:
 
     def layers(self, spec: SessionSpec) -> dict[str, Layer]:
         """See ``precision_debug.operators``."""
-        from .layers import layers_of
+        from .engine.layers import layers_of
 
         return layers_of(self._model(spec).module)
 
     def layers_named(self, names: Iterable[str]) -> dict[str, Layer]:
         """``layers`` of a recording's weights; needs no torch."""
-        from .layers import layers_of_names
+        from .engine.layers import layers_of_names
 
         return layers_of_names(names)
 
     def layer_of(self, meta: TensorMeta) -> str:
         """The path of the module that a tensor was made in."""
-        from .layers import layer_of
+        from .engine.layers import layer_of
 
         return layer_of(meta)
 
@@ -126,7 +126,7 @@ class TorchBackend:
 
     def pair(self, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matches | None:
         """See Pairer."""
-        from .pairing import pair
+        from .engine.pairing import pair
 
         return pair(baseline, target)
 
@@ -166,7 +166,7 @@ class TorchBackend:
 
 def open_model(model: Model, mode: str, options: Any, feeds: Sequence[Feeds] = (), *, on_close: Any = None) -> Session:
     """A session of a model that is in memory already."""
-    from .compiled import CompiledSession
+    from .engine.compiled_session import CompiledSession
     from .make import build
     from .session import TorchSession
 

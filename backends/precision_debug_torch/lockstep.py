@@ -15,13 +15,13 @@ from precision_debug.observe.lockstep import APART, Meeting, run_both
 from precision_debug.observe.store import Store
 from precision_debug.pairing.align import Alignment, align
 from precision_debug.records import ModelFiles, Row, RunSpec, Side, Tolerance
-from precision_debug.run.assemble import complete_table
-from precision_debug.run.machine import machine, now
+from precision_debug.report.from_journal import complete_table
+from precision_debug.report.machine import machine, now
 
 from . import modes
 from .backend import on_device, open_model
+from .engine.pairing import pair
 from .model import example_feeds, from_module
-from .pairing import pair
 
 if TYPE_CHECKING:
     from precision_debug.observe.store import BaselineStore

@@ -16,11 +16,11 @@ from torch.overrides import TorchFunctionMode
 
 from precision_debug.errors import BackendUnavailable, InputError, UsageError
 
-from .leaves import leaves, replaced
+from .engine.int8_linear import quantise
+from .engine.nested_tensors import leaves, replaced
+from .engine.program import cast_program
 from .model import Model
 from .modes import Recipe
-from .program import cast_program
-from .quantised import quantise
 from .settings import setting
 
 __all__ = ["Built", "arguments_of", "build", "chosen_device", "tensors_of", "twin"]

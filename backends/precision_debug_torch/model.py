@@ -21,9 +21,9 @@ from precision_debug.numbers.arrays import as_array
 from precision_debug.records import InputMeta, ModelFiles
 from precision_debug.safety.import_path import Neighbours
 
-from .archive import check_program, check_script, data_only
-from .leaves import leaves
-from .seeds import seeded
+from .engine.archive import check_program, check_script, data_only
+from .engine.nested_tensors import leaves
+from .engine.random_states import seeded
 
 __all__ = ["Model", "example_feeds", "from_module", "read_inputs", "read_model"]
 
@@ -157,7 +157,7 @@ def _imported(path: Path) -> Any:
 def _from_program(path: str) -> Model:
     import torch
 
-    from .program import without_records
+    from .engine.program import without_records
 
     if not Path(path).is_file():
         raise ModelError("no such file", where=path, hint="check --model_file")

@@ -94,7 +94,7 @@ def availability(mode: str) -> Availability:
         if torch.cuda.get_device_capability()[0] < 8:
             return Availability(ok=False, needs="needs a GPU with TensorFloat-32 (compute capability 8.0 or later)")
     if chosen.change == "int8":
-        from .torchao import what_is_missing
+        from .engine.torchao import what_is_missing
 
         missing = what_is_missing()
         if missing:

@@ -17,15 +17,15 @@ from precision_debug.numbers.arrays import as_array
 from precision_debug.protocols import Comparer, Feeds, Hook, Replace
 from precision_debug.records import Operator, TensorMeta
 
-from .arithmetic import Arithmetic
-from .dispatch import Show, Trace, Watch
-from .families import Families, unseen_by_families
-from .flex import NOTE, uncompiled
-from .leaves import leaves
+from .engine.arithmetic import Arithmetic
+from .engine.dispatch import Show, Trace, Watch
+from .engine.flex_attention import NOTE, uncompiled
+from .engine.function_calls import Families, unseen_by_families
+from .engine.nested_tensors import leaves
+from .engine.process_switches import LISTING, Switches
+from .isolate import Made, Replacing, module_operator, rounded
 from .make import Built, arguments_of, tensors_of, twin
 from .modes import Recipe
-from .replacing import Made, Replacing, module_operator, rounded
-from .switches import LISTING, Switches
 
 __all__ = ["TorchSession", "device_versions", "translated", "wrap"]
 

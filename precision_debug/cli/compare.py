@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..records import ModelFiles, RunSpec, Tolerance
-from ..run.conflicts import refuse_overwriting
+from ..run.overwriting import refuse_overwriting
 from ..safety.visible import visible
 from . import VERBS
 from .engine_options import add_engine_options, engine_options, settings_help

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import registry
 from ..errors import OutputError
-from ..run.machine import machine
+from ..report.machine import machine
 from ..safety.visible import visible
 from ..settings import CORE, Setting
 from .parser import Parser, formatter, parse, program

@@ -18,9 +18,9 @@ from typing import Any
 from ..errors import UsageError
 from ..explain.ladder import Climb, Explanation, Ladder, Rung, Step, climb, explain
 from ..records import RunSpec, SessionSpec, Status
+from ..report.atomic_file import replacing
 from ..report.model import Report
-from ..report.replacing import replacing
-from ..run.conflicts import refuse_overwriting
+from ..run.overwriting import refuse_overwriting
 from ..run.plan import make_plan, stage_of
 from ..run.supervisor import supervise
 from ..safety.visible import visible

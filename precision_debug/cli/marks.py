@@ -18,8 +18,8 @@ from ..feeds import make_feeds
 from ..feeds.parse import parse_shapes
 from ..pairing.marks import get_mark_names_from_serialized_json, select
 from ..records import ModelFiles, RunSpec
-from ..report.replacing import replacing
-from ..run.conflicts import refuse_overwriting
+from ..report.atomic_file import replacing
+from ..run.overwriting import refuse_overwriting
 from ..run.plan import make_plan
 from ..safety.visible import visible
 from .parser import Parser, formatter, parse, program

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import RecordingError
+from ..report.from_journal import report_of_events
 from ..report.json import from_dict, to_dict
 from ..report.model import Report
-from ..run.assemble import report_of_events
-from ..run.conflicts import refuse_overwriting
 from ..run.journal import read_events
+from ..run.overwriting import refuse_overwriting
 from . import summary
 from .parser import Parser, formatter, parse, program
 

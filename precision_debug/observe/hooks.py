@@ -276,7 +276,7 @@ class AssertClose:
 
     def report(self) -> Report:
         """The table of everything seen so far, ordered and completed by what the target never showed."""
-        from ..run.assemble import report_of_hooks
+        from ..report.from_journal import report_of_hooks
 
         return report_of_hooks(self)
 

@@ -3,8 +3,8 @@
 In this order, each baseline tensor at most once: the user's rename map; the source tensor that the backend names
 (``TensorMeta.origin``); the same name, where its producer can have made it (``producers``); the name without what a
 quantiser appends; where it dropped a clamp, what the clamp read. Across frameworks equal names
-mean nothing: there the values decide, before the comparison and in equal arithmetic (``crossing``). Nothing is paired
-by position.
+mean nothing: there the values decide, before the comparison and in equal arithmetic (``run.across_frameworks``).
+Nothing is paired by position.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .agreement import agree, distance
-from .causes import Causes
+from .repairs import Causes
 from .walk import Fault, Found
 
 __all__ = ["coverage", "fault_notes"]

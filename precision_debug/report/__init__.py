@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import OutputError
+from .atomic_file import replacing
 from .model import InputInfo, Report, Side, Verdict
-from .replacing import replacing
 
 if TYPE_CHECKING:
     from ..protocols import Writer

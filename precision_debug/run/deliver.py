@@ -17,9 +17,9 @@ from pathlib import Path
 
 from ..errors import OutputError, RecordingError
 from ..report import write
+from ..report.from_journal import report_of_events
 from ..report.model import Report
-from .assemble import report_of_events
-from .beside import forget_log, keep_inputs, keep_log, usual
+from .companion_files import forget_log, keep_inputs, keep_log, usual
 from .journal import read_events
 
 __all__ = ["JOB", "JOURNAL", "LOG", "PREFIX", "deliver", "has_rows", "rescue"]

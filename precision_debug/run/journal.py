@@ -1,6 +1,7 @@
 """One JSON line for each thing that is finished, flushed at once: what a crash leaves behind.
 
-An event is {"event": NAME, ...}; ``assemble`` says which there are. A last line that was cut off is left out.
+An event is {"event": NAME, ...}; ``report.from_journal`` says which there are. A last line that was cut off is left
+out.
 """
 
 from __future__ import annotations

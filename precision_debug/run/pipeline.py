@@ -1,6 +1,6 @@
 """The story in one screen: open both sides, feed both the same, save one, compare the other, keep what happened.
 
-Everything is told to the journal as it is finished; ``assemble`` makes the report of it.
+Everything is told to the journal as it is finished; ``report.from_journal`` makes the report of it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ..pairing import marks
 from ..pairing.align import Matches, align, stem
 from ..protocols import Comparer, Feeds, Hook, Pairer, WeightKeeper
 from ..records import Row, RunSpec, TensorMeta
+from ..report import machine
 from ..settings import CORE, value
-from . import machine
-from .crossing import crosses, match_values
+from .across_frameworks import crosses, match_values
+from .comparer import placed, settled
 from .inputs import feeds_of, storing
 from .journal import Journal
-from .placing import placed, settled
 from .plan import Opening, make_plan
 from .side import OpenSide, open_both
 

@@ -20,13 +20,13 @@ from ..records import RunSpec
 from ..report import make_ready
 from ..report.model import Report
 from ..safety import import_path
-from .beside import keep_log, log_head
-from .conflicts import refuse_overwriting
+from .companion_files import keep_log, log_head
+from .dead_runs import clear_leftovers
 from .deliver import JOB, JOURNAL, LOG, PREFIX, deliver, has_rows, rescue
+from .interrupts import Stopping, watching
 from .journal import UNTOLD, read_events
-from .leftovers import clear_leftovers
 from .locking import lock_of, release, take
-from .stopping import Stopping, watching
+from .overwriting import refuse_overwriting
 
 __all__ = ["Outcome", "supervise"]
 

@@ -22,7 +22,7 @@ from ..codec import decode
 from ..errors import BackendError, OutputError, PrecisionDebugError
 from ..records import RunSpec
 from ..safety import import_path
-from . import beside, deliver, pipeline
+from . import companion_files, deliver, pipeline
 from .journal import UNTOLD, Journal
 
 __all__ = ["main", "start"]
@@ -81,7 +81,7 @@ def _deliver(folder: Path, outputs: Sequence[Path], locks: Sequence[Path]) -> in
             with (folder / deliver.LOG).open("a", encoding="utf-8") as log:
                 log.write(f"{failure} before anything was compared\n")
             with contextlib.suppress(OutputError):
-                beside.keep_log(folder / deliver.LOG, outputs)
+                companion_files.keep_log(folder / deliver.LOG, outputs)
         shutil.rmtree(folder, ignore_errors=True)
     for lock in locks:
         lock.unlink(missing_ok=True)

@@ -380,7 +380,7 @@ def _cache(folder: Path) -> str:
 
 def _fifty() -> list[str]:
     """The tensors that the marked engine of the recorded run computes, sorted."""
-    from precision_debug_paddle.tensorrt import fused_names
+    from precision_debug_paddle.engine.tensorrt import fused_names
 
     from precision_debug.inspector import read_inspector
 

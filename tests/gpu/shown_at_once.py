@@ -12,8 +12,8 @@ _kept: list[Any] = []
 
 def keep_kernels() -> None:
     """Hold a builder for as long as the process lives."""
-    from precision_debug_tensorrt.messages import Messages, make_logger
-    from precision_debug_tensorrt.versions import load_api
+    from precision_debug_tensorrt.engine.messages import Messages, make_logger
+    from precision_debug_tensorrt.engine.versions import load_api
 
     trt = load_api().trt
     _kept.append(trt.Builder(make_logger(trt, Messages())))

@@ -100,7 +100,7 @@ def refused(out: Path) -> dict[str, Any]:
 
 def logged(out: Path, label: str, case: Case) -> dict[str, Any]:
     """Run a case and keep what the builder says while it times the Myelin regions."""
-    from precision_debug_tensorrt import messages
+    from precision_debug_tensorrt.engine import messages
 
     lines: list[str] = []
     take, near = messages.Messages.take, [0]

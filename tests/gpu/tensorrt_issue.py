@@ -122,7 +122,8 @@ def built_twice(label: str, *, fresh: bool = True, replayed: bool = False, **opt
     """Two engines of one FP16 ResNet: the same tactics? the same bits?"""
     import numpy as np
     import onnx
-    from precision_debug_tensorrt import TensorRTBackend, timing
+    from precision_debug_tensorrt import TensorRTBackend
+    from precision_debug_tensorrt.engine import timing_cache
 
     from precision_debug.inspector import diff_engines
     from precision_debug.records import ModelFiles, SessionSpec
@@ -136,7 +137,7 @@ def built_twice(label: str, *, fresh: bool = True, replayed: bool = False, **opt
     tactics = str(OUT / f"{label}.tactics.json")
     for time_ in ("first", "second"):
         if fresh:  # as another process would
-            timing._of_this_process.clear()
+            timing_cache._of_this_process.clear()
         begun = time.monotonic()
         kept = {"save_inspector": str(OUT / f"{label}_{time_}.json")}
         replay = {"load_tactics" if layers else "save_tactics": tactics} if replayed else {}

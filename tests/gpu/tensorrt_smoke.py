@@ -107,7 +107,8 @@ def truth(model: Any, feeds: dict[str, Any]) -> dict[str, Any]:
 def run_case(place: int) -> dict[str, Any]:
     import numpy as np
     import onnx
-    from precision_debug_tensorrt import TensorRTBackend, messages
+    from precision_debug_tensorrt import TensorRTBackend
+    from precision_debug_tensorrt.engine import messages
 
     from precision_debug.records import ModelFiles, SessionSpec
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from precision_debug.protocols import Feeds
 
-from ..graph import all_graphs, reorder
+from ..engine.graph import all_graphs, reorder
+from ..engine.types import Types
+from ..keep import Blocked
 from ..model import Model
-from ..types import Types
-from .blocked import Blocked
-from .dump import dump, infer_types, unoptimised
 from .float16 import after_conversion, convert, float16_notes
 from .opset import raised
+from .running_graph import dump, infer_types, unoptimised
 
 if TYPE_CHECKING:
+    from ..engine.runtime import Runtime
     from ..modes import Recipe
-    from ..runtime import Runtime
 
 __all__ = ["Built", "build", "changed"]
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from precision_debug.errors import BackendUnavailable, ModelError, PrecisionDebugError
 
-from ..graph import all_graphs, scopes
+from ..engine.graph import all_graphs, scopes
+from ..engine.quiet_logging import logging_left_alone
+from ..engine.runtime import Runtime, our_errors
+from ..engine.types import TypeInfo, Types
+from ..keep import Blocked
 from ..model import Model, name_nodes, read_model
-from ..quiet import logging_left_alone
-from ..runtime import Runtime, our_errors
 from ..settings import setting
-from ..types import TypeInfo, Types
-from .blocked import Blocked
-from .dump import infer_types
 from .narrowing import Trouble, constants_of, trouble, trouble_notes
+from .running_graph import infer_types
 
 __all__ = ["after_conversion", "convert", "float16_notes"]
 

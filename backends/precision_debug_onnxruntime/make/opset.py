@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from precision_debug.errors import ModelError
 
-from ..graph import all_graphs
+from ..engine.graph import all_graphs
 from ..model import Model, name_nodes
 
 __all__ = ["opset_of", "raised"]

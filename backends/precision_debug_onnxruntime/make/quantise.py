@@ -13,12 +13,12 @@ from precision_debug.errors import BackendError, InputError, ModelError, Precisi
 from precision_debug.protocols import Feeds
 from precision_debug.safety.nearest import did_you_mean
 
-from ..graph import all_graphs
+from ..engine.graph import all_graphs
+from ..engine.quiet_logging import quietly
+from ..engine.runtime import Runtime, our_errors, plain
 from ..model import Model, name_nodes, read_model
-from ..quiet import quietly
-from ..runtime import Runtime, our_errors, plain
 from ..settings import setting
-from .dump import dump, infer_types
+from .running_graph import dump, infer_types
 
 __all__ = ["quantise"]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import Scope, external_data, scopes, words
+from ..engine.graph import Scope, external_data, scopes, words
+from ..engine.types import Types, numpy_dtype
+from ..keep import Blocked
 from ..model import Model
-from ..types import Types, numpy_dtype
-from .blocked import Blocked
 from .narrowing import Trouble, constant_tensor, trouble, trouble_notes
 
 __all__ = ["internal", "is_rounded", "simulate"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from precision_debug.records import SessionSpec
 
-from ..graph import external_data, external_tensors
+from ..engine.graph import external_data, external_tensors
+from ..engine.wire import cut
 from ..model import Model, named, opened, parsed, read_model
-from ..wire import cut
 
 __all__ = ["of_run", "read_source"]
 

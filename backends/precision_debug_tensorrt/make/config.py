@@ -9,10 +9,10 @@ import numpy as np
 
 from precision_debug.errors import BackendError, InputError, UsageError
 
+from ..engine.network import LayerFacts
+from ..engine.options import Options
+from ..engine.versions import Api
 from ..modes import Recipe
-from ..network import LayerFacts
-from ..options import Options
-from ..versions import Api
 
 __all__ = ["add_profile", "needs_calibration", "set_flags", "set_resources"]
 

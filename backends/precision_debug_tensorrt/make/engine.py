@@ -13,20 +13,20 @@ import numpy as np
 
 from precision_debug.errors import BackendError, OutputError
 
-from .. import tactics
-from ..calibration import CalibrationTable, make_calibrator, same_shapes
-from ..constraints import Asked, apply, asked_of_network
-from ..device import Device
+from ..engine import tactics
+from ..engine.calibration import CalibrationTable, make_calibrator, same_shapes
+from ..engine.constraints import Asked, apply, asked_of_network
+from ..engine.device_memory import Device
+from ..engine.imitation import imitate
+from ..engine.messages import Messages
+from ..engine.network import LayerFacts, Made, make_network, read_layers
+from ..engine.options import Options
+from ..engine.timing_cache import BUILDING, TimingCache
+from ..engine.types import numpy_dtype
+from ..engine.versions import Api
 from ..failures import build_error, engine_error
-from ..imitation import imitate
-from ..messages import Messages
 from ..model import EngineFile, OnnxModel, Script
 from ..modes import Recipe
-from ..network import LayerFacts, Made, make_network, read_layers
-from ..options import Options
-from ..timing import BUILDING, TimingCache
-from ..types import numpy_dtype
-from ..versions import Api
 from .config import add_profile, needs_calibration, set_flags, set_resources
 from .road import Road
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from precision_debug.errors import BackendUnavailable, UsageError
 
+from ..engine.options import Options
+from ..engine.versions import Api
 from ..model import EngineFile, OnnxModel, Script, Source
 from ..modes import Recipe
-from ..options import Options
-from ..versions import Api
 
 __all__ = ["Road", "choose_road"]
 

@@ -1,0 +1,187 @@
+"""How the running graph holds a tensor, the other way round: from the model's own numbers to the engine's memory.
+
+``model_layout`` shows what the engine holds in the model's layout and numbers. Here such numbers are written back:
+rounded to the engine's type, quantised with its scale, transposed, put into blocks. What is beyond a type is held at
+its limit: an operator is to be judged by what it makes of finite inputs, not by an overflow that happened before it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from precision_debug.numbers.narrowing import narrowed
+from precision_debug.records import Operator
+
+from ..model import Model
+from .graph import all_graphs
+from .scales import Scale
+from .tensor_list import Entry
+from .types import numpy_dtype
+
+__all__ = ["Constants", "rounded", "write"]
+
+Array = np.ndarray[Any, Any]
+
+_BLOCKS = (16, 8, 4)
+"""Channels in one block of ONNX Runtime's NCHWc layout: 16 with AVX-512, else 8; 4 on other processors."""
+
+
+class Constants:
+    """The constants of a running graph, by name: weights, scales, zero points."""
+
+    def __init__(self, model: Model) -> None:
+        self._folder = str(model.folder)
+        self._graph = model.proto.graph
+        self._arrays: dict[str, Array] = {}
+
+    @functools.cached_property
+    def _tensors(self) -> dict[str, Any]:
+        found = {}
+        for inner in all_graphs(self._graph):
+            for node in inner.node:
+                for item in node.attribute if node.op_type == "Constant" else ():
+                    if item.name == "value":
+                        found[node.output[0]] = item.t
+            found.update({tensor.name: tensor for tensor in inner.initializer})
+        return found
+
+    def get(self, name: str) -> Array | None:
+        """A constant; None where the value is computed, or cannot be read."""
+        if name not in self._arrays:
+            from onnx import numpy_helper
+
+            if name not in self._tensors:
+                return None
+            try:
+                self._arrays[name] = numpy_helper.to_array(self._tensors[name], self._folder)
+            except (OSError, ValueError, TypeError):
+                return None
+        return self._arrays[name]
+
+    def operator(self, entry: Entry) -> Operator | None:
+        """The node that makes an entry; carriers are passed over to what they carry."""
+        node = entry.value.node
+        if node is None:
+            return None
+        from onnx import helper
+
+        attributes = {
+            item.name: _plain(helper.get_attribute_value(item))
+            for item in node.attribute
+            if not (item.HasField("g") or item.HasField("t") or item.graphs or item.tensors)
+        }
+        constants = {name: array for name in node.input if name and (array := self.get(name)) is not None}
+        return Operator(op_type=node.op_type, attributes=attributes, parameters=constants)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return list(value) if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated") else value
+
+
+def rounded(entry: Entry, values: Array, constants: Constants) -> Array | None:
+    """What the engine holds of these values, in the model's own numbers; None where that is not known."""
+    if values.dtype.kind not in "fV" and values.dtype.name != "bfloat16":
+        return values
+    if entry.rounds_to:
+        return narrowed(values, _dtype_of(entry.rounds_to)).astype(values.dtype)
+    scale = entry.form.scale if entry.form is not None else None
+    if scale is not None:
+        parts = _parts(scale, constants, values.ndim)
+        if parts is None:
+            return None
+        step, zero, low, high = parts
+        return ((_steps(values, step, zero, low, high) - zero) * step).astype(values.dtype)
+    dtype = _dtype_of(entry.meta.dtype)
+    if dtype is None or np.dtype(dtype).kind not in "fV":
+        return None
+    return values if np.dtype(dtype) == values.dtype else narrowed(values, dtype).astype(values.dtype)
+
+
+def write(entry: Entry, values: Array, memory: Array, constants: Constants, shown: Array) -> bool:
+    """Put values (model's numbers and layout) into the engine's own memory of a tensor.
+
+    memory: what the engine holds, writable. shown: the same tensor as its view showed it, which tells how blocks lie.
+    Returns False where they cannot be written; the engine then goes on with its own.
+    """
+    form = entry.form
+    if form is not None and form.blocked:
+        return _write_blocks(values, memory, shown)
+    if form is not None and form.perm is None:
+        return False
+    turned = values.transpose(form.perm) if form is not None and form.perm else values
+    if turned.shape != memory.shape:
+        return False
+    if form is not None and form.scale is not None:
+        parts = _parts(form.scale, constants, values.ndim, memory.dtype)
+        if parts is None:
+            return False
+        step, zero, low, high = parts
+        steps = _steps(values, step, zero, low, high)
+        memory[...] = (steps.transpose(form.perm) if form.perm else steps).astype(memory.dtype)
+    elif memory.dtype.kind in "fV":
+        exact = turned if not entry.rounds_to else narrowed(turned, _dtype_of(entry.rounds_to))
+        memory[...] = exact if exact.dtype == memory.dtype else narrowed(exact.astype(np.float32), memory.dtype)
+    else:
+        memory[...] = turned.astype(memory.dtype)
+    return True
+
+
+def _dtype_of(name: str) -> Any:
+    if name == "bfloat16":
+        return numpy_dtype(16)
+    try:
+        return np.dtype(name)
+    except TypeError:
+        return None
+
+
+def _parts(
+    scale: Scale, constants: Constants, rank: int, dtype: Any = None
+) -> tuple[Array, Array, float, float] | None:
+    """Step, zero point, smallest and largest integer, shaped to the tensor; None where the scale is computed."""
+    step = constants.get(scale.scale)
+    zero = constants.get(scale.zero_point) if scale.zero_point else None
+    if step is None or (scale.zero_point and zero is None) or scale.block:
+        return None
+    kind = np.dtype(dtype if dtype is not None else (zero.dtype if zero is not None else np.uint8))
+    if kind.kind not in "iu":
+        return None
+    limits = np.iinfo(kind)
+    shape = [1] * rank
+    if step.size > 1:
+        shape[(scale.axis if scale.axis is not None else 1) % max(rank, 1)] = -1
+    zeros = np.zeros(1, np.float64) if zero is None else zero.astype(np.float64)
+    return (
+        step.astype(np.float64).reshape(shape), zeros.reshape(shape if zeros.size > 1 else [1] * rank),
+        float(limits.min), float(limits.max),
+    )  # fmt: skip
+
+
+def _steps(values: Array, step: Array, zero: Array, low: float, high: float) -> Array:
+    with np.errstate(invalid="ignore", over="ignore"):
+        steps: Array = np.clip(np.rint(values.astype(np.float64) / step) + zero, low, high)
+    return np.nan_to_num(steps, nan=0.0)
+
+
+def _write_blocks(values: Array, memory: Array, shown: Array) -> bool:
+    """NCHWc: [N, C / b, H, W, b] in memory, though its shape reads [N, C, H, W] with C padded to a whole block."""
+    if values.ndim != 4 or memory.ndim != 4 or values.shape[2:] != memory.shape[2:]:
+        return False
+    count, channels, height, width = memory.shape
+    real = values.shape[1]
+    for size in _BLOCKS:
+        if channels % size:
+            continue
+        blocks = memory.reshape(count, channels // size, height, width, size)
+        plain = blocks.transpose(0, 1, 4, 2, 3).reshape(count, channels, height, width)[:, :real]
+        if np.array_equal(plain, shown, equal_nan=True):
+            padded = np.zeros((count, channels, height, width), memory.dtype)
+            padded[:, :real] = values
+            blocks[...] = padded.reshape(count, channels // size, size, height, width).transpose(0, 1, 3, 4, 2)
+            return True
+    return False

@@ -1,0 +1,138 @@
+"""How a hook gets a value in the model's own layout and numbers: side branches off the edge, and numpy after the tap.
+
+Nothing here touches the main path: every step reads the value and feeds a tap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import taps
+from .same_tensor import NCHWC, Form
+from .scales import Scale
+from .types import TypeInfo, numpy_dtype
+
+__all__ = ["View", "view_of"]
+
+_FLOAT, _UINT8, _INT8, _STRING = 1, 2, 3, 8
+# types without a place in numpy's C interface, and one that holds all their values
+_VIA = {10: _FLOAT, 16: _FLOAT, 17: _FLOAT, 18: _FLOAT, 19: _FLOAT, 20: _FLOAT, 24: _FLOAT}
+_VIA |= {21: _UINT8, 22: _INT8, 25: _UINT8, 26: _INT8}
+
+Step = Callable[[str, str], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """label: TensorMeta.view. unseen: why there is no view. steps: node makers, each from an input and an output name.
+
+    finish: what numpy does to the tapped array.
+    """
+
+    label: str = ""
+    unseen: str = ""
+    steps: tuple[Step, ...] = ()
+    finish: Callable[[Any], Any] | None = None
+
+    @property
+    def at_end(self) -> bool:
+        """A string tensor is shown after the run, where it is one of the model's outputs."""
+        return self.label == "" and self.unseen == _STRINGS
+
+    def nodes(self, name: str, prefix: str) -> tuple[list[Any], str]:
+        """The side branch off ``name``, and the value at its end; new names begin with prefix."""
+        made = []
+        for place, step in enumerate(self.steps):
+            output = f"{prefix}.{place}"
+            made.append(step(name, output))
+            name = output
+        return made, name
+
+
+_STRINGS = "a string tensor: only the model's outputs of this type are shown"
+
+
+def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int | str, ...] | None) -> View:
+    """The view of one value. channels, shape: of the source tensor, where a layout or blocks have to be undone."""
+    if info.kind == "tensor" and info.elem == _STRING:
+        return View(unseen=_STRINGS)
+    if info.kind != "tensor":
+        return View(unseen=f"a {info.kind}, not a tensor" if info.kind else "ONNX Runtime did not tell its type")
+    if form.blocked and form.perm is not None:
+        return _unblocked(info, channels, form.perm)
+    if form.perm is None or not _fits(info, form.perm, shape):
+        return View(unseen="the optimiser changed its layout in a way that is not known")
+    if form.scale is not None:
+        return View(label="dequantised", steps=(_dequantise(form.scale),), finish=_transpose(form.perm))
+    if info.elem in taps.types():
+        return View(label="transposed" if form.perm else "", finish=_transpose(form.perm))
+    if info.elem not in _VIA:
+        return View(unseen=f"{info.dtype} has no cast in ONNX Runtime")
+    return View(steps=(_cast(_VIA[info.elem]),), finish=_narrow(info.elem, form.perm))
+
+
+def _unblocked(info: TypeInfo, channels: int | None, perm: tuple[int, ...]) -> View:
+    if channels is None or info.elem != _FLOAT:
+        return View(unseen="in NCHWc blocks, and how many of its channels are real is not known")
+    return View(label="unblocked", steps=(_reorder(channels),), finish=_transpose(perm))
+
+
+def _fits(info: TypeInfo, perm: tuple[int, ...], shape: tuple[int | str, ...] | None) -> bool:
+    """Whether a transposed value's shape can be the source tensor's."""
+    if not perm or shape is None or info.shape is None:
+        return True
+    if len(shape) != len(perm) or len(info.shape) != len(perm):
+        return False
+    pairs = ((info.shape[place], shape[axis]) for place, axis in enumerate(perm))
+    return all(mine == theirs for mine, theirs in pairs if isinstance(mine, int) and isinstance(theirs, int))
+
+
+def _reorder(channels: int) -> Step:
+    def make(name: str, output: str) -> Any:
+        from onnx import helper
+
+        return helper.make_node("ReorderOutput", [name], [output], name=output, domain=NCHWC, channels=channels)
+
+    return make
+
+
+def _cast(to: int) -> Step:
+    def make(name: str, output: str) -> Any:
+        from onnx import helper
+
+        return helper.make_node("Cast", [name], [output], name=output, to=to)
+
+    return make
+
+
+def _dequantise(scale: Scale) -> Step:
+    def make(name: str, output: str) -> Any:
+        from onnx import helper
+
+        inputs = [name, scale.scale, *([scale.zero_point] if scale.zero_point else ())]
+        extra = {} if scale.axis is None else {"axis": scale.axis}
+        if scale.block:
+            extra["block_size"] = scale.block
+        return helper.make_node("DequantizeLinear", inputs, [output], name=output, domain=scale.domain, **extra)
+
+    return make
+
+
+def _transpose(perm: tuple[int, ...]) -> Callable[[Any], Any] | None:
+    if not perm:
+        return None
+    back = tuple(perm.index(axis) for axis in range(len(perm)))
+    return lambda array: array.transpose(back)
+
+
+def _narrow(elem: int, perm: tuple[int, ...]) -> Callable[[Any], Any]:
+    """Back to the engine's own type: exact, since the array holds that type's values."""
+    dtype, turn = numpy_dtype(elem), _transpose(perm)
+
+    def finish(array: Any) -> Any:
+        narrow = array if dtype is None else array.astype(dtype)
+        return narrow if turn is None else turn(narrow)
+
+    return finish

@@ -1,0 +1,279 @@
+"""The mode onnx_ref: onnx.reference, node by node, in float64 wherever an operator's reference takes it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from precision_debug.errors import BackendError, PrecisionDebugError
+from precision_debug.protocols import Feeds, Hook, Session
+from precision_debug.records import SessionSpec, TensorMeta
+
+from ..model import Model, read_model, tensor_shape
+from .check_feeds import checked_feeds
+from .graph import attribute, initializers_of, subgraphs
+from .model_layout import View
+from .reference_fallback import Borrowed, OneByOne
+from .reference_subgraphs import (
+    evaluator_class,
+    inner_evaluators,
+    inner_of,
+    is_float,
+    last_uses,
+    run_loop,
+    single,
+    wide,
+)
+from .runtime import our_errors
+from .seen_tensors import Shown
+from .tensor_list import Entry, Labels, all_values, op_type
+from .types import dtype_name
+
+__all__ = ["open_reference"]
+
+_LOOPS = frozenset({"Loop", "Scan"})
+_TO_FLOAT = (1, 11)
+_NONE = "no second opinion for this operator"
+
+
+def open_reference(spec: SessionSpec) -> Session:
+    """Open a model for onnx.reference. Raises ModelError or BackendError."""
+    return _ReferenceSession(read_model(spec.model.model_file))
+
+
+class _ReferenceSession:
+    def __init__(self, model: Model) -> None:
+        import onnx
+
+        self._path = model.path
+        proto = onnx.ModelProto()
+        proto.CopyFrom(model.proto)
+        with our_errors(model.path):
+            onnx.load_external_data_for_model(proto, str(model.folder))
+            self._evaluator: Any = evaluator_class(self._execute)(proto)
+        types = _types(proto)
+        self._shapes = {name: shape for name, (_, shape) in types.items() if shape is not None}
+        self._entries = _list(proto, types)
+        self._by_key = {entry.value.key: entry for entry in self._entries}
+        self.tensors: Sequence[TensorMeta] = tuple(entry.meta for entry in self._entries)
+        self._scopes = {id(inner): key for key, inner in inner_evaluators(self._evaluator)}
+        self._outputs = [item.name for item in proto.graph.output]
+        self._defaults = initializers_of(proto.graph)
+        self._inputs = [item.name for item in proto.graph.input]
+        self.versions: Mapping[str, str] = {"onnx": onnx.__version__}
+        self._alone = OneByOne(model)
+        self._without: dict[str, str] = {}
+        for key, inner in inner_evaluators(self._evaluator):
+            for node in inner.rt_nodes_:
+                if isinstance(node, Borrowed):
+                    self._has_none(node, node.why, key)
+        self._narrow: dict[str, str] = {}
+        self._loops: set[Any] = set()
+        self._shown = Shown((), None)
+        self._hook: Hook | None = None
+        self._raised: BaseException | None = None
+
+    @property
+    def notes(self) -> Sequence[str]:
+        text = "computed by onnx.reference in float64"
+        if self._narrow:
+            text += f", but for {len(self._narrow)} nodes that only take float32: {_some(self._narrow)}"
+        if not self._without:
+            return (text,)
+        return (
+            text,
+            f"no second opinion on {len(self._without)} nodes, which ONNX Runtime computed from what came before them: "
+            f"{_some(self._without)}",
+        )
+
+    def _has_none(self, node: Any, why: str, key: Any) -> None:
+        """Say of a node's outputs that onnx.reference has no opinion on them."""
+        self._without.setdefault(node.onnx_node.name, node.op_type)
+        for place, entry in enumerate(self._entries):
+            if entry.value.scope.key == key and entry.value.name in node.output and not entry.meta.unseen:
+                meta = dataclasses.replace(entry.meta, unseen=f"no second opinion for this operator: {why}")
+                self._entries[place] = self._by_key[entry.value.key] = dataclasses.replace(entry, meta=meta)
+        self.tensors = tuple(entry.meta for entry in self._entries)
+
+    def _borrow(self, node: Any, inputs: Sequence[Any], key: Any, why: str) -> list[Any]:
+        """ONNX Runtime's outputs of a node. Raises PrecisionDebugError where it fails too."""
+        self._has_none(node, why, key)
+        with our_errors(self._path):
+            found = self._alone.run(node.onnx_node, inputs, key)
+        return [wide(value) for value in found]
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        if self._evaluator is None:
+            raise BackendError("this session is closed", where=self._path)
+        required = [name for name in self._inputs if name not in self._defaults]
+        given = checked_feeds(feeds, self._inputs, required)
+        self._shown, self._hook, self._raised = Shown(self._entries, names), hook, None
+        try:
+            found = self._evaluator.run(None, {name: wide(value) for name, value in given.items()})
+        finally:
+            self._hook = None
+        if hook is not None and names is None:
+            self.tensors = tuple(self._shown.listed())
+        return dict(zip(self._outputs, found, strict=True))
+
+    def close(self) -> None:
+        self._evaluator = None
+
+    def _show(self, scope: Any, name: str, value: Any) -> None:
+        entry = self._by_key.get((scope, name))
+        if self._hook is None or entry is None or not hasattr(value, "dtype"):
+            return
+        if entry.meta.unseen and not entry.meta.unseen.startswith(_NONE):
+            return
+        meta = self._shown.instance(entry)
+        if meta is None or meta.unseen:
+            return
+        try:
+            self._hook(meta.op_type, meta.name, value)
+        except BaseException as error:
+            self._raised = error
+            raise
+
+    def _execute(self, evaluator: Any, feeds: Mapping[str, Any], attributes: Any) -> list[Any]:
+        """Run the nodes of one graph; ``evaluator`` is that of the main graph or of one inside it."""
+        key = self._scopes.get(id(evaluator), ())
+        if key in self._loops:
+            self._shown.iterate(key)
+        results: dict[str, Any] = {"": None, **evaluator.rt_inits_, **feeds}
+        if not key:
+            for entry in self._entries:
+                if entry.value.node is None and entry.value.name in results:
+                    self._show((), entry.value.name, results[entry.value.name])
+        last = last_uses(evaluator)
+        for place, node in enumerate(evaluator.rt_nodes_):
+            outputs = self._node(node, [results[name] for name in node.input], results, attributes, key)
+            for name, value in zip(node.output, outputs, strict=False):
+                results[name] = value
+                if name:
+                    self._show(key, name, value)
+            for name in last.get(place, ()):
+                results.pop(name, None)
+        missing = [name for name in evaluator.output_names if name not in results]
+        if missing:
+            raise BackendError(f"onnx.reference did not compute {missing[0]}", where=self._path)
+        return [results[name] for name in evaluator.output_names]
+
+    def _node(
+        self, node: Any, inputs: list[Any], results: Mapping[str, Any], attributes: Any, key: Any
+    ) -> Sequence[Any]:
+        if isinstance(node, Borrowed):
+            return self._borrow(node, inputs, key, node.why)
+        if node.op_type in _LOOPS:
+            for inner, _ in inner_of(node, key):
+                self._loops.add(inner)
+                self._shown.enter(inner)
+        if node.op_type == "Cast" and attribute(node.onnx_node, "to") in _TO_FLOAT and is_float(inputs[0]):
+            return [wide(inputs[0])]
+        if node.op_type == "Loop" and node.domain == "":
+            return run_loop(node, inputs, results, attributes)
+        import numpy as np
+
+        extra: dict[str, Any] = {"context": results} if node.need_context() else {}
+        if node.has_linked_attribute and attributes:
+            extra["linked_attributes"] = attributes
+        widened = [wide(value) for value in inputs]
+        try:
+            with np.errstate(all="ignore"):
+                outputs = node.run(*widened, **extra)
+            narrow = any(is_float(value, "float64") for value in widened) and any(
+                is_float(value, "float32") for value in outputs
+            )
+        except Exception as refused:
+            if self._raised is not None:
+                raise self._raised from None
+            if isinstance(refused, PrecisionDebugError) or any(subgraphs(node.onnx_node)):
+                raise self._failed(node, refused) from refused
+            if not any(is_float(value, "float64") for value in widened):
+                return self._instead(node, inputs, key, refused)
+            try:
+                with np.errstate(all="ignore"):
+                    outputs = node.run(*(single(value) for value in inputs), **extra)
+            except Exception as error:
+                if self._raised is not None:
+                    raise self._raised from None
+                return self._instead(node, inputs, key, error)
+            narrow = True
+        if not self._fits(node, outputs):
+            return self._borrow(node, inputs, key, "its shape in onnx.reference is not what onnx infers")
+        if narrow:
+            self._narrow.setdefault(node.onnx_node.name, node.op_type)
+        return [wide(value) if is_float(value, "float32") else value for value in outputs]
+
+    def _instead(self, node: Any, inputs: Sequence[Any], key: Any, error: Exception) -> list[Any]:
+        """ONNX Runtime's outputs of a node in which onnx.reference fails. Raises its error where neither can do it."""
+        failed = self._failed(node, error)
+        try:
+            return self._borrow(node, inputs, key, "onnx.reference fails in it")
+        except PrecisionDebugError:
+            raise failed from error
+
+    def _fits(self, node: Any, outputs: Sequence[Any]) -> bool:
+        """Whether the outputs have the shapes that onnx infers, as far as it does."""
+        return all(
+            len(value.shape) == len(shape)
+            and all(size in (mine, -1) or isinstance(size, str) for mine, size in zip(value.shape, shape, strict=True))
+            for name, value in zip(node.output, outputs, strict=False)
+            if hasattr(value, "shape") and (shape := self._shapes.get(name)) is not None
+        )
+
+    def _failed(self, node: Any, error: Exception) -> PrecisionDebugError:
+        if isinstance(error, PrecisionDebugError):
+            return error
+        what = f"onnx.reference failed in node {node.onnx_node.name} ({node.op_type}): {type(error).__name__}: {error}"
+        return BackendError(what, where=self._path)
+
+
+def _some(nodes: Mapping[str, str], most: int = 3) -> str:
+    shown = ", ".join(f"{name} ({op})" for name, op in list(nodes.items())[:most])
+    return f"{shown} and {len(nodes) - most} more" if len(nodes) > most else shown
+
+
+def _list(proto: Any, types: Mapping[str, tuple[int, tuple[int | str, ...] | None]]) -> list[Entry]:
+    found = all_values(proto.graph)
+    names = Labels(found)
+    outputs = {item.name for item in proto.graph.output}
+    entries = []
+    for value in found:
+        elem, shape = types.get(value.name, (0, None))
+        unseen = "not a tensor" if value.name in types and not elem else ""
+        dtype = dtype_name(elem) if elem else ""
+        inputs, later = names.inputs(value)
+        meta = TensorMeta(
+            name=names.by_key[value.key],
+            op_type=op_type(value),
+            node="" if value.node is None else value.node.name,
+            dtype="float64" if dtype in {"float32", "float16", "bfloat16"} else dtype,
+            shape=shape,
+            inputs=inputs,
+            is_output=not value.scope.key and value.name in outputs,
+            unseen=unseen,
+        )
+        entries.append(Entry(value=value, meta=meta, view=View(unseen=unseen), later=later))
+    return entries
+
+
+def _types(proto: Any) -> dict[str, tuple[int, tuple[int | str, ...] | None]]:
+    """Element type (0: not a tensor) and shape of what onnx can infer; what the file says of it may be wrong."""
+    import onnx
+
+    plain = onnx.ModelProto()
+    plain.CopyFrom(proto)
+    del plain.graph.value_info[:]
+    for item in plain.graph.output:
+        if item.type.HasField("tensor_type"):
+            item.type.tensor_type.ClearField("shape")
+    try:
+        graph = onnx.shape_inference.infer_shapes(plain).graph
+    except Exception:  # it is only for information, and over 2 GB it is refused
+        graph = proto.graph
+    return {
+        item.name: (item.type.tensor_type.elem_type, tensor_shape(item.type.tensor_type))
+        for item in (*graph.input, *graph.value_info, *graph.output)
+        if item.type.WhichOneof("value")
+    }

@@ -1,0 +1,232 @@
+"""Which values of a graph are one tensor in several forms: quantised, cast, transposed, blocked.
+
+ONNX Runtime and the converters put *carriers* on an edge: QuantizeLinear, DequantizeLinear, and casts, transposes and
+reorders that the source model does not have. What they join is one edge; its root is what an operator computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .graph import Scope, attribute, words
+from .scales import Scale, scales
+from .types import Types
+
+__all__ = ["NCHWC", "Edge", "Form", "find_edges", "is_carrier"]
+
+NCHWC = "com.microsoft.nchwc"
+_QUANTISE = {"QuantizeLinear", "DequantizeLinear"}
+_REORDER = {"ReorderInput", "ReorderOutput"}
+_COPY = {"MemcpyFromHost", "MemcpyToHost"}
+# what ONNX Runtime calls its own; a node that had no name is called after its type and output instead
+_TRANSPOSE = re.compile(r"Transpose(_token_\d+)?$")
+# operators that give their output the layout of their inputs, element by element or along an axis that is turned too
+_ANY_LAYOUT = words("""
+    Add Sub Mul Div Sum Max Min Relu LeakyRelu Sigmoid Tanh Clip HardSigmoid HardSwish Elu Selu Softplus Softsign
+    Abs Neg Exp Sqrt Gelu QuickGelu FastGelu BiasGelu QLinearAdd QLinearMul QLinearSigmoid QLinearLeakyRelu
+    PRelu Pow Erf Floor Ceil Round Reciprocal Sign Not Where ThresholdedRelu Celu Mish And Or Greater Less Equal
+    Concat QLinearConcat Slice Split Resize Pad Softmax QLinearSoftmax Identity Cast QuantizeLinear DequantizeLinear
+""")
+_CHANNELS_LAST = frozenset({"NhwcConv", "NhwcFusedConv", "NhwcMaxPool"})
+
+
+class Layouts(Protocol):
+    """What is known of how values are transposed against the source model's tensors."""
+
+    def layout(self, name: str) -> tuple[int, ...] | None:
+        """Of a value, by its name; None where that is not known."""
+
+    def made(self, node: Any, index: int) -> tuple[int, ...]:
+        """Of a node's output, by the node's name, before the node's inputs were transposed; () where not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """How a value holds its edge's tensor.
+
+    bits: the fewest bits a number had on the way from the root to here; what was rounded away does not come back.
+    width: the bits of the value's own type.
+    scale: how to dequantise it. perm: the value is the tensor transposed by it; () as it is; None: not known.
+    blocked: it has ONNX Runtime's NCHWc layout.
+    """
+
+    bits: int
+    width: int = 64
+    scale: Scale | None = None
+    rounded_by: Scale | None = None
+    perm: tuple[int, ...] | None = ()
+    blocked: bool = False
+
+    @property
+    def code(self) -> str:
+        """The scale that the numbers are multiples of; "" where they are not quantised."""
+        found = self.rounded_by or self.scale
+        return "" if found is None else found.code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edge:
+    """root: the value that an operator computed; node: that operator, None for an input or a constant.
+
+    forms: every value of the edge, the root first, each after the one it was made from.
+    """
+
+    root: str
+    node: Any
+    index: int
+    constant: bool
+    forms: Mapping[str, Form]
+
+
+def is_carrier(node: Any, source_nodes: Collection[str]) -> bool:
+    """Whether a node only changes the form of a tensor."""
+    if node.op_type in _QUANTISE | _COPY or (node.domain == NCHWC and node.op_type in _REORDER):
+        return True
+    if node.name in source_nodes or node.name.startswith(f"{node.op_type}:"):
+        return False
+    return node.op_type == "Cast" or (node.op_type == "Transpose" and bool(_TRANSPOSE.match(node.name)))
+
+
+def find_edges(
+    scope: Scope, nodes: Iterable[Any], types: Types, source_nodes: Collection[str], layouts: Layouts
+) -> list[Edge]:
+    """The edges of one graph, whose nodes come in an order in which they can run.
+
+    source_nodes: names of the source model's nodes; a cast or transpose with another name is a carrier.
+    """
+    return _Finder(scope, types, source_nodes, layouts).edges(nodes)
+
+
+class _Finder:
+    def __init__(self, scope: Scope, types: Types, source_nodes: Collection[str], layouts: Layouts) -> None:
+        self.scope, self.types, self.source_nodes, self.layouts = scope, types, source_nodes, layouts
+        self.scales = scales(scope.graph)
+        self.root: dict[str, str] = {}
+        self.forms: dict[str, dict[str, Form]] = {}
+        self.made: dict[str, tuple[Any, int]] = {}
+
+    def edges(self, nodes: Iterable[Any]) -> list[Edge]:
+        graph = self.scope.graph
+        constants = [item.name for item in graph.initializer]
+        for name in (*(item.name for item in graph.input), *constants):
+            self._start(name, Form(bits=self._bits(name), width=self._bits(name), scale=self.scales.get(name)), None, 0)
+        for node in nodes:
+            carrier = is_carrier(node, self.source_nodes) and node.input[0] in self.root and not self._is_real(node)
+            for index, name in enumerate(node.output):
+                if name and carrier:
+                    self._carry(node, node.input[0], name)
+                elif name:
+                    self._start(name, self._computed(node, index), node, index)
+        fixed = set(constants)
+        return [
+            Edge(
+                root=root, node=self.made[root][0], index=self.made[root][1], constant=root in fixed,
+                forms=self.forms[root],
+            )
+            for root in self.forms
+        ]  # fmt: skip
+
+    def _start(self, name: str, form: Form, node: Any, index: int) -> None:
+        self.root[name] = name
+        self.forms[name] = {name: form}
+        self.made[name] = (node, index)
+
+    def _bits(self, name: str) -> int:
+        """Bits of the mantissa's carrier: 8 for int8 and so on; a plain integer or string counts as exact."""
+        scale = self.scales.get(name)
+        dtype = self.types.of(self.scope.key, name).dtype
+        digits = "".join(c for c in dtype.split("_")[0] if c.isdigit())
+        if scale is not None or "float" in dtype:
+            return int(digits) if digits else 64
+        return 64
+
+    def _form(self, name: str) -> Form | None:
+        root = self.root.get(name)
+        return None if root is None else self.forms[root][name]
+
+    def _is_real(self, node: Any) -> bool:
+        """Whether a transposition leads from one of the source's tensors to another: ONNX Runtime merged some then."""
+        if node.op_type != "Transpose":
+            return False
+        source, then = node.input[0], self.layouts.layout(node.output[0])
+        forms = self.forms[self.root[source]]
+        anchored = any(self.layouts.layout(name) is not None for name in forms)
+        if then is None or not anchored:
+            return False
+        return _after(forms[source].perm, attribute(node, "perm")) != then
+
+    def _carry(self, node: Any, source: str, name: str) -> None:
+        root = self.root[source]
+        before = self.forms[root][source]
+        bits = self._bits(name)
+        form = dataclasses.replace(before, bits=min(before.bits, bits), width=bits, scale=self.scales.get(name))
+        if node.op_type == "QuantizeLinear":
+            form = dataclasses.replace(form, rounded_by=self.scales.get(name))
+        elif node.op_type == "DequantizeLinear":
+            form = dataclasses.replace(form, scale=None, bits=before.bits, rounded_by=before.rounded_by or before.scale)
+        elif node.op_type == "Transpose":
+            form = dataclasses.replace(form, perm=_after(before.perm, attribute(node, "perm")))
+        elif node.op_type in _REORDER:
+            form = dataclasses.replace(form, blocked=node.op_type == "ReorderInput")
+            rank = len(self.types.of(self.scope.key, name).shape or ())
+            if attribute(node, "channels_last", 0):  # blocks have the order of NCHW, the other side is NHWC
+                moved = (0, rank - 1, *range(1, rank - 1)) if form.blocked else (0, *range(2, rank), 1)
+                form = dataclasses.replace(form, perm=_after(before.perm, moved) if rank else None)
+        self.root[name] = root
+        self.forms[root][name] = form
+        self._settle(root, name)
+
+    def _settle(self, root: str, name: str) -> None:
+        """Where a value's layout is known, it tells the layouts of the edge's other values."""
+        forms, known = self.forms[root], self.layouts.layout(name)
+        found = forms[name].perm
+        if known is None or found == known:
+            return
+        shift = _after(known, _inverse(found)) if found is not None else None
+        for other, form in forms.items():
+            perm = known if other == name else _after(shift, form.perm)
+            forms[other] = dataclasses.replace(form, perm=perm)
+
+    def _computed(self, node: Any, index: int) -> Form:
+        name = node.output[index]
+        form = Form(bits=self._bits(name), width=self._bits(name), scale=self.scales.get(name))
+        known = self.layouts.layout(name)
+        if known is not None:
+            return dataclasses.replace(form, perm=known)
+        form = self._from_inputs(node, name, form)
+        return dataclasses.replace(form, perm=_after(self.layouts.made(node, index), form.perm))
+
+    def _from_inputs(self, node: Any, name: str, form: Form) -> Form:
+        """The layout that the operator gives its output."""
+        if node.domain == NCHWC:
+            return dataclasses.replace(form, blocked=True)
+        rank = len(self.types.of(self.scope.key, name).shape or ())
+        if node.op_type in _CHANNELS_LAST or attribute(node, "channels_last", 0):
+            return dataclasses.replace(form, perm=(0, *range(2, rank), 1) if rank else None)
+        read = [found for found in map(self._form, node.input) if found is not None]
+        if any(item.blocked for item in read):
+            return dataclasses.replace(form, blocked=True)
+        perms = {item.perm for item in read if item.perm != ()}
+        if not perms:
+            return form
+        keep = node.op_type in _ANY_LAYOUT and len(perms) == 1
+        return dataclasses.replace(form, perm=next(iter(perms)) if keep else None)
+
+
+def _after(first: tuple[int, ...] | None, then: Any) -> tuple[int, ...] | None:
+    """Transposing by ``first`` and then by ``then``; () stands for no transposition, None for unknown."""
+    if first is None or then is None:
+        return None
+    step = tuple(int(i) for i in then)
+    if not step:
+        return first
+    result = step if not first else tuple(first[i] for i in step)
+    return () if result == tuple(range(len(result))) else result
+
+
+def _inverse(perm: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(perm.index(i) for i in range(len(perm)))

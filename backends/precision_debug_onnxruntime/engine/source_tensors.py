@@ -1,0 +1,176 @@
+"""The source model's tensors, and the edges of the graph given to ONNX Runtime that they lie on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .graph import initializers_of, ordered, outer_reads, scopes
+from .same_tensor import Edge, find_edges
+from .types import Types
+
+__all__ = ["Known", "Source", "spellings"]
+
+_CAST = "InsertedPrecisionFreeCast_"
+_TOKEN = re.compile(r"_token_\d+$")
+_FUSION = re.compile(r"^(.+)/\w*Fusion\w*/?(_token_\d+)?$")
+_MOVED = re.compile(r"(_pre_q|_post_dq)(_token_\d+)?$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A graph by name. tensors: inputs and node outputs with how deep in graphs and in loops they are computed.
+
+    nodes: each node's outputs. repeated: names that occur in several graphs.
+    """
+
+    tensors: Mapping[str, tuple[int, int]]
+    nodes: Mapping[str, tuple[str, ...]]
+    producer: Mapping[str, Any]
+    consumers: Mapping[str, tuple[Any, ...]]
+    repeated: frozenset[str]
+    inputs: frozenset[str]
+
+    @classmethod
+    def of(cls, graph: Any) -> Source:
+        tensors: dict[str, tuple[int, int]] = {item.name: (0, 0) for item in graph.input}
+        nodes: dict[str, tuple[str, ...]] = {}
+        producer: dict[str, Any] = {}
+        consumers: dict[str, list[Any]] = {}
+        repeated: set[str] = set()
+        for scope in scopes(graph):
+            depth = (len(scope.key), scope.loop_depth)
+            for node in scope.graph.node:
+                for name in node.output:
+                    if name in tensors:
+                        repeated.add(name)
+                    tensors.setdefault(name, depth)
+                nodes.setdefault(node.name, tuple(node.output))
+                producer.update(dict.fromkeys(node.output, node))
+                for name in node.input:
+                    consumers.setdefault(name, []).append(node)
+        tensors.pop("", None)
+        fixed = initializers_of(graph)
+        fed = {item.name for scope in scopes(graph) for item in scope.graph.input} - fixed
+        return cls(
+            inputs=frozenset(fed),
+            tensors=tensors, nodes=nodes, producer=producer, repeated=frozenset(repeated - {""}),
+            consumers={name: tuple(found) for name, found in consumers.items()},
+        )  # fmt: skip
+
+    def layout(self, name: str) -> tuple[int, ...] | None:
+        """() for a tensor of this graph, which has its own layout; None for other names."""
+        return () if name in self.tensors else None
+
+    def made(self, node: Any, index: int) -> tuple[int, ...]:  # noqa: ARG002
+        """Nodes of the given graph tell nothing of their own."""
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """The source, the given graph, and the given graph's edge of each of its values.
+
+    turned: values of the running graph that bear the name of a node in place of a tensor's, as ONNX Runtime calls what
+    that node gives after a transposition was moved past it; and how they are transposed against the tensor.
+    """
+
+    source: Source
+    given: Source
+    edge_of: Mapping[str, Edge] = field(default_factory=dict)
+    turned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: Any, given: Any) -> Known:
+        first, second = Source.of(source), Source.of(given)
+        types = Types(known={})
+        edge_of: dict[str, Edge] = {}
+        for scope in scopes(given):
+            for edge in find_edges(scope, ordered(scope.graph), types, first.nodes, first):
+                for name in edge.forms:
+                    edge_of.setdefault(name, edge)
+        return cls(source=first, given=second, edge_of=edge_of)
+
+    def members(self, name: str) -> list[str]:
+        """The source tensors on the given graph's edge of a value, in the order of the edge."""
+        edge = self.edge_of.get(name)
+        return [] if edge is None else [item for item in edge.forms if item in self.source.tensors]
+
+    def quantised(self, name: str) -> bool:
+        """Whether a value of the given graph holds quantised numbers, or such that were."""
+        edge = self.edge_of.get(name)
+        return edge is not None and bool(edge.forms[name].code)
+
+    def scale_codes(self, name: str) -> set[str]:
+        edge = self.edge_of.get(name)
+        return set() if edge is None else {form.scale.code for form in edge.forms.values() if form.scale is not None}
+
+    def layout(self, name: str) -> tuple[int, ...] | None:
+        """How a value of the running graph is transposed against its source tensor, where its name tells it."""
+        if name in self.turned:
+            return self.turned[name]
+        for plain in spellings(name):
+            if plain in self.source.tensors:
+                return ()
+            edge = self.edge_of.get(plain)
+            if edge is not None:
+                return edge.forms[plain].perm
+        return None
+
+    def outputs(self, node: Any) -> tuple[str, ...]:
+        """The outputs that a node of the running graph had in the given one; () where it was not there."""
+        return self.given.nodes.get(node.name) or self.given.nodes.get(_TOKEN.sub("", node.name)) or ()
+
+    def fused_outputs(self, node: Any) -> tuple[str, ...]:
+        """The same for a node that a fusion made, which ONNX Runtime calls after the last node that went into it."""
+        found = _FUSION.match(node.name)
+        return self.given.nodes.get(found.group(1), ()) if found else ()
+
+    def named_after(self, name: str) -> str:
+        """The tensor that a node gives whose name a value bears; "" where that is not so, or there are several."""
+        node = _TOKEN.sub("", name)
+        if name in self.source.tensors or node in self.source.tensors or name in self.edge_of:
+            return ""
+        outputs = [output for output in self.source.nodes.get(node, ()) if output]
+        same = self.source.nodes.get(node) == self.given.nodes.get(node)  # the quantiser moves names on
+        return outputs[0] if same and len(outputs) == 1 else ""
+
+    def between(self, inputs: Collection[str], tensor: str, most: int = 64) -> list[str] | None:
+        """The source tensors on the way from these to a value of the given graph; None where it also needs others.
+
+        Constants count for nothing. most: how many values are looked at.
+        """
+        left, met = [tensor], {tensor: True}
+        while left:
+            maker = self.given.producer.get(left.pop())
+            if maker is None:
+                continue
+            for name in (*maker.input, *outer_reads(maker)):
+                if not name or name in met:
+                    continue
+                met[name] = not set(self.members(name) or [name]) & set(inputs)
+                if met[name]:
+                    if name in self.given.inputs or len(met) > most:
+                        return None
+                    left.append(name)
+        inside = [member for name, within in met.items() if within and name != tensor for member in self.members(name)]
+        return [name for name in dict.fromkeys(inside) if name in self.source.producer]
+
+    def made(self, node: Any, index: int) -> tuple[int, ...]:
+        """How a node's output was transposed in the given graph; () where that is not known."""
+        name = next(iter(self.outputs(node)[index : index + 1]), "")
+        edge = self.edge_of.get(name)
+        return () if edge is None else edge.forms[name].perm or ()
+
+
+def spellings(name: str) -> Iterator[str]:
+    """The name, and what it was before ONNX Runtime decorated it."""
+    yield name
+    plain = _MOVED.sub("", name.removesuffix("/duplicated"))
+    if plain != name:
+        yield plain
+    if plain.startswith(_CAST):
+        yield plain.removeprefix(_CAST)
+        yield _TOKEN.sub("", plain.removeprefix(_CAST))

@@ -1,0 +1,162 @@
+"""Puts the taps into a copy of the running graph, and tells a session which tap saw what, in which iteration."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, MutableSequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..model import Model
+from .graph import copy_but, subgraphs
+from .taps import DOMAIN
+from .tensor_list import Entry
+
+__all__ = ["Tap", "TappedGraph", "insert_taps"]
+
+_PREFIX = "precision_debug.tap"
+_MARKER = "precision_debug.marker"
+_LENT = 4 << 20
+"""Elements that stay lent for longer than one node: the more, the less the runs wait; but it takes memory."""
+
+_LOANS = 32
+"""Tensors that do so."""
+
+_DOMAINS = ("com.microsoft", "com.microsoft.nchwc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tap:
+    """What one tap means: a tensor (entry), or that a loop begins ("enter") or that its body does ("iterate"), or that
+    ONNX Runtime is about to let go of the tensor of another tap ("return"), or that the engine's own memory of a
+    tensor, which another tap has shown in another form, can be written to ("write").
+
+    loop: the key of the loop's body. lent: the place of the other tap.
+    """
+
+    entry: Entry | None = None
+    event: str = ""
+    loop: Any = ()
+    lent: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TappedGraph:
+    """The graph to run, and its taps; a tap's place in the tuple is the one it reports."""
+
+    model: Model
+    taps: tuple[Tap, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Loan:
+    """end: the node that ends it. elements: of the tensor; many where that is not known."""
+
+    end: Any
+    elements: int
+
+
+class _Builder:
+    def __init__(
+        self, entries: Collection[Entry], session: int, sizes: Mapping[str, int] | None, writing: bool
+    ) -> None:
+        self.by_key: dict[Any, list[Entry]] = {}
+        for entry in entries:
+            self.by_key.setdefault(entry.value.key, []).append(entry)
+        self.scopes = {
+            key[:depth] for entry in entries for key in [entry.value.scope.key] for depth in range(len(key) + 1)
+        }
+        self.taps: list[Tap] = []
+        self.session = session
+        self.sizes = sizes
+        self.writing = writing
+
+    def graph(self, graph: Any, key: Any, loops: bool) -> None:
+        """Rewrite one graph's nodes in place."""
+        nodes: list[Any] = []
+        lent: deque[_Loan] = deque()
+        if loops:
+            nodes.append(self._tap(_MARKER, Tap(event="iterate", loop=key)))
+        made_by_nodes = {name for node in graph.node for name in node.output}
+        for entry in [e for (scope, name), found in self.by_key.items() if scope == key for e in found]:
+            if entry.value.node is None and entry.value.name not in made_by_nodes:
+                nodes += self._seen(entry, lent)
+        for node in graph.node:
+            for name, inner in subgraphs(node):
+                step = (next((out for out in node.output if out), node.name), name)
+                inside = (*key, step)
+                if inside in self.scopes:
+                    if node.op_type in {"Loop", "Scan"}:
+                        nodes.append(self._tap(_MARKER, Tap(event="enter", loop=inside)))
+                    self.graph(inner, inside, node.op_type in {"Loop", "Scan"})
+            nodes.append(node)
+            made: list[_Loan] = []
+            for output in node.output:
+                for entry in self.by_key.get((key, output), ()):
+                    nodes += self._seen(entry, made)
+            held = sum(loan.elements for loan in lent)
+            while held > _LENT or len(lent) > _LOANS:
+                held -= lent[0].elements
+                nodes.append(lent.popleft().end)
+            lent += made
+        nodes += [loan.end for loan in lent]
+        kept = [_copy_of(node) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(kept)
+
+    def _seen(self, entry: Entry, lent: MutableSequence[_Loan]) -> Iterator[Any]:
+        """The nodes that show an entry; where it is lent, that is added to ``lent``."""
+        place = len(self.taps)
+        made, end = entry.view.nodes(entry.value.name, f"{_PREFIX}{place}")
+        yield from made
+        yield self._tap(end, Tap(entry=entry))
+        if self.writing and made:
+            yield self._tap(entry.value.name, Tap(entry=entry, event="write"))
+        if self.sizes is not None:
+            shape = ("",) if entry.meta.shape is None else entry.meta.shape
+            known = (size if isinstance(size, int) else self.sizes.get(size, _LENT + 1) for size in shape)
+            elements = math.prod(known)
+            lent.append(_Loan(end=self._tap(end, Tap(event="return", lent=place)), elements=elements))
+
+    def _tap(self, name: str, tap: Tap) -> Any:
+        from onnx import helper
+
+        number = len(self.taps)
+        self.taps.append(tap)
+        return helper.make_node(
+            "Tap", [name], [], name=f"{_PREFIX}{number}", domain=DOMAIN, session=self.session, place=number
+        )
+
+
+def insert_taps(
+    model: Model, entries: Collection[Entry], session: int, *, lending: Mapping[str, int] | None = None,
+    writing: bool = False,
+) -> TappedGraph:  # fmt: skip
+    """A copy of the running graph with a tap for each entry, for the session number that ``taps.connect`` gave.
+
+    lending: what a tap shows stays as it is until the next node of its graph has run, or some more of them where it is
+    small; then a second tap says so. Its value: sizes of axes that the graph only names, as far as they are known.
+    writing: where an entry is shown in another form than the graph holds it, a second tap has the graph's own memory.
+    """
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    proto = copy_but(model.proto, graph="initializer")
+    builder = _Builder(entries, session, lending, writing)
+    builder.graph(proto.graph, (), False)
+    if any(tap.event for tap in builder.taps):
+        proto.graph.initializer.append(numpy_helper.from_array(np.zeros((), np.bool_), _MARKER))
+    proto.graph.initializer.extend(model.proto.graph.initializer)
+    proto.ir_version = max(proto.ir_version, 4)
+    known = {item.domain for item in proto.opset_import}
+    for domain in (DOMAIN, *_DOMAINS):
+        if domain not in known:
+            proto.opset_import.append(helper.make_opsetid(domain, 1))
+    return TappedGraph(model=Model(proto=proto, folder=model.folder, path=model.path), taps=tuple(builder.taps))
+
+
+def _copy_of(node: Any) -> Any:
+    copy = type(node)()
+    copy.CopyFrom(node)
+    return copy

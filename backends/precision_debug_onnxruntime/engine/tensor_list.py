@@ -1,0 +1,212 @@
+"""Every tensor of the running graph in execution order: what the session says of it, and how it is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from precision_debug.records import TensorMeta
+
+from ..naming import Holding
+from .graph import Value, attribute, carried, initializers_of, labels, outer_reads, scopes, values
+from .model_layout import View, view_of
+from .same_tensor import NCHWC, Form
+from .types import TypeInfo, Types
+
+__all__ = ["Entry", "Labels", "Sizes", "all_values", "list_tensors", "op_type", "with_dropped"]
+
+Sizes = Callable[[str], tuple[int | str, ...] | None]
+"""Shape of a source tensor by name; None where it is not known."""
+
+_DROPPED = "ONNX Runtime leaves it out when it loads the model: it changes nothing, or nothing reads it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One tensor: its value in the running graph, what the report knows of it, and how to see it.
+
+    later: in a loop's body, the inputs from the second iteration on; True marks an output of the body that comes from
+    the iteration before. form: how the running graph holds it. rounds_to: the type that a simulation rounds it to.
+    """
+
+    value: Value
+    meta: TensorMeta
+    view: View
+    later: tuple[tuple[str, bool], ...] = ()
+    form: Form | None = None
+    rounds_to: str = ""
+
+    @property
+    def looped(self) -> bool:
+        """Whether it has a value for each iteration of a loop."""
+        return self.value.scope.loop_depth > 0
+
+
+class Labels:
+    """Session names of a graph's values, and what a node reads in these names."""
+
+    def __init__(self, found: Sequence[Value], holdings: Mapping[Any, Holding] | None = None) -> None:
+        self.by_key = labels(list(found))
+        self.holdings = holdings or {}
+
+    def of(self, key: Any, name: str) -> str:
+        """The session's name of a value seen from a graph, resolved to the one it repeats; "" for a constant."""
+        depth = next((d for d in range(len(key), -1, -1) if (key[:d], name) in self.by_key), None)
+        if depth is None:
+            return ""
+        holding = self.holdings.get((key[:depth], name))
+        if holding is None:
+            return self.by_key[key[:depth], name]
+        if holding.constant:
+            return ""
+        if holding.repeats:
+            return self.of(key[: depth - 1], holding.repeats) if depth else ""
+        return self.by_key[key[:depth], holding.same_as or name]
+
+    def inputs(self, value: Value) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...]]:
+        """Names that the value's operator reads, and those from a loop's second iteration on (see Entry.later)."""
+        if value.node is None:
+            return (), ()
+        key, loop = value.scope.key, carried(value.scope)
+        first: dict[str, None] = {}
+        later: dict[tuple[str, bool], None] = {}
+        for name in (*value.node.input, *outer_reads(value.node)):
+            begins, follows = loop.get(self._formal(key, name), ("", ""))
+            found = self.of(key[:-1], begins) if begins else self.of(key, name)
+            first.setdefault(found)
+            if follows and self.of(key, follows):
+                later.setdefault((self.of(key, follows), True))
+            else:
+                later.setdefault((found, False))
+        return tuple(name for name in first if name), tuple(item for item in later if item[0])
+
+    def _formal(self, key: Any, name: str) -> str:
+        """The graph input that a value is or repeats."""
+        holding = self.holdings.get((key, name))
+        return holding.repeats if holding is not None and holding.repeats else name
+
+
+def list_tensors(
+    running: Any, types: Types, holdings: Mapping[Any, Holding], repeated: Collection[str], sizes: Sizes
+) -> list[Entry]:
+    """repeated: names that occur in several graphs of the source; the baseline puts the graph's path before them."""
+    found = all_values(running)
+    names = Labels(found, holdings)
+    by_key = {value.key: value for value in found}
+    outputs = {item.name for item in running.output}
+    entries = []
+    for value in found:
+        holding = holdings[value.key]
+        maker = value if holding.same_as else by_key.get((value.scope.key, holding.root), value)
+        info = types.of(value.scope.key, value.name)
+        is_output = not value.scope.key and value.name in outputs
+        shape = _source_shape(holding, sizes)
+        view = _view(value, holding, info, shape, names, is_output)
+        inputs, later = names.inputs(value if maker.node is None else maker)
+        own = names.by_key[value.key]
+        meta = TensorMeta(
+            name=own,
+            op_type=op_type(value if maker.node is None else maker),
+            node=_node_name(value if maker.node is None else maker),
+            dtype=info.dtype,
+            shape=shape if holding.form.blocked else info.shape,
+            inputs=tuple(name for name in inputs if name != own) or _root_input(maker, own, names),
+            origin=_origin(value, holding, own, repeated),
+            view=view.label or holding.before,
+            unseen="" if view.at_end and is_output else view.unseen,
+            is_output=is_output,
+        )
+        entries.append(Entry(value=value, meta=meta, view=view, later=later, form=holding.form))
+    return entries
+
+
+def _view(value: Value, holding: Holding, info: TypeInfo, shape: Any, names: Labels, is_output: bool) -> View:
+    if holding.repeats:
+        return View(unseen=f"inside a branch or loop it repeats {holding.repeats}")
+    if holding.same_as and not is_output:
+        return View(unseen=f"holds the same numbers as {names.by_key[value.scope.key, holding.same_as]}")
+    if holding.constant and value.node is not None:
+        return View(unseen="a constant of the model in another form")
+    if holding.before and value.node is None:
+        return View(unseen="the feed itself; it is compared after its rounding")
+    return view_of(info, holding.form, _channels(holding, shape), shape)
+
+
+def _channels(holding: Holding, shape: tuple[int | str, ...] | None) -> int | None:
+    """How many channels a blocked value has: along its own second axis, wherever that is in the source tensor."""
+    if shape is None or len(shape) < 2 or holding.form.perm is None:
+        return None
+    found = shape[holding.form.perm[1] if holding.form.perm else 1]
+    return found if isinstance(found, int) and found > 0 else None
+
+
+def _source_shape(holding: Holding, sizes: Sizes) -> tuple[int | str, ...] | None:
+    special = holding.form.blocked or holding.form.perm != ()
+    return sizes(holding.origin) if holding.origin and special else None
+
+
+def _origin(value: Value, holding: Holding, own: str, repeated: Collection[str]) -> str:
+    origin = holding.origin
+    if origin in repeated:
+        origin = f"{value.scope.path}/{origin}".lstrip("/")
+    # what was quantised holds its tensor whatever operator it came from: a zero point may have done the rest
+    return "" if origin == own and not holding.form.code else origin
+
+
+def _root_input(maker: Value, own: str, names: Labels) -> tuple[str, ...]:
+    """For a form of one of the model's inputs: that input."""
+    name = names.by_key[maker.key] if maker.node is None else own
+    return () if name == own else (name,)
+
+
+def op_type(value: Value) -> str:
+    """The type of the operator that makes a value; "Input" or "Constant" where none does.
+
+    A Conv of ONNX Runtime's in blocks of channels that has an activation in it is FusedConv, as elsewhere.
+    """
+    if value.node is not None and value.node.domain == NCHWC and attribute(value.node, "activation"):
+        return f"Fused{value.node.op_type}"
+    if value.node is not None:
+        return str(value.node.op_type)
+    return "Constant" if value.name in initializers_of(value.scope.graph) else "Input"
+
+
+def _node_name(value: Value) -> str:
+    return "" if value.node is None else str(value.node.name)
+
+
+def with_dropped(entries: list[Entry], source: Any) -> list[Entry]:
+    """The entries, and after their predecessors those tensors of the source that ONNX Runtime left out."""
+    listed = {entry.value.key for entry in entries}
+    # a tensor whose float16 ONNX Runtime computes in float32 is there under that one's name, as its origin
+    taken = {name for entry in entries for name in (entry.meta.name, entry.meta.origin)}
+    found = [value for value in values(source) if not _is_constant(value)]
+    names = labels(found)
+    after: dict[Any, list[Entry]] = {}
+    last: Any = None
+    for value in found:
+        own = names[value.key]
+        if value.key in listed:
+            last = value.key
+        elif own not in taken:
+            meta = TensorMeta(name=own, op_type=op_type(value), node=_node_name(value), unseen=_DROPPED)
+            after.setdefault(last, []).append(Entry(value=value, meta=meta, view=View(unseen=_DROPPED)))
+    return [*after.get(None, ()), *(e for entry in entries for e in (entry, *after.get(entry.value.key, ())))]
+
+
+def all_values(graph: Any) -> list[Value]:
+    """Inputs, outputs of the model that are constants of it, then node outputs in execution order.
+
+    A Constant node is none of them, as a weight is not: ONNX Runtime makes weights of those in the main graph.
+    """
+    constants = initializers_of(graph)
+    main = next(scopes(graph))
+    found = [value for value in values(graph) if not _is_constant(value)]
+    fixed = [Value(name=item.name, scope=main) for item in graph.output if item.name in constants]
+    given = [value for value in found if value.node is None]
+    return [*given, *fixed, *found[len(given) :]]
+
+
+def _is_constant(value: Value) -> bool:
+    return value.node is not None and value.node.op_type == "Constant"

@@ -1,0 +1,167 @@
+"""The graph that ONNX Runtime really runs, read back from ONNX Runtime, with the types of all its values."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from precision_debug.errors import PrecisionDebugError
+
+from ..engine.graph import (
+    External,
+    all_graphs,
+    copy_but,
+    external_data,
+    external_tensors,
+    initializers_of,
+    move_external_data,
+    subgraphs,
+)
+from ..engine.runtime import Runtime
+from ..engine.types import Types, read_types
+from ..model import Model, name_nodes
+
+__all__ = ["dump", "infer_types", "unoptimised"]
+
+_AXIS = 13
+_LARGE = 1024
+_numbers = itertools.count()
+
+
+def dump(model: Model, runtime: Runtime, folder: Path, optimise: str, *, inline: bool = False) -> Model:
+    """Let ONNX Runtime load the model, and read the graph back that it would run.
+
+    Weights go to a file in ``folder``, or stay in the graph where ``inline`` is set.
+    """
+    import onnx
+
+    path = folder / f"graph{next(_numbers)}.onnx"
+    runtime.open(model, optimise=optimise, dump=path, inline=inline)
+    proto = onnx.load(str(path), load_external_data=False)
+    _bring_along(proto, model.folder, path.with_name(f"{path.name}.bin"))
+    for graph in all_graphs(proto.graph):
+        name_nodes(graph)
+    _drop_newer_attributes(proto)
+    _tell_apart(proto.graph, set())
+    _drop_orphans(proto, initializers_of(model.proto.graph))
+    return Model(proto=proto, folder=folder, path=model.path)
+
+
+def _drop_newer_attributes(proto: Any) -> None:
+    """Before opset 13 the quantising operators had no attributes; ONNX Runtime writes "axis", and refuses it then."""
+    opset = next((item.version for item in proto.opset_import if item.domain in {"", "ai.onnx"}), _AXIS)
+    if opset >= _AXIS:
+        return
+    for graph in all_graphs(proto.graph):
+        for node in graph.node:
+            if node.op_type in {"QuantizeLinear", "DequantizeLinear"} and node.domain in {"", "ai.onnx"}:
+                del node.attribute[:]
+
+
+def _tell_apart(graph: Any, outer: set[str]) -> None:
+    """Give values inside a branch or loop another name than any around it has: ONNX Runtime inserts casts of one name
+    in both, and refuses its own graph then."""
+    names = {name for node in graph.node for name in node.output if name}
+    again = {name: f"{name}_token_{next(_numbers)}" for name in names & outer}
+    if again:
+        _rename(graph, again)
+    known = outer | names | {item.name for item in graph.input} | initializers_of(graph)
+    for node in graph.node:
+        for _, inner in subgraphs(node):
+            _tell_apart(inner, known)
+
+
+def _rename(graph: Any, again: Mapping[str, str]) -> None:
+    for item in graph.output:
+        item.name = again.get(item.name, item.name)
+    for node in graph.node:
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                names[place] = again.get(name, name)
+        for _, inner in subgraphs(node):
+            _rename(inner, again)
+
+
+def _bring_along(proto: Any, source: Path, file: Path) -> None:
+    """Add weights to a graph's file that old releases of ONNX Runtime (1.20) leave in the source's folder."""
+    left = [tensor for tensor in external_tensors(proto.graph) if external_data(tensor).location != file.name]
+    if not left:
+        return
+    with file.open("ab") as out:
+        for tensor in left:
+            place = external_data(tensor)
+            out.write(bytes(-out.tell() % mmap.ALLOCATIONGRANULARITY))
+            begin = out.tell()
+            with (source / place.location).open("rb") as weights:
+                weights.seek(place.offset)
+                out.write(weights.read(place.length or -1))
+            move_external_data(tensor, External(location=file.name, offset=begin, length=out.tell() - begin))
+
+
+def _drop_orphans(proto: Any, defaults: set[str]) -> None:
+    """Take out inputs whose default ONNX Runtime folded into something else: nobody feeds them."""
+    left = initializers_of(proto.graph)
+    kept = [item for item in proto.graph.input if item.name in left or item.name not in defaults]
+    if len(kept) < len(proto.graph.input):
+        copies = [type(item).FromString(item.SerializeToString()) for item in kept]
+        del proto.graph.input[:]
+        proto.graph.input.extend(copies)
+
+
+def unoptimised(model: Model, runtime: Runtime, folder: Path) -> Model:
+    """The graph that runs with every optimisation off; weights stay where they are.
+
+    ONNX Runtime still inlines functions and inserts casts then, which does not depend on the weights: they are left
+    out while it does, except where a kernel insists on having them.
+    """
+    light, weights = _light(model)
+    try:
+        graph = dump(light, runtime, folder, "none", inline=True)
+    except PrecisionDebugError:
+        return dump(model, runtime, folder, "none")
+    _restore(graph.proto, weights, model)
+    return Model(proto=graph.proto, folder=model.folder, path=model.path)
+
+
+def infer_types(model: Model, runtime: Runtime, folder: Path) -> Types:
+    """Type and shape of every value, subgraphs included, by loading the model without its large weights."""
+    path = folder / f"types{next(_numbers)}.ort"
+    try:
+        runtime.open(_light(model)[0], dump=path)
+    except PrecisionDebugError:
+        runtime.open(model, dump=path)
+    types = read_types(path.read_bytes())
+    path.unlink()
+    return types
+
+
+def _light(model: Model) -> tuple[Model, list[Any]]:
+    import onnx
+
+    graph = model.proto.graph
+    heavy = [item for item in graph.initializer if _large(item)]
+    names = {item.name for item in heavy}
+    proto = copy_but(model.proto, graph="initializer")
+    given = {item.name for item in graph.input}
+    for item in graph.initializer:
+        if item.name not in names:
+            proto.graph.initializer.append(item)
+        elif item.name not in given:
+            proto.graph.input.append(onnx.helper.make_tensor_value_info(item.name, item.data_type, list(item.dims)))
+    return Model(proto=proto, folder=model.folder, path=model.path), heavy
+
+
+def _large(tensor: Any) -> bool:
+    return bool(tensor.external_data) or len(tensor.raw_data) > _LARGE or tensor.ByteSize() > 2 * _LARGE
+
+
+def _restore(proto: Any, weights: list[Any], model: Model) -> None:
+    given = {item.name for item in model.proto.graph.input}
+    names = {item.name for item in weights}
+    inputs = [item for item in proto.graph.input if item.name not in names or item.name in given]
+    del proto.graph.input[:]
+    proto.graph.input.extend(inputs)
+    proto.graph.initializer.extend(weights)

@@ -1,0 +1,395 @@
+"""A session whose tensors are fetched: each one that is shown is an output of an edited program.
+
+A fetched value comes back in the model's own layout and, where it was quantised or in bfloat16, as FP32, under a name
+that is the same in every run. That is what PIR programs need in every mode, and legacy ones under oneDNN.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import BackendError
+from precision_debug.protocols import Feeds, Hook, Replace
+from precision_debug.records import Doubt, Operator, TensorMeta
+
+from .. import naming
+from ..model import Model
+from ..session import meta_of, metas_of, not_run
+from . import tensor_memory
+from .fetchable import Changed, Found, Groups, Print, Trace, groups_by_value, search
+from .hook_check import OVERWRITTEN, Witness
+from .operators import Operators
+from .predictor import Runner
+from .program import NESTED
+
+__all__ = ["FetchSession", "Start"]
+
+Start = Callable[[Path, str], Runner]
+"""Makes a runner for a program file. The text: "" for the mode, "float32" for its graph in FP32, or "unfused"."""
+
+_BUILDS, _FEWEST, _SECONDS = 60, 12, 300.0
+_REFUSED = "it cannot be fetched without changing the fusion around it"
+_CHANGED = "the passes changed the numbers around it, and it was fused away or cannot be fetched"
+_SILENT = frozenset({"split", "unbind", "split_with_num"})  # Paddle's hook passes over them
+_UNTRIED = "the search for marks ended before it (raise --option mark_builds)"
+
+
+class FetchSession:
+    """start: makes predictors. unfused: every value can be fetched. view: how the mode's values are taken.
+
+    folder: where the edited programs are written. builds: how many predictors the search may make; 0: as many as fit
+    into five minutes, from 12 to 60. limit: bytes of fetched tensors that one predictor holds. check: raises where the
+    mode did not do what it is for. quantised: the mode fuses more of a quantised model than the same mode in FP32 does.
+    wants: the type that the mode's tensors are to have, see ``session.not_run``. plain: the engine's own tensors, which
+    the hook is given, lie in this machine's memory, in the model's layout.
+    """
+
+    def __init__(
+        self, model: Model, start: Start, *, unfused: bool, view: str, folder: Path, versions: Mapping[str, str],
+        notes: Sequence[str] = (), builds: int = 0, limit: int = 1 << 30, check: Callable[[Trace], None] | None = None,
+        quantised: bool = False, wants: str = "", plain: bool = False,
+    ) -> None:  # fmt: skip
+        self.versions = versions
+        self._model, self._start, self._unfused, self._view = model, start, unfused, view
+        self._folder, self._builds, self._limit, self._check = folder, builds, limit, check
+        self._quantised, self._wants, self._plain = quantised, wants, plain
+        self._operators = Operators(model)
+        self._instructions: dict[str, str] = {}
+        self.doubts: Sequence[Doubt] = ()
+        self._values = {value.name: value for value in model.program.values}
+        self._notes = list(notes)
+        self._runners: list[tuple[tuple[str, ...], Runner | None]] = []
+        self._planned = self._closed = False
+        self._rounded: frozenset[str] = frozenset()
+        self._edits = 0
+        self.tensors: Sequence[TensorMeta] = metas_of(meta_of(v, unseen=v.hidden) for v in self._values.values())
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return tuple(self._notes)
+
+    def plan(self, feeds: Feeds) -> None:
+        """Find out which values can be fetched; ``tensors`` lists them from then on."""
+        self._planned = True
+        if self._unfused:
+            self._plan_unfused(feeds)
+            return
+        begun = time.monotonic()
+        plain = self._trace(self._start(self._model.file, ""), feeds)
+        seconds = time.monotonic() - begun
+        builds = self._builds or int(min(_BUILDS, max(_FEWEST, _SECONDS / seconds)))
+        if self._check is not None:
+            self._check(plain)
+        self.doubts = not_run(self._wants, plain.types)
+        groups, changed = self._groups(feeds)
+        kept: dict[tuple[str, ...], Runner] = {}
+        seen = Witness()
+        widened: frozenset[str] = frozenset()
+
+        def changes(names: Sequence[str]) -> Counter[str]:
+            nonlocal seen, widened
+            runner = self._start(self._edited(names), "")
+            witness = Witness()
+            trace = self._trace(runner, feeds, witness)
+            changed = plain.changed(trace)
+            # a pass may put another value in the place of one that is fetched, under that one's name
+            changed[""] += len(set(names) - set(self._keys(runner.output_names).values()))
+            changed = +changed
+            for other in (runner,) if changed else tuple(kept.values()):
+                other.close()
+            if not changed:
+                kept.clear()
+                kept[tuple(names)] = runner
+                seen, widened = witness, plain.widened(trace)
+            return changed
+
+        outputs = [value.name for value in self._values.values() if value.output]
+        loose: Groups = [("", [name]) for item in changed for name in item.names]
+        searching = time.monotonic()
+
+        def late() -> bool:
+            return not self._builds and time.monotonic() - searching > _SECONDS
+
+        found = search([*groups, *loose], changes, list(self._values), builds, late)
+        shown = {*found.kept, *outputs}
+        self._rounded = frozenset(
+            name for op_type, group in groups for name in group if name in shown and naming.kernel(op_type) in widened
+        )
+        wrong = self._overwritten(seen, kept.get(tuple(found.kept)))
+        names = [name for name in self._values if name in shown - wrong]
+        batches = self._batches(names, feeds)
+        self._runners = [(batch, None) for batch in batches]
+        if len(batches) == 1 and tuple(found.kept) in kept and not wrong:
+            self._runners = [(batches[0], kept[tuple(found.kept)])]
+        elif kept:
+            for runner in kept.values():
+                runner.close()
+        self._list(groups, changed, found, shown, wrong)
+
+    def _overwritten(self, seen: Witness, runner: Runner | None) -> frozenset[str]:
+        """Of what the predictor that was kept fetched in its last run, what is not what the hook saw."""
+        if runner is None:
+            return frozenset()
+        keys = self._keys(runner.output_names)
+        wrong, unknown = seen.overwritten({key: runner.output(key) for key in keys})
+        if unknown:
+            self._notes.append(
+                f"{len(keys) - unknown} of {len(keys)} fetched values are, element for element, what Paddle's own hook "
+                f"saw; of {unknown} the hook shows nothing to compare with (padded layouts, operators that it skips)."
+            )
+        return frozenset(keys[key] for key in wrong if not self._values[keys[key]].output)
+
+    def _plan_unfused(self, feeds: Feeds) -> None:
+        """Leave out what no operator writes, such as the outputs of a recurrent layer that only training fills."""
+        names = [name for name, value in self._values.items() if not value.hidden]
+        written: set[str] = set()
+        made: dict[str, list[str]] = {}
+        for batch in self._batches(names, feeds):
+            runner = self._start(self._edited(batch), "")
+            keys = self._keys(runner.output_names)
+            calls: Counter[str] = Counter()
+
+            def note(op_type: str, variable: str, _: Any, keys: Any = keys, calls: Any = calls) -> None:
+                calls[naming.instruction(op_type)] += 1
+                if variable in keys:
+                    made.setdefault(naming.instruction(op_type), []).append(keys[variable])
+
+            runner.execute(feeds, note)
+            for several in [instruction for instruction, count in calls.items() if count > 1]:
+                made.setdefault(several, []).extend(("", ""))
+            written |= {name for key, name in keys.items() if runner.peek(key) is not None}
+            runner.close()
+        # an instruction of several outputs, which come in any order, does not tell which of them is shown
+        self._instructions = {key: found[0] for key, found in made.items() if len(set(found)) == 1}
+        self._runners = [(batch, None) for batch in self._batches([n for n in names if n in written], feeds)]
+        empty = len(names) - len(written)
+        if empty:
+            self._notes.append(f"{empty} tensors that no operator writes are left out.")
+        self.tensors = metas_of(
+            meta_of(value, unseen=value.hidden)
+            for value in self._values.values()
+            if value.hidden or value.name in written
+        )
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        if not self._planned:
+            self.plan(feeds)
+        if self._closed:
+            raise BackendError("the session is closed", where=self._model.path, hint="open it again")
+        types = {meta.name: meta.op_type for meta in self.tensors}
+        outputs: dict[str, Any] = {}
+        for number, (batch, runner) in enumerate(self._runners):
+            wanted = [name for name in batch if names is None or name in names]
+            if number and (hook is None or not wanted):
+                continue
+            active = runner or self._start(self._edited(batch), "")
+            active.execute(feeds)
+            keys = self._keys(active.output_names)
+            if not number:
+                outputs = {name: active.output(key) for key, name in keys.items() if self._values[name].output}
+            by_name = {name: key for key, name in keys.items()}
+            self._runners[number] = (batch, active if len(self._runners) == 1 else None)
+            if hook is not None:
+                for name in wanted:
+                    hook(types[name], name, self._value(active, name, by_name[name]))
+            if len(self._runners) > 1:
+                active.close()
+        return outputs
+
+    @property
+    def replaces(self) -> bool:
+        """See protocols.Replacer: where the hook has the engine's own memory, and one run shows every tensor."""
+        if not self._plain or not self._planned or not tensor_memory.can_write():
+            return False
+        nested = any(value.hidden == NESTED for value in self._values.values())
+        return len(self._runners) == 1 or (self._unfused and not nested)
+
+    def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """See protocols.Replacer. What would not fit into memory at once is not fetched: the unedited program runs, and
+        an instruction's number tells which tensor the hook shows.
+        """
+        if not self._planned:
+            self.plan(feeds)
+        if self._closed:
+            raise BackendError("the session is closed", where=self._model.path, hint="open it again")
+        whole = len(self._runners) == 1
+        batch, kept = self._runners[0] if whole else ((), None)
+        runner = kept or self._start(self._edited(batch) if whole else self._model.file, "")
+        keys = self._keys(runner.output_names)
+        types = {meta.name: meta.op_type for meta in self.tensors if not meta.unseen}
+        left = dict.fromkeys(name for name in types if names is None or name in names)
+
+        def show(op_type: str, variable: str, array: Any) -> Any:
+            name = keys.get(variable) or ("" if whole else self._instructions.get(naming.instruction(op_type), ""))
+            if name not in left:
+                return None
+            del left[name]
+            return replace(types[name], name, array)
+
+        try:
+            runner.execute(feeds, show, writes=True)
+            outputs = {name: runner.output(key) for key, name in keys.items() if self._values[name].output}
+            fetched = {name: key for key, name in keys.items()}
+            for name in [name for name in left if name in fetched]:
+                replace(types[name], name, runner.output(fetched[name]))  # the hook passes over its operator
+        finally:
+            if whole:
+                self._runners[0] = (batch, runner)
+            else:
+                runner.close()
+        return outputs
+
+    def held(self, name: str, value: Any) -> Any:
+        """See protocols.Replacer."""
+        return self._operators.held(name, value)
+
+    def operator(self, name: str) -> Operator | None:
+        """See protocols.Replacer."""
+        return self._operators.get(name)
+
+    def _value(self, runner: Runner, name: str, key: str) -> np.ndarray[Any, Any]:
+        """A fetched value as the program that ships has it."""
+        array = runner.output(key)
+        if name not in self._rounded or array.dtype != np.float32:
+            return array
+        import ml_dtypes
+
+        return array.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+    def close(self) -> None:
+        for _, runner in self._runners:
+            if runner is not None:
+                runner.close()
+        self._runners = []
+        self._closed = True
+
+    def _groups(self, feeds: Feeds) -> tuple[Groups, list[Changed]]:
+        """What the fused program computes in FP32, each with the values that it may be; see ``groups_by_value``."""
+        runner = self._start(self._model.file, "float32")
+        if not self._model.program.pir:
+            named: dict[str, str] = {}
+
+            raw = {value.variable or name: name for name, value in self._values.items() if not value.hidden}
+
+            def note(op_type: str, name: str, _: Any) -> None:
+                named[raw.get(name, name)] = op_type  # the last operator that writes it is the one that is fetched
+
+            runner.run(feeds, note)
+            runner.close()
+            if self._quantised:
+                runner = self._start(self._model.file, "")
+                runner.run(feeds, note)
+                runner.close()
+            fetchable = {name for name, value in self._values.items() if not value.hidden}
+            return [(op_type, [name]) for name, op_type in named.items() if name in fetchable], []
+        seen: list[tuple[str, tuple[int, ...], Print]] = []
+
+        def look(op_type: str, _: str, array: Any) -> None:
+            if array.size and not naming.carries(op_type):
+                seen.append((op_type, array.shape, Print.of(array)))
+
+        runner.run(feeds, look)
+        runner.close()
+        base: dict[str, tuple[str, tuple[int, ...], Print]] = {}
+        names = [name for name, value in self._values.items() if not value.hidden]
+        for batch in self._batches(names, feeds):
+            unfused = self._start(self._edited(batch), "unfused")
+            unfused.execute(feeds)
+            for key, name in self._keys(unfused.output_names).items():
+                array = unfused.peek(key)
+                if array is not None and array.size:
+                    base[name] = (self._values[name].op_type, array.shape, Print.of(array))
+            unfused.close()
+        groups, rest = groups_by_value(seen, {name: base[name] for name in names if name in base})
+        silent: Groups = [("", [name]) for name in base if self._values[name].op_type in _SILENT]
+        return [*groups, *silent], rest
+
+    def _list(
+        self, groups: Groups, changed: Sequence[Changed], found: Found, fetched: Collection[str], wrong: Collection[str]
+    ) -> None:
+        """Announce what is seen, and what the fused program has but cannot show. wrong: overwritten when fetched."""
+        shown = set(fetched) - set(wrong)
+        types: dict[str, str] = {}
+        unseen: dict[str, str] = dict.fromkeys(wrong, OVERWRITTEN)
+        for op_type, names in groups:
+            taken = [name for name in names if name in fetched]
+            for name in taken:
+                types.setdefault(name, op_type or self._values[name].op_type)
+            if not taken and op_type:
+                reason = _UNTRIED if names[0] in found.untried else _REFUSED
+                unseen.setdefault(names[0], reason)
+                types.setdefault(names[0], op_type)
+        for item in changed:
+            if sum(name in fetched for name in item.names) >= item.tensors:
+                continue  # all tensors of that size are accounted for: the other values were fused away
+            for name in item.names:
+                if name not in fetched:
+                    unseen[name] = _UNTRIED if name in found.untried else _CHANGED
+        metas = []
+        for name, value in self._values.items():
+            kind = naming.plain_type(types[name]) if name in types else value.op_type
+            if name in shown:
+                metas.append(meta_of(value, op_type=kind, view=self._view))
+            elif name in unseen:
+                metas.append(meta_of(value, op_type=kind, unseen=unseen[name]))
+            elif value.hidden:
+                metas.append(meta_of(value, unseen=value.hidden))
+        self.tensors = metas_of(metas)
+        self._notes.append(
+            f"{len(shown)} of {len(self._values)} tensors can be fetched without changing the fused program "
+            f"({len(unseen)} more cannot, {found.builds} predictors were built to find out)."
+        )
+        if self._rounded:
+            self._notes.append(
+                f"{len(self._rounded)} of them are written in FP32 where fetched and in bfloat16 otherwise, to "
+                "the same outputs bit for bit; they are shown rounded to bfloat16, as the program that ships has them."
+            )
+
+    def _trace(self, runner: Runner, feeds: Feeds, witness: Witness | None = None) -> Trace:
+        trace = Trace()
+
+        def look(op_type: str, name: str, array: Any) -> None:
+            trace.saw(op_type, array)
+            if witness is not None:
+                witness.saw(op_type, name, array)
+
+        outputs = runner.run(feeds, look)
+        known = {value.output for value in self._values.values() if value.output}
+        return dataclasses.replace(trace, outputs={name: array for name, array in outputs.items() if name in known})
+
+    def _edited(self, names: Sequence[str]) -> Path:
+        self._edits += 1
+        path = self._folder / f"marked_{self._edits}{self._model.file.suffix or '.pdmodel'}"
+        return self._model.program.with_fetches(names, path)
+
+    def _keys(self, outputs: Sequence[str]) -> dict[str, str]:
+        """The predictor's names of its outputs to ours, in the predictor's order."""
+        pir = self._model.program.pir
+        values = self._values.items()
+        known = {naming.fetch_name(name) if pir else value.variable or name: name for name, value in values}
+        known.update((value.output, name) for name, value in self._values.items() if value.output)
+        return {key: known[key] for key in outputs if key in known}
+
+    def _batches(self, names: Sequence[str], feeds: Feeds) -> list[tuple[str, ...]]:
+        """Split so that one predictor holds at most ``limit`` bytes; dynamic dimensions count as the largest of the
+        feeds' first ones.
+        """
+        batch = max((np.shape(value)[0] for value in feeds.values() if np.ndim(value)), default=1)
+        batches: list[list[str]] = [[]]
+        held = 0
+        for name in names:
+            size = 4 * math.prod(dim if isinstance(dim, int) else batch for dim in self._values[name].shape or ())
+            if batches[-1] and held + size > self._limit:
+                batches.append([])
+                held = 0
+            batches[-1].append(name)
+            held += size
+        return [tuple(item) for item in batches]

@@ -1,0 +1,75 @@
+"""What a program says of each operator: its attributes, and the constants that it reads. Read without Paddle."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import ModelError
+from precision_debug.numbers.narrowing import narrow_type, narrowed
+from precision_debug.records import Operator
+
+from ..model import Model
+from .onnx_export import weights_of
+from .pir_program import PirProgram
+
+__all__ = ["Operators"]
+
+Array = np.ndarray[Any, Any]
+
+_SAY_NOTHING = frozenset({
+    "dtype", "name", "op_callstack", "op_device", "op_namescope", "op_role", "op_role_var", "persistable", "place",
+    "stop_gradient", "struct_name", "with_quant_attr",
+})  # fmt: skip
+"""Attributes that do not tell what an operator computes."""
+
+
+class Operators:
+    """By the names of the program's values. Nothing is read before the first question."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def get(self, name: str) -> Operator | None:
+        """See protocols.Replacer.operator."""
+        return self._operators.get(name) or self._operators.get(_counted(name))
+
+    def held(self, name: str, value: Any) -> Any:
+        """What an engine that keeps the program's types holds of an array; None where the program does not say."""
+        array = np.asarray(value)
+        dtype = self._types.get(name, "")
+        if array.dtype.kind not in "fV" or dtype == array.dtype.name:
+            return array
+        known = narrow_type(dtype) if dtype in {"bfloat16", "float16", "float32"} else None
+        return None if known is None else narrowed(array, known).astype(array.dtype)
+
+    @functools.cached_property
+    def _types(self) -> dict[str, str]:
+        return {value.name: value.dtype for value in self._model.program.values}
+
+    @functools.cached_property
+    def _weights(self) -> dict[str, Array]:
+        try:
+            return weights_of(self._model)
+        except ModelError:
+            return {}
+
+    @functools.cached_property
+    def _operators(self) -> dict[str, Operator]:
+        program: Any = self._model.program
+        numbers = program.scalars() if isinstance(program, PirProgram) else {}
+        found = {}
+        for name, kind, reads, attributes in program.reading():
+            parameters = {item: self._weights[item] for item in reads if item in self._weights}
+            for place, values in numbers.get(name, {}).items():
+                parameters[f"{name}, input {place}"] = np.asarray(values, np.float32)
+            kept = {key: value for key, value in attributes.items() if key not in _SAY_NOTHING}
+            found[name] = Operator(op_type=kind, attributes=kept, parameters=parameters)
+        return found
+
+
+def _counted(name: str) -> str:
+    """A PIR operator as ``reading`` names it: "topk_0" of "topk_0.1@Net"."""
+    return name.partition("@")[0].partition(".")[0]

@@ -1,0 +1,299 @@
+"""Paddle-TRT on a legacy program: marks, the engine inspector, dynamic shapes and calibration.
+
+Every build gets a folder of its own with a copy of the program, so that an inspector file, an engine or a calibration
+table from an earlier run is never taken for this one's. A graph that TensorRT takes in parts needs the shape range of
+the tensors between them too, so the range is collected on the CPU unless told otherwise. Seen with paddlepaddle-gpu
+2.6.2 and TensorRT 8.5.3.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
+from precision_debug.inspector import (
+    EngineLayer,
+    fused_outputs,
+    read_inspector,
+    strip_subgraph_suffix,
+)
+from precision_debug.protocols import Feeds, Session
+from precision_debug.records import SessionSpec
+
+from ..failures import our_errors
+from ..make import make_config
+from ..model import Model
+from ..modes import Recipe
+from ..settings import setting
+from . import capability, tf32
+from .calibration import Tables
+from .framework import inference_module
+from .inspector_files import InspectorFiles
+from .predictor import Runner
+from .tensorrt_session import EngineSession
+
+__all__ = ["Builder", "fused_names", "open_tensorrt", "shape_range"]
+
+_QUANTISERS = re.compile(r"fake_quantize|fake_dequantize|quantize_linear")
+
+
+def open_tensorrt(
+    spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path, versions: Mapping[str, str]
+) -> Session:
+    """Build and probe the engine. Raises our errors; what Paddle would abort on is refused before."""
+    if model.program.pir:
+        from .tensorrt_pir import open_pir
+
+        return open_pir(spec, model, recipe, feeds, folder, versions)
+    if not capability.tensorrt_version():
+        raise BackendUnavailable(
+            "this Paddle has TensorRT for PIR models only (paddle.tensorrt), and this is a legacy program",
+            where=model.path,
+            hint="export the model with Paddle 3 (.json), or install paddlepaddle-gpu 2.6 with TensorRT",
+        )
+    if not feeds:
+        raise UsageError("an engine is built for given inputs, and there are none", where=model.path)
+    builder = Builder(spec, model, recipe, feeds, folder)
+    return builder.session(versions)
+
+
+def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence[Feeds]) -> str:
+    """How the engine's shapes are found: "static", "given", "collected", "file", or "feeds": the inputs' own shapes.
+
+    Raises UsageError on settings that contradict each other, and on those on which Paddle aborts.
+    """
+    given = _given_shapes(options)
+    dynamic, collects = setting(options, "use_dynamic_shape"), setting(options, "collect_shape_range")
+    wants = bool(given or collects or setting(options, "shape_range_file"))
+    if dynamic is False and wants:
+        raise UsageError("--use_dynamic_shape 0 contradicts the given shape range", hint="leave one of them out")
+    if given and len(given) < 3:
+        raise UsageError(
+            f"--{next(iter(given))} alone is no range",
+            hint="give --min_shapes, --opt_shapes and --max_shapes for every input",
+        )
+    if calibrates and (dynamic or wants):
+        raise UsageError(
+            "Paddle ends the process when it calibrates int8 with a dynamic shape",
+            where="trt_int8",
+            hint="leave out --use_dynamic_shape and the shape range, or quantise the model before (PaddleSlim)",
+        )
+    if given:
+        names = set(feeds[0]) if feeds else set()
+        for key, shapes in given.items():
+            missing = names - set(shapes)
+            if missing:
+                raise UsageError(f"--{key} says nothing of input {min(missing)}", hint="give all three for every input")
+        split = bool(setting(options, "disable_tensorrt_ops"))
+        return "collected" if collects or (split and collects is None) else "given"
+    if setting(options, "shape_range_file"):
+        return "file"
+    if calibrates or dynamic is False:
+        return "static"
+    return "collected" if collects or collects is None else "feeds"
+
+
+def _given_shapes(options: Mapping[str, Any]) -> dict[str, Mapping[str, tuple[int, ...]]]:
+    """Those of min_shapes, opt_shapes and max_shapes that were given, in this order."""
+    found = {key: setting(options, key) for key in ("min_shapes", "opt_shapes", "max_shapes")}
+    return {key: shapes for key, shapes in found.items() if shapes}
+
+
+def fused_names(layers: Sequence[EngineLayer]) -> tuple[str, ...]:
+    """Paddle's names of the tensors that the engine still produces, in execution order."""
+    kept, _ = fused_outputs(layers)
+    return tuple(dict.fromkeys(strip_subgraph_suffix(name)[0] for name in kept))
+
+
+class Builder:
+    """All builds of one command."""
+
+    def __init__(self, spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path) -> None:
+        self.spec, self.model, self.recipe, self.feeds, self.folder = spec, model, recipe, feeds, folder
+        self.options = spec.options
+        self.builds = 0
+        self.notes: list[str] = [tf32.tensorrt_note(recipe, self.options)]
+        self._written: dict[Path, InspectorFiles] = {}
+        quantised = any(_QUANTISERS.search(value.op_type) for value in model.program.values)
+        int8 = recipe.precision == "int8"
+        calibration = setting(self.options, "calibration")
+        self.calibrates = int8 and (not quantised if calibration is None else calibration)
+        self.shapes = shape_range(self.options, calibrates=self.calibrates, feeds=feeds)
+        self.ranges = self._ranges()
+
+    def session(self, versions: Mapping[str, str]) -> EngineSession:
+        folder, runner = self.built(())
+        plain = self.inspected(folder)
+        return EngineSession(self, runner, plain, versions)
+
+    def markable(self, plain: Sequence[EngineLayer]) -> tuple[str, ...]:
+        """What may be marked: with fused_only what the unmarked engine still computes, else every tensor."""
+        known = [value.name for value in self.model.program.values if not value.hidden and not value.variable]
+        if not setting(self.options, "fused_only"):
+            return tuple(known)
+        if not plain:
+            raise BackendError(
+                "TensorRT's inspector wrote no file, so the fused layers are not known", where=self.model.path,
+                hint="leave out --fused_only, or check that TensorRT took a subgraph (--verbose)",
+            )  # fmt: skip
+        fused = set(fused_names(plain))
+        return tuple(name for name in known if name in fused)
+
+    def built(self, marks: Sequence[str]) -> tuple[Path, Runner]:
+        """A predictor that is ready, and the folder that its inspector file lies in."""
+        try:
+            return self._built(marks)
+        except BackendError as error:
+            if self.shapes != "collected" or setting(self.options, "collect_shape_range"):
+                raise
+            self._leave_collected(f"TensorRT could not build for the collected shape ranges ({error.what})")
+        return self._built(marks)
+
+    def _built(self, marks: Sequence[str]) -> tuple[Path, Runner]:
+        self.builds += 1
+        folder = self.folder / f"build_{self.builds}"
+        folder.mkdir()
+        program = folder / self.model.file.name
+        shutil.copyfile(self.model.file, program)
+        keep = setting(self.options, "cache_dir")
+        if keep:
+            Path(keep).mkdir(parents=True, exist_ok=True)
+        self._written[folder] = InspectorFiles(folder, keep, (self.model.file.parent, Path.cwd()))
+        if not self.calibrates:
+            runner = self._runner(program, marks, keep)
+        else:
+            tables = Tables(folder, keep)
+            runner = self._runner(program, marks, "")
+            for feeds in self.feeds:
+                runner.run(feeds)
+            runner.close()  # the table is written when the predictor goes
+            del runner
+            gc.collect()
+            self.notes.append(tables.note(len(self.feeds), self.builds))
+            runner = self._runner(program, marks, "")
+        runner.run(self.feeds[0])  # a dynamic engine is built by the first run
+        return folder, runner
+
+    def _runner(self, program: Path, marks: Sequence[str], cache: str) -> Runner:
+        options, inference = self.options, inference_module()
+        with our_errors(self.model.path, mode=self.spec.mode, params=str(self.model.params)):
+            config = make_config(self.recipe, program, self.model.params, options, device="gpu")
+            if cache:  # with a separator: Paddle only appends names to it
+                config.set_optim_cache_dir(os.path.join(cache, ""))
+            precision = {
+                "float32": inference.PrecisionType.Float32, "float16": inference.PrecisionType.Half,
+                "bfloat16": inference.PrecisionType.Bfloat16, "int8": inference.PrecisionType.Int8,
+            }[self.recipe.precision]  # fmt: skip
+            config.enable_tensorrt_engine(
+                workspace_size=setting(options, "workspace"),
+                max_batch_size=setting(options, "max_batch_size") or self._batch(),
+                min_subgraph_size=setting(options, "min_subgraph_size"),
+                precision_mode=precision,
+                use_static=setting(options, "use_static"),
+                use_calib_mode=self.calibrates,
+            )
+            if self.shapes in {"collected", "file"}:
+                config.enable_tuned_tensorrt_dynamic_shape(str(self.ranges), True)
+            elif self.shapes != "static":
+                config.set_trt_dynamic_shape_info(*self.ranges)
+            disabled = setting(options, "disable_tensorrt_ops")
+            if disabled:
+                config.exp_disable_tensorrt_ops(list(disabled))
+            half = setting(options, "fp16_subgraphs")
+            if half:
+                self._specify(config, half)
+            config.enable_tensorrt_inspector(True)
+            if marks:
+                config.mark_trt_engine_outputs(list(marks))
+        return Runner(config, where=self.model.path, mode=self.spec.mode)
+
+    def _specify(self, config: Any, names: Sequence[str]) -> None:
+        if not hasattr(config, "exp_specify_tensorrt_subgraph_precision"):
+            raise UsageError("this Paddle cannot set a precision by subgraph", where="--option fp16_subgraphs")
+        config.exp_specify_tensorrt_subgraph_precision(list(names), [], [])
+
+    def _batch(self) -> int:
+        return max((value.shape[0] for value in self.feeds[0].values() if getattr(value, "shape", ())), default=1)
+
+    def _ranges(self) -> Any:
+        """(min, max, opt) by input, or the path of a shape range file."""
+        options = self.options
+        if self.shapes == "given":
+            given = _given_shapes(options)
+            by_key = [given[key] for key in ("min_shapes", "max_shapes", "opt_shapes")]
+            return tuple({name: list(shape) for name, shape in shapes.items()} for shapes in by_key)
+        if self.shapes == "file":
+            path = Path(setting(options, "shape_range_file"))
+            if not path.is_file():
+                raise ModelError("no such file", where=str(path), hint="check --option shape_range_file")
+            return path
+        if self.shapes == "collected":
+            try:
+                return self._collected()
+            except PrecisionDebugError as error:
+                if setting(self.options, "collect_shape_range"):
+                    raise
+                return self._leave_collected(f"The CPU could not run the model to collect shape ranges ({error.what})")
+        self.notes.append("The engine was built for the shapes of the inputs alone (--min_shapes … set a range).")
+        shapes = {name: [int(dim) for dim in value.shape] for name, value in self.feeds[0].items()}
+        return (shapes, shapes, shapes)
+
+    def _leave_collected(self, why: str) -> Any:
+        """Go on with the shapes of the inputs alone, given or of the first sample set."""
+        self.shapes = "given" if setting(self.options, "min_shapes") else "feeds"
+        self.notes.append(f"{why}.")
+        self.ranges = self._ranges()
+        return self.ranges
+
+    def _collected(self) -> Path:
+        """Run every sample set, and each given shape, unoptimised on the CPU, where Paddle's own kernels work on any
+        machine.
+        """
+        from .. import modes
+
+        path = self.folder / "shape_range.pbtxt"
+        with our_errors(self.model.path, mode=self.spec.mode, params=str(self.model.params)):
+            config = make_config(modes.recipe("cpu_fp32"), self.model.file, self.model.params, {}, device="cpu")
+            config.collect_shape_range_info(str(path))
+        runner = Runner(config, where=self.model.path, mode=self.spec.mode)
+        for feeds in (*self.feeds, *self._given()):
+            runner.run(feeds)
+        runner.close()
+        gc.collect()
+        if not path.is_file():
+            raise BackendError("Paddle wrote no shape range", where=self.model.path, hint="give --min_shapes … instead")
+        what = " and on the smallest, usual and largest shape given" if self._given() else ""
+        self.notes.append(
+            f"The shape range of every tensor was collected on the CPU, on {len(self.feeds)} sample set(s){what}; the "
+            "engine is built for it."
+        )
+        return path
+
+    def _given(self) -> list[Feeds]:
+        """The first sample set in the smallest, the usual (more often, so that Paddle takes it) and the largest shape
+        that the user gave, its values repeated.
+        """
+        given, first = _given_shapes(self.options), self.feeds[0]
+        if "min_shapes" not in given:
+            return []
+        usual = ["opt_shapes"] * (len(self.feeds) + 1)
+        return [
+            {name: np.resize(np.asarray(value), given[key][name]) for name, value in first.items()}
+            for key in ("min_shapes", *usual, "max_shapes")
+        ]
+
+    def inspected(self, folder: Path) -> tuple[EngineLayer, ...]:
+        """The layers in the inspector files of one build; none where TensorRT took no subgraph."""
+        found = self._written[folder].written()
+        if not found:
+            self.notes.append("TensorRT's inspector wrote no file; layers, real precision and tactics are not shown.")
+            return ()
+        return read_inspector(*found)

@@ -1,0 +1,141 @@
+"""A session on a TensorRT engine: marked anew where other tensors are asked for."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from precision_debug.errors import BackendError, BackendUnavailable
+from precision_debug.inspector import EngineLayer, diff_engines, ran_instead
+from precision_debug.protocols import Feeds, Hook
+from precision_debug.records import Doubt, TensorMeta
+
+from .. import naming
+from ..session import HookSession, meta_of, metas_of
+from ..settings import setting
+from . import capability
+from .inspector_files import WANTED, columns, norms_apart, precision_note, precisions_differ, without_suffixes
+from .predictor import Runner
+
+if TYPE_CHECKING:
+    from .tensorrt import Builder
+
+__all__ = ["ENGINE", "EngineSession"]
+
+ENGINE = "tensorrt_engine"
+_OUTSIDE = "use a GPU that the wheel has code for, or try --option min_subgraph_size=1"
+_CALIBRATES = (
+    "calibration needs a static shape, and with one Paddle gives TensorRT no matrix product: write fully connected "
+    "layers as 1x1 convolutions, quantise the model before (PaddleSlim), or use a GPU that the wheel has code for"
+)
+
+
+class EngineSession:
+    """Opened with the unmarked engine; ``run`` with a hook builds the one in which the wanted tensors are marked.
+
+    Until then ``tensors`` are those that may be marked; afterwards those that the marked engine showed.
+    """
+
+    def __init__(
+        self, builder: Builder, runner: Runner, plain: Sequence[EngineLayer], versions: Mapping[str, str]
+    ) -> None:
+        self.versions = versions
+        self._builder, self._runner, self._plain = builder, runner, plain
+        self._markable = builder.markable(plain) if setting(builder.options, "mark_all") else ()
+        self._marks: tuple[str, ...] = ()
+        self._said: tuple[str, ...] = ()
+        self._shown: HookSession | None = None
+        self._closed = False
+        extra = columns(plain)
+        values = [v for v in builder.model.program.values if v.output or v.name in set(self._markable)]
+        self.tensors: Sequence[TensorMeta] = metas_of(
+            meta_of(value, op_type=ENGINE, extra=extra.get(value.name, {})) for value in values
+        )
+        if not self._markable:
+            self._show(())
+
+    @property
+    def notes(self) -> Sequence[str]:
+        shown = self._shown.notes if self._shown is not None else ()
+        return tuple(dict.fromkeys(note for note in (*self._builder.notes, *self._said, *shown) if note))
+
+    @property
+    def doubts(self) -> Sequence[Doubt]:
+        """Of the engine that ships, the unmarked one: whether it ran in what the mode asks for."""
+        wanted = WANTED[self._builder.recipe.precision]
+        instead = ran_instead(self._plain, wanted) if wanted != "FP32" else None
+        return (Doubt(code="precision_not_run", values={"precision": wanted, "detail": instead}),) if instead else ()
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        if self._closed:
+            raise BackendError("the session is closed", where=self._builder.model.path, hint="open it again")
+        if hook is None:
+            return self._runner.run(feeds)
+        marks = tuple(name for name in self._markable if names is None or name in names)
+        if self._shown is None or marks != self._marks:
+            self._show(marks)
+        assert self._shown is not None
+        return self._shown.run(feeds, hook, names)
+
+    def close(self) -> None:
+        self._closed = True
+        self._runner.close()
+
+    def _show(self, marks: tuple[str, ...]) -> None:
+        """Build the engine with these marks, where it is not the one at hand, and learn what it shows."""
+        layers, self._said = self._plain, ()
+        if marks != self._marks:
+            self._runner.close()
+            self._shown = None
+            gc.collect()
+            folder, self._runner = self._builder.built(marks)
+            layers = self._builder.inspected(folder)
+            self._marks = marks
+            self._said = self._compared(layers)
+        for which, built in (("unmarked", self._plain), ("marked", layers if marks else ())):
+            recipe = self._builder.recipe
+            self._said += (precision_note(built, recipe.precision, recipe.mode.name, which=which),)
+        extra = columns(layers, self._plain if marks else ())
+        self._said += (precisions_differ(extra),)
+        shown = HookSession(
+            self._builder.model, self._runner, versions=self.versions, extra=extra, apart=norms_apart(layers)
+        )
+        shown.probe(self._builder.feeds[0])
+        self._check_outside(shown)
+        self._shown = shown
+        self.tensors = shown.tensors
+
+    def _compared(self, marked: Sequence[EngineLayer]) -> tuple[str, ...]:
+        """What the marks did to the engine."""
+        if not self._plain or not marked:
+            return ("Whether the marks changed the fusion is not known, as the inspector wrote no file.",)
+        diff = diff_engines(without_suffixes(self._plain), without_suffixes(marked))
+        if setting(self._builder.options, "fused_only"):
+            return (f"Only fused layers were marked; {diff.summary}.",)
+        if diff.fusion_kept:
+            return (f"{len(self._marks)} tensors were marked; {diff.summary}.",)
+        return (
+            f"Marking {len(self._marks)} tensors added {len(marked) - len(self._plain)} layers to the engine (from "
+            f"{len(self._plain)} layers to {len(marked)}), so its fusion is not the one that ships (--fused_only marks "
+            "only what the fused engine still computes).",
+        )
+
+    def _check_outside(self, shown: HookSession) -> None:
+        """Operators that Paddle runs itself are worth nothing on a card that it has no code for."""
+        outside = {kind: count for kind, count in shown.kinds.items() if kind != ENGINE and not naming.carries(kind)}
+        if not shown.kinds[ENGINE]:
+            shown.add_note("TensorRT took no subgraph: Paddle ran every operator itself.")
+        card = capability.gpu()
+        if card is None or card.works:
+            return
+        if outside:
+            types = " ".join(sorted(outside)[:6])
+            self.close()
+            raise BackendUnavailable(
+                f"{sum(outside.values())} tensors come from operators that TensorRT did not take ({types}), and "
+                f"{card.problem}",
+                where=self._builder.model.path,
+                hint=_CALIBRATES if self._builder.calibrates else _OUTSIDE,
+            )
+        shown.add_note(f"TensorRT ran every operator; apart from that, {card.problem}.")

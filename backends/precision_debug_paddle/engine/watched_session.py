@@ -1,0 +1,74 @@
+"""A session on somebody's own Config: nothing is set but which program it loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from precision_debug.errors import UsageError
+from precision_debug.protocols import Session
+from precision_debug.records import ModelFiles
+
+from .. import modes
+from ..make import make_config
+from ..model import read_model
+from ..opening import IN_PLACE
+from ..session import HookSession
+from . import capability
+from .fetchable import Trace
+from .fetched_session import FetchSession
+from .framework import inference_module
+from .predictor import Runner
+
+__all__ = ["session_of"]
+
+_MODE = "watched"
+_NARROW = frozenset({"bfloat16", "float16", "int8", "uint8"})
+
+
+def session_of(config: Any, folder: Path) -> Session | None:
+    """None: this is nothing of Paddle's. folder: an existing one for edited programs. Raises our errors."""
+    if not type(config).__module__.startswith("paddle"):
+        return None
+    inference = inference_module()
+    if not isinstance(config, inference.Config):
+        raise UsageError(
+            f"a {type(config).__name__} does not tell how it was configured", where="watch",
+            hint="give the Config that it was made of: watch(config)",
+        )  # fmt: skip
+    if config.model_from_memory():
+        raise UsageError("the model is in memory", where="watch", hint="give the Config the model's files")
+    if config.tensorrt_engine_enabled():
+        raise UsageError(
+            "an engine of TensorRT is watched by its marks", where="watch", hint="use a trt mode of the command line"
+        )
+    model = read_model(
+        ModelFiles(model_file=config.prog_file(), params_file=config.params_file())
+        if config.prog_file()
+        else ModelFiles(model_dir=config.model_dir())
+    )
+    onednn = bool((getattr(config, "onednn_enabled", None) or config.mkldnn_enabled)())
+    gpu = bool(config.use_gpu())
+    versions = capability.versions(gpu=gpu, tensorrt=False)
+    own = inference.Config(config)
+    if not model.program.pir and not onednn:
+        return HookSession(model, Runner(own, where=model.path, mode=_MODE), versions=versions)
+    types: set[str] = set()
+
+    def start(program: Path, what: str) -> Runner:
+        device = "gpu" if gpu else "cpu"
+        if what == "unfused" or (what == "float32" and types & _NARROW):
+            optimised = "onednn_fp32" if onednn else "gpu_opt" if gpu else "cpu_opt"
+            recipe = modes.recipe(optimised if what == "float32" else "gpu_fp32" if gpu else "cpu_fp32")
+            return Runner(make_config(recipe, program, model.params, {}, device=device), where=model.path, mode=_MODE)
+        copy = inference.Config(own)
+        copy.set_model(str(program), str(model.params))
+        if program != model.file:
+            copy.delete_pass(IN_PLACE)
+        return Runner(copy, where=model.path, mode=_MODE)
+
+    def look(trace: Trace) -> None:
+        types.update(trace.types)
+
+    view = "unblocked" if onednn else ""
+    return FetchSession(model, start, unfused=False, view=view, folder=folder, versions=versions, check=look)

@@ -1,0 +1,166 @@
+"""Writes a precision into an ONNX graph as Cast nodes, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from precision_debug_onnxruntime.engine.graph import outer_reads, subgraphs
+
+__all__ = ["CAST", "carriers", "write_casts"]
+
+CAST = "precision_debug_cast:"
+"""Name of every node that is written here starts so."""
+
+_FLOAT, _FLOAT16, _BFLOAT16 = 1, 10, 16
+_TYPES = {"FP32": _FLOAT, "FP16": _FLOAT16, "BF16": _BFLOAT16}
+_SUFFIX = {_FLOAT: "fp32", _FLOAT16: "fp16", _BFLOAT16: "bf16"}
+# their output's type is an attribute, or they move integers and shapes: no precision of their own to speak of
+_SILENT = frozenset(
+    ["Cast", "CastLike", "Constant", "ConstantOfShape", "Shape", "Size", "NonZero", "QuantizeLinear"]
+) | {"DequantizeLinear"}
+_KEPT = (
+    _SILENT
+    | frozenset(
+        ["EyeLike", "Range", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"]
+    )
+    | {"Bernoulli", "DynamicQuantizeLinear", "NonMaxSuppression"}
+)
+_FP32_INPUTS = {"Resize": {1, 2}, "Upsample": {1}}
+
+
+def carriers(graph: Any) -> dict[str, str]:
+    """Tensors that only carry another one in another type, and which one that is."""
+    return {node.output[0]: node.input[0] for node in graph.node if node.name.startswith(CAST)}
+
+
+def write_casts(proto: Any, base: str, layers: Mapping[str, str], *, folder: Path) -> tuple[Any, list[str]]:
+    """A copy of the model in which each node computes in its precision, and the nodes that stay in FP32 regardless.
+
+    base: "FP32", "FP16" or "BF16", for every node that ``layers`` (node name to precision) does not name. Only
+    tensors that are FP32 in the model are changed. folder: where external weights lie; those that are converted move
+    into the model.
+    """
+    import onnx
+
+    result = onnx.ModelProto()
+    result.CopyFrom(proto)
+    writer = _Writer(result.graph, _float_tensors(proto), folder)
+    kept = [node.name for node in result.graph.node if _stays(node) and node.op_type not in _SILENT]
+    for node in list(result.graph.node):
+        writer.add(node, _FLOAT if _stays(node) else _TYPES[layers.get(node.name, base)])
+    writer.finish()
+    return result, kept
+
+
+def _stays(node: Any) -> bool:
+    return node.op_type in _KEPT or node.domain not in {"", "ai.onnx"} or any(True for _ in subgraphs(node))
+
+
+def _float_tensors(proto: Any) -> frozenset[str]:
+    import onnx
+
+    inferred = onnx.shape_inference.infer_shapes(proto).graph
+    typed = {
+        item.name
+        for item in (*inferred.input, *inferred.value_info, *inferred.output)
+        if item.type.tensor_type.elem_type == _FLOAT
+    }
+    return frozenset(typed | {item.name for item in inferred.initializer if item.data_type == _FLOAT})
+
+
+class _Writer:
+    """Rewrites one graph. ``now``: the type that a tensor, FP32 in the model, has after rewriting."""
+
+    def __init__(self, graph: Any, floats: frozenset[str], folder: Path) -> None:
+        self.graph, self.floats, self.folder = graph, floats, folder
+        self.now = dict.fromkeys(floats, _FLOAT)
+        self.weights = {item.name: item for item in graph.initializer}
+        self.given = {item.name for item in graph.input}
+        self.outputs = {item.name for item in graph.output}
+        self.taken = {name for node in graph.node for name in (*node.input, *node.output)} | set(self.weights)
+        self.made: dict[tuple[str, int], str] = {}
+        self.renamed: dict[str, str] = {}
+        self.nodes: list[Any] = []
+
+    def add(self, node: Any, kind: int) -> None:
+        for name in outer_reads(node):  # inside a subgraph everything is as it was
+            if name in self.floats and self.now[name] != _FLOAT and name not in self.outputs:
+                self._restore(name)
+        for place, name in enumerate(node.input):
+            if name in self.floats:
+                wanted = _FLOAT if place in _FP32_INPUTS.get(node.op_type, ()) else kind
+                node.input[place] = self._as(name, wanted)
+        for place, name in enumerate(node.output):
+            if name not in self.floats or kind == _FLOAT:
+                continue
+            self.now[name] = kind
+            if name in self.outputs:
+                node.output[place] = self.renamed[name] = self._new(name, kind)
+        self.nodes.append(node)
+        for name in node.output:
+            plain = next((key for key, value in self.renamed.items() if value == name), "")
+            if plain:
+                self._cast(name, plain, _FLOAT)
+
+    def finish(self) -> None:
+        del self.graph.node[:]
+        self.graph.node.extend(self.nodes)
+        used = {name for node in self.graph.node for name in (*node.input, *outer_reads(node))} | self.outputs
+        weights = [item for item in self.weights.values() if item.name in used or item.name in self.given]
+        del self.graph.initializer[:]
+        self.graph.initializer.extend(weights)
+        del self.graph.value_info[:]
+
+    def _as(self, name: str, kind: int) -> str:
+        """The tensor in a type, cast once."""
+        if self.now[name] == kind:
+            return self.renamed.get(name, name)
+        if name in self.renamed and kind == _FLOAT:
+            return name  # the model's own output, which was cast back
+        made = self.made.get((name, kind))
+        if made is None:
+            made = self.made[name, kind] = self._new(name, kind)
+            if name in self.weights and name not in self.given:
+                self._convert(name, made, kind)
+            else:
+                self._cast(self.renamed.get(name, name), made, kind)
+        return made
+
+    def _restore(self, name: str) -> None:
+        """Give a tensor that a subgraph reads by name its FP32 back under that name."""
+        other = self._new(name, self.now[name])
+        for node in self.nodes:
+            for place, output in enumerate(node.output):
+                if output == name:
+                    node.output[place] = other
+            for place, read in enumerate(node.input):
+                if read == name:
+                    node.input[place] = other
+        self.renamed[name] = other
+        self.outputs.add(name)
+        self._cast(other, name, _FLOAT)
+
+    def _new(self, name: str, kind: int) -> str:
+        new, count = f"{name}_{_SUFFIX[kind]}", 1
+        while new in self.taken:
+            count += 1
+            new = f"{name}_{_SUFFIX[kind]}{count}"
+        self.taken.add(new)
+        return new
+
+    def _cast(self, source: str, target: str, kind: int) -> None:
+        from onnx import helper
+
+        self.nodes.append(helper.make_node("Cast", [source], [target], name=f"{CAST}{target}", to=kind))
+
+    def _convert(self, name: str, made: str, kind: int) -> None:
+        import ml_dtypes
+        from onnx import helper, numpy_helper
+
+        array = numpy_helper.to_array(self.weights[name], base_dir=str(self.folder))
+        with np.errstate(over="ignore"):
+            low = array.astype(np.float16 if kind == _FLOAT16 else ml_dtypes.bfloat16)
+        self.weights[made] = helper.make_tensor(made, kind, list(array.shape), low.tobytes(), raw=True)

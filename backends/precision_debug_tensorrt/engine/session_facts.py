@@ -1,0 +1,236 @@
+"""What is known of a session once its real engine is built: tensors, layers, columns, notes."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from precision_debug.inspector import EngineLayer, fused_outputs
+from precision_debug.records import TensorMeta
+
+from ..make import Built, Road
+from ..model import EngineFile, OnnxModel, Script
+from ..modes import Recipe
+from ..naming import LayerIndex, columns, onnx_tensors, script_tensors
+from .constraints import Asked, Outcome, outcomes
+from .device_memory import Device
+from .fp16_weights import WeightCount, builder_lines, count_weights
+from .messages import Messages
+from .network import refused_marks
+from .options import Options
+from .regions import region_notes
+from .versions import Api
+
+__all__ = ["Facts", "gather"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """proto: the ONNX model, None without one. mark_outputs: marks are wanted even where a listener exists. on_device:
+    hooks get torch tensors where the engine left them.
+    """
+
+    api: Api
+    device: Device
+    messages: Messages
+    path: str
+    inputs: tuple[str, ...]
+    tensors: tuple[TensorMeta, ...]
+    layers: tuple[EngineLayer, ...]
+    notes: tuple[str, ...]
+    versions: Mapping[str, str]
+    proto: Any = None
+    memory_budget: int | None = None
+    mark_outputs: bool = False
+    fused_only: bool = False
+    on_device: bool = False
+    inspector_path: str = ""
+    outcomes: tuple[Outcome, ...] = field(default=())
+
+    def node_of(self, tensor: str) -> str:
+        """The node that makes a tensor."""
+        return next((meta.node for meta in self.tensors if meta.name == tensor), "")
+
+    def keep_inspector(self, text: str, number: int) -> None:
+        """Write a rebuilt engine's inspector JSON beside the real one's, where the user wants them."""
+        if self.inspector_path:
+            path = Path(self.inspector_path)
+            path.with_name(f"{path.stem}_marked{number}{path.suffix}").write_text(text, encoding="utf-8")
+
+
+def gather(
+    *, api: Api, device: Device, messages: Messages, source: OnnxModel | Script | EngineFile, recipe: Recipe,
+    options: Options, road: Road, built: Built, inspector: str, layers: tuple[EngineLayer, ...],
+    inputs: tuple[str, ...], outputs: tuple[str, ...], samples: int, extra_notes: Sequence[str] = (),
+    asked: Sequence[Asked] = (),
+) -> Facts:  # fmt: skip
+    """Put together what the real engine and its network tell. asked: of layers, beyond what ``built`` knows."""
+    proto = source.model.proto if isinstance(source, OnnxModel) else None
+    counts = _weights(source, recipe)
+    tensors = _tensors(source, built, layers, inputs, outputs, options)
+    reads = {meta.name: meta.inputs for meta in tensors}
+    results = outcomes([*built.asked, *asked], layers, messages.disobeyed, reads)
+    if options.save_inspector:
+        Path(options.save_inspector).parent.mkdir(parents=True, exist_ok=True)
+        Path(options.save_inspector).write_text(inspector, encoding="utf-8")
+    notes = [
+        *road.notes,
+        *extra_notes,
+        *_build_notes(built, layers, recipe, source, samples),
+        *region_notes(layers, tensors, messages.regions.found, len(built.data), proto),
+        *_constraint_notes(results, options),
+        *builder_lines(messages.weight_issues, counts),
+    ]
+    on_device = options.on_device and device.shows_tensors
+    if on_device:
+        notes.append(f"Tensors were compared in the GPU's memory, by {device.library}.")
+    listed = {meta.name for meta in tensors}
+    tensors = tuple(
+        dataclasses.replace(meta, inputs=tuple(name for name in meta.inputs if name in listed)) for meta in tensors
+    )
+    return Facts(
+        api=api,
+        device=device,
+        messages=messages,
+        path=source.path,
+        inputs=inputs,
+        tensors=_with_columns(tensors, layers, results, counts, messages),
+        layers=layers,
+        notes=tuple(notes),
+        versions={"tensorrt": api.version, "device": device.name, "device memory by": device.library},
+        proto=proto,
+        memory_budget=options.memory_budget,
+        mark_outputs=options.observe == "marks" or (options.fused_only and not api.unfused_debug_tensors),
+        fused_only=options.fused_only,
+        on_device=on_device,
+        inspector_path=options.save_inspector,
+        outcomes=results,
+    )
+
+
+def _tensors(
+    source: OnnxModel | Script | EngineFile, built: Built, layers: tuple[EngineLayer, ...], inputs: tuple[str, ...],
+    outputs: tuple[str, ...], options: Options,
+) -> tuple[TensorMeta, ...]:  # fmt: skip
+    if isinstance(source, EngineFile):
+        return _engine_tensors(layers, inputs, outputs)
+    refused = refused_marks(built.layers)
+    if isinstance(source, OnnxModel):
+        network = {output.name: output.dtype for layer in built.layers for output in layer.outputs}
+        network |= dict.fromkeys(inputs, "")
+        tensors = onnx_tensors(source.model.proto.graph, network, refused)
+    else:
+        tensors = script_tensors(built.layers, inputs, built.outputs, refused)
+    if not options.fused_only:
+        return tensors
+    kept = {*fused_outputs(layers)[0], *inputs, *outputs}
+    return tuple(meta for meta in tensors if meta.name in kept)
+
+
+def _engine_tensors(
+    layers: tuple[EngineLayer, ...], inputs: tuple[str, ...], outputs: tuple[str, ...]
+) -> tuple[TensorMeta, ...]:
+    index = LayerIndex(layers)
+    metas = [TensorMeta(name=name, op_type="Input", is_output=name in outputs) for name in inputs]
+    names = dict.fromkeys([*(name for name in fused_outputs(layers)[0] if name not in outputs), *outputs])
+    for name in names:
+        if name in inputs:
+            continue
+        layer = index.find(name, "")
+        metas.append(
+            TensorMeta(
+                name=name,
+                op_type=layer.layer_type if layer is not None else "Output",
+                node=layer.name if layer is not None else "",
+                inputs=tuple(t.name for t in layer.inputs) if layer is not None else (),
+                unseen="" if name in outputs else "inside a built engine, which shows its outputs only",
+                is_output=name in outputs,
+            )
+        )
+    return tuple(metas)
+
+
+def _with_columns(
+    tensors: Sequence[TensorMeta], layers: tuple[EngineLayer, ...], results: Sequence[Outcome],
+    counts: Mapping[str, WeightCount], messages: Messages,
+) -> tuple[TensorMeta, ...]:  # fmt: skip
+    warned = _warned_layers(messages)
+    index = LayerIndex(layers, {meta.name: meta.inputs for meta in tensors})
+    by_layer = {result.asked.layer: result for result in results}
+    dressed = []
+    for meta in tensors:
+        extra = {} if meta.op_type == "Input" else dict(columns(index.find(meta.name, meta.node)))
+        if extra.get("Fused Layer") in warned:
+            extra["Builder Warning"] = warned[extra["Fused Layer"]]
+        if meta.is_output:
+            extra["Seen In"] = "the real engine"
+        if meta.node in by_layer:
+            result = by_layer[meta.node]
+            extra["Asked Precision"] = _asked(result)
+            extra["Obeyed"] = {True: "yes", False: "no", None: "not told"}[result.obeyed]
+        if meta.node in counts and counts[meta.node].text:
+            extra["FP16 Weights"] = counts[meta.node].text
+        dressed.append(dataclasses.replace(meta, extra=extra))
+    return tuple(dressed)
+
+
+def _warned_layers(messages: Messages) -> dict[str, str]:
+    """Layers of whose weights the builder warned, which it names "<layer>.weight", and of what."""
+    found: dict[str, list[str]] = {}
+    for issue in messages.weight_issues:
+        for weight in issue.weights:
+            found.setdefault(weight.rpartition(".")[0], []).append(issue.what.rstrip("."))
+    return {layer: "; ".join(said) for layer, said in found.items()}
+
+
+def _weights(source: OnnxModel | Script | EngineFile, recipe: Recipe) -> dict[str, WeightCount]:
+    if "FP16" not in recipe.precisions or not isinstance(source, OnnxModel):
+        return {}
+    return count_weights(source.model.proto.graph, source.model.folder)
+
+
+def _build_notes(
+    built: Built, layers: Sequence[EngineLayer], recipe: Recipe, source: OnnxModel | Script | EngineFile, samples: int
+) -> list[str]:
+    notes = []
+    if isinstance(source, EngineFile):
+        if recipe.mode.name != "trt_engine":
+            notes.append(f"The engine was built before; {recipe.mode.name} did not decide its precision.")
+    else:
+        notes.append(f"The engine was built in {built.seconds:.1f} s.")
+    if built.calibrated:
+        notes.append(f"INT8 scales were calibrated on {samples} sample set{'s' if samples > 1 else ''} (entropy).")
+    if built.untaken:
+        first = ", ".join(built.untaken[:4])
+        notes.append(f"{len(built.untaken)} layers did not take a saved tactic (first: {first}).")
+    if not layers:
+        notes.append("The engine's inspector tells no details: it was not built with profiling verbosity DETAILED.")
+        return notes
+    counts = collections.Counter("copies" if layer.is_reformat else layer.precision or "not told" for layer in layers)
+    told = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+    notes.append(f"The engine has {len(layers)} layers by real precision: {told}.")
+    return notes
+
+
+def _constraint_notes(results: Sequence[Outcome], options: Options) -> list[str]:
+    if not results:
+        return []
+    told = {True: "obeyed", False: "NOT obeyed", None: "not told"}
+    lines = [f"Precision constraints ({options.precision_constraints}), {len(results)} layers:"]
+    counts = collections.Counter(told[result.obeyed] for result in results)
+    lines[0] += " " + ", ".join(f"{count} {word}" for word, count in counts.items()) + "."
+    for result in results[:20]:
+        lines.append(f"Layer '{result.asked.layer}' asked for {_asked(result)}: {told[result.obeyed]} ({result.got}).")
+    if len(results) > 20:
+        lines.append(f"… and {len(results) - 20} more layers; the column Obeyed has them all.")
+    return lines
+
+
+def _asked(result: Outcome) -> str:
+    asked = result.asked
+    output = f"output {asked.output_type}" if asked.output_type else ""
+    return ", ".join(part for part in (asked.precision, output) if part)

@@ -1,0 +1,91 @@
+"""The precision written into an ONNX model: what a strongly typed network is built from.
+
+FP16 and BF16: every node gets a type, its float inputs are cast to it, its outputs keep their names and have it; the
+model's own inputs and outputs stay FP32. INT8: QuantizeLinear and DequantizeLinear, calibrated on the inputs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from precision_debug_onnxruntime.model import name_nodes
+
+from precision_debug.errors import BackendError
+
+from ..model import OnnxModel
+from ..modes import Recipe
+from .casts import carriers, write_casts
+from .constraints import Asked, match_layers
+from .options import Options
+
+__all__ = ["typed_model"]
+
+
+def typed_model(
+    source: OnnxModel, recipe: Recipe, options: Options, feeds: Sequence[Mapping[str, Any]], folder: Path
+) -> tuple[OnnxModel, list[str], tuple[Asked, ...]]:
+    """The model in the precision of the mode and of the layers that the user names; notes on what was done; what was
+    asked of single layers.
+
+    folder: an existing folder for temporary files. Raises MarkError, ModelError or BackendError.
+    """
+    proto, notes = source.model.proto, []
+    if recipe.precisions == ("INT8",) and not source.op_types & {"QuantizeLinear", "DequantizeLinear"}:
+        proto = _quantised(source, feeds, folder)
+        notes.append(f"INT8: QDQ was written into the model, calibrated on {len(feeds)} sample sets (MinMax).")
+    base = next((kind for kind in recipe.precisions if kind in {"FP16", "BF16"}), "FP32")
+    names = [node.name for node in proto.graph.node]
+    layers = match_layers(options.layer_precisions, names, where="--layer_precisions")
+    if base != "FP32" or set(layers.values()) - {"FP32"}:
+        proto, kept = write_casts(proto, base, layers, folder=source.model.folder)
+        added = len(carriers(proto.graph))
+        notes.append(f"{base} was written into the model with {added} casts; inputs and outputs stay FP32.")
+        if kept:
+            shown = ", ".join(kept[:6]) + (f" and {len(kept) - 6} more" if len(kept) > 6 else "")
+            notes.append(f"These nodes stay in FP32, since they have no lower precision or hold a subgraph: {shown}.")
+    outputs = {node.name: node.output[0] for node in source.model.proto.graph.node if node.output}
+    asked = tuple(Asked(layer=name, precision=kind, output=outputs.get(name, "")) for name, kind in layers.items())
+    return dataclasses.replace(source, model=dataclasses.replace(source.model, proto=proto)), notes, asked
+
+
+def _quantised(source: OnnxModel, feeds: Sequence[Mapping[str, Any]], folder: Path) -> Any:
+    """Symmetric INT8 QDQ, as TensorRT takes it: activations per tensor, weights per channel, biases left alone."""
+    import onnx
+
+    try:
+        from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    except ImportError as error:
+        raise BackendError(
+            f"INT8 for a model without QDQ needs onnxruntime ({error})", where=source.path,
+            hint="pip install 'precision_debug[onnx]', or quantise the model first",
+        ) from error  # fmt: skip
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self._feeds = iter(feeds)
+
+        def get_next(self) -> Any:
+            feed = next(self._feeds, None)
+            return None if feed is None else dict(feed)
+
+    plain, done = folder / "before_int8.onnx", folder / "int8.onnx"
+    embedded = onnx.ModelProto()
+    embedded.CopyFrom(source.model.proto)
+    try:
+        onnx.load_external_data_for_model(embedded, str(source.model.folder))
+        onnx.save(embedded, str(plain))
+        quantize_static(
+            str(plain), str(done), Reader(), quant_format=QuantFormat.QDQ, per_channel=True,
+            activation_type=QuantType.QInt8, weight_type=QuantType.QInt8,
+            extra_options={"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False},
+        )  # fmt: skip
+        proto = onnx.load(str(done))
+    except Exception as error:
+        raise BackendError(
+            f"INT8 QDQ cannot be written: {error}", where=source.path, hint="quantise the model first"
+        ) from error
+    name_nodes(proto.graph)
+    return proto

@@ -1,0 +1,273 @@
+"""A module under torch.compile: the tensors of a compiled graph, under the names that they have without it.
+
+The outputs are those of ``torch.compile(module)``. A fused kernel has no intermediate tensors, so these come from a
+second compilation of the same operators that also returns them; like a marked tensor in TensorRT, one that must be
+written out cannot be fused away. Whether that changed the outputs is said in the notes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import operator
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from precision_debug.errors import BackendError
+from precision_debug.numbers.arrays import as_array
+from precision_debug.protocols import Comparer, Feeds, Hook
+from precision_debug.records import TensorMeta
+
+from ..make import Built, arguments_of, tensors_of, twin
+from ..modes import Recipe
+from ..session import device_versions, translated, wrap
+from .arithmetic import Arithmetic
+from .dispatch import Trace, Watch
+from .function_calls import Families
+from .module_state import touched
+from .nested_tensors import leaves
+
+__all__ = ["CompiledSession"]
+
+_TWINS = 4
+_OPTIONS: dict[str, Any] = {"fallback_random": True}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """One set of input shapes. metas: all rows. values: row name to (call, place). graph: the operators in torch.fx."""
+
+    metas: tuple[TensorMeta, ...]
+    values: Mapping[str, tuple[int, int | None]]
+    graph: Any
+
+
+class CompiledSession:
+    """A torch module in the mode torch_compile; see TorchSession for the arguments."""
+
+    def __init__(
+        self, built: Built, recipe: Recipe, *, level: str, seed: int, feeds: Feeds | None = None,
+        device_tensors: bool = False, comparer: Comparer | None = None, on_close: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        self._built: Built | None = built
+        self._recipe = recipe
+        self._level = level
+        self._feeds = feeds
+        self._device_tensors = device_tensors or comparer is not None
+        self._on_close = on_close
+        self._arithmetic = Arithmetic(recipe, device=built.device, seed=seed)
+        self._notes = [*built.notes, "random operators are eager's own, so that both runs see the same numbers"]
+        self._plans: dict[Any, _Plan] = {}
+        self._marked: dict[Any, Any] = {}
+        self._twin: Any = None
+        self._twins = 0
+        self._last: _Plan | None = None
+        self._changed: bool | None = None
+
+    @property
+    def tensors(self) -> Sequence[TensorMeta]:
+        """Every tensor in execution order. Before the first run, asking takes a run on the feeds of ``open``."""
+        if self._last is None and self._feeds is not None and self._built is not None:
+            self._last = self._plan(tensors_of(self._built, self._feeds))
+        return self._last.metas if self._last is not None else ()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        found = list(self._notes)
+        if self._changed is not None:
+            effect = "differ from" if self._changed else "are bit for bit"
+            found.append(
+                "intermediate tensors come from a second compiled graph that returns them too, and so fuses less; its "
+                f"outputs {effect} those of the graph without"
+            )
+        return tuple(found)
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return device_versions(self._built.device if self._built is not None else None)
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        built = self._built
+        if built is None:
+            raise BackendError("the session is closed", where=self._recipe.mode.name)
+        given = tensors_of(built, feeds)
+        result = self._call(self._plain(), *arguments_of(built.model, given))
+        self._forget_if_touched(built)
+        outputs = dict(leaves(result, "output"))
+        if hook is not None:
+            self._last = plan = self._plan(tensors_of(built, feeds))
+            wanted = [meta for meta in plan.metas if not meta.unseen and (names is None or meta.name in names)]
+            values = self._values(plan, wanted, feeds, outputs)
+            for meta in wanted:
+                value = values[meta.name].detach()
+                hook(meta.op_type, meta.name, value if self._device_tensors else as_array(value, name=meta.name))
+        return {name: as_array(tensor, name=name) for name, tensor in outputs.items()}
+
+    def close(self) -> None:
+        self._built = None
+        self._feeds = None
+        self._plans.clear()
+        self._marked.clear()
+        self._twin = None
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
+
+    def _values(
+        self, plan: _Plan, wanted: Sequence[TensorMeta], feeds: Feeds, outputs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        assert self._built is not None
+        given = tensors_of(self._built, feeds)
+        found = {**given, **outputs}
+        inside = [meta.name for meta in wanted if meta.name in plan.values]
+        if inside:
+            key = _shapes(given), tuple(inside)
+            if key not in self._marked:
+                self._marked[key] = self._compiled(plan, inside)
+            flat = list(tensors_of(self._built, feeds).values())
+            returned, shown = self._call(self._marked[key], tuple(flat), {})
+            self._changed = not all(
+                torch.equal(one, other) or bool((one.isnan() == other.isnan()).all() and one.isnan().any())
+                for one, other in zip(outputs.values(), returned, strict=True)
+            )
+            found.update(zip(inside, shown, strict=True))
+        return found
+
+    def _plain(self) -> Any:
+        assert self._built is not None
+        if "plain" not in self._marked:
+            self._twin = twin(self._built.module)
+            self._marked["plain"] = _compile(self._twin)
+        return self._marked["plain"]
+
+    def _forget_if_touched(self, built: Built) -> None:
+        """Where the run left state behind, the next one compiles a fresh twin: each run starts from the model's own."""
+        if self._twin is not built.module and touched(self._twin, built.module):
+            del self._marked["plain"]
+            self._twin = None
+            self._twins += 1
+            if self._twins % _TWINS == 0:  # beyond that many, torch would silently run a module without compiling it
+                torch.compiler.reset()
+
+    def _plan(self, given: Mapping[str, Any]) -> _Plan:
+        """The operators of an eager run, which the compiled graph is made of."""
+        key = _shapes(given)
+        if key not in self._plans:
+            by_op = self._trace("op", given)
+            metas, values = tuple(by_op.metas), dict(by_op.places)
+            if self._level == "module":
+                metas = tuple(self._trace("module", given).metas)
+                values = {
+                    meta.name: by_op.places[by_op.module_results[meta.name]]
+                    for meta in metas
+                    if by_op.module_results.get(meta.name) in by_op.places
+                }
+            graph, problem = self._graph(given, by_op.calls)
+            if graph is None:
+                values = {}
+            why = problem or "has no operator of its own in the compiled graph"
+            metas = tuple(
+                meta
+                if meta.unseen or meta.name in values or meta.op_type in ("Input", "Output")
+                else dataclasses.replace(meta, unseen=why)
+                for meta in metas
+            )
+            self._plans[key] = _Plan(metas=metas, values=values, graph=graph)
+        return self._plans[key]
+
+    def _trace(self, level: str, given: Mapping[str, Any]) -> Trace:
+        assert self._built is not None
+        module = twin(self._built.module)
+        own = {name: tensor.clone() for name, tensor in given.items()}
+        args, kwargs = arguments_of(self._built.model, own)
+        constants = [*module.named_parameters(), *module.named_buffers()]
+        trace = Trace(level, constants=constants, given=own, show=None)
+        wrap(module, trace)
+        self._arithmetic.reset()
+        try:
+            families = Families(trace) if level == "op" else contextlib.nullcontext()
+            with torch.no_grad(), families, Watch(self._arithmetic, trace):
+                result = module(*args, **kwargs)
+            trace.outputs(result)
+        except Exception as error:
+            raise translated(error, self._built.model.path, trace) from error
+        return trace
+
+    def _graph(self, given: Mapping[str, Any], calls: Sequence[Any]) -> tuple[Any, str]:
+        """The operators as one graph of the flat inputs; or None and why there is none."""
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        assert self._built is not None
+        model, module, order = self._built.model, twin(self._built.module), list(given)
+
+        def flat(*tensors: Any) -> Any:
+            args, kwargs = arguments_of(model, dict(zip(order, tensors, strict=True)))
+            result = module(*args, **kwargs)
+            return [value for value in pytree.tree_leaves(result) if isinstance(value, torch.Tensor)]
+
+        self._arithmetic.reset()
+        try:
+            with torch.no_grad(), _quiet(), self._arithmetic.globally():
+                graph = make_fx(flat)(*(tensor.clone() for tensor in given.values()))
+        except Exception as error:
+            return None, f"compiled in pieces, because its Python asks for values ({_first(error)})"
+        nodes = _operators(graph)
+        if [node.target for node in nodes] != list(calls):
+            return None, f"a traced run has other operators ({len(nodes)}) than a plain one ({len(calls)})"
+        return graph, ""
+
+    def _compiled(self, plan: _Plan, names: Sequence[str]) -> Any:
+        """A compiled function of the flat inputs that returns the outputs and a copy of each named tensor."""
+        graph = copy.deepcopy(plan.graph)
+        nodes = _operators(graph)
+        copies = [_copy_of(graph.graph, nodes[plan.values[name][0]], plan.values[name][1]) for name in names]
+        final = next(node for node in graph.graph.nodes if node.op == "output")
+        final.args = ((final.args[0], copies),)
+        graph.recompile()
+        return _compile(graph)
+
+    def _call(self, compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        assert self._built is not None
+        self._arithmetic.reset()
+        try:
+            with torch.no_grad(), _quiet(), self._arithmetic.globally():
+                return compiled(*args, **kwargs)
+        except Exception as error:
+            raise translated(error, self._built.model.path, None) from error
+
+
+def _operators(graph: Any) -> list[Any]:
+    return [n for n in graph.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
+
+
+def _compile(module: Any) -> Any:
+    with _quiet():
+        return torch.compile(module, dynamic=False, options=_OPTIONS)
+
+
+def _copy_of(graph: Any, node: Any, place: int | None) -> Any:
+    """A copy made right after a node, before anything writes into its result."""
+    with graph.inserting_after(node):
+        value = node if place is None else graph.call_function(operator.getitem, (node, place))
+    with graph.inserting_after(value):
+        return graph.call_function(torch.ops.aten.clone.default, (value,))
+
+
+def _shapes(given: Mapping[str, Any]) -> Any:
+    return tuple((name, tuple(tensor.shape), tensor.dtype) for name, tensor in given.items())
+
+
+def _first(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

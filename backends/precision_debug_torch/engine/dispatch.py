@@ -1,0 +1,437 @@
+"""Sees every ATen operator of a run, in the order of execution, and names what it produces."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils.weak import WeakIdKeyDictionary
+
+from precision_debug.callsite import CallSite
+from precision_debug.explain.operators import MOVE, plain_type
+from precision_debug.protocols import Comparer
+from precision_debug.records import TensorMeta
+
+from ..isolate import Replacing
+from ..naming import Namer, is_bookkeeping, op_type
+from ..on_device import Elements
+from .arithmetic import Arithmetic
+from .call_place import source_line
+from .nested_tensors import leaves
+from .process_switches import Switches
+
+__all__ = ["Trace", "Watch"]
+
+Show = Callable[[TensorMeta, Any], Any]
+
+_CAST = torch.ops.aten._to_copy.default
+_UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Facts:
+    """What is known of an ATen operator beforehand. shares: its result may hold its argument's elements, in order.
+
+    moves: it computes nothing.
+    """
+
+    kind: str
+    unseen: str
+    writes: bool
+    shares: bool
+    moves: bool = False
+
+
+@functools.lru_cache(maxsize=4096)
+def _facts(func: Any) -> _Facts:
+    kind, schema = op_type(func), getattr(func, "_schema", None)
+    if schema is None:
+        return _Facts(kind=kind, unseen="", writes=True, shares=False)
+    shares = any(value.alias_info is not None for value in schema.returns) or kind == "aten._unsafe_view"
+    return _Facts(
+        kind=kind,
+        unseen="holds uninitialised memory" if kind.removeprefix("aten.") in _UNWRITTEN else "",
+        writes=schema.is_mutable,
+        shares=shares and not schema.is_mutable and len(schema.returns) == 1,
+        moves=not schema.is_mutable and plain_type(kind) in MOVE,
+    )
+
+
+class _Inside:
+    """A call of a family that runs now, and what is shown after it (None: everything is shown at once).
+
+    Of each: the row, what is shown, and the tensor itself, None once it holds something else.
+    """
+
+    def __init__(self, held: bool) -> None:
+        self.held: list[tuple[TensorMeta, Any, Any]] | None = [] if held else None
+
+
+class Trace:
+    """What one run has shown so far.
+
+    constants: parameters and buffers, tensor to name. given: the feeds, tensor to name.
+    level: "op" shows each operator's results, "module" each module call's.
+    show: called with each tensor while it lives. replacing: writes what it returns in the tensor's place.
+    listed: call sites that an earlier run found out, by tensor name.
+    quantised: paths of quantised layers. results: name of such a layer's result to its row's name without quantisation.
+    """
+
+    def __init__(
+        self, level: str, *, constants: Iterable[tuple[str, Any]], given: Mapping[str, Any], show: Show | None,
+        quantised: frozenset[str] = frozenset(), results: Mapping[str, str] | None = None,
+        listed: Mapping[str, CallSite | None] | None = None, replacing: Replacing | None = None,
+    ) -> None:  # fmt: skip
+        self.level = level
+        self._listed = listed or {}
+        self._replacing = replacing
+        self._roots: Any = WeakIdKeyDictionary()  # what only moves constants about to their names
+        self.namer = Namer(quantised)
+        self._quantised, self._results = quantised, results or {}
+        self.metas: list[TensorMeta] = []
+        self._show = show
+        self._told: set[str] = set()
+        self.calls: list[Any] = []  # the operators in order
+        self.places: dict[str, tuple[int, int | None]] = {}  # tensor name to its call and its place among the results
+        self.module_results: dict[str, str] = {}  # at level "op": name of a module's result to its row's name
+        self._names: Any = WeakIdKeyDictionary()  # tensor to the names of the rows that it stems from
+        self._constants: Any = WeakIdKeyDictionary()
+        self._inside: _Inside | None = None
+        self._elements: Any = WeakIdKeyDictionary()  # tensor to what stands for its elements
+        self._parts = 0  # calls of torch's functions so far
+        self._part = ""
+        self._given: list[tuple[str, ...]] = []  # what each module call that runs now was given
+        self._calls_of: dict[str, dict[str, tuple[str, ...]]] = {}  # row to the calls whose result it is
+        for name, tensor in constants:
+            self._constants[tensor] = name
+        for name, tensor in given.items():
+            self._tell(self.namer.plain(name), "Input", tensor, node=name)
+
+    def outputs(self, result: Any) -> dict[str, Any]:
+        """The run ended: show what it returned; the tensors by name."""
+        found: dict[str, Any] = {}
+        for name, tensor in leaves(result, "output"):
+            own = self.namer.plain(name)
+            found[own] = tensor
+            self._tell(own, "Output", tensor, node=name, inputs=self._sources(tensor), is_output=True)
+        for place, meta in enumerate(self.metas):
+            calls = self._calls_of.get(meta.name)
+            if calls is not None:
+                self.metas[place] = replace(meta, call=replace(meta.call or CallSite(), results=calls))
+        return found
+
+    def operator(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """An operator was run."""
+        given = [*_tensors(args), *_tensors(kwargs)] if kwargs else list(_tensors(args))
+        constants = tuple([found for tensor in given if (found := self._constants.get(tensor)) is not None])
+        read = self._names_of(given)
+        facts = _facts(func)
+        if facts.writes:
+            self._elements.clear()
+        moved, read_too = False, constants
+        if self._replacing is not None:
+            read_too = self._constants_of(given, self._replacing)
+            moved = facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in given)
+            if moved:
+                for tensor in _tensors(result):
+                    self._roots[tensor] = read_too
+        if self.level == "module":
+            for tensor in _tensors(result):
+                self._names[tensor] = read
+            return
+        name = self._call_name(func, args, kwargs)
+        kind, unseen = facts.kind, facts.unseen
+        extra = {"Source": source_line()}
+        if self._inside is not None:
+            extra["Part of"] = self.namer.family
+        call = self._listed.get(name) or CallSite(
+            scope=self.namer.module, part=self._part, reads=constants, settings=_settings(args, kwargs)
+        )  # fmt: skip
+        self.calls.append(func)
+        several = isinstance(result, (tuple, list))
+        values = list(result) if several else [result]
+        shown = 0
+        for place, value in enumerate(values):
+            full = name if place == 0 else self.namer.further(func, name, place)
+            if place and is_bookkeeping(kind.partition(".")[2], place, self._part.rpartition("~")[0]):
+                unseen = "is the kernel's own bookkeeping"
+            if isinstance(value, torch.Tensor):
+                self.places[full] = len(self.calls) - 1, place if several else None
+                if facts.shares and not several:
+                    self._share(value, given)
+                if self._replacing is not None:
+                    self._replacing.note(full, func, args, kwargs, read_too)
+                self._tell(
+                    full, kind, value, node=name, inputs=read, extra=extra, unseen=unseen, call=call,
+                    written=facts.writes, replaced=not moved,
+                )  # fmt: skip
+                shown += 1
+            elif isinstance(value, (bool, int, float, complex)) and not shown:
+                self._tell(full, kind, torch.tensor(value), node=name, inputs=read, extra=extra, call=call)
+                shown += 1
+        if not shown:
+            self.metas.append(
+                TensorMeta(
+                    name=name, op_type=kind, node=name, inputs=read, unseen="returns no tensor", extra=extra, call=call
+                )
+            )  # fmt: skip
+
+    def enter(self, path: str, given: Any) -> str:
+        """A module call begins, of these arguments; returns its name."""
+        self._given.append(() if self._listed else self._sources(given))
+        return self.namer.enter(path)
+
+    def begin(self, function: str) -> tuple[int, str]:
+        """A call of one of torch's own functions begins; returns what ``end`` wants."""
+        begun = len(self.metas), self._part
+        self._parts += 1
+        self._part = f"{function}~{self._parts}"
+        return begun
+
+    def end(self, begun: tuple[int, str], result: Any) -> None:
+        """It ended: where it was more than one operator, its results are told from what it was made of."""
+        first, self._part = begun
+        if len(self.metas) > first + 1 and not self._listed:
+            self._is_result(result, "()", ())
+
+    def _is_result(self, result: Any, call: str, given: tuple[str, ...]) -> None:
+        for full, tensor in leaves(result, call):
+            rows = self._names.get(tensor, ())
+            if len(rows) == 1:
+                self._calls_of.setdefault(rows[0], {}).setdefault(full, given)
+
+    def enter_family(self, family: str, *, held: bool = False) -> str:
+        """A call begins that torch may do by several operators; returns its name.
+
+        held: nothing is shown until it ends.
+        """
+        self._inside = _Inside(held)
+        return self.namer.enter_family(family)
+
+    def before_writing(self) -> None:
+        """An operator is about to write into a tensor: what waits to be shown is copied."""
+        if self._inside is not None and self._inside.held:
+            self._inside.held[:] = [(meta, value.clone(), None) for meta, value, _ in self._inside.held]
+
+    def leave_family(self) -> None:
+        """It ended."""
+        self.namer.leave()
+        inside, self._inside = self._inside, None
+        if inside is not None and inside.held and self._show is not None:
+            with _disable_current_modes():  # what a hook computes is no operator of the model
+                for meta, value, tensor in inside.held:
+                    new = self._show(meta, value)
+                    if new is not None and self._replacing is not None and tensor is not None:
+                        self._replacing.put(tensor, new, written=False)
+
+    def module(self, name: str, kind: str, args: Any, kwargs: Any, result: Any) -> None:
+        """A module call ended with a result."""
+        self.namer.leave()
+        given = self._given.pop()
+        if self.level != "module":
+            if name.partition("@")[0] in self._quantised:
+                read = self._sources((args, kwargs))
+                for full, tensor in leaves(result, name):
+                    own = self.namer.plain(self._results.get(full, f"{full}/int8"))
+                    self._tell(own, f"int8.{kind}", tensor, node=name, inputs=read, call=CallSite(scope=name))
+            else:
+                for full, tensor in leaves(result, name):
+                    sources = self._names.get(tensor, ())
+                    if len(sources) == 1:
+                        self.module_results[full] = sources[0]
+            if not self._listed:
+                self._is_result(result, name, given)
+            return
+        read = self._sources((args, kwargs))
+        found = list(leaves(result, name))
+        for full, tensor in found:
+            inner = self._sources(tensor)  # of a module that returns what a module inside it returned
+            passed = inner if len(inner) == 1 and inner[0] in self._told else ()
+            inputs = (*passed, *(n for n in read if n not in passed))
+            self._tell(full, kind, tensor, node=name, inputs=inputs, call=CallSite(scope=name))
+            self._told.add(full)
+        if not found:
+            self.metas.append(TensorMeta(name=name, op_type=kind, node=name, inputs=read, unseen="returns no tensor"))
+
+    def abandon(self) -> None:
+        """A call of a family ended with an exception."""
+        self._inside = None
+        self.namer.leave()
+
+    def abandon_module(self) -> None:
+        """A module call ended with an exception."""
+        self._given.pop()
+        self.abandon()
+
+    def _call_name(self, func: Any, args: Any, kwargs: Any) -> str:
+        if func is _CAST and kwargs.get("dtype") is not None and kwargs["dtype"] != args[0].dtype:
+            sources = self._names.get(args[0], ())
+            source = self._constants.get(args[0], "") or (sources[0] if len(sources) == 1 else "")
+            if source:
+                return self.namer.cast(source, kwargs["dtype"])
+        return self.namer.operator(func)
+
+    def _sources(self, values: Any) -> tuple[str, ...]:
+        return self._names_of(_leaf_tensors(values))
+
+    def _share(self, value: Any, given: list[Any]) -> None:
+        """Remember where a result is an argument's elements in the same order."""
+        if value.layout is not torch.strided or not value.is_contiguous():
+            return
+        for tensor in given:
+            same = tensor.dtype == value.dtype and tensor.numel() == value.numel() and tensor.is_contiguous()
+            plain = tensor.is_conj() == value.is_conj() and tensor.is_neg() == value.is_neg()
+            if same and plain and tensor.data_ptr() == value.data_ptr():
+                self._elements[value] = self._elements.setdefault(tensor, Elements())
+                return
+
+    def _constants_of(self, given: list[Any], replacing: Replacing) -> tuple[str, ...]:
+        """Names of the constants among an operator's arguments, also where they were only moved about before."""
+        found: list[str] = []
+        for tensor in given:
+            name = self._constants.get(tensor)
+            if name is not None:
+                found.append(name)
+            elif tensor in self._roots:
+                found.extend(self._roots[tensor])
+            elif tensor not in self._names:
+                replacing.protect(tensor)
+        return tuple(found)
+
+    def _names_of(self, tensors: Iterable[Any]) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for tensor in tensors:
+            if tensor not in self._constants:
+                found.update(dict.fromkeys(self._names.get(tensor, ())))
+        return tuple(found)
+
+    def _tell(
+        self, name: str, kind: str, tensor: Any, *, node: str, inputs: tuple[str, ...] = (), unseen: str = "",
+        extra: Mapping[str, str] | None = None, is_output: bool = False, call: CallSite | None = None,
+        written: bool = False, replaced: bool = True,
+    ) -> None:  # fmt: skip
+        dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+        value, view = _visible(tensor)
+        meta = TensorMeta(
+            name=name, op_type=kind, node=node, dtype=dtype, shape=shape, inputs=inputs, view=view, unseen=unseen,
+            is_output=is_output, extra=extra or {}, call=self._listed.get(name, call),
+        )  # fmt: skip
+        self.metas.append(meta)
+        self._names[tensor] = (name,)
+        self._constants.pop(tensor, None)
+        if self._show is not None and not unseen:
+            if value is not tensor and view == "":
+                held = self._elements.get(tensor)
+                if held is None:
+                    held = self._elements[tensor] = Elements()
+                value.elements_held = held
+            if self._inside is not None and self._inside.held is not None:
+                self._inside.held.append((meta, value, tensor if replaced else None))
+            else:
+                new = self._show(meta, value)
+                if new is not None and self._replacing is not None and replaced:
+                    self._replacing.put(tensor, new, written=written)
+
+
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Runs each operator by the run's arithmetic and tells the trace, if there is one.
+
+    comparer: reads what is under way before an operator writes into a tensor. switches: looked at before each.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(
+        self, arithmetic: Arithmetic, trace: Trace | None = None, comparer: Comparer | None = None,
+        switches: Switches | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._switches = switches
+        self._arithmetic = arithmetic
+        self._trace = trace
+        self._comparer = comparer
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._switches is not None:
+            self._switches.look()
+        if _facts(func).writes:
+            if self._comparer is not None:
+                self._comparer.settle()
+            if self._trace is not None:
+                self._trace.before_writing()
+        if not hasattr(func, "_schema") and func.name() in _CONTROL:
+            with self:
+                return _CONTROL[func.name()](*args)
+        result = self._arithmetic.call(func, args, kwargs)
+        if self._trace is not None:
+            self._trace.operator(func, args, kwargs, result)
+        return result
+
+
+def _cond(chosen: Any, true: Any, false: Any, operands: Any) -> Any:
+    with _disable_current_modes():
+        taken = bool(chosen)
+    return (true if taken else false)(*operands)
+
+
+def _while_loop(goes_on: Any, body: Any, carried: Any, others: Any) -> Any:
+    while True:
+        again = goes_on(*carried, *others)
+        with _disable_current_modes():
+            if not bool(again):
+                return tuple(carried)
+        carried = body(*carried, *others)
+
+
+_CONTROL = {"cond": _cond, "while_loop": _while_loop}
+"""torch's own control flow, done by Python's: the operators inside are the run's own."""
+
+
+def _tensors(values: Any) -> Iterator[Any]:
+    """Of an operator's arguments or results, which are nested in plain containers only."""
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, (tuple, list)):
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                yield value
+            elif isinstance(value, (tuple, list)):
+                yield from _tensors(value)
+    elif isinstance(values, dict):
+        yield from _tensors(list(values.values()))
+
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def _settings(args: Any, kwargs: Any) -> str:
+    """Numbers, flags and their lists among an operator's arguments, without types and devices, which a mode chooses."""
+    found = [*args, *sorted(kwargs.items())] if kwargs else args
+    return " ".join(
+        [str(value) for value in found if isinstance(value, _PLAIN)
+         or (isinstance(value, (list, tuple)) and all(isinstance(item, _PLAIN) for item in value))]
+    )  # fmt: skip
+
+
+def _leaf_tensors(values: Any) -> list[Any]:
+    return [value for value in pytree.tree_leaves(values) if isinstance(value, torch.Tensor)]
+
+
+def _visible(tensor: Any) -> tuple[Any, str]:
+    """The values as a plain strided tensor that numpy can hold, and how they were taken from what the run has."""
+    value = tensor.detach()
+    if value.is_quantized:
+        return value.dequantize(), "dequantised"
+    if value.layout is not torch.strided:
+        return value.to_dense(), "dense"
+    if value.is_conj() or value.is_neg():
+        return value.resolve_conj().resolve_neg(), ""
+    if value.dtype.is_floating_point and value.dtype.itemsize == 1:
+        return value.float(), "cast"
+    return value, ""

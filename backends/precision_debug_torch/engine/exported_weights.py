@@ -1,0 +1,66 @@
+"""Whether an exported ONNX file holds a module's weights: the first thing to know before an operator is blamed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import ModelError
+from precision_debug.numbers.arrays import as_array
+from precision_debug.pairing.weights import Weight, compare_weights, summary
+
+from ..model import Model
+from .layers import layers_of, layers_of_names
+
+__all__ = ["Weight", "check_arrays", "check_weights", "summary", "weights_of"]
+
+Array = np.ndarray[Any, Any]
+
+
+def check_weights(model: Model, path: str | Path) -> tuple[Weight, ...]:
+    """Compare a module's parameters and buffers with the weights that an ONNX file uses. Raises ModelError."""
+    return compare_weights(weights_of(model), _used(path), layers_of(model.module).values())
+
+
+def weights_of(model: Model) -> dict[str, Array]:
+    """A module's parameters and buffers as arrays."""
+    state = {**dict(model.module.named_parameters()), **dict(model.module.named_buffers())}
+    return {name: as_array(tensor, name=name) for name, tensor in state.items() if tensor.numel()}
+
+
+def check_arrays(weights: Mapping[str, Array], path: str | Path) -> tuple[Weight, ...]:
+    """The same of weights that are arrays already; needs no torch."""
+    return compare_weights(weights, _used(path), layers_of_names(weights).values())
+
+
+def _used(path: str | Path) -> dict[str, Array]:
+    """The weights of a file from which its outputs are computed; what lies in it unused says nothing."""
+    import onnx
+    from onnx import numpy_helper
+
+    try:
+        graph = onnx.load(str(path)).graph
+        found = {item.name: numpy_helper.to_array(item) for item in graph.initializer}
+    except Exception as error:
+        raise ModelError(f"its weights cannot be read: {type(error).__name__}: {error}", where=str(path)) from error
+    read = {item.name for item in graph.output}
+    for node in reversed(graph.node):
+        if node.op_type == "Constant":
+            for item in node.attribute:
+                if item.name == "value" and item.t.dims:
+                    found[node.output[0]] = numpy_helper.to_array(item.t)
+        elif read.intersection(node.output):
+            read.update(node.input)
+            read.update(_inner(node))
+    return {name: value for name, value in found.items() if name in read}
+
+
+def _inner(node: Any) -> set[str]:
+    """What the graphs inside a node read."""
+    return {
+        name for item in node.attribute if item.HasField("g") for inside in item.g.node
+        for name in (*inside.input, *_inner(inside))
+    }  # fmt: skip

@@ -1,0 +1,237 @@
+"""Across frameworks: pair the tensors of a model and of a file that was exported from it, and find where it is wrong.
+
+Both are run once in float32, on the same input, before the comparison proper: there, values that belong together are
+equal to rounding, whatever the target's own arithmetic does to them later. A recorded baseline needs no framework: its
+values are those of the recording.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import recording, registry
+from ..numbers.arrays import as_array
+from ..observe.store import Store
+from ..operators import Layer, LayerKeeper, OperatorRunner, Operators
+from ..pairing.agreement import agree
+from ..pairing.align import Matches
+from ..pairing.attributes import attribute_notes
+from ..pairing.exchanged import exchanged_inputs, exchanged_note
+from ..pairing.fingerprint import Fingerprint, pair_by_value, take
+from ..pairing.graph import BaseGraph, TargetGraph
+from ..pairing.names import Names
+from ..pairing.outputs import pair_outputs
+from ..pairing.repairs import Causes
+from ..pairing.verdict import coverage, fault_notes
+from ..pairing.walk import Found, walk
+from ..pairing.weights import compare_weights, summary
+from ..protocols import Backend, Exporter, Feeds, Replacer, Session, WeightKeeper
+from ..records import SessionSpec, TensorMeta
+from .plan import Opening
+
+__all__ = ["crosses", "match_values"]
+
+_NEAR = 1e-3
+"""How far two float32 runs of a whole model may be apart where an element is taken for equal."""
+
+
+def crosses(first: Opening, second: Opening) -> bool:
+    """Whether the names of both sides come from different frameworks: a model against a file exported from it."""
+    exporter: object = _exporter(first)
+    return second.backend is not None and exporter is not None and exporter is not second.backend
+
+
+def _exporter(side: Opening) -> Exporter | None:
+    """The backend whose names the side has, where its models are exported; a recording says which one made it."""
+    if not side.recording:
+        return side.exporter
+    session = recording.open_recording(side.recording)
+    session.close()
+    made_by: object = next((found for found in registry.backends() if found.name == session.backend), None)
+    return made_by if isinstance(made_by, Exporter) else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Run:
+    """One side's run: what its session lists, the values that a hook saw, and with what operators were built."""
+
+    metas: tuple[TensorMeta, ...]
+    values: _Kept
+    built: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+
+    def prints(self) -> list[tuple[TensorMeta, Fingerprint]]:
+        return _prints(self.metas, self.values)
+
+
+class _Kept(Mapping[str, Any]):
+    """The arrays of a store, as a mapping."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.store.get(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.store
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.store)
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+
+def match_values(
+    first: Opening, second: Opening, feeds: Feeds, *, target_feeds: Feeds | None = None,
+    folder: str | Path | None = None, memory_budget: int | None = None,
+) -> tuple[Matches, tuple[str, ...]]:  # fmt: skip
+    """The pairs, and what to say of them and of the exported weights.
+
+    target_feeds: the same values under the target's own input names. folder, memory_budget: see Store. Raises
+    PrecisionDebugError.
+    """
+    exporter, path = _exporter(first), second.spec.model.path
+    assert exporter is not None
+    assert second.mode is not None
+    reference = second.mode.baseline
+    backend, _ = registry.find(second.spec.model, reference)
+    with contextlib.ExitStack() as stack:
+
+        def kept() -> Store:
+            return stack.enter_context(Store(folder=folder, memory_budget=memory_budget))
+
+        if first.recording:
+            replayed = recording.open_recording(first.recording)
+            weights: Mapping[str, Any] = replayed.weights()
+            known = replayed.mode
+            layers = exporter.layers_named(weights) if isinstance(exporter, LayerKeeper) else {}
+            ours = _run(replayed, feeds, kept())
+        else:
+            assert first.backend is not None
+            assert first.mode is not None
+            known = first.mode.baseline
+            weights = exporter.weights(first.spec) if isinstance(exporter, WeightKeeper) else {}
+            layers = exporter.layers(first.spec) if isinstance(exporter, LayerKeeper) else {}
+            ours = _run(_opened(first.backend, first.spec, known, feeds), feeds, kept(), built=True)
+        given = feeds if target_feeds is None else target_feeds
+        theirs = _run(_opened(backend, second.spec, reference, given), given, kept())
+        operators = backend.operators(second.spec) if isinstance(backend, OperatorRunner) else None
+        found, said, differ = _paired(exporter, ours, theirs, operators, path, layers, weights)
+        where = f"in {known} against {reference}"
+        notes = [
+            *_weights(weights, _constants(operators, backend, second.spec), layers, path, right=not said),
+            coverage(found, where, path, len(theirs.values), len(ours.values)), *said, *differ,
+        ]  # fmt: skip
+    return Matches(found=found.pairs, refused=found.refused), tuple(notes)
+
+
+def _paired(
+    exporter: Exporter, ours: _Run, theirs: _Run, operators: Operators | None, path: str,
+    layers: Mapping[str, Layer], weights: Mapping[str, Any],
+) -> tuple[Found, Sequence[str], Sequence[str]]:  # fmt: skip
+    """The pairs, what is wrong, and which attributes differ."""
+    modules = exporter.modules_in(path)
+    ends = pair_outputs(ours.metas, theirs.metas, ours.values, theirs.values)
+    if operators is None:
+        pairs, refused = _by_value(ours.prints(), theirs.prints(), modules)
+        taken = {base for base, _ in ends.values()}
+        pairs = {**{name: pair for name, pair in pairs.items() if name not in ends and pair[0] not in taken}, **ends}
+        return Found(pairs=pairs, refused={name: why for name, why in refused.items() if name not in pairs}), (), ()
+    base, target = BaseGraph(ours.metas, ours.values), TargetGraph(operators, theirs.metas, theirs.values)
+    exchanged = exchanged_inputs(base, target, ends)
+    if exchanged:
+        target.own = {**theirs.values, **exchanged.values}
+    mine = [(meta, base.prints[meta.name]) for meta in ours.metas if meta.name in base.prints]
+    pairs, refused = _by_value(mine, _prints(theirs.metas, target.own), modules)
+
+    def layer_of(name: str) -> str:
+        meta = base.metas.get(name)
+        return exporter.layer_of(meta) if meta is not None and isinstance(exporter, LayerKeeper) else ""
+
+    shapes = {name: tuple(value.shape) for name, value in weights.items()}
+    names = Names(modules=modules, layer_of=layer_of, layers=layers, shapes=shapes)
+    given = {name for name in target.own if name not in target.producer}
+    sure = {
+        name: pair for name, pair in pairs.items()
+        if names.may_be(name, pair[0]) and (name in given or agree(target.own[name], ours.values[pair[0]], _NEAR))
+    }  # fmt: skip
+    ends = {name: pair for name, pair in ends.items() if name not in sure or sure[name][0] != pair[0]}
+    found = walk(base, target, sure, names=names, outputs=ends, refused=refused)
+    causes = Causes(base=base, target=target, found=found, layers=layers, weights=weights, layer_of=layer_of)
+    faults = fault_notes(causes, path)
+    differ = attribute_notes(
+        base, target, found, lambda name: ours.built.get(name, {}), layers, layer_of, path, said=faults
+    )
+    return found, (*exchanged_note(exchanged, path), *faults), differ
+
+
+def _by_value(
+    ours: Sequence[tuple[TensorMeta, Fingerprint]], theirs: Sequence[tuple[TensorMeta, Fingerprint]],
+    modules: Mapping[str, str],
+) -> tuple[dict[str, tuple[str, str]], Mapping[str, str]]:  # fmt: skip
+    found = pair_by_value(ours, theirs, modules=modules)
+    return {
+        name: (match.baseline, f"{match.how}, confidence {match.confidence:.4f}")
+        for name, match in found.matches.items()
+    }, found.refused
+
+
+def _prints(metas: Sequence[TensorMeta], values: Mapping[str, Any]) -> list[tuple[TensorMeta, Fingerprint]]:
+    found = [(meta, take(values[meta.name])) for meta in metas if meta.name in values]
+    return [(meta, print_) for meta, print_ in found if print_ is not None]
+
+
+def _constants(operators: Operators | None, backend: object, spec: SessionSpec) -> Mapping[str, Any]:
+    if operators is not None:
+        return operators.constants
+    return backend.weights(spec) if isinstance(backend, WeightKeeper) else {}
+
+
+def _weights(
+    weights: Mapping[str, Any], file: Mapping[str, Any], layers: Mapping[str, Layer], path: str, *, right: bool
+) -> Sequence[str]:
+    """right: nothing in the file was found wrong."""
+    if not weights:
+        return ["The exported weights were not checked: the baseline does not have the model's."]
+    if not file:
+        return [f"The exported weights were not checked: those of {path} cannot be read here."]
+    return summary(compare_weights(weights, file, layers.values()), path, agrees=right)
+
+
+def _opened(backend: Backend, spec: SessionSpec, mode: str, feeds: Feeds) -> Session:
+    return backend.open(dataclasses.replace(spec, mode=mode), [feeds])
+
+
+def _run(session: Session, feeds: Feeds, store: Store, *, built: bool = False) -> _Run:
+    """built: with what each operator was built is asked too, where the session can tell."""
+
+    def keep(op_type: str, name: str, tensor: Any, /) -> None:  # noqa: ARG001
+        array = as_array(tensor, name=name)
+        if name not in store and array.dtype.kind not in "OUSTMm":
+            store.put(name, array)
+
+    try:
+        session.run(feeds, keep)
+        told = _built(session, feeds) if built and isinstance(session, Replacer) else {}
+        return _Run(metas=tuple(session.tensors), values=_Kept(store), built=told)
+    finally:
+        session.close()
+
+
+def _built(session: Replacer, feeds: Feeds) -> Mapping[str, Mapping[str, Any]]:
+    """By tensor. A session may know the arguments of its calls only after a run that could have replaced them."""
+    if not session.replaces:
+        return {}
+    names = [meta.name for meta in session.tensors if not meta.unseen]
+    if all(session.operator(name) is None for name in names):
+        session.run_replacing(feeds, lambda kind, name, tensor: None, names=())  # noqa: ARG005
+    found = {name: session.operator(name) for name in names}
+    return {name: operator.attributes for name, operator in found.items() if operator is not None}
