@@ -102,6 +102,7 @@ def test_the_climb_ends_at_the_first_stage_that_fails() -> None:
     ("mode", "status", "said"),
     [
         ("fake_off", 1, "FAIL     on (fake_off)"),
+        ("fake_off --atol 100", 1, "unknown  on (fake_off): inconclusive: #7 Add t7: passes by atol 100 alone"),
         ("fake_fp32", 0, "no stage exceeds the tolerance"),
         ("fake_absent", 2, "nothing is known of fake_absent: it could not run (needs a unicorn)"),
         ("fake_abort_open", 3, "nothing is known of fake_abort_open: it could not run"),
@@ -114,7 +115,7 @@ def test_a_target_that_could_not_run_is_no_pass(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root / "tests" / "fake"), os.environ["PYTHONPATH"]]))
     Path("m.fake").write_text(json.dumps({"layers": 8, "width": 4}), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "precision_debug", "ladder", "--model_file", "m.fake", "--run_mode", mode],
+        [sys.executable, "-m", "precision_debug", "ladder", "--model_file", "m.fake", "--run_mode", *mode.split()],
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == status, done.stderr

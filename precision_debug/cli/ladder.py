@@ -87,6 +87,9 @@ class _Climber:
             return Step(passes=None, text="not every output could be compared", exit_status=1)
         types = tuple(dict.fromkeys(row.target_op_type for row in report.rows if row.target_op_type))
         wrong = next((row for row in rows if row.status is Status.FAIL), None)
+        open_ = next((row for row in rows if row.status is Status.INCONCLUSIVE), None)
+        if wrong is None and open_ is not None:  # it would pass whatever it holds, which is no pass
+            return Step(passes=None, text=f"inconclusive: {describe(open_)}", op_types=types, exit_status=1)
         worst = max(rows, key=lambda row: (row.comparison.max_abs or 0.0) if row.comparison else 0.0)
         return Step(passes=wrong is None, text=describe(wrong or worst), op_types=types)
 
@@ -118,7 +121,7 @@ def _explain(
 
 
 def _say_step(rung: Rung, step: Step) -> None:
-    verdict = {True: "pass", False: "FAIL", None: "not run"}[step.passes]
+    verdict = {True: "pass", False: "FAIL", None: "not run" if step.exit_status != 1 else "unknown"}[step.passes]
     settings = "".join(f" {key}={value}" for key, value in rung.options.items())
     print(visible(f"{verdict:8s} {rung.name} ({rung.mode}{settings}): {step.text}"), flush=True)
 
@@ -130,10 +133,11 @@ def _say_end(found: Climb, explanations: Sequence[Explanation]) -> None:
         if not left:
             say("no stage exceeds the tolerance")
         elif found.exit_status == 0:
-            say(f"no stage that ran exceeds the tolerance; not run: {', '.join(left)}")
+            say(f"no stage that was judged exceeds the tolerance; not judged: {', '.join(left)}")
         else:
             rung, step = found.steps[-1]
-            say(f"nothing is known of {rung.mode}: it could not run ({step.text})")
+            why = step.text if step.exit_status == 1 else f"it could not run ({step.text})"
+            say(visible(f"nothing is known of {rung.mode}: {why}"))
         return
     for item in explanations:
         if not item.found:

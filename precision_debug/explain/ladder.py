@@ -57,9 +57,10 @@ class Ladder(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What came of one run. passes: None where it could not run. text: the first mismatch, or what went wrong.
+    """What came of one run. passes: None where it could not run or was not judged. text: the first mismatch, or why.
 
-    exit_status: what a stage that could not run means for the command (see ``errors``); 1: nothing could be compared.
+    exit_status: what such a stage means for the command (see ``errors``); 1: it ran, and nothing could be compared, or
+    the tolerance could not have told.
     """
 
     passes: bool | None
