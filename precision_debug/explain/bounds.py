@@ -5,7 +5,7 @@ Calibrated on clean and planted models (tests/planted, and real ones that PyPI's
 
 from __future__ import annotations
 
-from .units import arithmetic_of, unit_of
+from .units import INT8, arithmetic_of, unit_of
 
 __all__ = ["BEYOND", "LEAST", "allowed_error", "usual_error"]
 
@@ -21,9 +21,6 @@ MOST = 0.1
 LEAST = 1e-4
 """Relative L2 error that is of no account whatever the type: sums of float32 in another order differ by less."""
 
-_INT8 = 0.01
-"""Typical unit of rounding to 8-bit integers, where the tensors' own is not known."""
-
 
 def allowed_error(unit: float, expected: float | None) -> float:
     """Relative L2 error up to which a tensor is as expected.
@@ -36,4 +33,4 @@ def allowed_error(unit: float, expected: float | None) -> float:
 def usual_error(run_mode: str) -> float:
     """The same where nothing is known but the run mode."""
     arithmetic = arithmetic_of(run_mode)
-    return allowed_error(_INT8 if arithmetic == "int8" else unit_of(arithmetic, None), None)
+    return allowed_error(INT8 if arithmetic == "int8" else unit_of(arithmetic, None), None)

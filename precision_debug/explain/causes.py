@@ -55,7 +55,8 @@ def cause_of(subject: Subject, alone: Alone, name: str, amplifier: str) -> tuple
     if difference:
         return "files_differ", difference, (name,)
     if amplifier:
-        return (*(_lost(subject, name, exact, wrong) or _amplified(subject, amplifier)), keep)
+        lost = _lost(subject, name, exact, wrong) or _narrowed_range(subject, alone, name, exact, wrong)
+        return (*(lost or _amplified(subject, amplifier)), keep)
     if found.flips:
         return "flips", {"count": found.flips, "elements": found.elements}, keep
     if exact is None or wrong is None:
@@ -76,6 +77,17 @@ def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None)
     if not lost.any():
         return None
     return "underflow", {"lost": int(lost.sum()), "share": float(lost.mean()), "smallest": least}
+
+
+def _narrowed_range(
+    subject: Subject, alone: Alone, name: str, exact: Array | None, wrong: Array | None
+) -> tuple[str, Evidence] | None:
+    """What makes the quantised range wide: then half a step, as little as it is beside the largest, is all of the rest;
+    None where nothing does."""
+    if exact is None or wrong is None or not _quantised(_narrow(subject, name)):
+        return None
+    code, evidence = _quantised_cause(subject, alone, name, exact.astype(np.float64), wrong.astype(np.float64))
+    return None if code == "coarse" else (code, evidence)
 
 
 def _narrow(subject: Subject, name: str) -> str:
@@ -151,12 +163,12 @@ def _quantised(held_as: str) -> bool:
 def _quantised_cause(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> tuple[str, Evidence]:
     """A mask or one channel that makes the range of all, or saturation."""
     largest = float(np.abs(exact).max()) if exact.size else 0.0
-    if largest > MASK:
-        return "mask_range", {"largest": largest}
+    if largest > MASK or _masked(exact):
+        return "mask_range", {"largest": float(exact.min())}
     finite = np.isfinite(wrong)
     top, bottom = float(wrong[finite].max()), float(wrong[finite].min())
     beyond = ((exact > top) & (wrong == top)) | ((exact < bottom) & (wrong == bottom))
-    if beyond.any() and _error_in(exact, wrong, beyond) > 0.3:
+    if top > bottom and beyond.any() and _error_in(exact, wrong, beyond) > 0.3:
         limit = max(abs(top), abs(bottom))
         return "saturation", {"share": float(beyond.mean()), "largest": float(np.abs(exact).max()), "limit": limit}
     given = {source: alone.exact.get(source) for source in subject.sources(name)}
@@ -165,6 +177,15 @@ def _quantised_cause(subject: Subject, alone: Alone, name: str, exact: Array, wr
         if outlier is not None:
             return "outlier_channel", {"from": where, **outlier}
     return "coarse", {"units": None}
+
+
+def _masked(values: Array) -> bool:
+    """Whether some values are about one and the same negative number, far beyond all the others: "minus infinity"."""
+    finite = values[np.isfinite(values)]
+    lowest = float(finite.min()) if finite.size else 0.0
+    far = finite < 0.5 * lowest
+    rest = float(np.abs(finite[~far]).max()) if not far.all() else 0.0
+    return lowest < 0 and far.sum() > 1 and rest > 0 and lowest < -64 * rest and float(finite[far].max()) < 0.9 * lowest
 
 
 def _outlier(values: Array) -> Evidence | None:
@@ -176,7 +197,7 @@ def _outlier(values: Array) -> Evidence | None:
         if values.shape[axis] < 4:
             continue
         ranges = np.max(np.abs(values), axis=tuple(a for a in range(values.ndim) if a != axis))
-        middle = float(np.median(ranges))
+        middle = float(np.quantile(ranges, 0.25))  # half of the channels may be the large ones, as of two that were joined
         if middle > 0 and (ratio := float(ranges.max()) / middle) > 16 and (best is None or ratio > best["ratio"]):
             best = {"channel": int(ranges.argmax()), "axis": axis, "ratio": ratio}
     return best
@@ -225,10 +246,11 @@ def _constants(subject: Subject, name: str) -> dict[str, Array]:
 
 
 def _vanished(constants: Mapping[str, Array], least: float) -> Evidence:
-    """A scalar constant, an epsilon say, below what the type can hold; {} where there is none."""
+    """A constant, an epsilon or variances say, below what the type can hold; {} where there is none."""
     for weight, values in constants.items():
-        if values.size == 1 and 0 < abs(float(values.reshape(-1)[0])) < least:
-            return {"weight": weight, "value": float(values.reshape(-1)[0]), "smallest": least}
+        sizes = np.abs(values[values != 0])
+        if sizes.size and float(np.median(sizes)) < least:
+            return {"weight": weight, "value": float(np.median(sizes)), "smallest": least}
     return {}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from ..pairing.align import stem
 from ..records import Culprit, Effect, Introduced, Row
 from .bounds import BEYOND
 from .causes import cause_of
@@ -104,12 +106,14 @@ def rank(
     """The culprits, worst first; none where no operator stands out."""
     by_name = {sink.name: sink for sink in sinks}
     together = _amplified_together(subject, alone, effects, by_name)
+    iterations = _iterations(subject, effects, by_name)
     found: list[tuple[tuple[float, ...], Culprit]] = []
     for name, carried in effects.items():
         introduced = alone.found[name]
         effect = _largest(carried, by_name)
-        if effect is None:
+        if effect is None or iterations.get(name) == 0.0:
             continue
+        effect = dataclasses.replace(effect, share=iterations.get(name, effect.share))
         born = introduced.born_nan + introduced.born_inf > 0
         far = born or subject.far(introduced.rel_l2, introduced.units, FAR) or bool(introduced.flips)
         sink, share = by_name[effect.at], effect.share
@@ -139,6 +143,25 @@ def rank(
         found.append(((-float(poisons), -round(share, 2), float(subject.order.get(name, 0))), culprit))
     found.sort(key=lambda pair: pair[0])
     return tuple(culprit for _, culprit in found)
+
+
+def _iterations(
+    subject: Subject, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
+) -> dict[str, float]:
+    """What one operator of a loop's body does in all its iterations is its own: the first of them that matters to the
+    share of all, the others to 0. Names of other operators are not in it."""
+    bodies: dict[str, list[tuple[str, Effect]]] = {}
+    for name, carried in effects.items():
+        effect = _largest(carried, sinks)
+        if effect is not None and stem(name) != name:
+            bodies.setdefault(stem(name), []).append((name, effect))
+    found: dict[str, float] = {}
+    for group in bodies.values():
+        most = max((effect.non_finite > 0, effect.share) for _, effect in group)
+        group.sort(key=lambda pair: subject.order.get(pair[0], 0))
+        kept = next(name for name, e in group if (e.non_finite > 0) == most[0] and e.share > 0.1 * most[1] or not most[1])
+        found |= {name: 0.0 for name, _ in group} | {kept: min(1.0, sum(effect.share for _, effect in group))}
+    return found
 
 
 def _amplified_together(

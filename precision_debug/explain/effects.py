@@ -23,13 +23,14 @@ Array = np.ndarray[Any, Any]
 class Sink:
     """A tensor where effects are judged. squared: the squared error that the comparison found there.
 
-    size: the baseline's squared L2. non_finite: elements that are NaN or Inf in the target alone. is_output: of the
+    size: the baseline's squared L2. elements: all of them. non_finite: elements that are NaN or Inf in the target alone. is_output: of the
     model. flips: differing elements of a tensor without floats.
     """
 
     name: str
     squared: float
     size: float
+    elements: int = 0
     non_finite: int = 0
     is_output: bool = False
     flips: int | None = None
@@ -40,6 +41,11 @@ class Sink:
         if self.squared == 0:
             return 0.0
         return math.sqrt(self.squared / self.size) if self.size else math.inf
+
+    @property
+    def lost(self) -> float:
+        """The squared error with what is not finite: each such element is wrong by its own size, about."""
+        return self.squared + (self.size * self.non_finite / self.elements if self.elements else 0.0)
 
 
 def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
@@ -56,6 +62,7 @@ def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
                 name=row.name,
                 squared=(numbers.rmse or 0.0) ** 2 * count if is_float else 0.0,
                 size=(numbers.base.rms or 0.0) ** 2 * count if is_float else 0.0,
+                elements=count,
                 non_finite=max(0, numbers.target.nan - numbers.base.nan)
                 + max(0, numbers.target.inf - numbers.base.inf),
                 is_output=row.is_output,
@@ -119,11 +126,15 @@ def _with_error(value: Array, exact: Array, wrong: Array) -> Array | None:
     if value.shape != exact.shape:
         return None
     if value.dtype.kind != "f":
-        return wrong.astype(value.dtype) if wrong.dtype.kind == value.dtype.kind else None
+        if wrong.dtype.kind != value.dtype.kind:
+            return None
+        return np.where(wrong != exact, wrong, value).astype(value.dtype)  # only what this operator itself decided
     with np.errstate(all="ignore"):
         error = wrong.astype(value.dtype) - exact.astype(value.dtype)
         added: Array = value + np.where(np.isfinite(exact), error, 0)
     lost = ~np.isfinite(wrong) & np.isfinite(exact)
+    # 0 is 0: what vanished leaves nothing of a value that is not quite the one that was measured
+    lost |= (wrong == 0) & (exact != 0) & (np.abs(value) <= 4 * np.abs(exact))
     if lost.any():
         added = np.where(lost, wrong.astype(value.dtype), added)
     return np.ascontiguousarray(added, dtype=value.dtype)
@@ -146,7 +157,7 @@ def _effect(sink: Sink, plain: Array | None, got: Array | None) -> Effect:
     if born and sink.non_finite:
         return Effect(at=sink.name, share=min(1.0, born / sink.non_finite), non_finite=born)
     rel = math.sqrt(squared / size) if size else (0.0 if squared == 0 else math.inf)
-    share = min(1.0, squared / sink.squared) if sink.squared > 0 else 0.0
+    share = min(1.0, squared / sink.lost) if sink.lost > 0 else 0.0
     return Effect(at=sink.name, share=share, rel_l2=rel, non_finite=born)
 
 

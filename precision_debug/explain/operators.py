@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CANCEL", "MOVE", "REACH_FURTHER", "SUM_UP", "plain_type"]
+__all__ = ["CANCEL", "JOIN", "MOVE", "REACH_FURTHER", "SUM_UP", "plain_type"]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -18,6 +18,9 @@ MOVE = _words("""
     view_as_real view_as_complex diagonal narrow Dropout1d Dropout2d Unflatten PixelShuffle ZeroPad2d
 """)
 """They only move numbers about, and never take blame."""
+
+JOIN = _words("Concat concat cat stack")
+"""Of these, quantised ones round again: all that they join gets one range."""
 
 REACH_FURTHER = _words("""
     Exp Softmax LogSoftmax LayerNormalization InstanceNormalization GroupNormalization BatchNormalization Pow ReduceL2

@@ -11,8 +11,8 @@ from ..errors import BackendError
 from ..protocols import Feeds, Replacer, Session
 from ..records import Row, TensorMeta, TensorStats
 from .bounds import LEAST
-from .operators import MOVE, plain_type
-from .units import INTEGERS, arithmetic_of, held_type, model_unit, unit_of
+from .operators import JOIN, MOVE, plain_type
+from .units import INT8, INTEGERS, NARROW, arithmetic_of, held_type, model_unit, unit_of
 
 __all__ = ["Subject", "replaces"]
 
@@ -76,7 +76,9 @@ class Subject:
     def typical_unit(self) -> float:
         """The unit of rounding that is typical of the target's tensors."""
         units = [self.unit(row.name, row.comparison.base) for row in self.rows if row.comparison is not None]
-        return max(model_unit(units), unit_of(arithmetic_of(self.run_mode), None))
+        arithmetic = arithmetic_of(self.run_mode)
+        known = max(model_unit(units), unit_of(arithmetic, None))
+        return INT8 if arithmetic == "int8" and known <= NARROW else known
 
     @cached_property
     def narrow_type(self) -> str:
@@ -133,8 +135,8 @@ class Subject:
 
     def only_moves(self, name: str) -> bool:
         """Whether a tensor's operators only move numbers about, and so take no blame."""
-        region = self.region_of.get(name, ())
-        return bool(region) and all(plain_type(meta.op_type) in MOVE for meta in region)
+        types = {plain_type(meta.op_type) for meta in self.region_of.get(name, ())}
+        return bool(types) and types <= MOVE and not (types & JOIN and self.whole_steps(name))
 
     def sources(self, name: str) -> list[str]:
         """The nearest compared tensors that a tensor's region reads."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ..records import Row, TensorStats
 
 __all__ = [
+    "INT8",
     "INTEGERS",
     "NARROW",
     "arithmetic_of",
@@ -38,6 +39,10 @@ NARROW = 2.0**-20
 
 _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float8_e4m3fn": 2.0**-9, "float8_e5m2": 2.0**-16}
 """The smallest positive numbers, subnormal ones."""
+
+INT8 = 0.01
+"""Typical unit of rounding to 8-bit integers, where the tensors' own is not known: scales that are computed while it
+runs are seen in no tensor, which all hold floats then."""
 
 _STEPS = {"int8": 255, "uint8": 255, "int4": 15, "uint4": 15, "int16": 65535, "uint16": 65535}
 

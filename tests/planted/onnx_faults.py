@@ -89,8 +89,6 @@ class Graph:
             [helper.make_empty_tensor_value_info(name) for name in outputs],
             [numpy_helper.from_array(np.asarray(value), name) for name, value in self.weights.items()],
         )
-        for item in graph.output:
-            item.type.tensor_type.elem_type = TensorProto.FLOAT
         model = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)],

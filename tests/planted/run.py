@@ -17,7 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import precision_debug
 from precision_debug.report.model import Report
 
-ENGINES = {"onnx_faults": "onnxruntime", "torch_faults": "torch", "paddle_faults": "paddle"}
+ENGINES = {
+    "onnx_faults": "onnxruntime", "onnx_further": "onnxruntime", "torch_faults": "torch",
+    "paddle_faults": "paddle",
+}
 """Modules with a list CASES, and what each needs."""
 
 
