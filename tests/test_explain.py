@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from planted import paddle_faults
+from planted import onnx_further, paddle_faults
 from planted.onnx_faults import CASES, Case, Graph
-from planted.run import judged, report_of
+from planted.run import judged, quick_ones, report_of
 
 import precision_debug
 from precision_debug import registry
@@ -38,6 +38,13 @@ def test_the_culprit_comes_first_with_its_cause_and_clean_models_accuse_nobody(o
     assert why, said
     if one.who:
         assert report.to_dict()["summary"]["culprits"][0]["name"] in one.who
+
+
+@pytest.mark.parametrize("one", quick_ones(onnx_further.CASES))
+def test_so_it_is_of_kinds_that_the_rules_were_not_calibrated_on(one: Case, tmp_path: Path) -> None:
+    who, why, said = judged(one, report_of(one, tmp_path))
+    assert who, said
+    assert why, said
 
 
 @pytest.mark.parametrize("one", paddle_faults.CASES, ids=[one.name for one in paddle_faults.CASES])

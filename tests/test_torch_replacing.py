@@ -14,8 +14,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from planted import torch_faults
-from planted.run import judged, report_of
+from planted import torch_faults, torch_further
+from planted.run import judged, quick_ones, report_of
 from precision_debug_torch.backend import open_model
 from precision_debug_torch.model import example_feeds, from_module
 
@@ -28,6 +28,15 @@ FAULTS = torch_faults.CASES
 @pytest.mark.parametrize("one", FAULTS, ids=[one.name for one in FAULTS])
 def test_the_culprit_comes_first_with_its_cause_and_clean_models_accuse_nobody(one: Any, tmp_path: Path) -> None:
     if one.factory in ("clean_gpt2", "clean_llama", "clean_bert"):
+        pytest.importorskip("transformers", reason="transformers is not installed")
+    who, why, said = judged(one, report_of(one, tmp_path))
+    assert who, said
+    assert why, said
+
+
+@pytest.mark.parametrize("one", quick_ones(torch_further.CASES))
+def test_so_it_is_of_kinds_that_the_rules_were_not_calibrated_on(one: Any, tmp_path: Path) -> None:
+    if one.factory in ("clean_whisper", "clean_vision", "one_gate", "one_embedding", "one_of_the_head_module"):
         pytest.importorskip("transformers", reason="transformers is not installed")
     who, why, said = judged(one, report_of(one, tmp_path))
     assert who, said

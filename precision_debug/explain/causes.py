@@ -46,8 +46,13 @@ _NEARLY_EQUAL = 8.0
 """Times that terms are larger than their sum from which on they cancel; of independent terms it is about 1."""
 
 
-def cause_of(subject: Subject, alone: Alone, name: str, amplifier: str) -> tuple[str, Evidence, tuple[str, ...]]:
-    """The code of a culprit's cause, its evidence, and the tensors whose operators to keep in higher precision."""
+def cause_of(
+    subject: Subject, alone: Alone, name: str, amplifier: str, *, poisons: bool = False
+) -> tuple[str, Evidence, tuple[str, ...]]:
+    """The code of a culprit's cause, its evidence, and the tensors whose operators to keep in higher precision.
+
+    poisons: its error, small as it may be, makes NaN or Inf of a later operator.
+    """
     found = alone.found[name]
     exact, wrong = alone.exact.get(name), alone.wrong.get(name)
     keep = (name, amplifier) if amplifier else (name,)
@@ -61,6 +66,8 @@ def cause_of(subject: Subject, alone: Alone, name: str, amplifier: str) -> tuple
         return "flips", {"count": found.flips, "elements": found.elements}, keep
     if exact is None or wrong is None:
         return "coarse", {"units": found.units}, keep
+    if poisons and not found.born_nan + found.born_inf and (gone := _lost(subject, name, exact, wrong)):
+        return (*gone, keep)
     code, evidence = _by_values(subject, alone, name, np.asarray(exact), np.asarray(wrong))
     return code, evidence, keep
 
@@ -197,7 +204,9 @@ def _outlier(values: Array) -> Evidence | None:
         if values.shape[axis] < 4:
             continue
         ranges = np.max(np.abs(values), axis=tuple(a for a in range(values.ndim) if a != axis))
-        middle = float(np.quantile(ranges, 0.25))  # half of the channels may be the large ones, as of two that were joined
+        middle = float(
+            np.quantile(ranges, 0.25)
+        )  # half of the channels may be the large ones, as of two that were joined
         if middle > 0 and (ratio := float(ranges.max()) / middle) > 16 and (best is None or ratio > best["ratio"]):
             best = {"channel": int(ranges.argmax()), "axis": axis, "ratio": ratio}
     return best

@@ -124,7 +124,7 @@ def rank(
         if (born or not far) and not sink.is_output and any(one.is_output for one in sinks):
             continue  # absorbed on its way to the outputs, as a mask is in a softmax
         amplifier = "" if far else _amplifier(subject, alone, name, effect.at)
-        cause, evidence, keep = cause_of(subject, alone, name, amplifier)
+        cause, evidence, keep = cause_of(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
         culprit = Culprit(
             name=name,
             node=subject.meta_of[name].node if name in subject.meta_of else "",
@@ -159,7 +159,9 @@ def _iterations(
     for group in bodies.values():
         most = max((effect.non_finite > 0, effect.share) for _, effect in group)
         group.sort(key=lambda pair: subject.order.get(pair[0], 0))
-        kept = next(name for name, e in group if (e.non_finite > 0) == most[0] and e.share > 0.1 * most[1] or not most[1])
+        kept = next(
+            name for name, e in group if (e.non_finite > 0) == most[0] and e.share > 0.1 * most[1] or not most[1]
+        )
         found |= {name: 0.0 for name, _ in group} | {kept: min(1.0, sum(effect.share for _, effect in group))}
     return found
 

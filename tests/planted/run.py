@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,9 +18,9 @@ import precision_debug
 from precision_debug.report.model import Report
 
 ENGINES = {
-    "onnx_faults": "onnxruntime", "onnx_further": "onnxruntime", "torch_faults": "torch",
+    "onnx_faults": "onnxruntime", "onnx_further": "onnxruntime", "torch_faults": "torch", "torch_further": "torch",
     "paddle_faults": "paddle",
-}
+}  # fmt: skip
 """Modules with a list CASES, and what each needs."""
 
 
@@ -46,6 +46,19 @@ def report_of(one: Fault, folder: Path) -> Report:
         model, run_mode=one.mode, baseline=one.baseline if base is not None else "",
         baseline_model=base, inputs=feeds, **one.options,
     )  # fmt: skip
+
+
+def quick_ones(faults: Sequence[Fault]) -> list[Any]:
+    """For a test's parameters: the first case of each kind and mode runs always, the others are slow."""
+    import pytest
+
+    seen: set[tuple[str, str]] = set()
+    found = []
+    for one in faults:
+        again = (one.kind, one.mode) in seen
+        seen.add((one.kind, one.mode))
+        found.append(pytest.param(one, id=one.name, marks=[pytest.mark.slow] if again else []))
+    return found
 
 
 def cases() -> list[Fault]:

@@ -16,7 +16,7 @@ Body = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Case:
-    """factory: of this file, builds the target's model. base: builds the baseline's, where the two differ.
+    """factory: of the file ``module``, builds the target's model. base: builds the baseline's, where the two differ.
 
     who: tensors any of which is right as the first culprit; () for a clean or benign model. why: accepted cause codes.
     """
@@ -30,6 +30,7 @@ class Case:
     why: tuple[str, ...] = ()
     level: str = "op"
     baseline: str = "torch_fp32"
+    module: str = "torch_faults"
 
     @property
     def options(self) -> dict[str, str]:
@@ -38,7 +39,8 @@ class Case:
 
     def make(self, _folder: Path) -> tuple[str, str | None, str]:
         """The target's model, the baseline's, and feeds: the factories bring their own."""
-        return f"{__file__}:{self.factory}", f"{__file__}:{self.base}" if self.base else None, ""
+        file = Path(__file__).with_name(f"{self.module}.py")
+        return f"{file}:{self.factory}", f"{file}:{self.base}" if self.base else None, ""
 
 
 CASES: list[Case] = []
