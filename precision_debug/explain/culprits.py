@@ -160,7 +160,7 @@ def _iterations(
         most = max((effect.non_finite > 0, effect.share) for _, effect in group)
         group.sort(key=lambda pair: subject.order.get(pair[0], 0))
         kept = next(
-            name for name, e in group if (e.non_finite > 0) == most[0] and e.share > 0.1 * most[1] or not most[1]
+            name for name, e in group if ((e.non_finite > 0) == most[0] and e.share > 0.1 * most[1]) or not most[1]
         )
         found |= {name: 0.0 for name, _ in group} | {kept: min(1.0, sum(effect.share for _, effect in group))}
     return found

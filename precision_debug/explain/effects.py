@@ -23,8 +23,8 @@ Array = np.ndarray[Any, Any]
 class Sink:
     """A tensor where effects are judged. squared: the squared error that the comparison found there.
 
-    size: the baseline's squared L2. elements: all of them. non_finite: elements that are NaN or Inf in the target alone. is_output: of the
-    model. flips: differing elements of a tensor without floats.
+    size: the baseline's squared L2. elements: all of them. non_finite: those that are NaN or Inf in the target alone.
+    is_output: of the model. flips: differing elements of a tensor without floats.
     """
 
     name: str
@@ -134,7 +134,7 @@ def _with_error(value: Array, exact: Array, wrong: Array) -> Array | None:
         added: Array = value + np.where(np.isfinite(exact), error, 0)
     lost = ~np.isfinite(wrong) & np.isfinite(exact)
     # 0 is 0: what vanished leaves nothing of a value that is not quite the one that was measured
-    lost |= (wrong == 0) & (exact != 0) & (np.abs(value) <= 4 * np.abs(exact))
+    lost |= (wrong == 0) & (exact != 0) & (np.abs(value) / 4 <= np.abs(exact))
     if lost.any():
         added = np.where(lost, wrong.astype(value.dtype), added)
     return np.ascontiguousarray(added, dtype=value.dtype)

@@ -6,7 +6,7 @@ of several kinds, bodies, quantised graphs of the user's own, integer outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
