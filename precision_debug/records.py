@@ -106,6 +106,7 @@ class TensorMeta:
     unseen: why the hook will not be called for it; "" where it will. absorbs: what its operator computes inside.
     extra: further columns of the report (fused layer, real precision, tactic), name to text.
     call: where in the model's own program it was made, where the session knows.
+    own: the engine made it inside an operator of the source model, which has no such tensor.
     """
 
     name: str
@@ -121,6 +122,7 @@ class TensorMeta:
     extra: Mapping[str, str] = field(default_factory=dict)
     absorbs: tuple[str, ...] = ()
     call: CallSite | None = None
+    own: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

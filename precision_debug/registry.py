@@ -24,6 +24,7 @@ GROUP = "precision_debug.backends"
 
 BUILT_IN = {
     "onnxruntime": "precision_debug_onnxruntime:OnnxRuntimeBackend",
+    "openvino": "precision_debug_openvino:OpenVinoBackend",
     "paddle": "precision_debug_paddle:PaddleBackend",
     "tensorrt": "precision_debug_tensorrt:TensorRTBackend",
     "torch": "precision_debug_torch:TorchBackend",

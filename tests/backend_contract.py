@@ -29,7 +29,7 @@ from precision_debug.protocols import Backend, Session
 from precision_debug.records import ModelFiles, SessionSpec
 from precision_debug.settings import SIDES, Setting
 
-FRAMEWORKS = ("onnx", "onnxruntime", "onnxruntime_extensions", "torch", "paddle", "tensorrt", "pandas")
+FRAMEWORKS = ("onnx", "onnxruntime", "onnxruntime_extensions", "torch", "paddle", "tensorrt", "openvino", "pandas")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ STAGES = (
     ("__main__",),
 )
 LATER_WHEN_CALLED = {("observe", "report")}
-FRAMEWORKS = {"onnx", "onnxruntime", "torch", "paddle", "tensorrt", "pandas", "onnxruntime_extensions"}
+FRAMEWORKS = {"onnx", "onnxruntime", "torch", "paddle", "tensorrt", "openvino", "pandas", "onnxruntime_extensions"}
 
 
 def stage_of(module: str) -> int:

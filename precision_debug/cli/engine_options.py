@@ -17,7 +17,7 @@ _ELSEWHERE = frozenset(
 )
 """Flags that a group of ``compare`` has."""
 
-_TITLES = {"onnxruntime": "ONNX Runtime", "paddle": "Paddle", "tensorrt": "TensorRT", "torch": "PyTorch"}
+_TITLES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "paddle": "Paddle", "tensorrt": "TensorRT", "torch": "PyTorch"}
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:

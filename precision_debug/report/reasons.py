@@ -76,6 +76,8 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
     (r"the optimiser changed its layout in a way that is not known", "优化器以未知方式改变了其布局"),
     (r"(.+) has no cast in ONNX Runtime", "ONNX Runtime 不能转换 {0}"),
     (r"in NCHWc blocks, and how many of its channels are real is not known", "为 NCHWc 分块布局，实际通道数未知"),
+    (r"OpenVINO would compute it in another way if it were shown", "若显示它，OpenVINO 会以另一种方式计算"),
+    (r"it lies inside (\S+) (.+), whose layers OpenVINO does not tell", "位于 {0} {1} 内部，OpenVINO 不说明其中的层"),
     (
         r"inside a loop or branch, where TensorRT lets no output be marked",
         "位于循环或分支内，TensorRT 不允许将其标记为输出",

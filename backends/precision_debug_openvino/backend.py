@@ -1,0 +1,54 @@
+"""The plugin: names the run modes, reads a model's inputs, opens sessions. Imports no framework by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from precision_debug.errors import BackendUnavailable
+from precision_debug.protocols import Feeds, Session
+from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
+from precision_debug.settings import Setting
+
+from .modes import RUN_MODES, availability, recipe
+from .settings import SETTINGS
+
+if TYPE_CHECKING:
+    from .modes import Recipe
+
+__all__ = ["OpenVinoBackend"]
+
+
+class OpenVinoBackend:
+    """See protocols.Backend."""
+
+    name = "openvino"
+
+    @property
+    def run_modes(self) -> Sequence[RunMode]:
+        return RUN_MODES
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        return SETTINGS
+
+    def availability(self, mode: str) -> Availability:
+        return availability(mode)
+
+    def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
+        self._available("ov_fp32")  # reading needs no more than OpenVINO, whatever the mode does
+        from .model import read_inputs, read_model
+
+        return read_inputs(read_model(spec))
+
+    def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        chosen = self._available(spec.mode)
+        from .opening import open_session
+
+        return open_session(spec, chosen, feeds)
+
+    def _available(self, mode: str) -> Recipe:
+        found = availability(mode)
+        if not found.ok:
+            raise BackendUnavailable(f"{mode} cannot run here", where=self.name, hint=found.needs)
+        return recipe(mode)

@@ -1,0 +1,34 @@
+"""How OpenVINO holds a tensor, the other way round: numbers as the engine would have them in its memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from precision_debug.numbers.narrowing import narrow_type, narrowed
+
+__all__ = ["fitted", "rounded"]
+
+_FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
+
+
+def rounded(value: Any, dtype: str) -> Any:
+    """Floats rounded to the type in which the engine holds them, in their own type; None where that is not known."""
+    array = np.asarray(value)
+    if array.dtype.kind != "f":
+        return array
+    if dtype not in _FLOATS:
+        return None
+    narrow = narrow_type(dtype)
+    return array if narrow == array.dtype else narrowed(array, narrow).astype(array.dtype)
+
+
+def fitted(new: Any, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """A value in the type and shape of the engine's own memory; None where it does not fit."""
+    array = np.asarray(new)
+    if array.shape != memory.shape:
+        return None
+    if array.dtype == memory.dtype:
+        return array
+    return narrowed(array, memory.dtype) if memory.dtype.kind == "f" else array.astype(memory.dtype)

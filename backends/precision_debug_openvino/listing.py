@@ -1,0 +1,126 @@
+"""The tensors that a session lists: what can be shown, under each of its names, and what would change the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from precision_debug.records import TensorMeta
+
+from .graph import Graph, Key, Value
+from .layers import Layer
+
+__all__ = ["Entry", "list_tensors"]
+
+_DISTURBS = "OpenVINO would compute it in another way if it were shown"
+_INSIDE = "it lies inside {kind} {name}, whose layers OpenVINO does not tell"
+_FOLDED = "a constant of the model in another form"
+_FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A listed tensor and what it is of."""
+
+    meta: TensorMeta
+    value: Value
+
+
+def list_tensors(
+    graph: Graph, layers: Sequence[Layer], order: Sequence[Key], *, dropped: Collection[Key] = (),
+    folded: Collection[Key] = (), fused: bool = True,
+) -> list[Entry]:  # fmt: skip
+    """Inputs first, then in the order in which the taps come.
+
+    order: what is shown. dropped: what survives and is not shown since that would disturb. folded: what turned out to
+    be no computation. fused: the engine fuses; what is neither shown nor dropped is inside a layer, and not listed.
+    """
+    home = {op: layer for layer in layers for op in layer.ops}
+    shown = dict.fromkeys(order)
+    outputs = {key: [name for name, own in graph.outputs.items() if own == key] for key in graph.outputs.values()}
+    hidden = [*dropped, *folded, *(value.key for value in graph.inside() if fused)]
+    late = [key for key in outputs if key not in shown and key not in hidden]
+    inputs = [value.key for value in graph.values.values() if value.op_type == "Input"]
+    places = {key: (number, 0) for number, key in enumerate(graph.values)}
+    listed = list(dict.fromkeys((*inputs, *_merged([*shown, *late], hidden, places))))
+    known = {key: graph.values[key].name for key in listed}
+    inside = _inside(graph, set(listed))
+    entries = []
+    for key in listed:
+        value = graph.values[key]
+        layer = home.get(key[0])
+        unseen = ""
+        if key not in outputs:
+            if key in set(dropped):
+                unseen = _DISTURBS
+            elif key in set(folded):
+                unseen = _FOLDED
+            elif value.scope and fused:
+                kind = graph.values.get((value.scope[0], 0))
+                unseen = _INSIDE.format(kind=kind.op_type if kind else "operator", name=value.scope[0])
+        names = dict.fromkeys((*value.names, *outputs.get(key, ())))
+        for name in names:
+            own = name == value.name
+            entries.append(
+                Entry(
+                    value=value,
+                    meta=TensorMeta(
+                        name=name, op_type=value.op_type, node=key[0] if value.op_type != "Input" else "",
+                        dtype=_held(value, layer), shape=value.shape, own=value.own,
+                        inputs=_reads(graph, value, known) if own else (value.name,), unseen=unseen,
+                        is_output=name in graph.outputs, absorbs=inside.get(key, ()) if own else (),
+                        extra=dict(layer.columns) if layer is not None else {},
+                    ),
+                )
+            )  # fmt: skip
+    return entries
+
+
+def _held(value: Value, layer: Layer | None) -> str:
+    """The type in which the engine holds it; the model's own for all but floats."""
+    if value.dtype not in _FLOATS or layer is None:
+        return value.dtype
+    held = layer.held(value.key[1])
+    return held if held in _FLOATS else value.dtype
+
+
+def _merged(first: Sequence[Key], second: Sequence[Key], places: Mapping[Key, tuple[int, int]]) -> list[Key]:
+    """The first in its own order, each of the second before the first one that comes after it in the model."""
+    waiting = sorted(dict.fromkeys(second), key=lambda key: places[key])
+    found: list[Key] = []
+    for key in first:
+        while waiting and places[waiting[0]] < places[key]:
+            found.append(waiting.pop(0))
+        found.append(key)
+    return [*found, *waiting]
+
+
+def _reads(graph: Graph, value: Value, known: Mapping[Key, str]) -> tuple[str, ...]:
+    """The nearest listed tensors upstream."""
+    found: dict[str, None] = {}
+    waiting, done = list(value.reads), set()
+    while waiting:
+        key = waiting.pop(0)
+        if key in known:
+            found[known[key]] = None
+        elif key not in done and key in graph.values:
+            done.add(key)
+            waiting.extend(graph.values[key].reads)
+    return tuple(found)
+
+
+def _inside(graph: Graph, listed: Collection[Key]) -> Mapping[Key, tuple[str, ...]]:
+    """What is not listed, by the first listed tensor that is computed from it."""
+    found: dict[Key, list[str]] = {}
+    taken: set[Key] = set()
+    for key in (key for key in graph.values if key in listed):
+        waiting = list(graph.values[key].reads)
+        while waiting:
+            current = waiting.pop()
+            if current in listed or current in taken or current not in graph.values:
+                continue
+            taken.add(current)
+            if not graph.values[current].own:
+                found.setdefault(key, []).extend(graph.values[current].names)
+            waiting.extend(graph.values[current].reads)
+    return {key: tuple(names) for key, names in found.items()}

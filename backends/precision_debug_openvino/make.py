@@ -1,0 +1,148 @@
+"""Compiled models of one run: the plain one, and those with operators of ours in them that show tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from precision_debug.errors import UsageError
+
+from .failures import building
+from .graph import Key, bodies, key_of
+from .layers import Layer, read_layers
+from .tap import NAME, Receive, tap_types
+
+__all__ = ["Built", "Maker", "folded"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A compiled model. request: where it runs. taps: the tensor that each of our operators shows, by its number."""
+
+    compiled: Any
+    request: Any
+    taps: tuple[Key, ...] = ()
+
+    def layers(self, known: Collection[str]) -> tuple[Layer, ...]:
+        """What it runs; after a run with times."""
+        return tuple(layer for layer in read_layers(self.compiled, known) if not layer.name.startswith(NAME))
+
+    def tap_order(self) -> list[Key]:
+        """The tensors whose taps it runs, in the order in which it does; others became constants."""
+        layers = read_layers(self.compiled, ())
+        numbers = [layer.name.removeprefix(NAME) for layer in layers if layer.name.startswith(NAME)]
+        return [self.taps[int(number)] for number in numbers if number.isdigit()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maker:
+    """model: as it was read; simple: ``folded``. precision: see Recipe. threads: 0: OpenVINO's own choice.
+
+    properties: the user's.
+    """
+
+    core: Any
+    model: Any
+    simple: Any
+    path: str
+    mode: str
+    precision: str
+    device: str = "CPU"
+    threads: int = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def plain(self) -> Built:
+        """As OpenVINO compiles it."""
+        return self._compile(self.model, ())
+
+    def through(self, keys: Collection[Key], receive: Receive) -> Built:
+        """With a tap in the way of each of these tensors."""
+        clone = self.simple.clone()
+        taps: list[Key] = []
+        through, _ = tap_types()
+
+        def insert(port: Any, key: Key) -> None:
+            readers = list(port.get_target_inputs())
+            tap = through([port], len(taps), receive)
+            tap.set_friendly_name(f"{NAME}{len(taps)}")
+            taps.append(key)
+            for reader in readers:
+                reader.replace_source_output(tap.output(0))
+
+        _each_port(clone, keys, insert)
+        clone.validate_nodes_and_infer_types()
+        return self._compile(clone, taps)
+
+    def beside(self, keys: Collection[Key], receive: Receive) -> Built:
+        """With a tap as one more reader of each of these tensors.
+
+        OpenVINO keeps what lies between a graph's last product and its results in float32, even where it was asked
+        for less: a tap that led to a result of its own would change that for the tensor that it shows. So what the
+        taps give is led through one product of its own.
+        """
+        import numpy as np
+        from openvino import opset13
+
+        clone = self.simple.clone()
+        taps: list[Key] = []
+        tokens: list[Any] = []
+        _, beside = tap_types()
+
+        def insert(port: Any, key: Key) -> None:
+            tap = beside([port], len(taps), receive)
+            tap.set_friendly_name(f"{NAME}{len(taps)}")
+            taps.append(key)
+            tokens.append(tap.output(0))
+
+        _each_port(clone, keys, insert)
+        if tokens:
+            ones = opset13.constant(np.ones((1, len(tokens)), np.float32))
+            end = opset13.matmul(ones, opset13.concat(tokens, 0, name=f"{NAME}tokens"), False, False, name=f"{NAME}end")
+            clone.add_results([opset13.result(end, name=f"{NAME}result")])
+        return self._compile(clone, taps)
+
+    def _compile(self, model: Any, taps: Sequence[Key]) -> Built:
+        with building(self.path, self.mode):
+            compiled = self.core.compile_model(model, self.device, self._config())
+            return Built(compiled=compiled, request=compiled.create_infer_request(), taps=tuple(taps))
+
+    def _config(self) -> dict[str, Any]:
+        config: dict[str, Any] = {"PERF_COUNT": True}
+        if self.precision:
+            config["INFERENCE_PRECISION_HINT"] = self.precision
+        if self.precision == "f32" and self.device == "CPU":
+            config["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = "0"  # else compressed weights are multiplied in INT8
+        if self.threads:
+            config["INFERENCE_NUM_THREADS"] = self.threads
+        known = {"PERF_COUNT", "INFERENCE_PRECISION_HINT"}
+        for name, value in self.properties.items():
+            if name in known:
+                raise UsageError(f"{name} is what the run mode decides", where="--option properties",
+                                 hint="choose another run mode")  # fmt: skip
+            config[name] = value
+        return config
+
+
+def folded(model: Any) -> Any:
+    """A copy in which everything that does not depend on an input is a constant already.
+
+    OpenVINO would find that out while it changes types, and take a tap for a part of it.
+    """
+    from openvino.passes import ConstantFolding, Manager
+
+    clone = model.clone()
+    manager = Manager()
+    manager.register_pass(ConstantFolding())
+    manager.run_passes(clone)
+    return clone
+
+
+def _each_port(model: Any, keys: Collection[Key], insert: Callable[[Any, Key], None]) -> None:
+    """Call for each port of these keys, bodies of loops and branches included."""
+    for op in model.get_ordered_ops():
+        for body in bodies(op):
+            _each_port(body, keys, insert)
+        for port in op.outputs():
+            if key_of(port) in keys:
+                insert(port, key_of(port))

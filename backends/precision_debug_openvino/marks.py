@@ -1,0 +1,109 @@
+"""Which tensors can be shown without a change to what OpenVINO runs.
+
+Only what survives in the plain runtime graph is a candidate: what a layer gives, not what is inside one. A tap beside
+such a tensor is one more reader of it, and that alone can end a fusion (a sum that is written over one of its terms, a
+scale that was moved into the product before it). So the runtime graph with taps is compared with the plain one, and
+what is not the same any more loses its taps, then its neighbours theirs, until both are the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from .graph import Graph, Key
+from .layers import Layer
+from .make import Built
+
+__all__ = ["Marked", "disturbed", "surviving", "undisturbed"]
+
+_ROUNDS = 8
+_COPIES = frozenset({"Reorder", "Reference"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marked:
+    """built: with taps at ``keys``. dropped: what could be shown only in another graph. changed: operators whose layers
+    are others in spite of all."""
+
+    built: Built | None
+    keys: tuple[Key, ...]
+    dropped: frozenset[Key]
+    changed: tuple[str, ...]
+
+
+def surviving(graph: Graph, layers: Sequence[Layer]) -> list[Key]:
+    """What the plain graph's layers give, in execution order."""
+    home = {op: number for number, layer in enumerate(layers) for op in layer.ops}
+    readers: dict[Key, set[str]] = {}
+    for value in graph.computed():
+        for key in value.reads:
+            readers.setdefault(key, set()).add(value.key[0])
+    found = []
+    for value in graph.computed():
+        name = value.key[0]
+        if name not in home or value.dtype == "str":
+            continue
+        mine = home[name]
+        last = max(layers[mine].ops, key=lambda op: graph.rank.get(op, -1)) == name
+        if last or any(home.get(reader, mine) != mine for reader in readers.get(value.key, ())):
+            found.append(value.key)
+    return found
+
+
+def undisturbed(
+    graph: Graph, plain: Sequence[Layer], build: Callable[[Collection[Key]], Built], keys: Sequence[Key],
+    *, exact: bool,
+) -> Marked:  # fmt: skip
+    """Build with taps until the layers are the plain graph's.
+
+    exact: kernels and layouts too; otherwise only what decides the arithmetic.
+    """
+    wanted, known = list(keys), graph.rank
+    for _ in range(_ROUNDS):
+        if not wanted:
+            return Marked(built=None, keys=(), dropped=frozenset(keys), changed=())
+        built = build(frozenset(wanted))
+        there = built.layers(known)
+        changed = disturbed(plain, there, exact=exact)
+        if not changed:
+            return Marked(built=built, keys=tuple(wanted), dropped=frozenset(keys) - set(wanted), changed=())
+        fewer = [key for key in wanted if key[0] not in changed]
+        if len(fewer) == len(wanted):
+            near = _neighbours(graph, changed)
+            fewer = [key for key in wanted if key[0] not in near]
+        if len(fewer) == len(wanted):
+            break
+        wanted = fewer
+    return Marked(
+        built=built, keys=tuple(wanted), dropped=frozenset(keys) - set(wanted), changed=tuple(sorted(changed))
+    )
+
+
+def disturbed(plain: Sequence[Layer], there: Sequence[Layer], *, exact: bool) -> set[str]:
+    """Source operators whose layers are not the same in both."""
+
+    def counted(layers: Sequence[Layer], undecided: set[str]) -> Counter[tuple[object, ...]]:
+        busy = [layer for layer in layers if layer.ops and layer.kind not in _COPIES]
+        return Counter(
+            (*layer.arithmetic, layer.layout, "" if undecided & set(layer.ops) else layer.kernel) if exact
+            else layer.arithmetic
+            for layer in busy
+        )  # fmt: skip
+
+    undecided = {op for layer in (*plain, *there) if layer.undecided for op in layer.ops}
+    first, second = counted(plain, undecided), counted(there, undecided)
+    return {op for identity in ((first - second) | (second - first)) for op in identity[1]}  # type: ignore[attr-defined]
+
+
+def _neighbours(graph: Graph, ops: Collection[str]) -> set[str]:
+    """Operators that give to or read from some."""
+    near = set()
+    for value in graph.computed():
+        given = {key[0] for key in value.reads}
+        if value.key[0] in ops:
+            near |= given
+        elif given & set(ops):
+            near.add(value.key[0])
+    return near

@@ -1,0 +1,61 @@
+"""Reads model files, and what a model wants to be fed with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from precision_debug.errors import InputError, ModelError
+from precision_debug.protocols import Feeds
+from precision_debug.records import InputMeta, SessionSpec
+
+from .failures import reading
+from .naming import dtype_of, port_name, shape_of
+
+__all__ = ["checked_feeds", "read_inputs", "read_model"]
+
+
+def read_model(spec: SessionSpec) -> Any:
+    """An ``openvino.Model``. Raises ModelError."""
+    import openvino
+
+    path = spec.model.model_file
+    if not os.path.isfile(path):
+        hint = "give a file that OpenVINO reads: .onnx .xml .pdmodel .pb .tflite"
+        raise ModelError("no such file", where=spec.model.path or "model", hint=hint)
+    with reading(path):
+        core = openvino.Core()
+        return core.read_model(path, spec.model.params_file) if spec.model.params_file else core.read_model(path)
+
+
+def read_inputs(model: Any) -> Sequence[InputMeta]:
+    """What a model is fed with."""
+    return tuple(InputMeta(name=port_name(port), dtype=dtype_of(port), shape=shape_of(port)) for port in model.inputs)
+
+
+def checked_feeds(feeds: Feeds, inputs: Sequence[InputMeta], where: str) -> Mapping[str, Any]:
+    """The feeds as contiguous arrays, in the order of the inputs. Raises InputError."""
+    import numpy as np
+
+    names = [meta.name for meta in inputs]
+    for name in feeds:
+        if name not in names:
+            raise InputError(f"the model has no input {name}", where=where, hint=f"it has {', '.join(names)}")
+    found = {}
+    for meta in inputs:
+        if meta.name not in feeds:
+            raise InputError(f"no value for the input {meta.name}", where=where, hint="give it with --inputs")
+        array = np.asarray(feeds[meta.name])
+        kind = "str" if array.dtype.kind in "OUST" else array.dtype.name
+        if kind != meta.dtype:
+            raise InputError(f"input {meta.name} is {kind}", where=where, hint=f"it takes {meta.dtype}")
+        shape = meta.shape
+        if shape is not None and (
+            len(shape) != array.ndim
+            or any(isinstance(dim, int) and dim != size for dim, size in zip(shape, array.shape, strict=False))
+        ):
+            text = ", ".join(map(str, shape))
+            raise InputError(f"input {meta.name} is {list(array.shape)}", where=where, hint=f"it takes [{text}]")
+        found[meta.name] = np.ascontiguousarray(array).reshape(array.shape)
+    return found

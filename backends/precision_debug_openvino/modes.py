@@ -1,0 +1,85 @@
+"""The run modes of this backend, and whether each can run on this machine."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from precision_debug.records import Availability, RunMode
+
+__all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
+
+_SUFFIXES = (".onnx", ".xml", ".pdmodel", ".pb", ".tflite")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a mode comes about.
+
+    precision: OpenVINO's INFERENCE_PRECISION_HINT, "f32", "bf16", "f16"; "": its own choice for the device.
+    fused: OpenVINO's own graph; otherwise every tensor is kept, so that nothing is fused across one.
+    quantise: a model that is not quantised yet is, calibrated on the inputs.
+    """
+
+    mode: RunMode
+    precision: str = "f32"
+    fused: bool = True
+    quantise: bool = False
+
+
+def _mode(name: str, summary: str) -> RunMode:
+    return RunMode(name=name, summary=summary, suffixes=_SUFFIXES, baseline="ov_fp32", concurrent=True)
+
+
+_RECIPES = {
+    recipe.mode.name: recipe
+    for recipe in (
+        Recipe(mode=_mode("ov_fp32", "OpenVINO in float32, no fusion: every tensor is kept"), fused=False),
+        Recipe(mode=_mode("ov_opt", "OpenVINO as it ships: every fusion, the precision that it prefers on this CPU"),
+               precision=""),
+        Recipe(mode=_mode("ov_opt_fp32", "OpenVINO with every fusion, in float32")),
+        Recipe(mode=_mode("ov_bf16", "OpenVINO with every fusion, in BF16"), precision="bf16"),
+        Recipe(mode=_mode("ov_fp16", "OpenVINO with every fusion, in FP16"), precision="f16"),
+        Recipe(mode=_mode("ov_int8", "OpenVINO in INT8: the model's own quantisation, or NNCF's on the inputs"),
+               quantise=True),
+    )
+}  # fmt: skip
+
+RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
+_NEEDS = "pip install 'precision_debug[openvino]'"
+_CAPABILITIES = {
+    "bf16": ("BF16", "a CPU with BF16 (avx512_bf16 or amx_bf16)"),
+    "f16": ("FP16", "a CPU with FP16 (avx512_fp16 or amx_fp16)"),
+}
+"""What OPTIMIZATION_CAPABILITIES of the CPU must have: on others OpenVINO takes the hint and computes in float32."""
+
+
+def recipe(mode: str) -> Recipe:
+    """The recipe of a mode; KeyError where this backend has no such mode."""
+    return _RECIPES[mode]
+
+
+def availability(mode: str) -> Availability:
+    """Whether ``mode`` can run here; ``needs`` names what is missing. Never raises.
+
+    It is about the CPU; another device is asked when a session is opened on it.
+    """
+    if mode not in _RECIPES:
+        return Availability(ok=False, needs=f"the openvino backend has no run mode {mode}")
+    try:
+        capabilities = _of_cpu()
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        return Availability(ok=False, needs=f"{_NEEDS} ({why})")
+    word, needs = _CAPABILITIES.get(_RECIPES[mode].precision, ("", ""))
+    if word and word not in capabilities:
+        return Availability(ok=False, needs=needs)
+    return Availability(ok=True)
+
+
+@functools.cache
+def _of_cpu() -> frozenset[str]:
+    """What the CPU computes in ("FP32", "BF16", "FP16", "INT8", …). Raises what importing OpenVINO raises."""
+    import openvino
+
+    return frozenset(openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"))

@@ -1,0 +1,277 @@
+"""One model in one run mode: lists its tensors, shows them to a hook while the engine runs, returns the outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import BackendError
+from precision_debug.inspector import EngineLayer
+from precision_debug.protocols import Feeds, Hook, Replace
+from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
+
+from . import held
+from .failures import running
+from .graph import Graph, Key
+from .layers import engine_layers
+from .listing import Entry, list_tensors
+from .make import Built, Maker
+from .marks import Marked, disturbed, surviving, undisturbed
+from .model import checked_feeds
+from .shown import Shown
+
+__all__ = ["OpenVinoSession"]
+
+
+@dataclass(kw_only=True)
+class _Switch:
+    """What taps call, whichever run is under way; at other times (OpenVINO folds constants) nothing happens."""
+
+    keys: tuple[Key, ...] = ()
+    run: Shown | None = None
+
+    def receive(self, number: int, memory: Any) -> Any:
+        return None if self.run is None else self.run.receive(self.keys[number], memory)
+
+
+class OpenVinoSession:
+    """See protocols.Session.
+
+    Without fusion there is one compiled model, with a tap in the way of every tensor. With fusion the outputs are
+    always the plain model's; tensors come from a second one with taps beside those that survive, and operators are run
+    alone in a third one with taps in their way.
+    """
+
+    def __init__(
+        self, *, graph: Graph, maker: Maker, inputs: Sequence[InputMeta], fused: bool, versions: Mapping[str, str],
+        notes: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self._graph, self._maker, self._inputs, self._fused = graph, maker, inputs, fused
+        self._busy = threading.Lock()
+        self._closed = False
+        self._said: dict[str, None] = dict.fromkeys(notes)
+        self.versions: Mapping[str, str] = dict(versions)
+        self.doubts: Sequence[Doubt] = ()
+        self._beside, self._through = _Switch(), _Switch()
+        self._alone: Built | None = None
+        self._dropped: frozenset[Key] = frozenset()
+        self._folded: tuple[Key, ...] = ()
+        if fused:
+            self._open_fused()
+        else:
+            self._open_unfused()
+
+    def _open_fused(self) -> None:
+        self._plain = self._maker.plain()
+        self._layers = self._plain.layers(self._graph.rank)
+        keys = surviving(self._graph, self._layers)
+        switch = self._beside
+        self._marked = undisturbed(
+            self._graph, self._layers, self._builder(switch, self._maker.beside), keys, exact=True
+        )
+        self._dropped = self._marked.dropped
+        self._order = self._marked.built.tap_order() if self._marked.built is not None else []
+        self._list()
+
+    def _open_unfused(self) -> None:
+        computed = (*self._graph.computed(), *self._graph.inside())
+        keys = [value.key for value in computed if value.dtype != "str"]
+        self._plain = self._builder(self._through, self._maker.through)(keys)
+        self._alone = self._plain
+        self._layers = self._plain.layers(self._graph.rank)
+        inside = [value.key for value in self._graph.inside() if value.key in self._plain.taps]
+        main = self._plain.tap_order()
+        self._order = [*main, *inside]
+        gone = set(keys) - set(self._order)
+        self._folded = tuple(key for key in keys if key in gone and not self._graph.values[key].own)
+        self._marked = Marked(built=self._plain, keys=tuple(self._order), dropped=frozenset(), changed=())
+        self._list()
+
+    def _builder(
+        self, switch: _Switch, build: Callable[[Collection[Key], Callable[[int, Any], Any]], Built]
+    ) -> Callable[[Collection[Key]], Built]:
+        def built(keys: Collection[Key]) -> Built:
+            found = build(keys, switch.receive)
+            switch.keys = found.taps
+            return found
+
+        return built
+
+    def _list(self) -> None:
+        self._entries: Sequence[Entry] = list_tensors(
+            self._graph, self._layers, self._order, dropped=self._dropped, folded=self._folded, fused=self._fused
+        )
+        self._tensors = tuple(entry.meta for entry in self._entries)
+        self._by_name = {entry.meta.name: entry for entry in self._entries}
+
+    @property
+    def tensors(self) -> Sequence[TensorMeta]:
+        return self._tensors
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return tuple(self._said)
+
+    @property
+    def layers(self) -> Sequence[EngineLayer]:
+        """What OpenVINO runs without anything of ours in it."""
+        names: dict[str, list[str]] = {}
+        for entry in self._entries:
+            names.setdefault(entry.value.key[0], []).append(entry.meta.name)
+        return engine_layers(self._layers, names)
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        with self._running():
+            arrays = checked_feeds(feeds, self._inputs, self._maker.path)
+            if hook is None:
+                return self._infer(self._plain, arrays)
+            copies = not getattr(hook, "borrows", False)
+            if not self._fused:
+                shown = Shown(entries=self._entries, names=names, show=hook, copies=copies)
+                outputs = self._shown(self._plain, self._through, shown, arrays)
+                shown.finish(outputs)
+            else:
+                outputs = self._infer(self._plain, arrays)
+                shown = Shown(entries=self._entries, names=names, show=hook, copies=copies, outputs=outputs)
+                if self._marked.built is not None:
+                    self._compare(outputs, self._shown(self._marked.built, self._beside, shown, arrays))
+                else:
+                    shown.inputs(arrays)
+                shown.finish(outputs)
+            if names is None:
+                self._after(shown)
+            return outputs
+
+    def close(self) -> None:
+        with self._busy:
+            self._closed = True
+            self._plain = self._alone = None  # type: ignore[assignment]
+            self._marked = Marked(built=None, keys=(), dropped=frozenset(), changed=())
+
+    @property
+    def replaces(self) -> bool:
+        """See protocols.Replacer."""
+        return self._maker.device == "CPU"
+
+    def held(self, name: str, value: Any) -> Any:
+        """See protocols.Replacer."""
+        entry = self._entry(name)
+        return None if entry is None else held.rounded(value, entry.meta.dtype)
+
+    def operator(self, name: str) -> Operator | None:
+        """See protocols.Replacer."""
+        entry = self._entry(name)
+        return None if entry is None or entry.value.op_type == "Input" else entry.value.operator()
+
+    def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """See protocols.Replacer."""
+        with self._running():
+            arrays = checked_feeds(feeds, self._inputs, self._maker.path)
+            if self._alone is None:
+                self._alone = self._open_alone()
+            shown = Shown(entries=self._entries, names=names, show=replace)
+            outputs = self._shown(self._alone, self._through, shown, arrays)
+            shown.finish(outputs)
+            return outputs
+
+    def _open_alone(self) -> Built:
+        """Taps in the way change layouts, and with them the order of sums; what is fused, and in which type, stays."""
+        build = self._builder(self._through, self._maker.through)
+        found = undisturbed(self._graph, self._layers, build, self._order, exact=False)
+        if found.built is None:
+            raise BackendError("no operator can be run alone", where=self._maker.path)
+        if found.changed:
+            self._say(
+                f"Run alone, {len(found.changed)} operators are in other layers than in the engine itself "
+                f"({', '.join(found.changed[:3])}): what they add by themselves may differ."
+            )
+        return found.built
+
+    def _entry(self, name: str) -> Entry | None:
+        return self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
+
+    def _running(self) -> _Busy:
+        return _Busy(self._busy, lambda: self._closed, self._maker.path)
+
+    def _infer(self, built: Built, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        import openvino
+
+        request = built.request
+        with running(self._maker.path, self._maker.mode):
+            for place, name in enumerate(meta.name for meta in self._inputs):
+                request.set_input_tensor(place, openvino.Tensor(arrays[name]))
+            request.infer()
+            return {name: _array(request.get_output_tensor(place)) for place, name in enumerate(self._graph.outputs)}
+
+    def _shown(self, built: Built, switch: _Switch, shown: Shown, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        fed = shown.inputs(arrays)
+        switch.run = shown
+        try:
+            return self._infer(built, fed)
+        finally:
+            switch.run = None
+            if shown.error is not None:
+                raise shown.error
+
+    def _compare(self, plain: Mapping[str, Any], there: Mapping[str, Any]) -> None:
+        """Whether the run that showed tensors is the plain one, now that kernels are chosen."""
+        differ = [name for name, array in plain.items() if array.tobytes() != there[name].tobytes()]
+        if differ:
+            self._say(
+                f"The run that showed tensors gave other bits in the outputs {', '.join(differ[:3])}: its tensors are "
+                "near those of the plain run, whose outputs these are, and need not be the same."
+            )
+        if self._marked.changed:
+            some = ", ".join(self._marked.changed[:3])
+            self._say(
+                f"Showing tensors changes the layers of {len(self._marked.changed)} operators, {some} among them."
+            )
+
+    def _after(self, shown: Shown) -> None:
+        """The list as it ran, with the layers' kernels and times."""
+        self._layers = self._plain.layers(self._graph.rank)
+        there = self._marked.built.layers(self._graph.rank) if self._fused and self._marked.built else ()
+        changed = disturbed(self._layers, there, exact=True) if there else set()
+        if changed and not self._marked.changed:
+            self._say(
+                f"Showing tensors changes the kernels of {len(changed)} operators, {sorted(changed)[0]} among them."
+            )
+        columns = {op: layer.columns for layer in self._layers for op in layer.ops}
+        self._tensors = tuple(
+            dataclasses.replace(meta, extra=columns.get(meta.node, meta.extra)) for meta in shown.listed()
+        )
+
+    def _say(self, text: str) -> None:
+        self._said[text] = None
+
+
+class _Busy:
+    """One run at a time, of an open session. Raises BackendError."""
+
+    def __init__(self, lock: threading.Lock, closed: Callable[[], bool], path: str) -> None:
+        self._lock, self._closed, self._path = lock, closed, path
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise BackendError("this session is running already", where=self._path, hint="open another session")
+        if self._closed():
+            self._lock.release()
+            raise BackendError("this session is closed", where=self._path)
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+
+
+def _array(tensor: Any) -> np.ndarray[Any, Any]:
+    """A copy; bfloat16 as float32."""
+    kind = tensor.get_element_type().get_type_name()
+    if kind == "string":
+        return np.array(tensor.str_data)
+    if kind == "bf16":
+        return (np.array(tensor.data).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return np.array(tensor.data)

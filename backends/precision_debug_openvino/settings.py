@@ -1,0 +1,50 @@
+"""The settings of this backend; sessions read them with ``setting``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from precision_debug.settings import Setting, value
+
+__all__ = ["SETTINGS", "setting"]
+
+_NARROW = ("ov_opt", "ov_bf16", "ov_fp16")
+
+
+def _properties(given: Any) -> dict[str, str]:
+    words = given if isinstance(given, (list, tuple)) else str(given).split(",")
+    pairs = given.items() if isinstance(given, Mapping) else (str(word).split("=", 1) for word in words if word)
+    found = {}
+    for pair in pairs:
+        if len(pair) != 2 or not str(pair[0]).strip():
+            raise ValueError(f"{'='.join(map(str, pair))!r} is no property")
+        found[str(pair[0]).strip()] = str(pair[1]).strip()
+    return found
+
+
+SETTINGS = (
+    Setting(
+        name="device", kind="text", default="CPU", flag=True, metavar="DEVICE",
+        help="CPU, GPU, NPU: a device of OpenVINO (default: CPU)", zh="CPU、GPU、NPU：OpenVINO 的设备（默认 CPU）",
+    ),
+    Setting(
+        name="inference_num_threads", kind="whole", default=0, low=0, high=256,
+        help="threads of each run; 0: half of the cores where two runs advance side by side, otherwise all",
+        zh="每次运行的线程数；0：两次运行并行推进时各用一半核心，否则用全部核心",
+    ),
+    Setting(
+        name="properties", kind="names", default={}, reader=_properties,
+        help="properties of OpenVINO as they are, KEY=VALUE,KEY=VALUE",
+        zh="原样传给 OpenVINO 的属性，KEY=VALUE,KEY=VALUE",
+    ),
+    Setting(
+        name="keep_fp32", kind="names", default=(), sides=("target",), modes=_NARROW,
+        help="names of operators that stay in float32", zh="保持 float32 的算子名",
+    ),
+)  # fmt: skip
+
+
+def setting(options: Mapping[str, Any], name: str) -> Any:
+    """A session's setting in its declared type. Raises KeyError where SETTINGS has no such one, and UsageError."""
+    return value(SETTINGS, options, name)

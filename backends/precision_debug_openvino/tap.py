@@ -1,0 +1,75 @@
+"""An operator of ours in OpenVINO's graph: it is handed a tensor while the engine runs.
+
+``through`` stands in a tensor's way: its readers get what it gives, which may be something else. What stands on both
+sides of it is never fused. ``beside`` is one more reader, that gives a token which is nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["NAME", "Receive", "tap_types"]
+
+Receive = Callable[[int, Any], Any]
+"""(number of the tap, the engine's own array) to what its readers get in place of it; None: the same."""
+
+NAME = "precision_debug_tap_"
+"""What an operator of ours is called, before its number."""
+
+
+@functools.cache
+def tap_types() -> tuple[Any, Any]:
+    """The classes (through, beside), each made with (inputs, number, receive)."""
+    import openvino
+    from openvino import Op
+
+    class Through(Op):  # type: ignore[misc,unused-ignore]
+        def __init__(self, inputs: Any, number: int, receive: Receive) -> None:
+            super().__init__(self)
+            self.number, self.receive = number, receive
+            self.set_arguments(inputs)
+            self.constructor_validate_and_infer_types()
+
+        def validate_and_infer_types(self) -> None:
+            self.set_output_type(0, self.get_input_element_type(0), self.get_input_partial_shape(0))
+
+        def clone_with_new_inputs(self, new_inputs: Any) -> Any:
+            return Through(new_inputs, self.number, self.receive)
+
+        def has_evaluate(self) -> bool:
+            return True
+
+        def evaluate(self, outputs: Any, inputs: Any) -> bool:
+            given, out = inputs[0], outputs[0]
+            out.shape = given.shape
+            new = self.receive(self.number, given.data)
+            if new is None:
+                given.copy_to(out)
+            else:
+                out.data[...] = new
+            return True
+
+    class Beside(Op):  # type: ignore[misc,unused-ignore]
+        def __init__(self, inputs: Any, number: int, receive: Receive) -> None:
+            super().__init__(self)
+            self.number, self.receive = number, receive
+            self.set_arguments(inputs)
+            self.constructor_validate_and_infer_types()
+
+        def validate_and_infer_types(self) -> None:
+            self.set_output_type(0, openvino.Type.f32, openvino.PartialShape([1, 1]))
+
+        def clone_with_new_inputs(self, new_inputs: Any) -> Any:
+            return Beside(new_inputs, self.number, self.receive)
+
+        def has_evaluate(self) -> bool:
+            return True
+
+        def evaluate(self, outputs: Any, inputs: Any) -> bool:
+            outputs[0].data[...] = 0
+            self.receive(self.number, inputs[0].data)
+            return True
+
+    return Through, Beside
