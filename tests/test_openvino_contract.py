@@ -17,7 +17,6 @@ from precision_debug_openvino import OpenVinoBackend
 
 from precision_debug.records import ModelFiles
 
-
 MODELS: dict[str, dict[str, Any]] = {
     "convnet": {"x": np.random.default_rng(1).standard_normal((2, 3, 16, 16)).astype(np.float32)},
     "mobile": {"x": np.random.default_rng(1).standard_normal((2, 3, 16, 16)).astype(np.float32)},

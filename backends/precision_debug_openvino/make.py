@@ -8,10 +8,10 @@ from typing import Any
 
 from precision_debug.errors import UsageError
 
+from .engine.graph import Key, bodies, key_of
+from .engine.layers import Layer, read_layers
+from .engine.tap import NAME, Receive, tap_types
 from .failures import building
-from .graph import Key, bodies, key_of
-from .layers import Layer, read_layers
-from .tap import NAME, Receive, tap_types
 
 __all__ = ["Built", "Maker", "folded"]
 

@@ -9,7 +9,7 @@ from precision_debug.errors import BackendUnavailable
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 
-from .graph import read_graph
+from .engine.graph import read_graph
 from .make import Maker, folded
 from .model import read_inputs, read_model
 from .modes import Recipe

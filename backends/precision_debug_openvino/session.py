@@ -15,15 +15,15 @@ from precision_debug.inspector import EngineLayer
 from precision_debug.protocols import Feeds, Hook, Replace
 from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
-from . import held
+from . import isolate
+from .engine.graph import Graph, Key
+from .engine.layers import engine_layers
+from .engine.marks import Marked, disturbed, surviving, undisturbed
+from .engine.seen_tensors import Shown
+from .engine.tensor_list import Entry, list_tensors
 from .failures import running
-from .graph import Graph, Key
-from .layers import engine_layers
-from .listing import Entry, list_tensors
 from .make import Built, Maker
-from .marks import Marked, disturbed, surviving, undisturbed
 from .model import checked_feeds
-from .shown import Shown
 
 __all__ = ["OpenVinoSession"]
 
@@ -161,7 +161,7 @@ class OpenVinoSession:
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""
         entry = self._entry(name)
-        return None if entry is None else held.rounded(value, entry.meta.dtype)
+        return None if entry is None else isolate.rounded(value, entry.meta.dtype)
 
     def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""

@@ -9,8 +9,6 @@ from precision_debug.settings import Setting, value
 
 __all__ = ["SETTINGS", "setting"]
 
-_NARROW = ("ov_opt", "ov_bf16", "ov_fp16")
-
 
 def _properties(given: Any) -> dict[str, str]:
     words = given if isinstance(given, (list, tuple)) else str(given).split(",")
@@ -37,10 +35,6 @@ SETTINGS = (
         name="properties", kind="names", default={}, reader=_properties,
         help="properties of OpenVINO as they are, KEY=VALUE,KEY=VALUE",
         zh="原样传给 OpenVINO 的属性，KEY=VALUE,KEY=VALUE",
-    ),
-    Setting(
-        name="keep_fp32", kind="names", default=(), sides=("target",), modes=_NARROW,
-        help="names of operators that stay in float32", zh="保持 float32 的算子名",
     ),
 )  # fmt: skip
 

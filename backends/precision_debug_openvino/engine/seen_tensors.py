@@ -11,9 +11,9 @@ import numpy as np
 
 from precision_debug.records import TensorMeta
 
+from ..isolate import fitted
 from .graph import Key
-from .held import fitted
-from .listing import Entry
+from .tensor_list import Entry
 
 __all__ = ["Shown"]
 

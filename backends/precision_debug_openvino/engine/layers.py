@@ -15,7 +15,7 @@ from typing import Any
 
 from precision_debug.inspector import EngineLayer, EngineTensor
 
-from .naming import numpy_name
+from ..naming import numpy_name
 
 __all__ = ["NO_LAYER", "Layer", "engine_layers", "names_of", "precision_counts", "read_layers"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from precision_debug.records import Operator
 
-from .naming import dtype_of, name_operators, port_name, shape_of
+from ..naming import dtype_of, name_operators, port_name, shape_of
 
 __all__ = ["Graph", "Key", "Value", "bodies", "key_of", "read_graph"]
 

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from ..make import Built
 from .graph import Graph, Key
 from .layers import Layer
-from .make import Built
 
 __all__ = ["Marked", "disturbed", "surviving", "undisturbed"]
 
