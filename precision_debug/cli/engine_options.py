@@ -17,7 +17,10 @@ _ELSEWHERE = frozenset(
 )
 """Flags that a group of ``compare`` has."""
 
-_TITLES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "paddle": "Paddle", "tensorrt": "TensorRT", "torch": "PyTorch"}
+_TITLES = {
+    "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "paddle": "Paddle", "tensorrt": "TensorRT",
+    "torch": "PyTorch",
+}  # fmt: skip
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
