@@ -252,6 +252,8 @@ class Introduced:
     float16; half a step over RMS for integers). units: rel_l2 / the larger of ``unit`` and the model's typical one.
     born_nan, born_inf: elements that are NaN or Inf in the target alone. lost: elements that became 0.
     flips: elements that differ, where the tensor holds integers, booleans or text.
+    inherited: relative L2 of what the baseline's operator makes of the target's inputs, against what it makes of its
+    own; None where it was not measured.
     """
 
     name: str
@@ -264,6 +266,7 @@ class Introduced:
     born_nan: int = 0
     born_inf: int = 0
     flips: int | None = None
+    inherited: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -154,7 +154,9 @@ def _compared(common: dict[str, Any], base: TensorStats, error: float, growth: f
     failed = error > 1e-3 or "target" in numbers
     return Row(
         **common, status=Status.FAIL if failed else Status.PASS, comparison=comparison, error_growth=growth,
-        introduced=Introduced(name=common["name"], method="isolated", elements=100, rel_l2=1e-3, unit=1e-3, units=1.0),
+        introduced=Introduced(
+            name=common["name"], method="isolated", elements=100, rel_l2=1e-3, unit=1e-3, units=1.0, inherited=2e-3
+        ),
         target_name=f"{common['name']}_DequantizeLinear_Output", target_op_type="DequantizeLinear",
         paired_by="graph metadata", view="dequantised",
         reason=f"{comparison.mismatched} elements are out of tolerance" if failed else "",

@@ -24,6 +24,7 @@ from precision_debug.explain.effects import sinks_of
 from precision_debug.explain.units import arithmetic_of, unit_of
 from precision_debug.records import Culprit, Row, Status, TensorMeta, TensorStats
 from precision_debug.report.blame import CAUSES, sentence_of
+from precision_debug.report.curve import curve
 from precision_debug.report.json import from_dict
 from precision_debug.report.model import Report
 
@@ -82,6 +83,62 @@ def test_an_operator_alone_is_what_an_independent_computation_says(tmp_path: Pat
     assert introduced.rel_l2 == pytest.approx(expected, rel=1e-3)
     assert introduced.method == "isolated"
     assert introduced.units == pytest.approx(expected * 2**11, rel=1e-3)
+
+
+def _report_of_a_shift(tmp_path: Path, **settings: Any) -> tuple[Report, Graph]:
+    g = Graph(seed=3)
+    x = g.input("x", g.random.normal(size=(4, 16)).astype(np.float32))
+    g.dense(x, 16, 16, "a", scale=3.0)
+    g.op("Add", ["a", g.weight("c", np.float32(900))], "shifted")
+    g.op("Sub", ["shifted", g.weight("c2", np.float32(900))], "y")
+    model = g.save(tmp_path / "m.onnx", ["y"])
+    return precision_debug.compare(model, run_mode="ort_fp16_sim", inputs=g.feeds, **settings), g
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_inherited_error_is_what_an_independent_computation_says(tmp_path: Path, lockstep: bool) -> None:
+    report, g = _report_of_a_shift(tmp_path, lockstep=lockstep)
+
+    def held(array: np.ndarray) -> np.ndarray:
+        return array.astype(np.float16).astype(np.float32)
+
+    def off(made: np.ndarray, plain: np.ndarray) -> float:
+        return float(np.linalg.norm((made - plain).astype(np.float64)) / np.linalg.norm(plain.astype(np.float64)))
+
+    a = g.feeds["x"] @ g.weights["a.w"] + g.weights["a.b"]
+    target = held(held(held(g.feeds["x"]) @ held(g.weights["a.w"])) + held(g.weights["a.b"]))
+    shifted = held(target + np.float32(900))
+    rows = {row.name: row for row in report.rows}
+    found = {name: row.introduced.inherited for name, row in rows.items() if row.introduced is not None}
+    assert found["x"] is None
+    assert found["shifted"] == pytest.approx(off(target + 900, a + 900), rel=1e-2)
+    assert found["y"] == pytest.approx(off(shifted - 900, (a + 900) - 900), rel=1e-3)
+    assert rows["y"].introduced is not None
+    assert rows["y"].introduced.rel_l2 == 0.0
+    frame = report.to_pandas().set_index("name")
+    assert frame.loc["y", "inherited_rel_l2"] == found["y"]
+    path = tmp_path / "r.html"
+    report.save(path)
+    assert 'class="own" d="M' in path.read_text(encoding="utf-8")
+    drawn = {point.name: point.introduced for point in curve(report).points}
+    assert rows["shifted"].introduced is not None
+    assert drawn["shifted"] == rows["shifted"].introduced.rel_l2
+
+
+def test_a_replayed_target_has_an_inherited_error_too(tmp_path: Path) -> None:
+    one = next(case for case in paddle_faults.CASES if case.name == "shift_and_back_onednn_bf16")
+    pytest.importorskip("paddle", reason="paddlepaddle is not installed")
+    available = next(b for b in registry.backends() if b.name == "paddle").availability(one.mode)
+    if not available.ok:
+        pytest.skip(available.needs)
+    report = report_of(one, tmp_path)
+    rows = {row.name: row for row in report.rows}
+    own, handed = rows["add_1"].introduced, rows["add_2"].introduced
+    assert own is not None
+    assert handed is not None
+    assert own.rel_l2 is not None
+    assert handed.inherited is not None
+    assert handed.inherited > 10 * own.rel_l2
 
 
 def test_explaining_changes_no_row(tmp_path: Path) -> None:

@@ -128,13 +128,14 @@ def test_the_chart_and_its_points(big: tuple[Report, Any]) -> None:
     report, book = big
     [chart] = book["Chart"]._charts
     assert chart.y_axis.scaling.logBase == 10
-    assert len(chart.series) == 4
+    assert len(chart.series) == 5
     points = book["ChartData"]
     assert points.max_row == len(report.compared) + 1
     for row, cells in zip(report.compared, points.iter_rows(min_row=2, values_only=True), strict=True):
         assert cells[0] == row.index
         assert cells[1] == row.name
         assert cells[2] == pytest.approx(row.relative_l2)
+        assert cells[6] == pytest.approx(row.introduced.rel_l2 if row.introduced is not None else None)
         finite = row.comparison is not None and math.isfinite(row.comparison.max_abs or 0)
         assert (cells[4] is not None) == (row.status is Status.FAIL and finite)
         assert (cells[5] is not None) == (not finite)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from .culprits import (
 )
 from .effects import Sink, carried, plain_sinks, sinks_of
 from .expected import expected_errors
+from .inherited import inherited_errors
 from .introduced import nothing_alone, run_alone
 from .subject import Subject, replaces
 
@@ -33,6 +35,10 @@ _PATIENCE = 30.0
 
 _SMALL = 64 << 20
 """Bytes of all compared tensors up to which every operator is a suspect."""
+
+
+_FEW = 1000
+"""Tensors up to which what each operator inherited is measured too, unasked: it takes two more runs of the baseline."""
 
 
 def explain(subject: Subject, *, level: str, seconds: float, folder: Path) -> tuple[Explanation, list[Introduced]]:
@@ -77,6 +83,11 @@ def _explained(
     worth_it = sick or small or level == "full"
     alone = run_alone(subject, suspects, folder) if worth_it else nothing_alone(subject, folder)
     try:
+        if worth_it and (level == "full" or (small and len(subject.row_of) <= _FEW)):
+            handed = inherited_errors(subject, folder)
+            alone.found.update({
+                name: dataclasses.replace(found, inherited=handed.get(name)) for name, found in alone.found.items()
+            })  # fmt: skip
         candidates = candidates_of(subject, alone, before) if sick else []
         limit = math.inf if level == "full" else seconds
         plain = plain_sinks(subject, candidates, sinks)

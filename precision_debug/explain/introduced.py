@@ -24,7 +24,7 @@ from ..records import Introduced, TensorStats
 from .subject import Subject
 from .units import largest_of
 
-__all__ = ["MASK", "Alone", "nothing_alone", "relative_error", "run_alone"]
+__all__ = ["MASK", "WAITING", "Alone", "nothing_alone", "relative_error", "run_alone", "same_kind"]
 
 Array = np.ndarray[Any, Any]
 
@@ -114,7 +114,7 @@ def _isolated(subject: Subject, note: Callable[[str, Array, Array], None], waiti
             return None
         wrong = np.asarray(value)
         note(base, exact, wrong)
-        put = np.array(exact) if exact.shape == wrong.shape and _same_kind(exact, wrong) else None
+        put = np.array(exact) if exact.shape == wrong.shape and same_kind(exact, wrong) else None
         store.drop(base)
         return put
 
@@ -149,7 +149,7 @@ def _replayed(subject: Subject, note: Callable[[str, Array, Array], None], waiti
             return None
         exact = np.asarray(value)
         note(name, exact, wrong)
-        put = np.array(wrong) if exact.shape == wrong.shape and _same_kind(exact, wrong) else None
+        put = np.array(wrong) if exact.shape == wrong.shape and same_kind(exact, wrong) else None
         waiting.drop(name)
         return put
 
@@ -157,7 +157,7 @@ def _replayed(subject: Subject, note: Callable[[str, Array, Array], None], waiti
     subject.operators()[0].run_replacing(subject.feeds, of_baseline, frozenset(target_of))
 
 
-def _same_kind(first: Array, second: Array) -> bool:
+def same_kind(first: Array, second: Array) -> bool:
     """Whether one side's values may stand in the other's place."""
     return _floats(first) == _floats(second)
 

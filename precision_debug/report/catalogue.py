@@ -165,6 +165,13 @@ COLUMNS: tuple[Column, ...] = (
          "算子自身引入的相对 L2 误差：两侧以相同输入单独运行该算子测得。"),
     ),
     _column(
+        ("inherited_rel_l2", "Inherited Rel L2", "继承误差"), "float:error", 12, introduced("inherited"),
+        ("Relative L2 error that the operator was handed with its inputs: the baseline's operator run on the target's "
+         "inputs, against the baseline. Blank where it was not measured: --explain full does it for large models.",
+         "算子由输入继承的相对 L2 误差：以目标的输入运行基线算子，与基线结果相比。"
+         "空白表示未测定；大模型请用 --explain full。"),
+    ),
+    _column(
         ("rounding_units", "Rounding Units", "舍入倍数"), "float:ratio", 11, introduced("units"),
         ("Introduced Rel L2 over the error of rounding once to the target's type. About 1: healthy; above 8: far more "
          "than rounding.",

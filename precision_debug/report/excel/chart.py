@@ -12,8 +12,8 @@ from .text import fit
 __all__ = ["write_chart"]
 
 _DATA = "ChartData"
-_HEAD = ("Order", "Tensor Name", "Rel L2", "Max Atol", "Out of tolerance", "Broken")
-_BLUE, _GREY, _RED = "#2563A8", "#9AA5B1", "#D92D20"
+_HEAD = ("Order", "Tensor Name", "Rel L2", "Max Atol", "Out of tolerance", "Broken", "Introduced Rel L2")
+_BLUE, _GREY, _RED, _ORANGE = "#2563A8", "#9AA5B1", "#D92D20", "#E08A00"
 
 
 def write_chart(book: Any, formats: Formats, report: Report) -> None:
@@ -67,6 +67,10 @@ def _chart(book: Any, drawn: Curve) -> Any:
 
     series("Max abs / 最大绝对误差", 3, [p.max_abs for p in points], line={"color": _GREY, "width": 1})
     series("Relative L2 / 相对 L2 误差", 2, [p.relative_l2 for p in points], line={"color": _BLUE, "width": 1.75})
+    introduced = [point.introduced for point in points]
+    if any(value is not None for value in introduced):
+        line = {"color": _ORANGE, "width": 1.25, "dash_type": "dash"}
+        series("Introduced Rel L2 / 引入误差", 6, introduced, line=line)
     dots = sum(value is not None for value in failed)
     if dots:
         dot = {"type": "circle", "size": 6 if dots < 200 else 3, "fill": {"color": _RED}, "border": {"none": True}}
@@ -104,7 +108,8 @@ def _data(book: Any, drawn: Curve) -> None:
     for line, point in enumerate(drawn.points, 1):
         sheet.write_number(line, 0, point.index)
         sheet.write_string(line, 1, fit(point.name))
-        values = (point.relative_l2, point.max_abs, _failed(point), drawn.high if point.broken else None)
+        at_the_edge = drawn.high if point.broken else None
+        values = (point.relative_l2, point.max_abs, _failed(point), at_the_edge, point.introduced)
         for column, value in enumerate(values, 2):
             if value is not None:
                 sheet.write_number(line, column, value)

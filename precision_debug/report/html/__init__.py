@@ -27,7 +27,8 @@ __all__ = ["write"]
 
 _FIRST_SEEN = (
     "op_type", "name", "shape", "mismatched_elements", "max_abs", "max_rel", "min_val", "max_val", "status", "reason",
-    "relative_l2", "introduced_rel_l2", "rounding_units", "sqnr_db", "error_growth", "mismatched_share",
+    "relative_l2", "introduced_rel_l2", "inherited_rel_l2", "rounding_units", "sqnr_db", "error_growth",
+    "mismatched_share",
 )  # fmt: skip
 """Columns shown before the reader asks for all; a backend's own ones too."""
 

@@ -19,7 +19,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 16, 18, 34
 
 
 def drawing(curve: Curve, first: Row | None) -> str:
-    """Relative L2 and max absolute error over the order, red where out of tolerance; a remark where there is none."""
+    """Relative L2, introduced and max absolute error over the order, red where out of tolerance; else a remark."""
     points = curve.points
     if not points:
         return '<p><span class="en">No tensor was compared.</span><span class="zh">没有张量被比较。</span></p>'
@@ -36,6 +36,7 @@ def drawing(curve: Curve, first: Row | None) -> str:
     parts = [
         *_grid(curve, x, y, start, end),
         f'<path class="max" d="{_path(points, lambda p: p.max_abs, x, y)}"/>',
+        f'<path class="own" d="{_path(points, lambda p: p.introduced, x, y)}"/>',
         f'<path class="l2" d="{_path(points, lambda p: p.relative_l2, x, y)}"/>',
         *(_mark(point, curve.high, radius, x, y) for point in points if point.failed or point.broken),
     ]
