@@ -247,13 +247,11 @@ class Introduced:
     name: the baseline's tensor that it makes. method: "isolated" (the target's arithmetic on the baseline's inputs) or
     "replayed" (the baseline's operator on the target's inputs). Rounding an input belongs to whoever made that input.
     rel_l2: L2 of the error over L2 of the exact result, over elements that are finite on both sides and within the
-    target's type; None where nothing is left or the tensor holds no floats.
-    unit: the largest relative error of rounding once to the type in which the target holds the tensor (2^-11 for
-    float16; half a step over RMS for integers). units: rel_l2 / the larger of ``unit`` and the model's typical one.
-    born_nan, born_inf: elements that are NaN or Inf in the target alone. lost: elements that became 0.
-    flips: elements that differ, where the tensor holds integers, booleans or text.
-    inherited: relative L2 of what the baseline's operator makes of the target's inputs, against what it makes of its
-    own; None where it was not measured.
+    target's type; None where nothing is left or the tensor holds no floats. unit: the largest relative error of
+    rounding once to the target's type (2^-11 for float16; half a step over RMS for integers). units: rel_l2 / the
+    larger of ``unit`` and the model's typical one. born_nan, born_inf: elements that are so in the target alone.
+    flips: elements that differ, of integers, booleans or text. inherited: relative L2 of what the baseline's operator
+    makes of the target's inputs, against what it makes of its own; None where it was not measured.
     """
 
     name: str
