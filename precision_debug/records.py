@@ -295,12 +295,12 @@ class Effect:
 class Culprit:
     """An operator that did it.
 
-    name, node, op_types: the tensor, and the operators of the region that made it, in execution order.
-    cause: a code (see explain.causes); evidence: its numbers and names, plain values, by argument name.
-    confidence: "isolated", "replayed", "simulated" or "ranked": how its error was measured.
-    share: of the squared error at ``at`` that its own error explains. amplifier: the tensor whose operator made
-    ordinary rounding large, "" where the introduced error is large by itself. fails_first: the first tensor out of
-    bounds because of it. keep: the tensors whose operators to keep in higher precision, this one among them.
+    name, node, op_types: the tensor, and the operators of the region that made it, in execution order. cause: a code
+    (see explain.causes); evidence: its numbers and names, plain values, by argument name. confidence: "isolated",
+    "replayed", "simulated" or "ranked": how its error was measured. share: of the squared error at ``at`` that its own
+    error explains. amplifier: the tensor whose operator made ordinary rounding large, "" where the introduced error is
+    large by itself. fails_first: the first tensor out of bounds because of it. keep: the tensors whose operators to
+    keep in higher precision, this one among them.
     """
 
     name: str
@@ -324,9 +324,8 @@ class Explanation:
     (nothing beyond what the arithmetic must lose) or "unknown" (could not be measured; ``reason`` says why).
 
     budget: tensor to the share of the squared error that its operator explains at ``at``, for those that were tried.
-    expected: relative L2 at ``at`` that rounding everywhere predicts; actual: what was measured there.
-    unit: the model's typical relative error of rounding once. allowed: up to where a tensor's error is as expected, as
-    relative L2.
+    expected, actual: relative L2 at ``at`` that rounding everywhere predicts, and that was measured. unit: the model's
+    typical relative error of rounding once. allowed: relative L2 up to which a tensor's error is as expected.
     """
 
     state: str
