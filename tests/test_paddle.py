@@ -18,7 +18,6 @@ pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 from precision_debug_paddle import PaddleBackend, modes
 from precision_debug_paddle.engine import capability
 from precision_debug_paddle.engine.framework import inference_module
-from precision_debug_paddle.model import read_model
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
 from precision_debug.observe.hooks import AssertClose, SaveBaseline
@@ -477,18 +476,3 @@ def test_what_a_loop_carries_is_compared_with_its_last_iteration(mode: str, tmp_
         assert carried["linear_0.tmp_1@0"].status is Status.PASS
     else:
         assert "a later operator writes over it" in carried["linear_0.tmp_1@0"].reason
-
-
-@pytest.mark.parametrize("mode", ["cpu_opt", "onednn_fp32"])
-def test_no_tensor_of_a_loop_or_a_branch_is_missing(mode: str, tmp_path: Path) -> None:
-    path = model_of("legacy", "loop")
-    rows, _ = compare(path, mode, tmp_path)
-    names = [row.name for row in rows]
-    assert set(names) >= {value.name for value in read_model(ModelFiles(model_file=str(path))).program.values}
-    body = [row for row in rows if row.name in {"linear_1.tmp_0", "tanh_0.tmp_0", "relu_0.tmp_0", "tmp_10"}]
-    assert len(body) == 4
-    assert all(row.status is Status.NOT_COMPARED and "control-flow block" in row.reason for row in body)
-    assert names.index("tanh_0.tmp_0") < names.index("linear_0.tmp_1@1"), "before what the loop gives"
-    skipped = [row for row in rows if row.op_type.startswith("conditional_block") and row.comparison is None]
-    assert len(skipped) == 1
-    assert "did not enter" in skipped[0].reason

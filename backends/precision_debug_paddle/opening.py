@@ -15,6 +15,7 @@ from .engine import capability, tf32
 from .engine.fetchable import Trace
 from .engine.fetched_session import FetchSession
 from .engine.predictor import Runner
+from .engine.recorded import Bodies, outlives
 from .make import make_config
 from .model import Model
 from .modes import Recipe
@@ -39,9 +40,15 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
     if not model.program.pir and not recipe.onednn:
         config = make_config(recipe, model.file, model.params, spec.options, device=device)
         runner = Runner(config, where=model.path, mode=spec.mode)
+
+        def recording(program: Path) -> Runner:
+            own = make_config(recipe, program, model.params, spec.options, device=device)
+            return Runner(own, where=model.path, mode=spec.mode)
+
         session = HookSession(
-            model, runner, versions=versions, notes=notes, wants=_wants(recipe), on_cpu=device == "cpu"
-        )
+            model, runner, versions=versions, notes=notes, wants=_wants(recipe), on_cpu=device == "cpu",
+            bodies=Bodies.of(model.program, folder, recording, _trial(spec, model, recipe)),
+        )  # fmt: skip
         if feeds:
             session.probe(feeds[0])
         return session
@@ -64,6 +71,7 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
         limit=setting(spec.options, "fetch_bytes"),
         check=_quantised(model) if recipe.precision == "int8" else None, quantised=recipe.precision == "int8",
         wants=_wants(recipe), plain=device == "cpu" and not recipe.onednn,
+        bodies=Bodies.of(model.program, folder, lambda program: start(program, ""), _trial(spec, model, recipe)),
     )  # fmt: skip
     if feeds:
         fetched.plan(feeds[0])
@@ -90,6 +98,11 @@ def _device(recipe: Recipe) -> tuple[str, tuple[str, ...]]:
         return "gpu", (f"The baseline ran on the GPU ({card.name}), unfused, in FP32.",)
     why = f": {card.problem}" if card is not None else ", as there is no GPU that this Paddle can use"
     return "cpu", (f"The baseline ran on the CPU, unfused, in FP32{why}.",)
+
+
+def _trial(spec: SessionSpec, model: Model, recipe: Recipe) -> Callable[[Path, Feeds], bool] | None:
+    """Passes meet operators that no model has in that place; without passes nothing can go wrong."""
+    return outlives(spec.mode, model.params, spec.options) if recipe.optimise else None
 
 
 def _wants(recipe: Recipe) -> str:

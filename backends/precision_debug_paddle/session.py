@@ -18,9 +18,10 @@ from .engine import tensor_memory
 from .engine.operators import Operators
 from .engine.predictor import Runner
 from .engine.program import NESTED, Value
+from .engine.recorded import Bodies, Delivery
 from .model import Model
 
-__all__ = ["HookSession", "meta_of", "metas_of", "not_run"]
+__all__ = ["NOT_ENTERED", "HookSession", "meta_of", "metas_of", "not_run"]
 
 
 _FOLDED = frozenset({"batch_norm", "sync_batch_norm", "affine_channel"})
@@ -31,7 +32,7 @@ _LINEAR = frozenset({
 
 
 _BRANCHES = frozenset({"conditional_block", "conditional_block_infer"})
-_NOT_ENTERED = "in a branch or loop body that this run did not enter"
+NOT_ENTERED = "in a branch or loop body that this run did not enter"
 _IN_A_BODY = "it lies inside a control-flow block, which Paddle's hook does not enter"
 
 
@@ -58,7 +59,8 @@ class _Turns:
 
 class HookSession:
     """runner: the predictor. extra: further columns of the report, by tensor name. apart: batch norms that are known to
-    be operators of their own still. on_cpu: the tensors lie in this machine's memory, in the model's layout.
+    be operators of their own still. on_cpu: the tensors lie in this machine's memory, in the model's layout. bodies:
+    what records the values inside loops and branches.
 
     kinds: how many tensors ``probe`` saw of each operator type, whether they are shown or not. Until ``probe`` or
     ``run``, ``tensors`` are those of the unoptimised program.
@@ -67,8 +69,9 @@ class HookSession:
     def __init__(
         self, model: Model, runner: Runner, *, versions: Mapping[str, str], notes: Sequence[str] = (),
         extra: Mapping[str, Mapping[str, str]] | None = None, apart: Collection[str] = (), wants: str = "",
-        on_cpu: bool = False,
+        on_cpu: bool = False, bodies: Bodies | None = None,
     ) -> None:  # fmt: skip
+        self._bodies = bodies
         self.doubts: Sequence[Doubt] = ()
         self._on_cpu = on_cpu
         self._operators = Operators(model)
@@ -111,7 +114,9 @@ class HookSession:
             if self._shown(name, array):
                 found[name] = self._meta(name, op_type, array)
 
-        self._runner.run(feeds, look)
+        outputs = self._runner.run(feeds, look)
+        if self._bodies is not None:
+            self._bodies.probe(feeds, outputs)
         self.doubts = not_run(self._wants, types)
         refilled = self._refilled(found)
         if refilled:
@@ -121,16 +126,12 @@ class HookSession:
             )
         self._refused = refilled
         shown = [meta for meta in found.values() if meta.name not in refilled]
-        hidden = [
-            meta_of(value, unseen=_IN_A_BODY if value.hidden == NESTED else _NOT_ENTERED)
-            for value in self._values.values()
-            if value.name not in found and (value.hidden == NESTED or value.op_type in _BRANCHES)
-        ]
-        self.tensors = metas_of(self._in_order(shown, hidden))
-        if hidden:
+        hidden = [meta for value in self._values.values() if value.name not in found for meta in self._inside(value)]
+        self.tensors = self._listed(shown, hidden)
+        dark = sum(bool(meta.unseen) for meta in hidden)
+        if dark:
             self._notes.append(
-                f"{len(hidden)} tensors lie in bodies of loops and branches, which Paddle's hook does not enter, or "
-                "come from branches that were not taken."
+                f"{dark} tensors lie in bodies of loops and branches that this run did not enter, or cannot be shown."
             )
         if len(shown) + len(hidden) < len(self._values):
             self._notes.append(
@@ -143,8 +144,17 @@ class HookSession:
             self.probe(feeds)
         if hook is None:
             return self._runner.run(feeds)
+        if self._bodies is None:
+            return self._runner.run(feeds, self._seen(hook, names))
+        bodies = Delivery(list(self._bodies.run(feeds)), self.tensors, names)
 
-        return self._runner.run(feeds, self._seen(hook, names))
+        def show(op_type: str, name: str, array: Any, /) -> None:
+            bodies.before(name, hook)
+            hook(op_type, name, array)
+
+        outputs = self._runner.run(feeds, self._seen(show, names))
+        bodies.rest(hook)
+        return outputs
 
     @property
     def replaces(self) -> bool:
@@ -180,16 +190,33 @@ class HookSession:
 
     def close(self) -> None:
         self._runner.close()
+        if self._bodies is not None:
+            self._bodies.close()
+
+    def _inside(self, value: Value) -> Sequence[TensorMeta]:
+        """The rows of a value in a body, or of a branch's result, that the program's own hook did not show."""
+        if value.hidden == NESTED:
+            if self._bodies is None:
+                return [meta_of(value, unseen=_IN_A_BODY)]
+            return self._bodies.listed(value, meta_of(value, unseen=NOT_ENTERED))
+        return [meta_of(value, unseen=NOT_ENTERED)] if value.op_type in _BRANCHES else []
 
     def _in_order(self, shown: Sequence[TensorMeta], hidden: Sequence[TensorMeta]) -> Iterator[TensorMeta]:
         """What is shown in the order of the run, and what lies in a body before what its loop or branch gives."""
-        waiting = {meta.name: meta for meta in hidden}
         place = {name: number for number, name in enumerate(self._values)}
+        waiting = [
+            (place[meta.name] if meta.name in place else place[meta.name.rpartition("@")[0]], meta) for meta in hidden
+        ]
         for meta in shown:
-            for name in [name for name in waiting if place[name] < place[meta.name]]:
-                yield waiting.pop(name)
+            for item in [item for item in waiting if item[0] < place[meta.name]]:
+                waiting.remove(item)
+                yield item[1]
             yield meta
-        yield from waiting.values()
+        yield from (meta for _, meta in waiting)
+
+    def _listed(self, shown: Sequence[TensorMeta], hidden: Sequence[TensorMeta]) -> Sequence[TensorMeta]:
+        listed = list(self._in_order(shown, hidden))
+        return metas_of(self._bodies.in_order(listed) if self._bodies is not None else listed)
 
     def _shown(self, name: str, array: Any) -> bool:
         """Whether a tensor is an activation; a running statistic has the name of a parameter."""

@@ -22,13 +22,14 @@ from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .. import naming
 from ..model import Model
-from ..session import meta_of, metas_of, not_run
+from ..session import NOT_ENTERED, meta_of, metas_of, not_run
 from . import tensor_memory
 from .fetchable import Changed, Found, Groups, Print, Trace, groups_by_value, search
 from .hook_check import OVERWRITTEN, Witness
 from .operators import Operators
 from .predictor import Runner
 from .program import NESTED
+from .recorded import Bodies, Delivery
 
 __all__ = ["FetchSession", "Start"]
 
@@ -49,14 +50,16 @@ class FetchSession:
     into five minutes, from 12 to 60. limit: bytes of fetched tensors that one predictor holds. check: raises where the
     mode did not do what it is for. quantised: the mode fuses more of a quantised model than the same mode in FP32 does.
     wants: the type that the mode's tensors are to have, see ``session.not_run``. plain: the engine's own tensors, which
-    the hook is given, lie in this machine's memory, in the model's layout.
+    the hook is given, lie in this machine's memory, in the model's layout. bodies: what records the values inside loops
+    and branches.
     """
 
     def __init__(
         self, model: Model, start: Start, *, unfused: bool, view: str, folder: Path, versions: Mapping[str, str],
         notes: Sequence[str] = (), builds: int = 0, limit: int = 1 << 30, check: Callable[[Trace], None] | None = None,
-        quantised: bool = False, wants: str = "", plain: bool = False,
+        quantised: bool = False, wants: str = "", plain: bool = False, bodies: Bodies | None = None,
     ) -> None:  # fmt: skip
+        self._bodies = bodies
         self.versions = versions
         self._model, self._start, self._unfused, self._view = model, start, unfused, view
         self._folder, self._builds, self._limit, self._check = folder, builds, limit, check
@@ -88,6 +91,8 @@ class FetchSession:
         builds = self._builds or int(min(_BUILDS, max(_FEWEST, _SECONDS / seconds)))
         if self._check is not None:
             self._check(plain)
+        if self._bodies is not None:
+            self._bodies.probe(feeds, plain.outputs)
         self.doubts = not_run(self._wants, plain.types)
         groups, changed = self._groups(feeds)
         kept: dict[tuple[str, ...], Runner] = {}
@@ -186,6 +191,8 @@ class FetchSession:
             raise BackendError("the session is closed", where=self._model.path, hint="open it again")
         types = {meta.name: meta.op_type for meta in self.tensors}
         outputs: dict[str, Any] = {}
+        inside = list(self._bodies.run(feeds)) if hook is not None and self._bodies is not None else []
+        bodies = Delivery(inside, self.tensors, names)
         for number, (batch, runner) in enumerate(self._runners):
             wanted = [name for name in batch if names is None or name in names]
             if number and (hook is None or not wanted):
@@ -199,9 +206,12 @@ class FetchSession:
             self._runners[number] = (batch, active if len(self._runners) == 1 else None)
             if hook is not None:
                 for name in wanted:
+                    bodies.before(name, hook)
                     hook(types[name], name, self._value(active, name, by_name[name]))
             if len(self._runners) > 1:
                 active.close()
+        if hook is not None:
+            bodies.rest(hook)
         return outputs
 
     @property
@@ -269,6 +279,8 @@ class FetchSession:
             if runner is not None:
                 runner.close()
         self._runners = []
+        if self._bodies is not None:
+            self._bodies.close()
         self._closed = True
 
     def _groups(self, feeds: Feeds) -> tuple[Groups, list[Changed]]:
@@ -340,9 +352,11 @@ class FetchSession:
                 metas.append(meta_of(value, op_type=kind, view=self._view))
             elif name in unseen:
                 metas.append(meta_of(value, op_type=kind, unseen=unseen[name]))
+            elif value.hidden == NESTED and self._bodies is not None:
+                metas += self._bodies.listed(value, meta_of(value, unseen=NOT_ENTERED))
             elif value.hidden:
                 metas.append(meta_of(value, unseen=value.hidden))
-        self.tensors = metas_of(metas)
+        self.tensors = metas_of(self._bodies.in_order(metas) if self._bodies is not None else metas)
         self._notes.append(
             f"{len(shown)} of {len(self._values)} tensors can be fetched without changing the fused program "
             f"({len(unseen)} more cannot, {found.builds} predictors were built to find out)."

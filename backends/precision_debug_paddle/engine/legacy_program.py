@@ -82,6 +82,37 @@ class LegacyProgram:
         self._variables: dict[str, str] = {}
         self.values = tuple(self._values())
 
+    @property
+    def fields(self) -> Sequence[Field]:
+        """Of the whole file."""
+        return self._fields
+
+    @property
+    def blocks(self) -> Sequence[Sequence[Field]]:
+        """The fields of each block; the first one is the main block."""
+        return self._blocks
+
+    @property
+    def operators(self) -> Sequence[Sequence[_Op]]:
+        """Of each block, in order."""
+        return self._ops
+
+    def carried(self) -> dict[str, str]:
+        """Variables of the main block that a body assigns to, as a loop carries them, to what they are given."""
+        own = {name for op in self._ops[0] for _, names in op.outputs for name in names}
+        return {
+            name: op.reads[0] for ops in self._ops[1:] for op in ops if op.type == "assign" and op.reads
+            for _, names in op.outputs for name in names if name in own
+        }  # fmt: skip
+
+    def variable(self, name: str) -> _Var:
+        """What the program declares of a variable."""
+        return self._vars.get(name, _Var())
+
+    def code(self, dtype: str) -> int:
+        """Paddle's number of a type."""
+        return next((code for code, name in _DTYPES.items() if name == dtype), 5)
+
     @functools.cached_property
     def inputs(self) -> tuple[InputMeta, ...]:
         names = [name for op in self._ops[0] if op.type == "feed" for _, outs in op.outputs for name in outs]
