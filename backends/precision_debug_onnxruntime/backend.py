@@ -10,6 +10,7 @@ from precision_debug.protocols import Feeds, Session
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
+from .keep import OrtKeep
 from .modes import RUN_MODES, availability, recipe
 from .settings import SETTINGS
 
@@ -61,6 +62,11 @@ class OnnxRuntimeBackend:
         from .isolate import read_operators
 
         return read_operators(spec.model.model_file)
+
+    def keep(self, spec: SessionSpec) -> OrtKeep | None:
+        """See ``precision_debug.keeping``."""
+        chosen = recipe(spec.mode)
+        return OrtKeep(spec=spec, recipe=chosen) if chosen.change else None
 
     def _available(self, mode: str) -> Recipe:
         found = availability(mode)

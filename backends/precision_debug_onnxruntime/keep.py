@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import UsageError
+from precision_debug.keeping import Handed
+from precision_debug.records import SessionSpec, TensorMeta
 
 from .engine.graph import Scope, all_graphs, subgraphs
 from .engine.runtime import Runtime
 from .model import Model
 from .settings import setting
 
-__all__ = ["Blocked"]
+if TYPE_CHECKING:
+    from .modes import Recipe
+
+__all__ = ["Blocked", "OrtKeep"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,3 +57,72 @@ class Blocked:
             yield node, blocked
             for _, inner in subgraphs(node):
                 yield from self.nodes_of(inner, blocked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrtKeep:
+    """See keeping.Keep. The float16 and simulated modes keep nodes, the int8 modes exclude them."""
+
+    spec: SessionSpec
+    recipe: Recipe
+    unit: str = "operator"
+
+    @property
+    def simulation(self) -> str:
+        return "ort_fp16_sim" if self.recipe.change == "float16" and self.recipe.engine != "cpu" else ""
+
+    def key_of(self, meta: TensorMeta) -> str:
+        return meta.node
+
+    @property
+    def _name(self) -> str:
+        return "nodes_to_exclude" if self.recipe.change.startswith("int8") else "node_block_list"
+
+    def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        given: tuple[str, ...] = setting(self.spec.options, self._name)
+        return {self._name: tuple(dict.fromkeys((*given, *keys)))}
+
+    def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path) -> Sequence[Handed]:
+        """The names for the stock tool, and the model that was judged, which ``save_model`` wrote beside them."""
+        names = self.options(keys)[self._name]
+        stem = Path(self.spec.model.model_file).stem
+        listed = json.dumps(list(names), ensure_ascii=False)
+        handed = [
+            Handed(
+                kind="setting", title=f"{self._name} for this tool",
+                text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'{self._name}={listed}')}",
+                mode=self.spec.mode, options={self._name: names},
+            )
+        ]  # fmt: skip
+        if self.recipe.mode.simulation:
+            return [*handed, self._mixed(names, folder / f"{stem}.mixed.onnx")]
+        path = folder / f"{stem}.{self.recipe.change.partition('_')[0]}.onnx"
+        if self.recipe.change.startswith("int8"):
+            how = "onnxruntime.quantization.quantize_static" if self.recipe.change == "int8" else (
+                "onnxruntime.quantization.quantize_dynamic"
+            )  # fmt: skip
+            handed.append(Handed(kind="setting", title=f"for {how}", text=f"nodes_to_exclude={listed}", note=_AS_GIVEN))
+        handed.append(
+            Handed(
+                kind="model", title="the model that was judged: precisions written into it, for any ONNX engine",
+                path=str(path), mode=_PLAIN[self.recipe.engine], model=str(path), maker=self.spec.mode,
+                maker_options={self._name: names, "save_model": str(path)},
+            )
+        )  # fmt: skip
+        return handed
+
+    def _mixed(self, names: Sequence[str], path: Path) -> Handed:
+        """Of a simulation: a float16 model with the same nodes in float32."""
+        if self.recipe.change != "float16_sim":
+            return Handed(
+                kind="model", title="a model in bfloat16", note="no stock converter writes bfloat16 for ONNX Runtime"
+            )
+        return Handed(
+            kind="model", title="a mixed float16 model, explicit casts, none inside a kept chain", path=str(path),
+            mode="ort_opt", model=str(path), maker="ort_fp16",
+            maker_options={"node_block_list": tuple(names), "save_model": str(path)},
+        )  # fmt: skip
+
+
+_AS_GIVEN = "the same list as above, in the words of the library"
+_PLAIN = {"cpu": "ort_opt", "cuda": "ort_cuda_fp32", "tensorrt": "ort_tensorrt_fp16"}

@@ -25,6 +25,7 @@ from .engine.transposes import turned
 from .keep import Blocked
 from .make import build, changed
 from .make.running_graph import infer_types
+from .make.saving import save
 from .make.simulate import internal, is_rounded
 from .make.weights import of_run, read_source
 from .model import Model, threads_may_read
@@ -60,6 +61,9 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
     runtime = Runtime(providers=recipe.providers, provider_options=options, settings=settings, cores=spec.cores)
     source = read_source(spec.model.model_file, of_run(spec))
     given, notes = changed(source, recipe, runtime, feeds, folder)
+    if wanted := setting(settings, "save_model"):
+        save(given, source.proto, Path(wanted))
+        notes = (*notes, f"the model that was judged is {wanted}")
     sizes = functools.cache(lambda: _sizes(source, runtime, folder))  # only where layouts are changed
     with ThreadPoolExecutor(1) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile
         knowing = beside.submit(Known.of, source.proto.graph, given.proto.graph)

@@ -12,6 +12,7 @@ __all__ = ["SETTINGS", "setting"]
 _ENGINE = ("ort_*",)
 _FLOAT16 = ("ort_fp16", "ort_cuda_fp16", "ort_fp16_sim", "ort_bf16_sim")
 _INT8 = ("ort_int8", "ort_int8_dynamic")
+_CHANGED = (*_FLOAT16[:2], *_INT8)
 _TYPES = ("int8", "uint8", "int16", "uint16", "int4", "uint4")
 
 SETTINGS = (
@@ -67,6 +68,10 @@ SETTINGS = (
         name="op_types", kind="names", default=(), modes=_INT8,
         help="the only operator types that are quantised (default: all that can be)",
         zh="仅量化这些算子类型（默认：所有可量化的类型）",
+    ),
+    Setting(
+        name="save_model", kind="text", default="", flag=True, metavar="FILE.onnx", modes=_CHANGED, sides=("target",),
+        help="keep the converted or quantised model that was judged", zh="保存实际参与对比的（转换或量化后的）模型",
     ),
     Setting(
         name="use_tf32", kind="flag", modes=("ort_cuda_*", "ort_tensorrt_*"),

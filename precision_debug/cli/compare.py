@@ -18,7 +18,7 @@ from . import VERBS
 from .engine_options import add_engine_options, engine_options, settings_help
 from .parser import Parser, formatter, parse, program
 
-__all__ = ["run"]
+__all__ = ["DEFAULT_OUTPUT", "build_parser", "check_before", "make_spec", "run"]
 
 DEFAULT_OUTPUT = "output/output.xlsx"
 
@@ -213,7 +213,7 @@ def run(arguments: Sequence[str]) -> int:
     spec = make_spec(given, command=f"{program()} {shlex.join(arguments)}")
     outputs = [] if spec.record and not spec.baseline else [Path(path) for path in given.output or [DEFAULT_OUTPUT]]
     refuse_overwriting(outputs, spec, given.marks)
-    _check_before(spec, outputs)
+    check_before(spec, outputs)
 
     from ..run.supervisor import supervise
     from . import progress, summary
@@ -303,7 +303,7 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
     )
 
 
-def _check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
+def check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
     """What can be found wrong without starting a framework."""
     from ..report import SUFFIXES
     from ..run.plan import make_plan

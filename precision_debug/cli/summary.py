@@ -10,6 +10,7 @@ from pathlib import Path
 from ..records import Row, Status
 from ..report.blame import blame, culprits, expectation
 from ..report.doubts import decides, worded
+from ..report.fix import fix_lines
 from ..report.model import Report, Verdict
 from ..report.summary import shares
 from ..safety.visible import visible
@@ -46,6 +47,7 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, s
     )
     if report.failure:
         yield "yellow", f"  ended early       {report.failure}"
+    yield from fix_lines(report)
     for sentence in expectation(report):
         yield "", f"  {sentence.en}"
     for text in said(report):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import traceback
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 from ..safety.import_path import Neighbours
 
-__all__ = ["load_script", "split_script"]
+__all__ = ["load_function", "load_script", "split_script"]
 
 DEFAULT_FUNCTION = "load_data"
 _MOST = 4096
@@ -48,6 +48,23 @@ def load_script(path: Path, function: str = DEFAULT_FUNCTION) -> list[Mapping[st
         raise InputError(
             f"{type(error).__name__}: {error}", where=_line(path, error), hint="mend the script and run it again"
         ) from error
+
+
+def load_function(source: str) -> Callable[..., Any]:
+    """The function of "SCRIPT.py:function", the script having run. Raises InputError."""
+    path, _, name = source.rpartition(":")
+    if not path.endswith(".py") or not name.isidentifier():
+        raise InputError(f"'{source}' names no function of a script", hint="write FILE.py:function")
+    try:
+        with Neighbours(str(Path(path).resolve().parent)):
+            found: Callable[..., Any] | None = vars(_module(Path(path))).get(name)
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InputError(f"{type(error).__name__}: {error}", where=_line(Path(path), error)) from error
+    if not callable(found):
+        raise InputError(f"the script has no function '{name}'", where=path)
+    return found
 
 
 def _module(path: Path) -> types.ModuleType:

@@ -4,7 +4,7 @@ The table has a row for every tensor of either side that was asked for: those th
 target's graph no longer has, those that only the target has, and those that could not be seen.
 
 Events of a journal: start, side, tensors, matches, renames, selected, inputs, saved, row, ran, leftover, layers, note,
-scores, introduced, explanation, failure, end.
+scores, introduced, explanation, tried, fix, failure, end.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from ..records import (
     TensorMeta,
     TensorStats,
 )
+from ..search import Fix
 from .machine import machine, now
 
 if TYPE_CHECKING:
@@ -219,6 +220,8 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
             values["explanation"] = decode(Explanation, event["explanation"])
         elif kind == "layers":
             values["layers"] = tuple(decode(EngineLayer, item) for item in event["layers"])
+        elif kind == "fix":
+            values["fix"] = decode(Fix, event["fix"])
         elif kind == "note":
             notes.append(event["text"])
         elif kind == "scores":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from ..inspector import EngineLayer
 from ..records import Doubt, Explanation, InputInfo, Row, RunSpec, Side, Status
+from ..search import Fix
 
 if TYPE_CHECKING:
     import pandas
@@ -45,6 +46,7 @@ class Report:
     ``scored`` samples.
     explanation: who introduced the error, and why; None where that was not asked for.
     layers: of the engine that the target really ran, where an inspector told them.
+    fix: what to keep in higher precision, where that was searched for.
     inputs_file: where the feeds were stored, relative to the report.
     """
 
@@ -64,6 +66,7 @@ class Report:
     failure: str = ""
     explanation: Explanation | None = None
     layers: tuple[EngineLayer, ...] = ()
+    fix: Fix | None = None
     format_version: int = FORMAT_VERSION
 
     @property

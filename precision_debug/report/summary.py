@@ -9,6 +9,7 @@ from .advice import advice, finer_than_rounding
 from .blame import blame, culprits, expectation, sentence_of
 from .doubts import worded
 from .figures import count, figure, percent
+from .fix import fix_sections, fix_sentences
 from .model import Report, Verdict
 from .provenance import provenance
 from .reasons import explained
@@ -57,6 +58,7 @@ def summary(report: Report) -> Summary:
     """The summary of a report; sections that have nothing to say are left out."""
     headline, tone = _HEADLINES[report.verdict]
     made = (
+        *fix_sections(report),
         blame(report),
         _first(report),
         _worst(report),
@@ -76,6 +78,7 @@ def _details(report: Report) -> list[Text]:
     details = []
     if report.failure:
         details.append(same(report.failure))
+    details += fix_sentences(report)
     details += [sentence_of(culprit, report.target.mode) for culprit in culprits(report)[:1]]
     details += expectation(report)
     covered, counts = report.coverage, report.counts

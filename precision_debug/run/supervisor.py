@@ -20,6 +20,7 @@ from ..records import RunSpec
 from ..report import make_ready
 from ..report.model import Report
 from ..safety import import_path
+from ..search.asked import Asked
 from .companion_files import keep_log, log_head
 from .dead_runs import clear_leftovers
 from .deliver import JOB, JOURNAL, LOG, PREFIX, deliver, has_rows, rescue
@@ -54,8 +55,11 @@ def supervise(
     verbose: bool = False,
     on_event: Callable[[Event], None] | None = None,
     on_note: Callable[[str], None] | None = None,
+    asked: Asked | None = None,
 ) -> Outcome:
     """Run a command in a child process and deliver its report.
+
+    asked: search for what to keep in higher precision too.
 
     outputs: files to write, at least one unless the run is only recorded. verbose: what the child prints goes to
     standard error too. on_event: called with each event of the journal as it comes. on_note: called with what is to be
@@ -67,6 +71,7 @@ def supervise(
     home = outputs[0].parent if outputs else _absolute(Path(spec.record)).parent
     try:
         job = {"spec": encode(spec), "outputs": [str(path) for path in outputs]}
+        job |= {"search": encode(asked)} if asked is not None else {}
     except TypeError as error:
         raise UsageError(f"a setting has a value of no use: {error}", where="--option") from error
     with watching() as stopping, _locked(outputs) as locks, contextlib.ExitStack() as stack:

@@ -22,7 +22,8 @@ from ..codec import decode
 from ..errors import BackendError, OutputError, PrecisionDebugError
 from ..records import RunSpec
 from ..safety import import_path
-from . import companion_files, deliver, pipeline
+from ..search.asked import Asked
+from . import companion_files, deliver, pipeline, searching
 from .journal import UNTOLD, Journal
 
 __all__ = ["main", "start"]
@@ -39,7 +40,11 @@ def main(folder: Path) -> int:
     threading.Thread(target=_outlive, daemon=True).start()
     with Journal(folder / deliver.JOURNAL) as journal:
         try:
-            pipeline.execute(decode(RunSpec, job["spec"]), journal, folder=folder)
+            spec = decode(RunSpec, job["spec"])
+            if "search" in job:
+                searching.search(spec, decode(Asked, job["search"]), journal, folder)
+            else:
+                pipeline.execute(spec, journal, folder=folder)
         except PrecisionDebugError as error:
             return _fail(journal, error)
         except Exception as error:

@@ -15,7 +15,7 @@ from ..engine.runtime import Runtime, our_errors
 from ..engine.types import TypeInfo, Types
 from ..keep import Blocked
 from ..model import Model, name_nodes, read_model
-from ..settings import setting
+from .kept import cut_round_trips, separate_constants
 from .narrowing import Trouble, constants_of, trouble, trouble_notes
 from .running_graph import infer_types
 
@@ -37,25 +37,32 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
     Options: "op_block_list" and "node_block_list", what stays in float32. Raises UsageError, ModelError or
     BackendError.
     """
-    Blocked.of(runtime, source)  # its names are checked
+    named = Blocked.of(runtime, source)
     try:
-        return _converted(source, runtime, folder, None)
+        return _converted(source, runtime, folder, None, named)
     except PrecisionDebugError as refused:
         try:
-            model, notes = _converted(source, runtime, folder, infer_types(source, runtime, folder))
+            model, notes = _converted(source, runtime, folder, infer_types(source, runtime, folder), named)
         except PrecisionDebugError:
             raise refused from None
         return model, (*notes, f"{_TOLD} ({refused.what})")
 
 
 _HINT = "keep what it stumbles over in float32: options op_block_list, node_block_list"
+_ALL_KEPT = "everything that could be float16 is kept in float32: the model is as it was"
+_CUT = (
+    "{cut} values between nodes that stay in float32 are float32 too: the stock converter's own node_block_list casts "
+    "them to float16 and back (--save_model keeps the model that was judged)"
+)
 _TOLD = (
     "the stock converter's own model does not load; it was told the types that ONNX Runtime's own inference finds, "
     "which yours has to be told too"
 )
 
 
-def _converted(source: Model, runtime: Runtime, folder: Path, types: Types | None) -> tuple[Model, tuple[str, ...]]:
+def _converted(
+    source: Model, runtime: Runtime, folder: Path, types: Types | None, named: Blocked
+) -> tuple[Model, tuple[str, ...]]:  # fmt: skip
     """types: written into the model in place of what onnx infers. Raises PrecisionDebugError where it does not load."""
     import onnx
 
@@ -72,14 +79,19 @@ def _converted(source: Model, runtime: Runtime, folder: Path, types: Types | Non
         narrow = {name for name, _ in constants_of(proto, _FLOAT16)}
         casts = _casts(proto)
         passed = _take_passed_through(proto.graph)
-        blocked = [*DEFAULT_OP_BLOCK_LIST, *setting(runtime.settings, "op_block_list")]
+        blocked = [*DEFAULT_OP_BLOCK_LIST, *named.ops]
+        constants = separate_constants(proto, named)
+        own = {node.name for node in proto.graph.node}
         proto = convert_float_to_float16(
             proto, keep_io_types=True, disable_shape_infer=types is not None, op_block_list=blocked,
-            node_block_list=list(setting(runtime.settings, "node_block_list")),
+            node_block_list=[*named.nodes, *constants],
         )  # fmt: skip
+        cut = cut_round_trips(proto, own) if named.ops or named.nodes else 0
         _put_back(proto.graph, passed)
         converted = {name for name, _ in constants_of(proto, _FLOAT16)}
         if converted <= narrow and _casts(proto) <= casts:
+            if named.nodes:
+                return source, (_ALL_KEPT,)
             raise ModelError("has no float32 tensor to convert", where=source.path, hint="choose another run mode")
         for graph in all_graphs(proto.graph):
             name_nodes(graph)
@@ -90,7 +102,10 @@ def _converted(source: Model, runtime: Runtime, folder: Path, types: Types | Non
     model = Model(proto=light, folder=folder, path=source.path)
     with after_conversion():
         infer_types(model, runtime, folder)
-    return model, trouble_notes({name: found for name, found in before.items() if name in converted}, _DOES)
+    notes = trouble_notes({name: found for name, found in before.items() if name in converted}, _DOES)
+    if cut:
+        notes = (*notes, _CUT.format(cut=cut))
+    return model, notes
 
 
 def _casts(proto: Any) -> int:

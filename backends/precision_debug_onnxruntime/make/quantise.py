@@ -59,12 +59,20 @@ def quantise(
             quantised = _quantised(
                 model, source, change, runtime, settings.common(per_channel), settings, feeds, folder
             )
+        except _NothingLeft as error:
+            if settings.exclude:
+                return source, ("everything that could be quantised is excluded: the model is as it was",)
+            raise ModelError(error.what, where=error.where, hint=error.hint) from error
         except (ModelError, BackendError) as error:
             refused = refused or error
             continue
         return quantised, settings.notes(change, len(feeds), per_channel, _otherwise(refused, model is source))
     assert refused is not None
     raise refused
+
+
+class _NothingLeft(ModelError):
+    """The quantiser changed nothing."""
 
 
 def _otherwise(refused: PrecisionDebugError | None, as_it_is: bool) -> str:
@@ -238,7 +246,7 @@ def _read(path: Path, source: Model, before: Model) -> Model:
     proto = onnx.load(str(path), load_external_data=False)
     had, has = _quantised_types(before.proto), _quantised_types(proto)
     if not has:
-        raise ModelError(
+        raise _NothingLeft(
             "the quantiser leaves every operator of it in float (it does not look into If, Loop and Scan)",
             where=source.path,
             hint="choose other op_types, or another run mode",

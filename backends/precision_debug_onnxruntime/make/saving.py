@@ -1,0 +1,57 @@
+"""Writes the model that was judged where the user wants it: whole, with its weights, ready for any engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from precision_debug.errors import OutputError
+
+from ..engine.graph import all_graphs, external_data, external_tensors, reorder
+from ..model import Model
+
+__all__ = ["save"]
+
+_MOST = 2_000_000_000
+"""Bytes of a model beyond which protobuf takes none: its weights then lie in a file beside it."""
+
+
+def save(model: Model, source: Any, path: Path) -> None:
+    """Write a converted or quantised model; opset and IR version are its own, metadata those of the source model.
+
+    source: the onnx.ModelProto that it was made of. Weights of more than 2 GB go to ``path`` + ".data", else they are
+    in the model. Raises OutputError.
+    """
+    import onnx
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f"{path.name}.data")
+        proto = onnx.ModelProto()
+        proto.CopyFrom(model.proto)
+        proto.producer_name, proto.producer_version = source.producer_name, source.producer_version
+        proto.domain, proto.model_version, proto.doc_string = source.domain, source.model_version, source.doc_string
+        reorder(proto.graph, {})  # converters add nodes at the end
+        have = {entry.key for entry in proto.metadata_props}
+        proto.metadata_props.extend(entry for entry in source.metadata_props if entry.key not in have)
+        large = _bring_weights(proto, model.folder) > _MOST
+        beside.unlink(missing_ok=True)  # onnx appends to it
+        onnx.save_model(proto, str(path), save_as_external_data=large, location=beside.name, size_threshold=1024)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OutputError(f"the model cannot be saved ({reason})", where=str(path), hint="name another file") from error
+
+
+def _bring_weights(proto: Any, folder: Path) -> int:
+    """Read the weights that lie in files. ONNX's own loader wants them nowhere but beside the model. Returns bytes."""
+    for tensor in external_tensors(proto.graph):
+        place = external_data(tensor)
+        with (folder / place.location).open("rb") as file:
+            file.seek(place.offset)
+            data = file.read(place.length) if place.length else file.read()
+        del tensor.external_data[:]
+        tensor.raw_data = data
+        tensor.ClearField("data_location")
+    for graph in all_graphs(proto.graph):
+        del graph.value_info[:]  # of the source's types, some of which are others now
+    return sum(len(tensor.raw_data) for graph in all_graphs(proto.graph) for tensor in graph.initializer)

@@ -1,0 +1,109 @@
+"""precision_debug search: the smallest set of operators to keep in higher precision, verified and handed over.
+
+Takes the options of a comparison. Every set that is run is one line of a journal beside the report: the same command,
+given again, goes on where an earlier one was killed.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import BackendCrash, UsageError
+from ..run.evaluations import crashed
+from ..run.overwriting import refuse_overwriting
+from ..run.searching import EVALUATIONS
+from ..run.supervisor import Outcome, supervise
+from ..safety.visible import visible
+from ..search.asked import Asked, limit_of
+from . import compare, summary
+from .parser import parse, program
+
+__all__ = ["run"]
+
+_CRASHES = 20
+
+
+def run(arguments: Sequence[str]) -> int:
+    """0 where a set was found and verified, or none is needed; 1 where there is none; 2 or 3 as ever."""
+    parser = compare.build_parser()
+    parser.prog, parser.description = program("search"), __doc__
+    group = parser.add_argument_group("what has to hold, and for how long is it searched?")
+    group.add_argument(
+        "--on", metavar="outputs|all|FILE.py:f", default="outputs",
+        help="what is judged: the outputs, every tensor, or a metric(baseline, target) of your own (default outputs)",
+    )  # fmt: skip
+    group.add_argument(
+        "--limit", metavar="X|P%", default="",
+        help="largest relative L2 error, or share of the error with nothing kept (default: the tolerance)",
+    )  # fmt: skip
+    group.add_argument("--held_out", metavar="FILE|DIR", default="", help="inputs that only check the answer")
+    group.add_argument("--runs", metavar="N", type=int, default=200, help="at most so many sets (default 200)")
+    group.add_argument("--seconds", metavar="S", type=float, default=0.0, help="no new set after so long")
+    group.add_argument(
+        "--artefacts", metavar="DIR", default="", help="folder of what is handed over (default: beside the report)"
+    )
+    given = parse(parser, arguments)
+    limit_of(given.limit)
+    if given.runs < 0 or not 0 <= given.seconds < math.inf:
+        raise UsageError("--runs and --seconds are numbers from 0 up")
+    spec = compare.make_spec(given, command=f"{program('search')} {shlex.join(arguments)}")
+    if given.record:
+        raise UsageError("a search records nothing", where="--record", hint="leave it out")
+    outputs = [Path(path) for path in given.output or [compare.DEFAULT_OUTPUT]]
+    refuse_overwriting(outputs, spec, given.marks)
+    compare.check_before(spec, outputs)
+    first = outputs[0].absolute()
+    asked = Asked(
+        on=given.on, limit=given.limit, runs=given.runs, seconds=given.seconds, held_out=given.held_out,
+        folder=str(first.with_name(f"{first.stem}.search")),
+        artefacts=str(Path(given.artefacts).absolute() if given.artefacts else first.with_name(f"{first.stem}.fix")),
+    )  # fmt: skip
+    outcome = _searched(spec, outputs, asked, given.verbose, _progress(given.quiet))
+    if outcome.report is not None and not given.quiet:
+        summary.show(outcome.report, outputs)
+    if outcome.error is not None:
+        print(f"precision_debug: {outcome.error}", file=sys.stderr)
+        return outcome.exit_status
+    fix = outcome.report.fix if outcome.report is not None else None
+    verified = fix is not None and all(item.verified is not False for item in fix.artefacts)
+    return 0 if fix is not None and fix.state in ("found", "not needed") and verified else 1
+
+
+def _searched(
+    spec: Any, outputs: Sequence[Path], asked: Asked, verbose: bool, on_event: Callable[[Mapping[str, Any]], None]
+) -> Outcome:
+    """Where an engine takes the process with it, that set fails, and the search goes on in a new process."""
+    for _ in range(_CRASHES):
+        outcome = supervise(spec, outputs, verbose=verbose, on_event=on_event, asked=asked)
+        if not isinstance(outcome.error, BackendCrash):
+            return outcome
+        if not crashed(Path(asked.folder, EVALUATIONS), str(outcome.error)):
+            return outcome
+        print(
+            visible(f"precision_debug: a set crashed the engine, and counts as failed: {outcome.error}"),
+            file=sys.stderr,
+        )
+    return outcome
+
+
+def _progress(quiet: bool) -> Callable[[Mapping[str, Any]], None]:
+    """One line on standard error for each stage and each set that was run."""
+
+    def tell(event: Mapping[str, Any]) -> None:
+        if quiet:
+            return
+        if event["event"] == "stage":
+            print(visible(f"  {event['text']} …"), file=sys.stderr, flush=True)
+        elif event["event"] == "tried":
+            found = event["evaluation"]
+            word = "holds" if found["passes"] else "fails"
+            error = found.get("error")
+            said = f"Rel L2 {error:.3g}" if isinstance(error, (int, float)) else found.get("text", "") or "NaN or Inf"
+            print(visible(f"    {event['kept']} kept: {word}, {said}"), file=sys.stderr, flush=True)
+
+    return tell

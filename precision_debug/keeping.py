@@ -1,0 +1,65 @@
+"""Single operators in higher precision: what a backend may offer beside Backend, so that a search finds which to keep.
+
+``search`` needs it of the target's backend; every plugin has it in its file keep.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from .records import SessionSpec, TensorMeta
+
+__all__ = ["Handed", "Keep", "Keeper"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handed:
+    """Something to take away: a file, or text to paste.
+
+    kind: "model", "setting", "config", "command" or "wrapper". mode, model, options: how a user would run it; it is run
+    so and compared once more. mode "": it cannot be run here, or is the same as another, and note says which.
+    maker, maker_options: the run mode whose session writes the file ``path``; "": it is written already.
+    """
+
+    kind: str
+    title: str
+    path: str = ""
+    text: str = ""
+    mode: str = ""
+    model: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    maker: str = ""
+    maker_options: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+class Keep(Protocol):
+    """What can be kept of one model in one run mode."""
+
+    @property
+    def unit(self) -> str:
+        """ "operator", "operator type" or "module"."""
+
+    @property
+    def simulation(self) -> str:
+        """A run mode that imitates this one with the same rule of where casts go, and is quicker; "": none."""
+
+    def key_of(self, meta: TensorMeta) -> str:
+        """What a tensor of the baseline is kept by: its operator's node, its type, its module; "" it cannot be."""
+
+    def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        """Settings, in their declared types, for a session that keeps these; they go over the spec's own."""
+
+    def hand_over(self, keys: Sequence[str], tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
+        """What a user takes away. folder: an existing one for files, where they stay. Raises PrecisionDebugError."""
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """A backend that can keep single operators in higher precision."""
+
+    def keep(self, spec: SessionSpec) -> Keep | None:
+        """None: this mode has nothing that could be kept in a higher precision. Raises PrecisionDebugError."""

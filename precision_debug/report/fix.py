@@ -1,0 +1,272 @@
+"""What a search found: which operators to keep in higher precision, what that costs, and what is handed over."""
+
+from __future__ import annotations
+
+from ..search import Artefact, Fix, KeptUnit, TradePoint
+from .figures import count, duration, figure, percent
+from .model import Report
+from .section import Cell, Section, pair, plain
+from .words import Text, same
+
+__all__ = ["fix_lines", "fix_sections", "fix_sentences"]
+
+_UNITS = {
+    "operator": Text("operators", "个算子"), "operator type": Text("operator types", "种算子类型"),
+    "module": Text("modules", "个模块"),
+}  # fmt: skip
+
+_WHAT = {
+    "all low": Text("nothing kept", "全部低精度"), "curve": Text("on the way", "中间点"),
+    "answer": Text("the answer", "结果"), "all high": Text("everything kept", "全部高精度"),
+}  # fmt: skip
+
+_KINDS = {
+    "model": Text("model", "模型"), "setting": Text("setting", "设置"), "config": Text("configuration", "配置"),
+    "command": Text("command", "命令"), "wrapper": Text("wrapper", "包装代码"),
+}  # fmt: skip
+
+
+def fix_sentences(report: Report) -> list[Text]:
+    """The answer in one sentence, and how far it was checked; none where nothing was searched for."""
+    fix = report.fix
+    if fix is None:
+        return []
+    found = _STATES[fix.state](fix)
+    if fix.state == "found" and fix.held_out:
+        held = f"{count(fix.held)} of {count(fix.held_out)}"
+        found = Text(
+            f"{found.en} It holds on {held} inputs that the search did not see.",
+            f"{found.zh}在搜索未见过的 {count(fix.held_out)} 组输入中，{count(fix.held)} 组成立。",
+        )
+    return [found]
+
+
+def _not_needed(fix: Fix) -> Text:
+    return Text(
+        f"Nothing has to be kept: {fix.limit} holds as it is (Rel L2 {_error(fix.before)}).",
+        f"无需保留任何算子：原样即满足要求（相对 L2 {_error(fix.before)}）。",
+    )
+
+
+def _answered(fix: Fix) -> Text:
+    units = _UNITS.get(fix.unit, _UNITS["operator"])
+    names = ", ".join(unit.key for unit in fix.kept[:6]) + (", …" if len(fix.kept) > 6 else "")
+    return Text(
+        f"Keep {count(len(fix.kept))} of {count(fix.units)} {units.en} in higher precision ({names}): the error goes"
+        f" from {_error(fix.before)} to {_error(fix.after)}.",
+        f"将 {count(fix.units)} {units.zh}中的 {count(len(fix.kept))} 个保留为高精度（{names}）："
+        f"误差从 {_error(fix.before)} 降到 {_error(fix.after)}。",
+    )
+
+
+def _diffuse(fix: Fix) -> Text:
+    return Text(
+        f"Diffuse: {count(len(fix.kept))} of {count(fix.units)} kept hold on the inputs of the search, and on"
+        f" {count(fix.held)} of {count(fix.held_out)} others; no small set is the cause. The table shows what each"
+        " number of kept operators gives.",
+        f"误差分散：保留 {count(fix.units)} 个中的 {count(len(fix.kept))} 个在搜索所用输入上成立，在其他"
+        f" {count(fix.held_out)} 组输入中只有 {count(fix.held)} 组成立；没有少数算子是主因。"
+        "下表给出保留数量与误差的关系。",
+    )
+
+
+def _not_possible(_fix: Fix) -> Text:
+    return Text(
+        "It fails with everything in higher precision too, so no kept set can help: compare that mode first.",
+        "全部保留为高精度仍不满足要求，保留算子无济于事：请先对比该模式本身。",
+    )
+
+
+def _unfinished(fix: Fix) -> Text:
+    if fix.kept:
+        return Text(
+            f"Unfinished: the smallest set that was seen to hold keeps {count(len(fix.kept))} of {count(fix.units)};"
+            " the runs or the time were used up. The same command goes on from here.",
+            f"未完成：已知成立的最小集合保留 {count(fix.units)} 个中的 {count(len(fix.kept))} 个；次数或时间已用完，"
+            "再次运行同一命令会从此处继续。",
+        )
+    return Text(
+        "Unfinished: no set was seen to hold before the runs or the time were used up. The same command goes on.",
+        "未完成：在次数或时间用完前未发现成立的集合；再次运行同一命令会继续。",
+    )
+
+
+_STATES = {
+    "not needed": _not_needed, "found": _answered, "diffuse": _diffuse, "not possible": _not_possible,
+    "unfinished": _unfinished, "not verified": _unfinished,
+}  # fmt: skip
+
+
+def fix_sections(report: Report) -> tuple[Section, ...]:
+    """The sections "fix", "fix_kept", "fix_trade" and "fix_artefacts"; none where nothing was searched for."""
+    fix = report.fix
+    if fix is None:
+        return ()
+    return (_overview(fix), _kept(fix), _trade(fix), _artefacts(fix))
+
+
+def _overview(fix: Fix) -> Section:
+    lines = [
+        (plain(Text("Answer", "结论")), Cell(text=_STATES[fix.state](fix), tone=_TONES[fix.state])),
+        pair(Text("What has to hold", "要求"), fix.limit),
+        pair(Text("Error with nothing kept", "未保留时的误差"), _error(fix.before)),
+    ]
+    if fix.kept:
+        lines.append(pair(Text("Error with these kept", "保留后的误差"), _error(fix.after)))
+    if fix.held_out:
+        held = f"{count(fix.held)} / {count(fix.held_out)}"
+        lines.append(
+            pair(Text("Holds on other inputs", "在其他输入上成立"), held, "good" if fix.held == fix.held_out else "bad")
+        )
+    effort = Text(
+        f"{count(fix.evaluations)} sets were run ({count(fix.on_engine)} on the engine"
+        + (f", the others in {fix.simulation}" if fix.simulation else "")
+        + (f", {count(fix.again)} known from an earlier search" if fix.again else "")
+        + f"), {count(1 + fix.rankings)} rankings, {duration(fix.seconds)}",
+        f"运行了 {count(fix.evaluations)} 个集合（其中引擎 {count(fix.on_engine)} 次"
+        + (f"，其余在 {fix.simulation} 中" if fix.simulation else "")
+        + (f"，{count(fix.again)} 个来自之前的搜索" if fix.again else "")
+        + f"），排序 {count(1 + fix.rankings)} 次，{duration(fix.seconds)}",
+    )
+    lines.append((plain(Text("Effort", "代价")), plain(effort)))
+    if fix.joined:
+        names = ", ".join(unit.key for unit in fix.joined)
+        lines.append(pair(Text("Kept too, since that saves casts", "为减少转换而一并保留"), names))
+    for told in fix.obeyed:
+        lines.append(pair(Text("The engine says", "引擎的说法"), told))
+    for note in fix.notes:
+        lines.append(pair(Text("Mind", "注意"), note))
+    title = Text("What to keep in higher precision", "应保留为高精度的算子")
+    return Section(key="fix", title=title, lines=tuple(lines))
+
+
+_TONES = {
+    "not needed": "good", "found": "good", "diffuse": "warn", "not possible": "bad", "unfinished": "warn",
+    "not verified": "warn",
+}  # fmt: skip
+
+
+def _kept(fix: Fix) -> Section:
+    return Section(
+        key="fix_kept",
+        title=Text("The kept set", "保留集合"),
+        head=(
+            Text("Operator", "算子"), Text("Type", "类型"), Text("Makes", "输出张量"),
+            Text("Share of the error", "误差占比"),
+        ),
+        lines=tuple(map(_kept_line, fix.kept)),
+    )  # fmt: skip
+
+
+def _kept_line(unit: KeptUnit) -> tuple[Cell, ...]:
+    share = Text("NaN or Inf", "NaN 或 Inf") if unit.certain else same(percent(unit.share) if unit.share else "")
+    cells = (same(unit.key), same(", ".join(unit.op_types)), same(", ".join(unit.tensors)), share)
+    return tuple(plain(cell) for cell in cells)
+
+
+def _trade(fix: Fix) -> Section:
+    return Section(
+        key="fix_trade",
+        title=Text("Kept operators against error, speed and size", "保留数量与误差、速度、大小"),
+        head=(
+            Text("Kept", "保留数"), Text("What", "说明"), Text("Rel L2", "相对 L2"), Text("Holds", "是否成立"),
+            Text("Holds on others", "其他输入"), Text("ms a run", "毫秒/次"), Text("MB", "MB"),
+            Text("Error, as a bar", "误差条"),
+        ),
+        lines=tuple(_point(point, fix) for point in fix.trade),
+    )  # fmt: skip
+
+
+def _point(point: TradePoint, fix: Fix) -> tuple[Cell, ...]:
+    held = "" if point.held_out is None else f"{count(point.held_out)} / {count(fix.held_out)}"
+    speed = "" if point.milliseconds is None else f"{point.milliseconds:.3g}"
+    size = "" if point.bytes is None else f"{point.bytes / 1e6:.3g}"
+    holds = Text("yes", "是") if point.passes else Text("no", "否")
+    return (
+        Cell(text=same(count(point.kept)), right=True),
+        plain(_WHAT.get(point.what, same(point.what))),
+        Cell(text=same(_error(point.error)), right=True),
+        Cell(text=holds, tone="good" if point.passes else "bad"),
+        Cell(text=same(held), right=True),
+        Cell(text=same(speed), right=True),
+        Cell(text=same(size), right=True),
+        Cell(text=same(_bar(point, fix)), tone="code"),
+    )
+
+
+def _bar(point: TradePoint, fix: Fix) -> str:
+    """A bar of at most 24 signs: the error on a scale of decades, so that every point shows."""
+    import math
+
+    errors = [item.error for item in fix.trade if item.error]
+    if point.error is None:
+        return "█" * 24 + " ∞"
+    if not point.error or not errors:
+        return ""
+    low, high = math.log10(min(errors)) - 0.5, math.log10(max(errors))
+    return "█" * max(1, round(24 * (math.log10(point.error) - low) / max(high - low, 1e-9)))
+
+
+def _artefacts(fix: Fix) -> Section:
+    return Section(
+        key="fix_artefacts",
+        title=Text("To take away, run again as you would", "可直接使用的产物（已按实际用法重新运行）"),
+        head=(
+            Text("Kind", "类别"), Text("What", "内容"), Text("File or text", "文件或文本"), Text("Verified", "已验证"),
+            Text("Rel L2", "相对 L2"), Text("ms a run", "毫秒/次"), Text("MB", "MB"), Text("Note", "说明"),
+        ),
+        lines=tuple(map(_artefact, fix.artefacts)),
+    )  # fmt: skip
+
+
+def _artefact(item: Artefact) -> tuple[Cell, ...]:
+    verified = {
+        True: Cell(text=Text("yes", "是"), tone="good"), False: Cell(text=Text("no", "否"), tone="bad"),
+        None: Cell(text=Text("not run here", "未在此运行"), tone="muted"),
+    }[item.verified]  # fmt: skip
+    return (
+        plain(_KINDS.get(item.kind, same(item.kind))),
+        plain(same(item.title)),
+        Cell(text=same(item.path or item.text), tone="code"),
+        verified,
+        Cell(text=same(_error(item.error) if item.verified is not None else ""), right=True),
+        Cell(text=same("" if item.milliseconds is None else f"{item.milliseconds:.3g}"), right=True),
+        Cell(text=same("" if item.bytes is None else f"{item.bytes / 1e6:.3g}"), right=True),
+        plain(same(item.note)),
+    )
+
+
+def fix_lines(report: Report) -> list[tuple[str, str]]:
+    """Style and text of each line that the terminal shows."""
+    fix = report.fix
+    if fix is None:
+        return []
+    style = {"good": "bold green", "warn": "bold yellow", "bad": "bold red"}[_TONES[fix.state]]
+    lines = [(style, f"  fix               {sentence.en}") for sentence in fix_sentences(report)]
+    lines.append(("", f"  effort            {_effort(fix)}"))
+    for unit in fix.kept[:12]:
+        why = (
+            "NaN or Inf are born here" if unit.certain else f"{percent(unit.share)} of the error" if unit.share else ""
+        )
+        lines.append(("", f"    keep            {', '.join(unit.op_types)} {unit.key}  {why}".rstrip()))
+    if len(fix.kept) > 12:
+        lines.append(("", f"                    … and {len(fix.kept) - 12} more"))
+    for point in fix.trade:
+        speed = f"{point.milliseconds:10.3g} ms" if point.milliseconds is not None else " " * 13
+        lines.append(("", f"    {point.kept:5d} kept  {_error(point.error):>10s}{speed}  {_WHAT[point.what].en}"))
+    for item in fix.artefacts:
+        word = {True: "verified", False: "FAILS", None: "not run here"}[item.verified]
+        lines.append(("red" if item.verified is False else "", f"  {word:18s}{item.title}: {item.path or item.text}"))
+    lines += [("", f"  engine            {told}") for told in fix.obeyed[:8]]
+    lines += [("yellow", f"  mind              {note}") for note in fix.notes]
+    return lines
+
+
+def _effort(fix: Fix) -> str:
+    where = f" ({fix.on_engine} on the engine, the others in {fix.simulation})" if fix.simulation else ""
+    again = f", {fix.again} of them known from before" if fix.again else ""
+    return f"{fix.evaluations} sets{where}{again}; {fix.limit}"
+
+
+def _error(error: float | None) -> str:
+    return "NaN or Inf" if error is None else figure(error)

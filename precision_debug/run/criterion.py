@@ -1,0 +1,140 @@
+"""When a target with kept operators is good enough: its outputs, every tensor or a metric, by tolerance or limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import numbers
+from ..errors import UsageError
+from ..feeds.script import load_function
+from ..numbers import judge
+from ..numbers.arrays import as_array
+from ..records import Comparison, Row, Status, Tolerance
+from ..search.asked import Asked, limit_of
+
+__all__ = ["Criterion", "Sample"]
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One set of inputs, for both sides, and what the baseline gives: its outputs, or every tensor. low: the error
+    with nothing kept, where a limit is a share of it."""
+
+    feeds: Mapping[str, Any]
+    target_feeds: Mapping[str, Any]
+    values: Values
+    low: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Criterion:
+    """pairs: the baseline's name of each tensor that is judged to the target's. allowed: relative L2 error up to which
+    it passes where the user gave no tolerance and no limit."""
+
+    asked: Asked
+    tolerance: Tolerance
+    pairs: Mapping[str, str]
+    allowed: float
+    metric: Callable[[Values, Values], Any] | None = field(default=None)
+
+    @classmethod
+    def of(cls, asked: Asked, tolerance: Tolerance, pairs: Mapping[str, str], allowed: float) -> Criterion:
+        """Raises UsageError for a metric that is none, or has no limit."""
+        metric = None
+        if asked.on not in ("outputs", "all"):
+            metric = load_function(asked.on)
+        limit_of(asked.limit)
+        return cls(asked=asked, tolerance=tolerance, pairs=pairs, allowed=allowed, metric=metric)
+
+    def limit(self, sample: Sample) -> float | None:
+        """The error up to which a sample passes; None where a tolerance of elements decides."""
+        absolute, share = limit_of(self.asked.limit)
+        if share is not None:
+            return share * sample.low if sample.low is not None and math.isfinite(sample.low) else None
+        if absolute is not None or self.metric is not None or self.tolerance.given:
+            return absolute
+        return self.allowed
+
+    @property
+    def words(self) -> str:
+        """What has to hold, for the report."""
+        what = {"outputs": "every output", "all": "every tensor"}.get(self.asked.on, self.asked.on)
+        absolute, share = limit_of(self.asked.limit)
+        if share is not None:
+            return f"{what}: Rel L2 at most {100 * share:g}% of the error with nothing kept"
+        if absolute is not None:
+            return f"{what}: {'error' if self.metric else 'Rel L2'} at most {absolute:g}"
+        if self.metric is not None:
+            return f"{what}: says so"
+        if self.tolerance.given:
+            return f"{what}: atol {self.tolerance.atol:g}, rtol {self.tolerance.rtol:g}"
+        return f"{what}: Rel L2 at most {self.allowed:.3g}, which this arithmetic may lose"
+
+    def judge(self, sample: Sample, got: Values) -> tuple[bool, float, str]:
+        """Whether a sample passes, its error (inf: NaN or Inf), and the first mismatch in words."""
+        limit = self.limit(sample)
+        if self.metric is not None:
+            return self._by_metric(sample, got, limit)
+        worst, passes, text = 0.0, True, ""
+        for name, there in self.pairs.items():
+            if there not in got or name not in sample.values:
+                return False, math.inf, f"{name}: the target does not give it"
+            found = numbers.compare(
+                as_array(sample.values[name], name=name), as_array(got[there], name=there), self.tolerance
+            )
+            error = error_of(found)
+            good = error <= limit if limit is not None else self._within(name, found)
+            worst = max(worst, error)
+            if not good and passes:
+                passes, text = False, f"{name}: Rel L2 {error:.3g}" if math.isfinite(error) else f"{name}: NaN or Inf"
+        return passes, worst, text
+
+    def _within(self, name: str, found: Comparison) -> bool:
+        status, reason = judge.verdict(found, self.tolerance)
+        row = Row(index=0, op_type="", name=name, status=status, reason=reason, comparison=found)
+        if not self.tolerance.given:
+            row = judge.as_expected(row, self.allowed)
+        return row.status is Status.PASS
+
+    def _by_metric(self, sample: Sample, got: Values, limit: float | None) -> tuple[bool, float, str]:
+        assert self.metric is not None
+        mine = {name: np.asarray(as_array(sample.values[name], name=name)) for name in self.pairs}
+        theirs = {
+            name: np.asarray(as_array(got[there], name=there)) for name, there in self.pairs.items() if there in got
+        }
+        try:
+            said = self.metric(mine, theirs)
+        except Exception as error:
+            raise UsageError(f"it fails: {type(error).__name__}: {error}", where=f"--on {self.asked.on}") from error
+        if isinstance(said, (bool, np.bool_)):
+            return bool(said), 0.0 if said else 1.0, "" if said else f"{self.asked.on} says no"
+        value = float(said)
+        if limit is None:
+            raise UsageError("it gives a number, so it needs a --limit", where=f"--on {self.asked.on}")
+        good = value <= limit
+        return good, value if not math.isnan(value) else math.inf, "" if good else f"{self.asked.on} gives {value:.3g}"
+
+
+def error_of(found: Comparison) -> float:
+    """Relative L2 error; inf where the target has NaN or Inf of its own; of integers, the share that differs."""
+    if not found.shapes_match or found.mismatched is None:
+        return math.inf
+    if found.target.nan > found.base.nan or found.target.inf > found.base.inf:
+        return math.inf
+    if found.relative_l2 is None:
+        if found.mismatched == 0 or not found.base.elements:
+            return 0.0
+        return found.mismatched / found.base.elements if "float" not in found.base.dtype else math.inf
+    return found.relative_l2
+
+
+def largest(errors: Sequence[float]) -> float:
+    """inf where one is NaN."""
+    return max((math.inf if math.isnan(error) else error for error in errors), default=math.inf)

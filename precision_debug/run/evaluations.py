@@ -1,0 +1,162 @@
+"""The evaluations of a search on disk: one line each, so that a search that was killed goes on where it was.
+
+A line is keyed by model, inputs, engine, options, criterion and kept set. What was begun and never ended is done again;
+what took its process with it is not, where the supervisor said so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..codec import decode, encode
+from ..errors import OutputError, RecordingError
+from ..records import ModelFiles, RunSpec
+from ..search import Evaluation
+from ..search.asked import Asked
+from .journal import Journal, read_events
+
+__all__ = ["Evaluations", "crashed", "digest_of", "key_of"]
+
+_ENGINES = (
+    "precision-debug", "precision_debug", "onnx", "onnxruntime", "onnxruntime-gpu", "tensorrt", "torch", "torchao",
+    "paddlepaddle", "paddlepaddle-gpu",
+)  # fmt: skip
+
+
+class Evaluations:
+    """Reads what an earlier search left in a file, and appends to it. key: of all that a search's sets have in common.
+
+    Use as a context manager. Raises OutputError.
+    """
+
+    def __init__(self, path: Path, key: str) -> None:
+        self.path, self.key = path, key
+        self.again = 0
+        self._known: dict[str, Mapping[str, Any]] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            _mend(path)
+            try:
+                for event in read_events(path):
+                    if event["event"] in ("evaluated", "told"):
+                        self._known[str(event["key"])] = event
+            except RecordingError as error:
+                raise OutputError(
+                    f"the journal of an earlier search is damaged ({error.what})", where=str(path),
+                    hint="remove it to begin anew",
+                ) from error  # fmt: skip
+        self._earlier = set(self._known)
+        self._journal = Journal(path)
+
+    def __enter__(self) -> Evaluations:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._journal.close()
+
+    def find(self, mode: str, kept: Sequence[str], what: str = "") -> Evaluation | None:
+        """What is known of a set."""
+        event = self._known.get(self._key(mode, kept, what))
+        if event is None or event["event"] != "evaluated":
+            return None
+        self.again += str(event["key"]) in self._earlier
+        self._earlier.discard(str(event["key"]))
+        return decode(Evaluation, event["evaluation"])
+
+    def begin(self, mode: str, kept: Sequence[str], what: str = "") -> None:
+        """A set is about to be run."""
+        self._journal.write("trying", key=self._key(mode, kept, what), mode=mode, kept=list(kept))
+
+    def end(self, evaluation: Evaluation, what: str = "") -> None:
+        """A set was run."""
+        key = self._key(evaluation.mode, evaluation.kept, what)
+        self._journal.write("evaluated", key=key, evaluation=evaluation)
+        self._known[key] = {"event": "evaluated", "key": key, "evaluation": encode(evaluation)}
+
+    def recall(self, what: str, kept: Sequence[str] = ()) -> Any:
+        """Something else that was kept under a name; None where nothing was."""
+        event = self._known.get(self._key("", kept, what))
+        return None if event is None else event["value"]
+
+    def keep(self, what: str, value: Any, kept: Sequence[str] = ()) -> None:
+        """Keep plain values under a name."""
+        self._journal.write("told", key=self._key("", kept, what), value=encode(value))
+
+    def _key(self, mode: str, kept: Sequence[str], what: str) -> str:
+        return digest_of([self.key, what, mode, sorted(kept)])
+
+
+def crashed(path: Path, text: str) -> bool:
+    """Note that what was being tried took its process with it; False where nothing was."""
+    if not path.exists():
+        return False
+    _mend(path)
+    last: Mapping[str, Any] | None = None
+    for event in read_events(path):
+        last = event
+    if last is None or last["event"] != "trying":
+        return False
+    gone = Evaluation(kept=tuple(last["kept"]), mode=str(last["mode"]), passes=False, text=text, crashed=True)
+    with Journal(path) as journal:
+        journal.write("evaluated", key=last["key"], evaluation=gone)
+    return True
+
+
+def _mend(path: Path) -> None:
+    """Cut off a last line that was not finished, so that the next one begins on its own."""
+    data = path.read_bytes()
+    if data and not data.endswith(b"\n"):
+        with path.open("r+b") as file:
+            file.truncate(data.rfind(b"\n") + 1)
+
+
+def digest_of(value: Any) -> str:
+    """Of plain values."""
+    return hashlib.sha256(json.dumps(encode(value), sort_keys=True).encode()).hexdigest()[:32]
+
+
+def model_digest(files: ModelFiles) -> str:
+    """Of a model's files: what they hold; of a folder and of weights beside the model, names, sizes and times."""
+    digest = hashlib.sha256()
+    for name in (files.model_file.partition(".py:")[0] + (".py" if ".py:" in files.model_file else ""),
+                 files.params_file):  # fmt: skip
+        if name and Path(name).is_file():
+            with Path(name).open("rb") as file:
+                while block := file.read(1 << 22):
+                    digest.update(block)
+    beside = (
+        Path(files.model_file).parent if files.model_file.endswith(".onnx") else Path(files.model_dir or "/nowhere")
+    )
+    pattern = f"{Path(files.model_file).stem}*" if files.model_file else "*"
+    for path in sorted(beside.glob(pattern)) if beside.is_dir() else ():
+        if path.is_file() and path.name != Path(files.model_file).name and path.suffix in _WEIGHTS:
+            digest.update(f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+_WEIGHTS = frozenset({".data", ".bin", ".pdiparams", ".pdmodel", ".json", ".weights", ".pb"})
+
+
+def versions_here() -> dict[str, str]:
+    """Of every engine that is installed."""
+    found = {}
+    for name in _ENGINES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def key_of(spec: RunSpec, asked: Asked, feeds: Sequence[str]) -> str:
+    """Of a search: everything that decides what comes of a set. feeds: digests of the inputs."""
+    plain = encode(spec)
+    for name in ("command", "explain", "record"):
+        plain.pop(name, None)
+    wanted = {"on": asked.on, "limit": asked.limit}
+    return digest_of([plain, wanted, list(feeds), model_digest(spec.model), versions_here()])

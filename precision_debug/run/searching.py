@@ -1,0 +1,421 @@
+"""The story of a search: compare, rank, find the smallest kept set, hold it against other inputs, hand it over."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import PrecisionDebugError, UsageError
+from ..feeds import FeedSet
+from ..keeping import Keep, Keeper
+from ..records import RunSpec, TensorMeta
+from ..report.from_journal import report_of_events
+from ..report.model import Report
+from ..search import (
+    Artefact,
+    Evaluation,
+    Fix,
+    Found,
+    Group,
+    Judged,
+    KeptUnit,
+    Oracle,
+    TradePoint,
+    Units,
+    minimise,
+    rank_groups,
+)
+from ..search.asked import Asked
+from ..search.oracle import Spent
+from . import pipeline
+from .criterion import Criterion, Sample
+from .evaluations import Evaluations, digest_of, key_of
+from .held_out import held_out_feeds
+from .inputs import feeds_of
+from .journal import Journal, read_events
+from .plan import Opening, make_plan, stage_of
+from .side import guarded
+from .trade import traded
+from .trials import Trials, outputs_of
+
+__all__ = ["EVALUATIONS", "search"]
+
+EVALUATIONS = "evaluations.jsonl"
+_WHOLE = 500
+"""Tensors up to which the effect of every operator is measured for the ranking."""
+_CHECKS = ("held out", "islands joined")
+_WRITES = ("save_model", "save_engine", "save_inspector", "save_tactics")
+
+
+def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path) -> None:
+    """Run the comparison and the search, and tell the journal of both; the last event is "fix".
+
+    folder: an existing one for temporary files. Raises PrecisionDebugError.
+    """
+    begun = time.monotonic()
+    plain = {key: value for key, value in spec.options.items() if key.removeprefix("target.") not in _WRITES}
+    quiet = dataclasses.replace(spec, options=plain)
+    plan = make_plan(quiet, work_dir=str(folder))
+    backend: object = plan.target.backend
+    keep = backend.keep(make_plan(spec, check_machine=False).target.spec) if isinstance(backend, Keeper) else None
+    if keep is None or plan.baseline is None:
+        raise UsageError(
+            f"run mode {spec.run_mode} has nothing that could be kept in a higher precision", where="search",
+            hint="name a mode of lower precision: ort_fp16, ort_int8, trt_fp16, torch_bf16, …",
+        )  # fmt: skip
+    given = feeds_of(quiet, plan, ())
+    digests = [digest_of([sorted((name, _digest(value)) for name, value in feeds.items())]) for feeds in given.feeds]
+    with Evaluations(Path(asked.folder, EVALUATIONS), key_of(quiet, asked, digests)) as known:
+        _Search(quiet, asked, plan.baseline, plan.target, keep, given, journal, folder, known, begun).run()
+
+
+class _Search:
+    def __init__(
+        self, spec: RunSpec, asked: Asked, baseline: Opening, target: Opening, keep: Keep, given: FeedSet,
+        journal: Journal, folder: Path, known: Evaluations, begun: float,
+    ) -> None:  # fmt: skip
+        self.spec, self.asked, self.baseline, self.target, self.keep = spec, asked, baseline, target, keep
+        self.given, self.journal, self.folder, self.known, self.begun = given, journal, folder, known, begun
+        self.tried = self.on_engine = self.rankings = 0
+        self.counted: set[tuple[str, tuple[str, ...], str]] = set()
+        self.notes: list[str] = []
+        self.oracles: dict[str, Oracle] = {}
+
+    def run(self) -> None:
+        samples, held_out, tensors = self._baseline()
+        self.units = Units(tensors, self.keep.key_of)
+        if not len(self.units):
+            raise UsageError("the model has no operator that could be kept", where=self.spec.model.path)
+        whole = len(tensors) <= _WHOLE
+        self.spec = dataclasses.replace(self.spec, explain="full" if whole or self.spec.explain == "full" else "fast")
+        report = self._compared()
+        self.criterion = self._criterion(report)
+        trials = self._trials(self.target, self.keep)
+        low = self._evaluate(trials, (), samples)
+        self.samples = [dataclasses.replace(sample, low=_error(error)) for sample, error in
+                        zip(samples, low.errors or [None] * len(samples), strict=True)]  # fmt: skip
+        self.held_out = self._with_low(trials, held_out)
+        found, checks = self._found(trials, report)
+        self.journal.write("fix", fix=self._fix(trials, found, low, checks))
+
+    def _baseline(self) -> tuple[list[Sample], list[Sample], Sequence[TensorMeta]]:
+        """Both kinds of samples with what the baseline gives, and the baseline's tensors."""
+        self.journal.write("stage", text=f"running the baseline: {self.baseline.label}")
+        fed = list(zip(self.given.feeds, self.given.for_target().feeds, strict=True))
+        count = len(fed) if len(fed) < 2 or self.asked.held_out else max(1, len(fed) // 2)
+        seen, rest = fed[:count], fed[count:]
+        more, note = held_out_feeds(self.spec, self.asked, self.baseline, self.target, self.given)
+        rest += more
+        if note and not rest:
+            self.notes.append(note)
+        session = guarded(self.baseline.label, lambda: self.baseline.open(self.given.feeds))
+        try:
+            made = [
+                Sample(feeds=feeds, target_feeds=theirs, values=self._values(session, feeds)) for feeds, theirs in
+                (*seen, *rest)
+            ]  # fmt: skip
+            return made[: len(seen)], made[len(seen) :], tuple(session.tensors)
+        finally:
+            session.close()
+
+    def _values(self, session: Any, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        values = outputs_of(session, feeds, self.baseline.label)
+        if self.asked.on == "all":
+            import numpy as np
+
+            def hook(_op: str, name: str, tensor: Any, /) -> None:
+                values.setdefault(name, np.array(tensor))
+
+            guarded(self.baseline.label, lambda: session.run(feeds, hook))
+        return values
+
+    def _compared(self) -> Report:
+        """The comparison with nothing kept; of an earlier search its journal."""
+        kept = Path(self.asked.folder, f"comparison-{self.known.key}.jsonl")
+        if not kept.exists():
+            fresh = kept.with_suffix(".part")
+            fresh.unlink(missing_ok=True)
+            with Journal(fresh) as told:
+                pipeline.execute(self.spec, told, folder=self._room("comparison"))
+            fresh.rename(kept)
+        else:
+            self.notes.append("The comparison was taken from an earlier search of the same model on the same inputs.")
+        for event in read_events(kept):
+            self.journal.write(**event)
+        inputs = self._room("comparison") / "inputs.npz"
+        if inputs.exists():
+            shutil.move(inputs, self.folder / "inputs.npz")
+        return report_of_events(read_events(kept))
+
+    def _criterion(self, report: Report) -> Criterion:
+        rows = [row for row in report.rows if row.comparison is not None and (row.is_output or self.asked.on == "all")]
+        pairs = {row.name: row.target_name or row.name for row in rows}
+        if not pairs or any(row.is_output and row.comparison is None for row in report.rows):
+            raise UsageError(
+                "not every output could be compared, so nothing can be judged", where=self.spec.model.path,
+                hint="run the comparison alone to see why",
+            )  # fmt: skip
+        told = report.explanation.allowed if report.explanation is not None else None
+        from ..explain import usual_error
+
+        return Criterion.of(self.asked, self.spec.tolerance, pairs, told or usual_error(self.spec.run_mode))
+
+    def _trials(self, opening: Opening, keep: Keep) -> Trials:
+        return Trials(opening, keep, self.criterion, self.given.for_target().feeds, self._room("trials"))
+
+    def _room(self, name: str) -> Path:
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _with_low(self, trials: Trials, held_out: Sequence[Sample]) -> list[Sample]:
+        if not held_out or not self.asked.limit.endswith("%"):
+            return list(held_out)
+        low = self._evaluate(trials, (), held_out, "held out")
+        return [dataclasses.replace(s, low=_error(e)) for s, e in zip(held_out, low.errors, strict=False)]
+
+    # evaluations ------------------------------------------------------------------------------------------------
+
+    def _evaluate(
+        self, trials: Trials, kept: Sequence[int] | frozenset[int], samples: Sequence[Sample], what: str = ""
+    ) -> Evaluation:
+        """One set, run or known; told to the journals."""
+        keys = self.units.keys(kept) if hasattr(self, "units") else ()
+        found = self.known.find(trials.mode, keys, what)
+        if found is None:
+            if self.asked.seconds and time.monotonic() - self.begun > self.asked.seconds:
+                raise Spent
+            names = ", ".join(self.units.units[unit].key for unit in sorted(kept)[:3])
+            more = ", …" if len(kept) > 3 else ""
+            self.journal.write(
+                "stage",
+                text=f"set {self.tried + 1}: {len(kept)} of {len(self.units)} kept ({names}{more}) in {trials.mode}"
+                + (f", {what}" if what else ""),
+            )
+            self.known.begin(trials.mode, keys, what)
+            found = trials.run(keys, samples)
+            self.known.end(found, what)
+        if (trials.mode, keys, what) not in self.counted and not what.startswith(_CHECKS):
+            self.tried += 1
+            self.on_engine += trials.mode == self.spec.run_mode
+        self.counted.add((trials.mode, keys, what))
+        self.journal.write("tried", kept=len(kept), evaluation=dataclasses.replace(found, kept=()), what=what)
+        return found
+
+    def _oracle(self, trials: Trials, samples: Sequence[Sample], what: str = "") -> Oracle:
+        def evaluate(kept: frozenset[int]) -> Judged:
+            if self.asked.runs and self.tried >= self.asked.runs:
+                raise Spent
+            found = self._evaluate(trials, kept, samples, what)
+            return Judged(found.passes, found.error if found.error is not None else math.inf)
+
+        limits = [self.criterion.limit(sample) for sample in samples]
+        known = [limit for limit in limits if limit is not None]
+        oracle = Oracle(len(self.units), evaluate, limit=min(known) if len(known) == len(limits) else None)
+        self.oracles[trials.mode] = oracle
+        return oracle
+
+    def _ranked(self, mode: str, keep: Keep, first: Report | None) -> Any:
+        """A ranking of what is left while some are kept: one more comparison, with explanations."""
+
+        def rank(kept: frozenset[int]) -> Sequence[Group]:
+            if not kept and first is not None:
+                return rank_groups(self.units, first.rows, first.explanation)
+            keys = self.units.keys(kept)
+            told = self.known.recall(f"ranking in {mode}", keys)
+            if told is None:
+                self.rankings += 1
+                options = {f"target.{name}": value for name, value in keep.options(keys).items()}
+                there = stage_of(self.spec, mode, {}) if mode != self.spec.run_mode else self.spec
+                there = dataclasses.replace(there, options={**there.options, **options}, top1=False, labels="")
+                room = self._room(f"ranking-{self.rankings}")
+                with Journal(room / "journal.jsonl") as journal:
+                    pipeline.execute(there, journal, folder=room)
+                report = report_of_events(read_events(room / "journal.jsonl"))
+                shutil.rmtree(room, ignore_errors=True)
+                groups = rank_groups(self.units, report.rows, report.explanation)
+                self.known.keep(f"ranking in {mode}", [_plain(group) for group in groups], keys)
+                return groups
+            return [_group(item) for item in told]
+
+        return rank
+
+    # the search -------------------------------------------------------------------------------------------------
+
+    def _found(self, trials: Trials, report: Report) -> tuple[Found, list[Evaluation]]:
+        """The answer, and what it does on held-out samples."""
+        samples, start = self.samples, self._simulated()
+        checks: list[Evaluation] = []
+        for turn in range(3):
+            what = f"with {turn} held-out samples" if turn else ""
+            oracle = self._oracle(trials, samples, what)
+            rank = self._ranked(self.spec.run_mode, self.keep, report)
+            found = minimise(oracle, self.units, rank, start=start)
+            if found.state != "found" or not self.held_out:
+                return found, checks
+            assert found.kept is not None
+            check = self._evaluate(trials, found.kept, self.held_out, self._checking)
+            checks.append(check)
+            missed = [sample for sample, holds in zip(self.held_out, check.held, strict=False) if not holds]
+            if not missed and check.held:
+                return found, checks
+            if len(missed) == len(self.held_out) or turn == 2:
+                break
+            samples, start = [*samples, missed[0]], found.kept  # what it missed is searched for too, once or twice
+            self.held_out = [sample for sample in self.held_out if sample is not missed[0]]
+        return dataclasses.replace(found, state="diffuse"), checks
+
+    def _simulated(self) -> frozenset[int] | None:
+        """What holds in the simulation, to be verified on the engine; None where there is none, or it says nothing."""
+        mode = self.keep.simulation
+        if not mode:
+            return None
+        with contextlib.suppress(PrecisionDebugError):
+            opening = make_plan(stage_of(self.spec, mode, {}), work_dir=str(self._room("simulation"))).target
+            backend: object = opening.backend
+            keep = backend.keep(opening.spec) if isinstance(backend, Keeper) else None
+            if keep is None:
+                return None
+            trials = self._trials(opening, keep)
+            oracle = self._oracle(trials, self.samples)
+            if oracle.holds(()):
+                self.notes.append(f"{mode} holds with nothing kept, so that it tells nothing of this engine.")
+                return None
+            found = minimise(oracle, self.units, self._ranked(mode, keep, None), start=None)
+            self.simulation = mode
+            return found.kept if found.state in ("found", "unfinished") else None
+        return None
+
+    simulation = ""
+
+    @property
+    def _checking(self) -> str:
+        """What a run on the held-out samples is called; they become fewer where some are searched for."""
+        return f"held out, {len(self.held_out)}"
+
+    # the answer -------------------------------------------------------------------------------------------------
+
+    def _fix(self, trials: Trials, found: Found, low: Evaluation, checks: Sequence[Evaluation]) -> Fix:
+        kept = found.kept or frozenset()
+        joined = frozenset[int]()
+        after = self._error_of(trials, kept)
+        artefacts: tuple[Artefact, ...] = ()
+        obeyed: tuple[str, ...] = ()
+        if found.state == "found":
+            joined = self._joined(trials, kept)
+            keys = self.units.keys(kept | joined)
+            artefacts = self._handed_over(trials, keys)
+            with contextlib.suppress(PrecisionDebugError):
+                obeyed = trials.told(keys, self.samples[0])
+        trade = self._traded(trials, found) if found.state != "not needed" else ()
+        held = sum(checks[-1].held) if checks else 0
+        return Fix(
+            state=found.state,
+            kept=self._kept(kept, found.groups),
+            joined=self._kept(joined, ()),
+            units=len(self.units), unit=self.keep.unit, evaluations=self.tried, on_engine=self.on_engine,
+            again=self.known.again, rankings=self.rankings, simulation=self.simulation, before=low.error, after=after,
+            limit=self.criterion.words, minimal=found.minimal, samples=len(self.samples), held_out=len(self.held_out),
+            held=held, trade=trade, artefacts=artefacts, obeyed=obeyed,
+            settings={name: list(value) if isinstance(value, tuple) else value
+                      for name, value in self.keep.options(self.units.keys(kept | joined)).items()} if kept else {},
+            notes=tuple(self.notes), seconds=time.monotonic() - self.begun,
+        )  # fmt: skip
+
+    def _traded(self, trials: Trials, found: Found) -> tuple[TradePoint, ...]:
+        def cost(kept: frozenset[int]) -> tuple[float, int | None]:
+            return trials.speed_and_size(self.units.keys(kept), self.samples[0])
+
+        def held(kept: frozenset[int], run: bool) -> int | None:
+            known = self.known.find(trials.mode, self.units.keys(kept), self._checking)
+            if known is None and run and self.held_out:
+                known = self._evaluate(trials, kept, self.held_out, self._checking)
+            return None if known is None or len(known.held) != len(self.held_out) else sum(known.held)
+
+        return traded(self.oracles[trials.mode], found, cost, held)
+
+    def _error_of(self, trials: Trials, kept: frozenset[int]) -> float | None:
+        judged = self.oracles[trials.mode].asked.get(kept) if trials.mode in self.oracles else None
+        return judged.error if judged is not None and math.isfinite(judged.error) else None
+
+    def _kept(self, kept: frozenset[int], groups: Sequence[Group]) -> tuple[KeptUnit, ...]:
+        by_unit = {unit: group for group in reversed(groups) for unit in group.units}
+        return tuple(
+            KeptUnit(
+                key=self.units.units[unit].key, op_types=self.units.units[unit].op_types,
+                nodes=self.units.units[unit].nodes, tensors=tuple(m.name for m in self.units.units[unit].metas),
+                certain=unit in by_unit and by_unit[unit].certain,
+                share=by_unit[unit].share or None if unit in by_unit else None,
+            )
+            for unit in sorted(kept)
+        )  # fmt: skip
+
+    def _joined(self, trials: Trials, kept: frozenset[int]) -> frozenset[int]:
+        """Units between kept ones that may as well be kept: fewer casts, and it still holds."""
+        islands = self.units.islands(kept)
+        if not islands or self.units.casts(kept | islands) >= self.units.casts(kept):
+            return frozenset()
+        with contextlib.suppress(Spent):
+            if self._evaluate(trials, kept | islands, self.samples, "islands joined").passes:
+                return islands
+        return frozenset()
+
+    def _handed_over(self, trials: Trials, keys: Sequence[str]) -> tuple[Artefact, ...]:
+        home = Path(self.asked.artefacts)
+        home.mkdir(parents=True, exist_ok=True)
+        tensors = [meta for unit in self.units.units for meta in unit.metas]
+        made = []
+        everything = [*self.samples, *self.held_out]
+        for handed in self.keep.hand_over(keys, tensors, home):
+            plain = Artefact(kind=handed.kind, title=handed.title, path=handed.path, text=handed.text, note=handed.note)
+            self.journal.write("stage", text=f"handing over: {handed.title}")
+            try:
+                if handed.maker:
+                    trials.made(handed)
+                if handed.mode:
+                    used, milliseconds = trials.used(handed, everything)
+                    plain = dataclasses.replace(
+                        plain, verified=used.passes, error=used.error, milliseconds=milliseconds,
+                        note="; ".join(part for part in (handed.note, used.text) if part),
+                    )  # fmt: skip
+                if handed.path:
+                    beside = Path(f"{handed.path}.data")
+                    size = Path(handed.path).stat().st_size + (beside.stat().st_size if beside.exists() else 0)
+                    plain = dataclasses.replace(plain, bytes=size)
+            except (PrecisionDebugError, OSError) as error:
+                plain = dataclasses.replace(plain, note="; ".join(part for part in (handed.note, str(error)) if part))
+            made.append(plain)
+        return tuple(made)
+
+
+def _digest(value: Any) -> str:
+    import hashlib
+
+    import numpy as np
+
+    array = np.asarray(value) if not isinstance(value, (list, dict)) else None
+    if array is None or array.dtype.hasobject:
+        return hashlib.sha256(repr(value).encode()).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes() + str(array.dtype).encode()).hexdigest()
+
+
+def _error(error: float | None) -> float:
+    return math.inf if error is None else error
+
+
+def _plain(group: Group) -> dict[str, Any]:
+    return {
+        "tensor": group.tensor, "units": sorted(group.units), "share": group.share, "certain": group.certain,
+    }  # fmt: skip
+
+
+def _group(plain: Mapping[str, Any]) -> Group:
+    return Group(
+        tensor=plain["tensor"], units=frozenset(plain["units"]), share=plain["share"], certain=plain["certain"]
+    )

@@ -1,0 +1,79 @@
+"""What each kept set costs: operators against error, speed and size, from nothing kept to everything."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping
+
+from ..errors import PrecisionDebugError
+from ..search import Found, Oracle, TradePoint
+from ..search.oracle import Spent
+
+__all__ = ["traded"]
+
+_POINTS = 6
+
+Kept = frozenset[int]
+
+
+def traded(
+    oracle: Oracle, found: Found, cost: Callable[[Kept], tuple[float, int | None]],
+    held: Callable[[Kept, bool], int | None],
+) -> tuple[TradePoint, ...]:  # fmt: skip
+    """Points in the order of how many are kept. Where the answer is diffuse, the ranking's prefixes are its curve.
+
+    cost: milliseconds and bytes of a set. held: how many held-out samples hold with it; run where True is given, else
+    only where it is known.
+    """
+    diffuse = found.state == "diffuse"
+    if diffuse:
+        with contextlib.suppress(Spent):
+            for kept in _prefixes(found):
+                oracle.judge(kept)
+                held(kept, True)
+    points = []
+    for kept, what in sorted(_chosen(oracle, found).items(), key=lambda pair: len(pair[0])):
+        judged = oracle.asked.get(kept)
+        speed: float | None = None
+        size: int | None = None
+        if what != "curve" or diffuse:
+            with contextlib.suppress(PrecisionDebugError):
+                speed, size = cost(kept)
+        points.append(
+            TradePoint(
+                what=what, kept=len(kept), passes=judged is not None and judged.passes,
+                error=judged.error if judged is not None and math.isfinite(judged.error) else None,
+                held_out=held(kept, False), milliseconds=speed, bytes=size,
+            )
+        )  # fmt: skip
+    return tuple(points)
+
+
+def _chosen(oracle: Oracle, found: Found) -> Mapping[Kept, str]:
+    """The ends, the answer, and some of the sets between that nothing smaller betters."""
+    best = math.inf
+    between: list[Kept] = []
+    for kept in sorted(oracle.asked, key=lambda kept: (len(kept), oracle.asked[kept].error)):
+        if oracle.asked[kept].error < best:
+            best = oracle.asked[kept].error
+            between.append(kept)
+    step = max(1, math.ceil(len(between) / _POINTS))
+    chosen = dict.fromkeys(between[::step], "curve")
+    if found.kept is not None:
+        chosen[found.kept] = "answer" if found.state == "found" else "curve"
+    chosen[frozenset()] = "all low"
+    if oracle.all in oracle.asked:
+        chosen[oracle.all] = "all high"
+    return chosen
+
+
+def _prefixes(found: Found) -> list[Kept]:
+    """1, 2, 4, … groups of the ranking."""
+    kept: Kept = frozenset()
+    prefixes = []
+    for count, group in enumerate(found.groups, 1):
+        kept |= group.units
+        if count & (count - 1) == 0:
+            prefixes.append(kept)
+    return prefixes

@@ -1,0 +1,179 @@
+"""Runs the target with a set of operators kept, against a baseline that was computed once."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
+from ..keeping import Handed, Keep
+from ..numbers.arrays import as_array
+from ..protocols import Feeds, Session
+from ..records import ModelFiles, SessionSpec
+from ..registry import find
+from ..search import Evaluation
+from .criterion import Criterion, Sample, largest
+from .plan import Opening
+from .side import guarded
+
+__all__ = ["Trials", "outputs_of"]
+
+_TIMED = 7
+_PATIENCE = 3.0
+"""Runs that are timed, and seconds that they may take."""
+
+
+class Trials:
+    """opening: the run mode that is tried, the target's or its simulation. feeds: all sample sets, which calibrate.
+
+    folder: an existing one; each trial has its own in it while it lasts.
+    """
+
+    def __init__(
+        self, opening: Opening, keep: Keep, criterion: Criterion, feeds: Sequence[Feeds], folder: Path
+    ) -> None:
+        self.opening, self.keep, self.criterion, self.feeds, self.folder = opening, keep, criterion, feeds, folder
+
+    @property
+    def mode(self) -> str:
+        return self.opening.spec.mode
+
+    def run(self, keys: Sequence[str], samples: Sequence[Sample]) -> Evaluation:
+        """What comes of keeping these. A set that does not run fails; what is missing on this machine is raised."""
+        begun = time.monotonic()
+        try:
+            with self._open(self.keep.options(keys)) as session:
+                results = self._judged(session, samples)
+        except (BackendUnavailable, UsageError):
+            raise
+        except PrecisionDebugError as error:
+            return Evaluation(
+                kept=tuple(keys), mode=self.mode, passes=False, text=str(error), seconds=time.monotonic() - begun
+            )
+        return _evaluation(keys, self.mode, results, time.monotonic() - begun)
+
+    def speed_and_size(self, keys: Sequence[str], sample: Sample) -> tuple[float, int | None]:
+        """Milliseconds of a run, and bytes of the model or engine with these kept, where the mode can save it."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            options = dict(self.keep.options(keys))
+            path = Path(folder, "model")
+            setting = next((name for name in ("save_model", "save_engine") if self._reads(name)), "")
+            if setting:
+                options[setting] = str(path.with_suffix(".onnx" if setting == "save_model" else ".engine"))
+            with self._open(options) as session:
+                milliseconds = _timed(session, sample)
+                size = sum(item.stat().st_size for item in Path(folder).iterdir()) if setting else None
+        return milliseconds, size or None
+
+    def made(self, handed: Handed) -> None:
+        """Let the session that a hand-over names write its file. Raises PrecisionDebugError."""
+        opening = self._as(handed.maker, "", handed.maker_options)
+        with _opened(opening, self.feeds, self.folder):
+            pass
+
+    def used(self, handed: Handed, samples: Sequence[Sample]) -> tuple[Evaluation, float | None]:
+        """A hand-over run as its user would; its milliseconds too. Raises PrecisionDebugError."""
+        begun = time.monotonic()
+        with _opened(self._as(handed.mode, handed.model, handed.options), self.feeds, self.folder) as session:
+            results = self._judged(session, samples)
+            milliseconds = _timed(session, samples[0])
+        return _evaluation((), handed.mode, results, time.monotonic() - begun), milliseconds
+
+    def told(self, keys: Sequence[str], sample: Sample) -> tuple[str, ...]:
+        """What the engine itself says of the kept layers."""
+        with self._open(self.keep.options(keys)) as session:
+            guarded(self.mode, lambda: session.run(sample.target_feeds))
+            tell = getattr(session, "obeyed", None)
+            return tuple(tell(keys)) if tell is not None else ()
+
+    def _reads(self, name: str) -> bool:
+        table = getattr(self.opening.backend, "settings", ())
+        return any(setting.name == name and setting.matters("target", self.mode) for setting in table)
+
+    def _as(self, mode: str, model: str, options: Mapping[str, Any]) -> Opening:
+        files = ModelFiles(model_file=model) if model else self.opening.spec.model
+        backend, run_mode = find(files, mode)
+        available = backend.availability(mode)
+        if not available.ok:
+            raise BackendUnavailable(f"run mode {mode} cannot run here: {available.needs}")
+        table = {setting.name: setting for setting in getattr(backend, "settings", ())}
+        own = {
+            name: value for name, value in self.opening.spec.options.items()
+            if name not in table or table[name].matters("target", mode)
+        }  # fmt: skip
+        spec = SessionSpec(model=files, mode=mode, options={**own, **options})
+        return Opening(spec=spec, mode=run_mode, backend=backend)
+
+    def _open(self, options: Mapping[str, Any]) -> contextlib.AbstractContextManager[Session]:
+        spec = dataclasses.replace(self.opening.spec, options={**self.opening.spec.options, **options})
+        return _opened(dataclasses.replace(self.opening, spec=spec), self.feeds, self.folder)
+
+    def _judged(self, session: Session, samples: Sequence[Sample]) -> list[tuple[bool, float, str]]:
+        return [self.criterion.judge(sample, self._values(session, sample)) for sample in samples]
+
+    def _values(self, session: Session, sample: Sample) -> Mapping[str, Any]:
+        if self.criterion.asked.on != "all":
+            return outputs_of(session, sample.target_feeds, self.mode)
+        seen: dict[str, Any] = {}
+
+        def hook(_op: str, name: str, tensor: Any, /) -> None:
+            seen.setdefault(name, np.array(as_array(tensor, name=name)))
+
+        wanted = frozenset(self.criterion.pairs.values())
+        outputs = guarded(self.mode, lambda: session.run(sample.target_feeds, hook, wanted))
+        return {**outputs, **seen}
+
+
+def outputs_of(session: Session, feeds: Feeds, label: str) -> dict[str, Any]:
+    """The outputs of a run, copied: an engine may use its memory again."""
+    found = guarded(label, lambda: session.run(feeds))
+    return {name: np.array(as_array(value, name=name)) for name, value in found.items()}
+
+
+@contextlib.contextmanager
+def _opened(opening: Opening, feeds: Sequence[Feeds], parent: Path) -> Iterator[Session]:
+    folder = Path(tempfile.mkdtemp(prefix="trial-", dir=parent))
+    try:
+        placed = dataclasses.replace(opening, spec=dataclasses.replace(opening.spec, work_dir=str(folder)))
+        session = guarded(opening.label, lambda: placed.open(feeds))
+        try:
+            yield session
+        finally:
+            session.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _evaluation(
+    keys: Sequence[str], mode: str, results: Sequence[tuple[bool, float, str]], seconds: float
+) -> Evaluation:  # fmt: skip
+    errors = [error for _, error, _ in results]
+    worst = largest(errors)
+    return Evaluation(
+        kept=tuple(keys), mode=mode, passes=all(passes for passes, _, _ in results),
+        error=worst if math.isfinite(worst) else None,
+        errors=tuple(error if math.isfinite(error) else None for error in errors),
+        held=tuple(passes for passes, _, _ in results),
+        text=next((text for passes, _, text in results if not passes), ""), seconds=seconds,
+    )  # fmt: skip
+
+
+def _timed(session: Session, sample: Sample) -> float:
+    """Median milliseconds of a run, after one that is not timed."""
+    guarded("timing", lambda: session.run(sample.target_feeds))
+    times: list[float] = []
+    while len(times) < _TIMED and sum(times) < _PATIENCE:
+        begun = time.perf_counter()
+        guarded("timing", lambda: session.run(sample.target_feeds))
+        times.append(time.perf_counter() - begun)
+    return 1000 * statistics.median(times)

@@ -1,0 +1,17 @@
+"""The smallest set of operators to keep in higher precision: what can be kept, in which order to try, how to minimise.
+
+Nothing here runs a model: ``run.searching`` asks a backend to, and tells what came of each set.
+"""
+
+from __future__ import annotations
+
+from .fix import Artefact, Evaluation, Fix, KeptUnit, TradePoint
+from .oracle import Judged, Oracle, Spent
+from .ranking import Group, rank_groups
+from .strategy import Found, minimise
+from .units import Unit, Units
+
+__all__ = [
+    "Artefact", "Evaluation", "Fix", "Found", "Group", "Judged", "KeptUnit", "Oracle", "Spent", "TradePoint", "Unit",
+    "Units", "minimise", "rank_groups",
+]  # fmt: skip

@@ -1,0 +1,40 @@
+"""What the user asks of a search, beside the comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import UsageError
+
+__all__ = ["Asked", "limit_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """on: "outputs", "all", or "FILE.py:function", a metric. limit: largest error ("0.02"), or a share of the error
+    with nothing kept ("50%"); "": the comparison's own tolerance decides.
+
+    runs, seconds: at most so many sets, and about so long; 0: no end. held_out: inputs that the search does not see.
+    folder: for the journal of evaluations. artefacts: the folder of what is handed over.
+    """
+
+    on: str = "outputs"
+    limit: str = ""
+    runs: int = 200
+    seconds: float = 0.0
+    held_out: str = ""
+    folder: str = ""
+    artefacts: str = ""
+
+
+def limit_of(text: str) -> tuple[float | None, float | None]:
+    """An absolute limit and a share, one of them None. Raises UsageError."""
+    if not text:
+        return None, None
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        number = -1.0
+    if not 0 < number < float("inf"):
+        raise UsageError(f"'{text}' is no limit", where="--limit", hint="write an error (0.02) or a share of it (50%)")
+    return (None, number / 100) if text.endswith("%") else (number, None)

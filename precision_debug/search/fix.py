@@ -1,0 +1,121 @@
+"""What came of a search: the kept set, its trade against error, speed and size, and what is handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["STATES", "Artefact", "Evaluation", "Fix", "KeptUnit", "TradePoint"]
+
+STATES = ("not needed", "found", "diffuse", "not verified", "not possible", "unfinished")
+"""not needed: nothing kept, it passes. found: verified on the engine, and on held-out inputs where there are some.
+diffuse: no small set holds on other inputs; the curve is the answer. not verified: holds in the simulation, not on the
+engine. not possible: it fails with everything kept. unfinished: the runs or the time were used up before any set
+held."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """One run of the target with one set of operators kept.
+
+    kept: keys of units (see units.Unit). mode: the run mode, the simulation's or the target's own.
+    error: relative L2 of the worst judged output over all samples, or the metric's; None: NaN, Inf, or it did not run.
+    errors, held: the same, and whether it passes, by sample. text: the first mismatch, or why it did not run.
+    seconds: of opening and running. crashed: it took its process with it.
+    """
+
+    kept: tuple[str, ...]
+    mode: str
+    passes: bool
+    error: float | None = None
+    errors: tuple[float | None, ...] = ()
+    held: tuple[bool, ...] = ()
+    text: str = ""
+    seconds: float = 0.0
+    crashed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptUnit:
+    """One kept unit: an operator with the movers behind it, or all of a type or module where the engine keeps only
+    those. nodes: their names. certain: NaN or Inf are born there. share: of the squared error that it explains."""
+
+    key: str
+    op_types: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+    tensors: tuple[str, ...] = ()
+    certain: bool = False
+    share: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TradePoint:
+    """One kept set against what it costs. what: "all low", "answer", "all high" or "curve".
+
+    held_out: of the held-out samples, how many hold. milliseconds: median of a run. bytes: of the model or engine.
+    """
+
+    what: str
+    kept: int
+    error: float | None
+    passes: bool
+    held_out: int | None = None
+    milliseconds: float | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artefact:
+    """Something to take away. kind: "model", "setting", "config", "command" or "wrapper".
+
+    title: what it is. path: a file; text: to paste. verified: it was loaded and run again as a user would, and holds;
+    None: it cannot be run here, and ``note`` says why. error: relative L2 then.
+    """
+
+    kind: str
+    title: str
+    path: str = ""
+    text: str = ""
+    verified: bool | None = None
+    error: float | None = None
+    milliseconds: float | None = None
+    bytes: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fix:
+    """The answer of a search. state: see STATES.
+
+    kept: the smallest set that was found. joined: units between kept ones that are kept too, since that saves casts.
+    units: how many could be kept. evaluations: sets that were run, in ``simulation`` and on the engine together;
+    on_engine: of those, on the engine itself. again: how many of them came from an earlier, unfinished search.
+    before, after: the target's error with nothing and with the answer kept. limit: what ``passes`` means, in words.
+    minimal: nothing in it can be dropped by itself. held_out, held: held-out samples, and how many of them hold.
+    obeyed: what the engine says of the kept layers, one line each.
+    """
+
+    state: str
+    kept: tuple[KeptUnit, ...] = ()
+    joined: tuple[KeptUnit, ...] = ()
+    units: int = 0
+    unit: str = "operator"
+    evaluations: int = 0
+    on_engine: int = 0
+    again: int = 0
+    rankings: int = 0
+    simulation: str = ""
+    before: float | None = None
+    after: float | None = None
+    limit: str = ""
+    minimal: bool = False
+    samples: int = 0
+    held_out: int = 0
+    held: int = 0
+    trade: tuple[TradePoint, ...] = ()
+    artefacts: tuple[Artefact, ...] = ()
+    obeyed: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0

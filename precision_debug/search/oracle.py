@@ -1,0 +1,63 @@
+"""Whether a set of kept units holds: asked once for each set, and only as often as the budget allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+__all__ = ["Judged", "Oracle", "Spent"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of one set. error: inf where it is not finite."""
+
+    passes: bool
+    error: float = math.inf
+
+
+class Spent(Exception):
+    """The runs or the seconds are used up."""
+
+
+class Oracle:
+    """Sets of units 0 to count - 1.
+
+    evaluate: runs one set; it may raise Spent. limit: the error up to which a set passes, where that is what decides.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        evaluate: Callable[[frozenset[int]], Judged],
+        *,
+        runs: int = 10_000,
+        limit: float | None = None,
+    ) -> None:
+        self.count, self.limit = count, limit
+        self.all = frozenset(range(count))
+        self.asked: dict[frozenset[int], Judged] = {}
+        self._evaluate, self._runs = evaluate, runs
+
+    def judge(self, kept: Iterable[int]) -> Judged:
+        """Raises Spent."""
+        key = frozenset(kept)
+        if key not in self.asked:
+            if len(self.asked) >= self._runs:
+                raise Spent
+            self.asked[key] = self._evaluate(key)
+        return self.asked[key]
+
+    def holds(self, kept: Iterable[int]) -> bool:
+        """Raises Spent."""
+        return self.judge(kept).passes
+
+    @property
+    def evaluations(self) -> int:
+        return len(self.asked)
+
+    def smallest(self) -> frozenset[int] | None:
+        """The smallest set that was seen to hold, the one with the least error among equals."""
+        held = [kept for kept, judged in self.asked.items() if judged.passes]
+        return min(held, key=lambda kept: (len(kept), self.asked[kept].error), default=None)

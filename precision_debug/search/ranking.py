@@ -1,0 +1,77 @@
+"""In which order units are worth keeping: by what an explanation measured of each operator's error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..records import Explanation, Row
+from .units import Units
+
+__all__ = ["Group", "rank_groups"]
+
+_OVERFLOWS = frozenset({"overflow", "range_inside", "weight_overflow", "born"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Units that are kept together: a tensor's producer and its readers.
+
+    share: of the squared error at the outputs, as far as it was measured. certain: NaN or Inf are born in it and reach
+    an output.
+    """
+
+    tensor: str
+    units: frozenset[int]
+    share: float = 0.0
+    certain: bool = False
+
+
+def rank_groups(units: Units, rows: Sequence[Row], explanation: Explanation | None) -> list[Group]:
+    """Every unit is in one of the groups; the most likely ones first."""
+    found: dict[str, Group] = {}
+    budget = dict(explanation.budget) if explanation is not None else {}
+    row_of = {row.name: row for row in rows}
+    for culprit in explanation.culprits if explanation is not None else ():
+        row = row_of.get(culprit.name)
+        own = row.introduced if row is not None else None
+        born = own is not None and own.born_nan + own.born_inf > 0
+        chosen = set(units.around(culprit.name))
+        for name in culprit.keep:
+            unit = units.of(name)
+            if unit is not None:
+                chosen.add(unit)
+        share = culprit.share or budget.get(culprit.name, 0.0)
+        certain = born or culprit.cause in _OVERFLOWS
+        found[culprit.name] = Group(
+            tensor=culprit.name, units=frozenset(chosen), share=share, certain=certain and share > 0
+        )
+    broken = any(row.is_output and row.non_finite for row in rows)
+    for name, share in sorted(budget.items(), key=lambda pair: -pair[1]):
+        row = row_of.get(name)
+        own = row.introduced if row is not None else None
+        born = broken and own is not None and own.born_nan + own.born_inf > 0
+        if name not in found and units.around(name):
+            found[name] = Group(tensor=name, units=units.around(name), share=share, certain=born and share > 0)
+    groups = sorted(
+        (group for group in found.values() if group.units), key=lambda group: (-group.certain, -group.share)
+    )
+    rest = [row for row in rows if row.name not in found and units.around(row.name)]
+    groups += [
+        Group(tensor=row.name, units=units.around(row.name))
+        for row in sorted(rest, key=_suspicion, reverse=True)
+    ]  # fmt: skip
+    covered = frozenset().union(*(group.units for group in groups))
+    groups += [
+        Group(tensor=units.units[number].metas[0].name, units=frozenset({number}))
+        for number in range(len(units)) if number not in covered
+    ]  # fmt: skip
+    return groups
+
+
+def _suspicion(row: Row) -> tuple[float, float]:
+    """Of an operator whose effect was not measured: what it added itself, or how much its error grew."""
+    own = row.introduced.units if row.introduced is not None else None
+    growth = row.error_growth if row.error_growth is not None and not math.isnan(row.error_growth) else 0.0
+    return (own or 0.0, min(growth, 1e30) if own is None else 0.0)

@@ -1,0 +1,202 @@
+"""From a ranking to the smallest set that holds, in few runs. More kept need not be better, and nothing lies together.
+
+What is born non-finite is kept first. Then the ranking's prefix: as many groups as the measured shares predict, more
+until it holds, and a bisection. Then drops: chunks of the least likely, single units, and what hangs together (pairs
+that hand each other a tensor, siblings, whole groups), since dropping either of two may raise an error that dropping
+both does not. A. Zeller, R. Hildebrandt (IEEE Trans. Software Eng. 28, 2002) for removing chunks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .oracle import Oracle, Spent
+from .ranking import Group
+from .units import Units
+
+__all__ = ["Found", "minimise"]
+
+_SMALL = 9
+"""Units up to which a set is minimised one by one at once: chunks would mostly fail."""
+
+_CERTAIN = 1e6
+"""Weight of a unit in which NaN or Inf are born: it is dropped last, and not in chunks."""
+
+_PREDICTED = 0.7
+"""Times the limit that the predicted error may be: errors add up a little worse than their squares."""
+
+_NEAR = 30.0
+"""Times the limit up to which the error of dropping one unit leaves hope for dropping two."""
+
+Rank = Callable[[frozenset[int]], Sequence[Group]]
+"""Ranks the units while some are kept already; what it costs is no evaluation of a set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """state: "not needed", "not possible", "found" or "unfinished" (then ``kept`` is the smallest seen to hold, if
+    any). minimal: no unit can be dropped by itself."""
+
+    state: str
+    kept: frozenset[int] | None = None
+    minimal: bool = False
+    groups: Sequence[Group] = ()
+
+
+def minimise(oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] | None = None) -> Found:
+    """The smallest set of units to keep.
+
+    start: a set that is expected to hold, from a simulation; it is tried before any ranking.
+    """
+    groups: Sequence[Group] = ()
+    try:
+        if oracle.holds(()):
+            return Found(state="not needed", kept=frozenset(), minimal=True)
+        if start and oracle.holds(start):
+            return Found(state="found", kept=start, minimal=True)
+        if not oracle.holds(oracle.all):
+            return Found(state="not possible")
+        groups = rank(start or frozenset())
+        top, groups = _enough(oracle, groups, rank, start or frozenset())
+        kept = _reduced(oracle, units, top, groups)
+        return Found(state="found", kept=kept, minimal=True, groups=groups)
+    except Spent:
+        return Found(state="unfinished", kept=oracle.smallest(), groups=groups)
+
+
+def _enough(
+    oracle: Oracle, groups: Sequence[Group], rank: Rank, start: frozenset[int]
+) -> tuple[frozenset[int], Sequence[Group]]:
+    """A set that holds, and the groups that it was made of."""
+    kept = start
+    seen = list(groups)
+    for _ in range(4):
+        certain = [group for group in groups if group.certain]
+        more = kept.union(*(group.units for group in certain))
+        if more == kept:
+            break
+        kept = more
+        if oracle.holds(kept):
+            return kept, seen
+        groups = rank(kept)
+        seen += groups
+    return _prefix(oracle, kept, groups), seen
+
+
+def _prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
+    """The shortest prefix of the ranking that holds, as far as doubling and bisection tell."""
+    useful: list[frozenset[int]] = []
+    have = kept
+    shares: list[float] = []
+    for group in groups:
+        if group.units <= have:
+            if shares:
+                shares[-1] += group.share
+            continue
+        have = have | group.units
+        useful.append(have)
+        shares.append(group.share)
+    if not useful or useful[-1] != oracle.all:
+        useful.append(oracle.all)
+        shares.append(0.0)
+    bad, good = 0, _predicted(oracle, kept, shares)
+    while not oracle.holds(useful[good - 1]):
+        bad, good = good, min(len(useful), max(good + 1, 2 * good))
+    while good - bad > 1:
+        middle = (good + bad) // 2
+        if bad and oracle.holds(useful[middle - 1]):
+            good = middle
+        elif bad:
+            bad = middle
+        else:  # the prediction held at once: what is too much goes one by one
+            break
+    return useful[good - 1]
+
+
+def _predicted(oracle: Oracle, kept: frozenset[int], shares: Sequence[float]) -> int:
+    """How many groups the measured shares say are enough, at least 1."""
+    error = oracle.judge(kept).error
+    if oracle.limit is None or not math.isfinite(error):
+        return 1
+    left = 1.0
+    for number, share in enumerate(shares, 1):
+        if share <= 0:
+            return max(1, number - 1)
+        left -= share
+        if error * math.sqrt(max(left, 0.0)) <= _PREDICTED * oracle.limit:
+            return number
+    return len(shares)
+
+
+def _reduced(oracle: Oracle, units: Units, top: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
+    """As small as dropping makes it."""
+    weight = dict.fromkeys(range(oracle.count), 0.0)
+    for group in groups:
+        for unit in group.units:
+            weight[unit] = max(weight[unit], group.share + (_CERTAIN if group.certain else 0.0))
+    kept = top
+    if sum(weight[unit] < _CERTAIN for unit in kept) > _SMALL:
+        kept = _without_chunks(oracle, kept, weight)
+    while True:
+        kept = _without_single(oracle, kept, weight)
+        smaller = _without_several(oracle, units, kept, groups)
+        if smaller == kept:
+            return kept
+        kept = smaller
+
+
+def _likely(kept: frozenset[int], weight: dict[int, float]) -> list[int]:
+    """The least likely to be needed first."""
+    return sorted(kept, key=lambda unit: (weight[unit], -unit))
+
+
+def _without_chunks(oracle: Oracle, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:
+    size = max(len(kept) // 2, 1)
+    while size > 1:
+        place = 0
+        order = _likely(kept, weight)
+        while place < len(order):
+            rest = order[:place] + order[place + size :]
+            if rest and oracle.holds(rest):
+                order = rest
+            else:
+                place += size
+        kept = frozenset(order)
+        size = min(size // 2, max(len(kept) // 2, 1))
+    return kept
+
+
+def _without_single(oracle: Oracle, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:
+    """Until no unit can go by itself: one that could not may be able to after another went."""
+    waiting = _likely(kept, weight)
+    failed: list[int] = []
+    while waiting:
+        unit = waiting.pop(0)
+        if len(kept) > 1 and oracle.holds(kept - {unit}):
+            kept -= {unit}
+            waiting, failed = waiting + failed, []
+        else:
+            failed.append(unit)
+    return kept
+
+
+def _without_several(oracle: Oracle, units: Units, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
+    """Without two or more that hang together, where dropping either of them alone does not ruin everything."""
+    alone = {unit: oracle.asked[kept - {unit}].error for unit in kept if kept - {unit} in oracle.asked}
+    hope = _NEAR * oracle.limit if oracle.limit is not None else 0.5 * oracle.judge(()).error
+    mild = {unit for unit, error in alone.items() if error <= hope}
+    together: dict[frozenset[int], float] = {}
+    for unit in mild:
+        for other in (units.neighbours[unit] | units.siblings[unit]) & mild:
+            together[frozenset({unit, other})] = alone[unit] + alone[other]
+    for group in groups:
+        inside = group.units & mild
+        if len(inside) > 1 and not group.certain:
+            together.setdefault(inside, sum(alone[unit] for unit in inside))
+    for several in sorted(together, key=lambda item: (together[item], sorted(item)))[: 2 * len(kept)]:
+        rest = kept - several
+        if rest and oracle.holds(rest):
+            return rest
+    return kept

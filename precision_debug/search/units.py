@@ -1,0 +1,142 @@
+"""What can be kept: operators (or their types, or modules) with the tensors that lie between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ..explain.operators import MOVE, plain_type
+from ..records import TensorMeta
+
+__all__ = ["Unit", "Units"]
+
+_NOT_KEPT = frozenset({"Input", "Constant", "Output"})
+_FLOATS = ("float", "bfloat")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """key: what the backend calls it: a node, an operator type, a module. metas: the tensors that it makes."""
+
+    key: str
+    metas: tuple[TensorMeta, ...]
+    movers: tuple[str, ...] = field(default=())
+
+    @property
+    def op_types(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(meta.op_type for meta in self.metas))
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(meta.node or meta.name for meta in self.metas))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Of everything that is kept with it: its own, and those of the movers behind it."""
+        return (self.key, *self.movers)
+
+
+class Units:
+    """The units of a baseline's graph, in execution order, and how they hang together.
+
+    An edge is in high precision only if both of its ends are, so that what is kept or dropped together is a tensor's
+    producer and its readers: ``around``. What only moves numbers goes with what made them.
+    """
+
+    def __init__(self, tensors: Sequence[TensorMeta], key_of: Callable[[TensorMeta], str]) -> None:
+        """tensors: the baseline's, in execution order. key_of: the backend's name of what is kept; "" nothing."""
+        self._tensors = tensors
+        grouped: dict[str, list[TensorMeta]] = {}
+        home: dict[str, str] = {}  # tensor to key of its unit
+        moved: dict[str, list[str]] = {}
+        for meta in tensors:
+            key = key_of(meta) if meta.op_type not in _NOT_KEPT else ""
+            if not key or (meta.dtype and not meta.dtype.startswith(_FLOATS)):
+                continue
+            mover = plain_type(meta.op_type) in MOVE
+            before = next((home[source] for source in meta.inputs if source in home), "") if mover else ""
+            if before and before != key and key not in grouped:
+                home[meta.name] = before
+                grouped[before].append(meta)
+                if key not in moved.setdefault(before, []):
+                    moved[before].append(key)
+                continue
+            home[meta.name] = key
+            grouped.setdefault(key, []).append(meta)
+        self.units: Sequence[Unit] = [
+            Unit(key=key, metas=tuple(metas), movers=tuple(moved.get(key, ()))) for key, metas in grouped.items()
+        ]
+        place = {unit.key: number for number, unit in enumerate(self.units)}
+        self._of: Mapping[str, int] = {name: place[key] for name, key in home.items()}
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def of(self, tensor: str) -> int | None:
+        """The unit that makes a tensor."""
+        return self._of.get(tensor)
+
+    @cached_property
+    def readers(self) -> Mapping[str, frozenset[int]]:
+        """For each tensor the units that read it."""
+        found: dict[str, set[int]] = {}
+        for meta in self._tensors:
+            unit = self._of.get(meta.name)
+            if unit is not None:
+                for source in meta.inputs:
+                    found.setdefault(source, set()).add(unit)
+        return {name: frozenset(units) for name, units in found.items()}
+
+    def around(self, tensor: str) -> frozenset[int]:
+        """A tensor's producer and all that read it, those behind movers too."""
+        own = self._of.get(tensor)
+        found = set() if own is None else {own}
+        names = [tensor] if own is None else [meta.name for meta in self.units[own].metas]
+        for name in names if own is not None and len(self.units[own].metas) > 1 else [tensor]:
+            found |= self.readers.get(name, frozenset())
+        return frozenset(found)
+
+    @cached_property
+    def neighbours(self) -> Mapping[int, frozenset[int]]:
+        """For each unit those that it hands a tensor to or is handed one by."""
+        found: dict[int, set[int]] = {number: set() for number in range(len(self.units))}
+        for name, readers in self.readers.items():
+            own = self._of.get(name)
+            for reader in readers:
+                if own is not None and own != reader:
+                    found[own].add(reader)
+                    found[reader].add(own)
+        return {number: frozenset(units) for number, units in found.items()}
+
+    @cached_property
+    def siblings(self) -> Mapping[int, frozenset[int]]:
+        """For each unit those that read one of the tensors that it reads."""
+        found: dict[int, set[int]] = {number: set() for number in range(len(self.units))}
+        for readers in self.readers.values():
+            if len(readers) <= 4:
+                for reader in readers:
+                    found[reader] |= readers - {reader}
+        return {number: frozenset(units) for number, units in found.items()}
+
+    def keys(self, kept: Iterable[int]) -> tuple[str, ...]:
+        """What the backend is to keep, in execution order."""
+        return tuple(dict.fromkeys(key for number in sorted(kept) for key in self.units[number].keys))
+
+    def islands(self, kept: Iterable[int]) -> frozenset[int]:
+        """Single units in low precision that lie between kept ones alone: keeping them too saves casts."""
+        chosen = frozenset(kept)
+        return frozenset(
+            number for number, around in self.neighbours.items()
+            if number not in chosen and len(around) > 1 and around <= chosen
+        )  # fmt: skip
+
+    def casts(self, kept: Iterable[int]) -> int:
+        """How many tensors change their precision on the way to a reader."""
+        chosen = frozenset(kept)
+        count = 0
+        for name, readers in self.readers.items():
+            own = self._of.get(name)
+            if own is not None and any((reader in chosen) != (own in chosen) for reader in readers):
+                count += 1
+        return count

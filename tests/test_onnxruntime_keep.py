@@ -1,0 +1,136 @@
+"""What stays in float32 does so on the edges between too, and what was judged is what is saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnx_models import convnet, model, value
+
+import precision_debug
+from precision_debug.records import Status
+
+
+def cancelling(opset: int = 13, constants: str = "initializers") -> onnx.ModelProto:
+    """x @ turn + 65504 - 65504 @ turn; the constant is shared by both, and by an operator that may be rounded."""
+    turn = np.fliplr(np.eye(16, dtype=np.float32))
+    large = numpy_helper.from_array(np.array([65504.0 * 2], np.float32), "large")
+    nodes = [
+        helper.make_node("MatMul", ["x", "turn"], ["turned"], name="first"),
+        helper.make_node("Add", ["turned", "large"], ["added"], name="add"),
+        helper.make_node("Sub", ["added", "large"], ["subtracted"], name="sub"),
+        helper.make_node("MatMul", ["subtracted", "turn"], ["product"], name="last"),
+        helper.make_node("Div", ["product", "large"], ["y"], name="div"),
+    ]
+    weights = [numpy_helper.from_array(np.ascontiguousarray(turn), "turn")]
+    if constants == "initializers":
+        weights.append(large)
+    else:
+        nodes.insert(0, helper.make_node("Constant", [], ["large"], name="constant", value=large))
+    graph = helper.make_graph(nodes, "g", [value("x", [16, 16])], [value("product", [16, 16])], weights)
+    del graph.node[-1]
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+FEEDS = {"x": np.random.default_rng(0).uniform(1, 2, (16, 16)).astype(np.float32)}
+
+
+def error(path: Path, feeds: Any = FEEDS, **options: Any) -> float:
+    report = precision_debug.compare(path, inputs=feeds, run_mode="ort_fp16", explain="off", **options)
+    found = report.outputs[0].relative_l2
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("opset", [7, 9, 11, 13, 17, 21])
+@pytest.mark.parametrize("constants", ["initializers", "nodes"])
+def test_the_edge_between_two_kept_nodes_is_float32(tmp_path: Path, opset: int, constants: str) -> None:
+    """The stock converter casts to float16 and back between them, and clamps the constant: every element is lost."""
+    path = tmp_path / "m.onnx"
+    onnx.save(cancelling(opset, constants), path)
+    assert error(path, node_block_list="add,sub") < 2e-2
+
+
+def test_a_kept_end_is_float32_from_the_input_to_the_output(tmp_path: Path) -> None:
+    proto = model([helper.make_node("Add", ["x", "w"], ["y"], name="one"),
+                   helper.make_node("Mul", ["x", "w"], ["z"], name="two")],
+                  [value("x", [4])], [value("y", [4]), value("z", [4])],
+                  {"w": np.full(4, 1e-3, np.float32)})  # fmt: skip
+    path, saved = tmp_path / "m.onnx", tmp_path / "saved.onnx"
+    onnx.save(proto, path)
+    feeds = {"x": np.full(4, 4097.0, np.float32)}
+    report = precision_debug.compare(
+        path, inputs=feeds, run_mode="ort_fp16", explain="off", node_block_list="one", save_model=saved
+    )
+    kept, other = report.outputs
+    assert kept.relative_l2 == 0.0
+    assert other.relative_l2
+    again = onnx.load(saved)
+    onnx.checker.check_model(again, full_check=True)
+    assert [node.op_type for node in again.graph.node].count("Cast") == 2
+
+
+def test_two_readers_of_one_tensor_may_both_be_kept(tmp_path: Path) -> None:
+    """The stock converter then defines one cast twice, and the model does not load."""
+    path = tmp_path / "m.onnx"
+    onnx.save(convnet(), path)
+    proto = onnx.load(path)
+    readers: dict[str, list[str]] = {}
+    for node in proto.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node.name)
+    shared = next(names for names in readers.values() if len(names) > 1)
+    feeds = {"x": np.random.default_rng(0).normal(size=(1, 3, 16, 16)).astype(np.float32)}
+    name = proto.graph.input[0].name
+    shape = [dim.dim_value or 1 for dim in proto.graph.input[0].type.tensor_type.shape.dim]
+    feeds = {name: np.random.default_rng(0).normal(size=shape).astype(np.float32)}
+    report = precision_debug.compare(
+        path, inputs=feeds, run_mode="ort_fp16", explain="off", node_block_list=",".join(shared)
+    )
+    assert report.outputs[0].relative_l2 < 1e-2  # type: ignore[operator]
+
+
+def test_everything_kept_is_the_model_itself(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(cancelling(), path)
+    report = precision_debug.compare(
+        path, inputs=FEEDS, run_mode="ort_fp16", explain="off", node_block_list="first,add,sub,last"
+    )
+    assert report.outputs[0].relative_l2 == 0.0
+    assert any("kept in float32" in note for note in report.target.notes)
+
+
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [("ort_fp16", {}), ("ort_fp16", {"node_block_list": "c1"}), ("ort_int8", {}), ("ort_int8_dynamic", {})],
+)
+def test_what_was_judged_is_what_is_saved(tmp_path: Path, mode: str, options: dict[str, str]) -> None:
+    path, saved = tmp_path / "m.onnx", tmp_path / "deep" / "saved.onnx"
+    proto = convnet()
+    if options:
+        options = {"node_block_list": proto.graph.node[1].name}
+    entry = proto.metadata_props.add()
+    entry.key, entry.value = "author", "somebody"
+    onnx.save(proto, path)
+    shape = [dim.dim_value or 1 for dim in proto.graph.input[0].type.tensor_type.shape.dim]
+    feeds = {proto.graph.input[0].name: np.random.default_rng(0).normal(size=shape).astype(np.float32)}
+    judged = precision_debug.compare(path, inputs=feeds, run_mode=mode, explain="off", save_model=str(saved), **options)
+    assert any(str(saved) in note for note in judged.target.notes)
+    again = onnx.load(saved)
+    onnx.checker.check_model(again)
+    assert {item.key: item.value for item in again.metadata_props}["author"] == "somebody"
+    assert not (tmp_path / "deep" / "saved.onnx.data").exists()
+    wanted = {item.domain: item.version for item in proto.opset_import}
+    assert {item.domain: item.version for item in again.opset_import}[""] >= wanted[""]
+    report = precision_debug.compare(
+        saved, inputs=feeds, run_mode="ort_opt", baseline_model=path, baseline="ort_fp32", explain="off"
+    )
+    first, second = judged.outputs[0].comparison, report.outputs[0].comparison
+    assert first is not None
+    assert second is not None
+    assert report.outputs[0].status is not Status.UNMATCHED
+    assert (first.max_abs, first.sqnr_db) == (second.max_abs, second.sqnr_db)

@@ -1,0 +1,149 @@
+"""`precision_debug search` as it is typed: from a mismatch to verified artefacts, killed and taken up again."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import precision_debug
+from precision_debug.cli import main
+from precision_debug.report.model import Report
+
+
+def built(root: Path, folder: Path) -> Path:
+    spec = importlib.util.spec_from_file_location("build", root / "examples" / "needs_constraints" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    path = folder / "needs_constraints.onnx"
+    onnx.save(module.build(32), path)
+    return path
+
+
+def search(folder: Path, *arguments: str, status: int = 0) -> Report:
+    output = folder / "report.json"
+    assert main(["search", "--output", str(output), "--quiet", *arguments]) == status
+    return Report.load(output)
+
+
+def test_needs_constraints_from_the_mismatch_to_a_mixed_model(root: Path, tmp_path: Path) -> None:
+    path = built(root, tmp_path)
+    report = search(tmp_path, "--model_file", str(path), "--run_mode", "ort_fp16_sim", "--val_range", "1,2")
+    fix = report.fix
+    assert fix is not None
+    assert (fix.state, fix.minimal, [unit.key for unit in fix.kept]) == ("found", True, ["Add", "Sub"])
+    assert fix.evaluations <= 2 + 5
+    assert (fix.held, fix.held_out) == (5, 5)
+    assert fix.before == pytest.approx(1.0)
+    assert fix.after is not None
+    assert fix.after < 1e-2
+    assert [item.verified for item in fix.artefacts] == [True, True]
+    mixed = onnx.load(fix.artefacts[-1].path)
+    onnx.checker.check_model(mixed)
+    made = {name: node for node in mixed.graph.node for name in node.output}
+    sub = next(node for node in mixed.graph.node if node.name == "Sub")
+    assert made[sub.input[0]].name == "Add"  # no cast between
+    assert {point.what for point in fix.trade} >= {"all low", "answer", "all high"}
+    for kind in ("md", "html", "xlsx"):
+        precision_debug.report.write(report, tmp_path / f"again.{kind}")
+    assert "Add, Sub" in (tmp_path / "again.md").read_text(encoding="utf-8")
+
+
+def test_what_holds_as_it_is_needs_nothing(root: Path, tmp_path: Path) -> None:
+    path = built(root, tmp_path)
+    fix = search(tmp_path, "--model_file", str(path), "--run_mode", "ort_fp16", "--val_range", "1,2").fix
+    assert fix is not None
+    assert (fix.state, fix.kept, fix.evaluations) == ("not needed", (), 1)
+
+
+def test_a_metric_of_ones_own_decides(root: Path, tmp_path: Path) -> None:
+    path = built(root, tmp_path)
+    script = tmp_path / "metric.py"
+    script.write_text("def worst(base, target):\n    return float(abs(base['y'] - target['y']).max())\n")
+    common = ["--model_file", str(path), "--run_mode", "ort_fp16_sim", "--val_range", "1,2", "--on", f"{script}:worst"]
+    fix = search(tmp_path, *common, "--limit", "0.01").fix
+    assert fix is not None
+    assert [unit.key for unit in fix.kept] == ["Add", "Sub"]
+    assert main(["search", "--output", str(tmp_path / "b.json"), "--quiet", *common]) == 2
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (["--limit", "none"], "no limit"),
+        (["--runs", "-1"], "from 0 up"),
+        (["--run_mode", "ort_opt"], "higher precision"),
+    ],
+)
+def test_wrong_commands_are_one_line(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], extra: Sequence[str], said: str
+) -> None:
+    path = built(root, tmp_path)
+    common = ["search", "--model_file", str(path), "--run_mode", "ort_fp16_sim", "--output", str(tmp_path / "o.json")]
+    assert main([*common, "--quiet", *extra]) == 2
+    assert said in capsys.readouterr().err
+
+
+def lines_of(path: Path, event: str) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    return [item for item in events if item["event"] == event]
+
+
+def test_a_killed_search_goes_on_and_repeats_at_most_one_set(root: Path, tmp_path: Path) -> None:
+    path = built(root, tmp_path)
+    output = tmp_path / "report.json"
+    evaluations = tmp_path / "report.search" / "evaluations.jsonl"
+    command = ["search", "--model_file", str(path), "--run_mode", "ort_fp16_sim", "--val_range", "1,2"]
+    command += ["--output", str(output)]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "precision_debug", *command],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    for _ in range(3000):
+        if len(lines_of(evaluations, "evaluated")) >= 2 or run.poll() is not None:
+            break
+        time.sleep(0.02)
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    for _ in range(3000):  # the worker notices, and leaves its locks
+        if not list(tmp_path.glob(".precision_debug-*")):
+            break
+        time.sleep(0.02)
+    before = lines_of(evaluations, "evaluated")
+    assert before
+    assert main([*command, "--quiet"]) == 0
+    tried = [item["key"] for item in lines_of(evaluations, "trying")]
+    assert len(tried) - len(set(tried)) <= 1
+    fix = Report.load(output).fix
+    assert fix is not None
+    assert [unit.key for unit in fix.kept] == ["Add", "Sub"]
+    assert fix.again >= min(2, len(before))
+
+
+def test_held_out_inputs_are_of_the_users_own(root: Path, tmp_path: Path) -> None:
+    path = built(root, tmp_path)
+    dice = np.random.default_rng(0)
+    for number in range(4):
+        np.savez(tmp_path / f"sample{number}.npz", x=dice.uniform(1, 2, (1, 32, 32)).astype(np.float32))
+    inputs = tmp_path / "inputs"
+    inputs.mkdir()
+    for file in tmp_path.glob("sample*.npz"):
+        file.rename(inputs / file.name)
+    fix = search(tmp_path, "--model_file", str(path), "--run_mode", "ort_fp16_sim", "--inputs", str(inputs)).fix
+    assert fix is not None
+    assert (fix.samples, fix.held_out, fix.held) == (2, 2, 2)

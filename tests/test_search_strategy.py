@@ -1,0 +1,147 @@
+"""The search for the smallest kept set by itself: synthetic oracles, none of them monotone, no model."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from precision_debug.records import TensorMeta
+from precision_debug.search import Found, Group, Judged, Oracle, Units, minimise
+
+LIMIT = 1e-2
+Error = Callable[[frozenset[int]], float]
+
+
+def chain(count: int) -> Units:
+    """A chain of operators, each reading the one before."""
+    metas = [TensorMeta(name="x", op_type="Input", dtype="float32")]
+    for number in range(count):
+        metas.append(
+            TensorMeta(
+                name=f"t{number}", op_type="Add", node=f"n{number}", dtype="float32", inputs=(metas[-1].name,)
+            )
+        )  # fmt: skip
+    return Units(metas, lambda meta: meta.node)
+
+
+def searched(units: Units, error: Error, groups: Sequence[Group], runs: int = 1000) -> tuple[Found, Oracle]:
+    oracle = Oracle(
+        len(units), lambda kept: Judged(error(kept) <= LIMIT, error(kept)), runs=runs, limit=LIMIT
+    )  # fmt: skip
+    return minimise(oracle, units, lambda _kept: groups), oracle
+
+
+def groups_of(units: Units, tensors: Sequence[int], *, certain: bool = False, share: float = 0.5) -> list[Group]:
+    return [
+        Group(tensor=f"t{t}", units=units.around(f"t{t}"), share=share / (1 + place), certain=certain)
+        for place, t in enumerate(tensors)
+    ]
+
+
+@pytest.mark.parametrize("places", [(3,), (3, 20), (5, 18, 30), (2, 9, 16, 23, 31)])
+def test_what_is_born_non_finite_is_kept_with_its_readers_in_few_runs(places: tuple[int, ...]) -> None:
+    units = chain(40)
+    needed = frozenset(unit for place in places for unit in (place, place + 1))
+
+    def error(kept: frozenset[int]) -> float:
+        return 1e-3 if needed <= kept else math.inf
+
+    found, oracle = searched(units, error, groups_of(units, places, certain=True))
+    assert (found.state, found.kept, found.minimal) == ("found", needed, True)
+    assert oracle.evaluations <= len(needed) + 5
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_cancelling_pairs_need_both_ends(count: int) -> None:
+    units = chain(60)
+    pairs = [(11 * k + 4, 11 * k + 5) for k in range(count)]
+
+    def error(kept: frozenset[int]) -> float:
+        whole = sum(first in kept and second in kept for first, second in pairs)
+        return 1e-3 if whole == count else 0.704
+
+    found, oracle = searched(units, error, groups_of(units, [first for first, _ in pairs]))
+    assert found.kept == frozenset(itertools.chain(*pairs))
+    assert oracle.evaluations <= 2 * count + 5
+
+
+def test_two_that_only_go_together_are_dropped_together() -> None:
+    """Dropping 10 or 11 alone raises the error, dropping both does not; only 4 and 5 are needed."""
+    units = chain(20)
+
+    def error(kept: frozenset[int]) -> float:
+        if not {4, 5} <= kept:
+            return 0.7
+        return 0.05 if len({10, 11} & kept) == 1 else 1.5e-3
+
+    kept = groups_of(units, [10, 4])  # the wrong one is ranked first
+    found, _ = searched(units, error, kept)
+    assert found.kept == {4, 5}
+
+
+def test_more_kept_may_be_worse() -> None:
+    units = chain(24)
+
+    def error(kept: frozenset[int]) -> float:
+        if kept == frozenset(range(24)):
+            return 0.0
+        if not {7, 8} <= kept:
+            return 0.5
+        return 0.2 if 15 in kept and 16 not in kept else 1e-3
+
+    found, _ = searched(units, error, groups_of(units, [15, 7]))
+    assert found.kept == {7, 8}
+
+
+def test_whatever_the_ranking_says_the_answer_holds_and_nothing_can_be_dropped() -> None:
+    dice = random.Random(0)
+    for _ in range(40):
+        units = chain(30)
+        needed = frozenset(dice.sample(range(30), dice.randint(1, 5)))
+        order = dice.sample(range(30), 30)
+
+        def error(kept: frozenset[int], needed: frozenset[int] = needed) -> float:
+            return 0.5 * len(needed - kept) / len(needed)
+
+        found, oracle = searched(units, error, groups_of(units, order, share=0.0))
+        assert found.state == "found"
+        assert found.kept == needed
+        assert oracle.asked[found.kept].passes
+
+
+def test_ends_are_checked_first() -> None:
+    units = chain(9)
+    assert searched(units, lambda _: 1e-4, [])[0].state == "not needed"
+    found, oracle = searched(units, lambda _: 0.5, [])
+    assert (found.state, oracle.evaluations) == ("not possible", 2)
+
+
+def test_a_budget_ends_with_the_smallest_set_that_was_seen_to_hold() -> None:
+    units = chain(40)
+    found, oracle = searched(
+        units, lambda kept: 1e-3 if {3, 30} <= kept else 0.5, groups_of(units, range(40), share=0.0), runs=6
+    )
+    assert (found.state, oracle.evaluations) == ("unfinished", 6)
+    assert found.kept is not None
+    assert {3, 30} <= found.kept
+
+
+def test_what_only_moves_numbers_goes_with_what_made_them() -> None:
+    metas = [
+        TensorMeta(name="a", op_type="MatMul", node="a", dtype="float32", inputs=("x",)),
+        TensorMeta(name="b", op_type="Transpose", node="b", dtype="float32", inputs=("a",)),
+        TensorMeta(name="c", op_type="Softmax", node="c", dtype="float32", inputs=("b",)),
+        TensorMeta(name="i", op_type="ArgMax", node="i", dtype="int64", inputs=("c",)),
+        TensorMeta(name="d", op_type="Add", node="d", dtype="float32", inputs=("a", "c")),
+    ]
+    units = Units(metas, lambda meta: meta.node)
+    assert [unit.keys for unit in units.units] == [("a", "b"), ("c",), ("d",)]
+    assert units.around("a") == {0, 1, 2}
+    assert units.around("c") == {1, 2}
+    assert units.keys({0}) == ("a", "b")
+    assert units.islands({0, 2}) == {1}
+    assert units.casts({0, 2}) > units.casts({0, 1, 2})
