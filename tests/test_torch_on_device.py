@@ -238,7 +238,7 @@ def test_the_kernels_describe_one_tensor_in_tritons_interpreter() -> None:
         "import itertools, math, torch\n"
         "from precision_debug import numbers\n"
         "from precision_debug.numbers.arrays import as_array\n"
-        "from precision_debug_torch import device_describe\n"
+        "from precision_debug.numbers.cuda import describe as device_describe\n"
         "used, plain = [], device_describe._read\n"
         "torch.manual_seed(0)\n"
         "device_describe._read = lambda answer: used.append(plain(answer)) or used[-1]\n"

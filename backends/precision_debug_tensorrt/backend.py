@@ -14,8 +14,9 @@ from .modes import RUN_MODES, availability, recipe
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
+    from precision_debug.numbers.cuda.comparer import CudaComparer
+
     from .modes import Recipe
-    from .on_device import EngineComparer
 
 __all__ = ["TensorRTBackend"]
 
@@ -47,7 +48,7 @@ class TensorRTBackend:
 
         return open_session(spec, chosen, feeds)
 
-    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> EngineComparer | None:  # noqa: ARG002
+    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> CudaComparer | None:  # noqa: ARG002
         """See protocols.OnDeviceAlone; None without a GPU that torch can use."""
         from .on_device import engine_comparer
 

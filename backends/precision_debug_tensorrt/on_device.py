@@ -1,86 +1,23 @@
-"""Compares the engine's tensors in the GPU's memory, where torch is there to do it; for the core's hooks.
-
-A baseline's array is copied to the device when its partner comes, which is as much traffic as the other way round, and
-the numbers are then computed at the speed of the device's memory. Every comparison is finished before the call returns:
-the engine's buffers, and what a debug listener shows, are used again right after.
-"""
+"""Whether the engine's tensors are compared in the GPU's memory, where torch is there to do it."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-
-from precision_debug import numbers
-from precision_debug.numbers.arrays import as_array
-from precision_debug.records import Comparison, TensorStats, Tolerance
+from typing import TYPE_CHECKING
 
 from .engine.device_memory import find_device
 
-__all__ = ["EngineComparer", "engine_comparer"]
+if TYPE_CHECKING:
+    from precision_debug.numbers.cuda.comparer import CudaComparer
+
+__all__ = ["engine_comparer"]
 
 
-def engine_comparer() -> EngineComparer | None:
+def engine_comparer() -> CudaComparer | None:
     """What compares; None without a GPU that torch can use."""
     try:
-        importlib.import_module("torch")
+        from precision_debug.numbers.cuda.comparer import CudaComparer
+
         device = find_device()
     except Exception:
         return None
-    return EngineComparer() if device.shows_tensors else None
-
-
-class EngineComparer:
-    """A Comparer (see protocols) of torch tensors and arrays. on_device: pairs that were compared on the device."""
-
-    def __init__(self) -> None:
-        self._torch: Any = importlib.import_module("torch")
-        self._ways: Any = importlib.import_module("precision_debug_torch.device_compare")
-        self.on_device = 0
-
-    def take(self, tensor: Any, name: str) -> Any:
-        """A torch tensor as it is, anything else as an array."""
-        return tensor.detach() if isinstance(tensor, self._torch.Tensor) else as_array(tensor, name=name)
-
-    def dtype(self, value: Any) -> str:
-        """numpy's name of the type, which is torch's too."""
-        return value.dtype.name if isinstance(value, np.ndarray) else str(value.dtype).removeprefix("torch.")
-
-    def compare(self, base: Any, target: Any, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
-        """Compare where the target is, and call ``then``."""
-        if isinstance(target, np.ndarray):
-            then(numbers.compare(as_array(base), target, tolerance))
-            return
-        self.on_device += 1
-        there = base if isinstance(base, self._torch.Tensor) else self._uploaded(base, target)
-        if there is None:
-            then(numbers.compare(as_array(base), as_array(target), tolerance))
-            return
-        then(self._ways.compare_on_device(there.to(target.device), target, tolerance))
-
-    def describe(self, value: Any, then: Callable[[TensorStats], None]) -> None:
-        """Call ``then`` with one tensor's numbers."""
-        if isinstance(value, np.ndarray):
-            then(numbers.describe(value))
-        else:
-            then(self._ways.describe_on_device(value))
-
-    def settle(self) -> None:
-        """Nothing is under way."""
-
-    def _uploaded(self, array: np.ndarray[Any, Any], like: Any) -> Any:
-        """The array on the target's device; None where torch has no such type."""
-        flat = np.ascontiguousarray(array)
-        try:
-            kind = getattr(self._torch, flat.dtype.name)
-            raw = flat.reshape(-1).view(np.uint8)
-        except (AttributeError, TypeError):
-            self.on_device -= 1
-            return None
-        if not flat.size:
-            return self._torch.empty(array.shape, dtype=kind, device=like.device)
-        if not raw.flags.writeable:
-            raw = raw.copy()
-        return self._torch.from_numpy(raw).to(like.device).view(kind).reshape(array.shape)
+    return CudaComparer() if device.shows_tensors else None

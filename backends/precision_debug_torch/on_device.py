@@ -19,10 +19,9 @@ import torch
 
 from precision_debug import numbers
 from precision_debug.numbers.arrays import as_array
+from precision_debug.numbers.cuda.compare import start_on_device
+from precision_debug.numbers.cuda.describe import start_describing
 from precision_debug.records import Comparison, TensorStats, Tolerance
-
-from .device_compare import start_on_device
-from .device_describe import start_describing
 
 __all__ = ["DeviceComparer", "DeviceStore", "moved"]
 

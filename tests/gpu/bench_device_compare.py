@@ -8,7 +8,7 @@ Prints and writes $OUT/device_compare.json: for float32, float16 and bfloat16 ag
 read bandwidth measured beside it, of the kernels alone (also of the older ones, and where every element fails), of one
 ``compare_on_device``, and of QUEUE pairs that are started one after the other and then finished; how far each number
 lies from float64 on the device. Then small tensors, the GB/s of kernel layouts with the best of each pair of types, the
-same numbers again in that layout, and the cases of ``test_torch_device_compare`` on the GPU while there is time.
+same numbers again in that layout, and the cases of ``test_cuda_compare`` on the GPU while there is time.
 Last, 1 GiB of what float32 cannot hold: the float64 kernel beside torch's own operators. "--only NAME …" does a part.
 """
 
@@ -158,10 +158,10 @@ def made(first, second):
 
 def kernels(base, target, tolerance: Tolerance, layout=None) -> float:
     """Seconds of the scan and what gathers its numbers."""
-    from precision_debug_torch.device_answer import taken
-    from precision_debug_torch.device_kernel import FIELDS
-    from precision_debug_torch.device_sample import BUCKETS
-    from precision_debug_torch.device_scan import scanned
+    from precision_debug.numbers.cuda.answer import taken
+    from precision_debug.numbers.cuda.kernel import FIELDS
+    from precision_debug.numbers.cuda.sample import BUCKETS
+    from precision_debug.numbers.cuda.scan import scanned
 
     answer = taken(len(FIELDS), BUCKETS, False, base.device)
     rules = tolerance.atol, tolerance.rtol, tolerance.rule == "either"
@@ -170,7 +170,7 @@ def kernels(base, target, tolerance: Tolerance, layout=None) -> float:
 
 def queued(pairs) -> float:
     """Seconds a pair, of pairs that are started one after the other and then finished."""
-    from precision_debug_torch.device_compare import start_on_device
+    from precision_debug.numbers.cuda.compare import start_on_device
 
     def call() -> None:
         for started in [start_on_device(base, target, TOLERANCE) for base, target in pairs]:
@@ -182,7 +182,7 @@ def queued(pairs) -> float:
 
 def speeds(base, target, ceiling: float) -> dict:
     """GB/s of one pair, and the share of the read bandwidth."""
-    from precision_debug_torch.device_compare import compare_on_device
+    from precision_debug.numbers.cuda.compare import compare_on_device
 
     size = base.nbytes + target.nbytes
     found = {}
@@ -203,8 +203,8 @@ def speeds(base, target, ceiling: float) -> dict:
 
 def one_pair(base, target, ceiling: float) -> dict:
     """Times and numbers of one pair of dtypes; 1 GiB of the wider one."""
-    from precision_debug_torch.device_compare import compare_on_device
-    from precision_debug_torch.device_kernel import FIELDS, reduced
+    from precision_debug.numbers.cuda.compare import compare_on_device
+    from precision_debug.numbers.cuda.kernel import FIELDS, reduced
 
     size = base.nbytes + target.nbytes
     row = torch.empty(len(FIELDS), dtype=torch.float64, device="cuda")
@@ -221,7 +221,7 @@ def one_pair(base, target, ceiling: float) -> dict:
 
 def swept(base, target) -> tuple[dict, object]:
     """GB/s of the kernel in each layout, where nothing and where some of each chunk fails; the best of both."""
-    from precision_debug_torch.device_scan import Layout
+    from precision_debug.numbers.cuda.scan import Layout
 
     size = base.nbytes + target.nbytes
     found: dict = {}
@@ -249,7 +249,7 @@ def swept(base, target) -> tuple[dict, object]:
 
 def small_tensors() -> dict:
     """Microseconds of single comparisons, and of SMALL that are started, then finished."""
-    from precision_debug_torch.device_compare import compare_on_device, start_on_device
+    from precision_debug.numbers.cuda.compare import compare_on_device, start_on_device
 
     whole = torch.randn(2048, 4096, device="cuda")
     other = whole.bfloat16()
@@ -284,11 +284,11 @@ def cases(stop: float) -> dict:
     """The test's cases on the GPU: what differs from the core, by case; one shape more, that is read in full chunks."""
     import dataclasses
 
-    import test_torch_device_compare as known
-    from precision_debug_torch.device_compare import compare_on_device
+    import test_cuda_compare as known
 
     from precision_debug import numbers
     from precision_debug.numbers.arrays import as_array
+    from precision_debug.numbers.cuda.compare import compare_on_device
 
     found: dict = {"done": 0, "wrong": {}}
     for rule in ("isclose", "either"):
@@ -310,7 +310,8 @@ def cases(stop: float) -> dict:
 
 def special(ceiling: float) -> dict:
     """Whole calls over 1 GiB that need float64, GB/s, beside the same by torch's operators; the kernel's layouts."""
-    from precision_debug_torch import device_compare, device_exact
+    from precision_debug.numbers.cuda import compare as device_compare
+    from precision_debug.numbers.cuda import exact as device_exact
 
     found: dict = {}
     for name, first, second, lowest in (
@@ -361,7 +362,7 @@ PAIRS = (
 
 
 def main() -> int:
-    from precision_debug_torch import device_scan
+    from precision_debug.numbers.cuda import scan as device_scan
 
     begun = time.perf_counter()
     OUT.mkdir(parents=True, exist_ok=True)

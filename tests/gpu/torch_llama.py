@@ -156,7 +156,7 @@ def main() -> int:
     chosen = parser.parse_args()
     os.environ["ATTENTION"] = chosen.attention
     if chosen.torch_only:
-        from precision_debug_torch import device_compare
+        from precision_debug.numbers.cuda import compare as device_compare
 
         device_compare._refused.add((torch.device("cuda", 0), "exact"))
     OUT.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
 # Triton has no types, and its functions are compiled, not called.
 # mypy: ignore-errors
-"""One reading of two float tensors in float64: what ``device_scan`` leaves, which float32 cannot hold.
+"""One reading of two float tensors in float64: what ``scan`` leaves, which float32 cannot hold.
 
 NaN, infinities (a masked attention's -inf), magnitudes whose squares leave float32 (finfo.min in such a mask), norms
 that are far apart, and float64 tensors. Every number is float64's, each place the first of its kind; sums differ from
-those of ``device_compare._piece`` by their order of addition alone.
+those of ``compare._piece`` by their order of addition alone.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import torch
 import triton
 import triton.language as tl
 
-from precision_debug.numbers.totals import Scales
-from precision_debug.records import Tolerance
-
-from .device_kernel import _processors
+from ...records import Tolerance
+from ..totals import Scales
+from .kernel import _processors
 
 __all__ = ["FIELDS", "read_exactly"]
 

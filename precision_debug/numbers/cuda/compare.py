@@ -5,7 +5,7 @@ summed, sums are within 4e-6 of the sum of magnitudes (up to 256 elements are ad
 largest errors, the count of mismatches and the first of them are float64's, the required tolerances are rounded up by a
 few 1e-7, and the share of errors above 1 % and the count of float16's subnormals take a magnitude below 1e-30 for 0.
 Where they meet a NaN, an infinity, values whose squares leave float32, or norms more than a factor of 2 apart, and for
-float64 tensors, another kernel does the same in float64 (``device_exact``); without Triton torch does, by pieces.
+float64 tensors, another kernel does the same in float64 (``exact``); without Triton torch does, by pieces.
 
 Quantiles are exact below 65536 elements (of errors in float32 where the kernels ran); above, they are those of 262144
 elements in runs of 32, spread over the whole tensor, read by the kernels' way from a histogram of 32 buckets an octave
@@ -23,13 +23,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from precision_debug import numbers
-from precision_debug.numbers import finish
-from precision_debug.numbers.arrays import as_array
-from precision_debug.numbers.totals import Pairs, Side, Totals
-from precision_debug.records import Comparison, TensorStats, Tolerance
-
-from .device_answer import Answer, give_back, taken
+from ... import numbers
+from ...records import Comparison, TensorStats, Tolerance
+from .. import finish
+from ..arrays import as_array
+from ..totals import Pairs, Side, Totals
+from .answer import Answer, give_back, taken
 
 __all__ = ["Started", "compare_on_device", "describe_on_device", "start_on_device"]
 
@@ -131,7 +130,7 @@ def _fits(base: Any, target: Any, types: tuple[Any, ...] = _FAST) -> bool:
 @functools.cache
 def _has_triton() -> bool:
     try:
-        from . import device_kernel  # noqa: F401
+        from . import kernel  # noqa: F401
     except ImportError:
         return False
     return True
@@ -152,8 +151,8 @@ def _shell(dtype: torch.dtype, shape: tuple[int, ...]) -> Any:
 
 def _launched(base: Any, target: Any, tolerance: Tolerance) -> Answer:
     """Queue the kernels; what they will leave: FIELDS, and each error or the histogram of a sample's."""
-    from .device_kernel import FIELDS
-    from .device_sample import BUCKETS
+    from .kernel import FIELDS
+    from .sample import BUCKETS
 
     device, either, errors = base.device, tolerance.rule == "either", base.numel() < _EXACT_BELOW
     one, two = base.contiguous().view(-1), target.contiguous().view(-1)
@@ -165,29 +164,29 @@ def _launched(base: Any, target: Any, tolerance: Tolerance) -> Answer:
 
 
 _refused: set[Any] = set()
-"""Devices on which the scan does not compile or start; with "exact" beside them, on which ``device_exact`` does not."""
+"""Devices on which the scan does not compile or start; with "exact" beside them, on which ``exact`` does not."""
 
 
 def _queue(one: Any, two: Any, tolerance: Tolerance, either: bool, answer: Answer) -> None:
-    from . import device_scan
+    from . import scan
 
     if one.device not in _refused:
         try:
-            device_scan.scanned(one, two, tolerance.atol, tolerance.rtol, either, answer.row, answer.extra)
+            scan.scanned(one, two, tolerance.atol, tolerance.rtol, either, answer.row, answer.extra)
             return
         except Exception as error:
             if not one.is_cuda:
                 raise
             _refused.add(one.device)
-            device_scan.forget()
-            told = f"device_scan does not run on {one.device}, the slower device_kernel is used: {error}"
+            scan.forget()
+            told = f"the scan does not run on {one.device}, the slower kernel is used: {error}"
             warnings.warn(told, RuntimeWarning, stacklevel=2)
     _queue_reduced(one, two, tolerance, either, answer)
 
 
 def _queue_reduced(one: Any, two: Any, tolerance: Tolerance, either: bool, answer: Answer) -> None:
-    from .device_kernel import reduced
-    from .device_sample import BUCKETS, COPIES, sampled
+    from .kernel import reduced
+    from .sample import BUCKETS, COPIES, sampled
 
     row = torch.empty(answer.row.shape, dtype=torch.float64, device=one.device)
     reduced(one, two, tolerance.atol, tolerance.rtol, either, row)
@@ -203,7 +202,7 @@ def _queue_reduced(one: Any, two: Any, tolerance: Tolerance, either: bool, answe
 
 def _read(answer: Answer, size: int, tolerance: Tolerance) -> tuple[Totals | None, Any]:
     """The totals and the quantiles; None where float32 does not hold them."""
-    from .device_kernel import FIELDS, SUMS
+    from .kernel import FIELDS, SUMS
 
     column = dict(zip(FIELDS, answer.values.tolist(), strict=True))
     largest = column["max_abs"]
@@ -266,7 +265,7 @@ def _of_buckets(counts: Any, largest: float) -> list[float]:
 @functools.cache
 def _edges() -> list[float]:
     """Where the histogram's buckets begin: float32 numbers by their upper bits; the last one ends the last bucket."""
-    from .device_sample import BUCKET_BITS, BUCKETS
+    from .sample import BUCKET_BITS, BUCKETS
 
     edges: list[float] = (np.arange(BUCKETS + 1, dtype=np.uint32) << BUCKET_BITS).view(np.float32).tolist()
     return edges
@@ -295,13 +294,13 @@ def _exactly(base: Any, target: Any, tolerance: Tolerance) -> Totals:
             if not base.is_cuda:
                 raise
             _refused.add((base.device, "exact"))
-            told = f"device_exact does not run on {base.device}, torch's own operators do its work: {error}"
+            told = f"the float64 kernel does not run on {base.device}, torch's own operators do its work: {error}"
             warnings.warn(told, RuntimeWarning, stacklevel=2)
     return _by_torch(base, target, tolerance)
 
 
 def _by_kernel(base: Any, target: Any, tolerance: Tolerance) -> Totals:
-    from .device_exact import read_exactly
+    from .exact import read_exactly
 
     totals = _of_fields(read_exactly(base, target, tolerance), base.numel())
     scales = finish.rescaled(totals)

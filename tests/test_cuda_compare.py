@@ -17,11 +17,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from precision_debug_torch.device_compare import compare_on_device, describe_on_device
-
 from precision_debug import numbers
 from precision_debug.errors import UsageError
 from precision_debug.numbers.arrays import as_array
+from precision_debug.numbers.cuda.compare import compare_on_device, describe_on_device
 from precision_debug.records import Comparison, Tolerance
 
 CLOSE = {"mean": 2e-5, "cosine_distance": 1e-4}
@@ -95,8 +94,8 @@ def test_the_kernel_gives_the_same_in_tritons_interpreter() -> None:
     pytest.importorskip("triton", reason="triton is not installed")
     root = Path(__file__).resolve().parent
     code = (
-        "import torch, test_torch_device_compare as t\n"
-        "from precision_debug_torch import device_compare, device_scan\n"
+        "import torch, test_cuda_compare as t\n"
+        "from precision_debug.numbers.cuda import compare as device_compare, scan as device_scan\n"
         "used = []\n"
         "def fails(*a):\n    raise AssertionError('torch did it')\n"
         "device_compare._by_torch = fails\n"

@@ -1,13 +1,13 @@
 # Triton has no types, and its functions are compiled, not called.
 # mypy: ignore-errors
-"""The scan of ``device_compare``: as ``device_kernel``'s, but what is rare is found out by a second look.
+"""The scan of ``compare``: as ``kernel``'s, but what is rare is found out by a second look.
 
 An element costs some 27 instructions: the next elements are loaded before the present ones are added up, and of the
 tolerance a chunk knows its largest excess alone. Where that comes near the tolerance, where the chunk raises the
 relative tolerance that the tensors need, or where it leaves float16, the chunk is read once more from the cache and
 counted in float32, and then in float64 where float32 cannot decide an element. A program in whose last chunk something
 failed counts at the first look; what one finds of the tolerance needed is known to all. A program also counts its share
-of the sample's errors (``device_sample``). The sums are read, and the places found, by ``_gather``.
+of the sample's errors (``sample``). The sums are read, and the places found, by ``_gather``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .device_kernel import (
+from .kernel import (
     DOUBT,
     FIELDS,
     NOWHERE,
@@ -33,9 +33,9 @@ from .device_kernel import (
     _processors,
     _wrong,
 )  # fmt: skip
-from .device_launch import Launch
-from .device_look import _excess, _first_look, _group, _look
-from .device_sample import BUCKET_BITS, BUCKETS, COPIES, RUN, RUNS
+from .launch import Launch
+from .look import _excess, _first_look, _group, _look
+from .sample import BUCKET_BITS, BUCKETS, COPIES, RUN, RUNS
 
 __all__ = ["LAYOUTS", "Layout", "forget", "layout_of", "scanned"]
 
@@ -345,7 +345,7 @@ def scanned(
     base: Any, target: Any, atol: float, rtol: float, either: bool, row: Any, extra: Any, *,
     layout: Layout | None = None,
 ) -> None:  # fmt: skip
-    """Write FIELDS into row, float64 [len(FIELDS)], as ``device_kernel.reduced`` does.
+    """Write FIELDS into row, float64 [len(FIELDS)], as ``kernel.reduced`` does.
 
     extra: float32 [size] for every error, or int32 [BUCKETS] for the histogram of the sample's. Both may be pinned
     memory of the host. base, target: as ``reduced`` takes them.

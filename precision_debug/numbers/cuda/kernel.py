@@ -1,6 +1,6 @@
 # Triton has no types, and its functions are compiled, not called.
 # mypy: ignore-errors
-"""The Triton kernels of ``device_compare``: every sum, extreme and count of two float tensors in one reading.
+"""The Triton kernels of ``compare``: every sum, extreme and count of two float tensors in one reading.
 
 A thread reads ``wide`` neighbouring elements at a time, and ``INNER`` times, before its float32 sums are added to its
 float64 ones: a chunk. No thread waits for another but for one vote a chunk: a chunk is read once more, from the cache

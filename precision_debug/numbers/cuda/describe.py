@@ -7,14 +7,13 @@ from typing import Any
 
 import torch
 
-from precision_debug import numbers
-from precision_debug.numbers import finish
-from precision_debug.numbers.arrays import as_array
-from precision_debug.numbers.totals import Side
-from precision_debug.records import TensorStats, Tolerance
-
-from .device_answer import Answer, give_back
-from .device_compare import _SAFE, _fits, _launched, _named, _shell, _side, _side_numbers
+from ... import numbers
+from ...records import TensorStats, Tolerance
+from .. import finish
+from ..arrays import as_array
+from ..totals import Side
+from .answer import Answer, give_back
+from .compare import _SAFE, _fits, _launched, _named, _shell, _side, _side_numbers
 
 __all__ = ["Described", "start_describing"]
 
@@ -65,7 +64,7 @@ class Described:
 
 def _read(answer: Answer) -> Side | None:
     """None where the kernel's float32 does not hold the sums."""
-    from .device_kernel import FIELDS
+    from .kernel import FIELDS
 
     answer.wait()
     column = dict(zip(FIELDS, answer.values.tolist(), strict=True))

@@ -1,13 +1,13 @@
 # Triton has no types, and its functions are compiled, not called.
 # mypy: ignore-errors
-"""The first look of ``device_scan``: one chunk's sums, extremes and, where something has failed before, counts."""
+"""The first look of ``scan``: one chunk's sums, extremes and, where something has failed before, counts."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from .device_kernel import (
+from .kernel import (
     DOUBT,
     TINY,
     _below_normal,

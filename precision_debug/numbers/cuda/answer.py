@@ -1,4 +1,4 @@
-"""Where the kernels of ``device_compare`` leave their numbers: memory of the host that the device writes to."""
+"""Where the kernels of ``compare`` leave their numbers: memory of the host that the device writes to."""
 
 from __future__ import annotations
 
