@@ -188,6 +188,7 @@ class Comparison:
     inf where none would.
     fp16_overflow, fp16_subnormal: baseline elements with |b| > 65504, and with 0 < |b| < 2^-14.
     identical: both tensors are equal bit for bit, and have at least one element.
+    more: metrics that numbers/metrics.h declares and that have no field here, by name.
     """
 
     base: TensorStats
@@ -217,6 +218,7 @@ class Comparison:
     fp16_overflow: int = 0
     fp16_subnormal: int = 0
     identical: bool = False
+    more: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def relative_l2(self) -> float | None:

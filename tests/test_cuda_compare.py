@@ -98,7 +98,7 @@ def test_the_kernel_gives_the_same_in_tritons_interpreter() -> None:
         "from precision_debug.numbers.cuda import compare as device_compare, scan as device_scan\n"
         "used = []\n"
         "def fails(*a):\n    raise AssertionError('torch did it')\n"
-        "device_compare._by_torch = fails\n"
+        "device_compare.by_torch = fails\n"
         "plain = device_compare._read\n"
         "def counted(*a):\n    found = plain(*a); used.append(found[0] is not None); return found\n"
         "device_compare._read = counted\n"

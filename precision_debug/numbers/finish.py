@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from ..records import Comparison, TensorStats, Tolerance
 from . import histogram
 from .kinds import Array, dtype_name
+from .metrics import DECLARED
 from .totals import Pairs, Scales, Side, Totals
 
 __all__ = ["QUANTILES", "bare_stats", "comparison", "rescaled", "stats"]
 
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
+_FIELDS = frozenset(field.name for field in dataclasses.fields(Comparison))
 _SAFE = (-440, 460)
 """Exponents of two between which 1e12 values can be squared and summed in float64 without overflow or underflow."""
 
@@ -86,7 +90,6 @@ def comparison(
         max_rel_index=_index(pairs.max_rel_at, base.shape),
         mean_abs=_unscaled(pairs.sum_abs / finite, totals.scales.diff) if finite else None,
         mean_rel=pairs.sum_rel / finite if finite else None,
-        share_rel_over_1pct=pairs.over_1pct / finite if finite else None,
         rmse=_unscaled(math.sqrt(pairs.squares / finite), totals.scales.diff) if finite else None,
         cosine_distance=_cosine_distance(totals) if finite else None,
         sqnr_db=_sqnr(totals) if finite else None,
@@ -102,7 +105,17 @@ def comparison(
         fp16_overflow=totals.fp16_overflow,
         fp16_subnormal=totals.fp16_subnormal,
         identical=totals.identical and base.dtype == target.dtype and base.size > 0,
+        **declared(pairs),
     )
+
+
+def declared(pairs: Pairs) -> dict[str, Any]:
+    """The declared metrics: those that a Comparison has a field for, and the others as its ``more``."""
+    if not pairs.finite:
+        return {}
+    found = {metric.name: pairs.declared.get(metric.name, 0) / pairs.finite for metric in DECLARED}
+    own = {name: found.pop(name) for name in tuple(found) if name in _FIELDS}
+    return {**own, "more": found} if found else own
 
 
 def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:

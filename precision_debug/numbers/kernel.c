@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "metrics.h"
+
 #ifndef SOURCE
 #define SOURCE "unknown"
 #endif
@@ -44,12 +46,17 @@ typedef struct {
 /* numbers/native.py holds the same fields in the same order; totals.py says what they mean. */
 typedef struct {
     int64_t base_nan, base_inf, target_nan, target_inf, fp16_overflow, fp16_subnormal;
-    int64_t finite, mismatched, special, over_1pct, identical, kept;
+    int64_t finite, mismatched, special, identical, kept;
     int64_t first_mismatch, max_abs_at, max_rel_at;
     double base_min, base_max, base_sum, base_squares;
     double target_min, target_max, target_sum, target_squares;
     double max_abs, max_rel, sum_abs, sum_rel, squares, pair_base_squares, pair_target_squares, dot;
     double required_atol, required_rtol;
+#define COUNTED(name, ...) int64_t name;
+#define SUMMED(name, ...) double name;
+    METRICS(COUNTED, SUMMED)
+#undef COUNTED
+#undef SUMMED
 } Totals;
 
 typedef struct {
@@ -245,6 +252,13 @@ INLINE int passes(double diff, double magnitude, const Tolerance *tolerance, int
     double part = tolerance->rtol * magnitude;
     return either ? (diff <= tolerance->atol) | (diff <= part) : diff <= tolerance->atol + part;
 }
+
+/* What the loop over the errors of a block does with the declared metrics; m_name, for a local name is the metric's. */
+#define STARTED_COUNT(name, ...) int64_t m_##name = 0;
+#define STARTED_SUM(name, ...) double m_##name = 0;
+#define LISTED(name, ...) , m_##name
+#define ADDED(name, expression, ...) m_##name += (expression);
+#define TOTALLED(name, ...) totals->name += m_##name;
 
 #define REAL float
 #define BITS int32_t

@@ -72,30 +72,32 @@ INLINE void NAMED(sums)(Totals *totals, const REAL *base, const REAL *target, do
 }
 
 /* Extremes and decisions of n finite pairs. map: their places in the block, NULL: 0, 1, 2, ... */
-INLINE void NAMED(errors)(const Task *task, const REAL *base, const double *diff, const int32_t *map, int64_t first,
-                          int n, int either) {
+INLINE void NAMED(errors)(const Task *task, const REAL *base, const REAL *target, const double *diff,
+                          const int32_t *map, int64_t first, int n, int either) {
     const Tolerance *tolerance = task->tolerance;
     Totals *totals = task->totals;
     double atol = tolerance->atol, rtol = tolerance->rtol, sum = 0;
-    int64_t worst = 0, worst_relative = 0, absolute = 0, over = 0, failed = 0;
+    int64_t worst = 0, worst_relative = 0, absolute = 0, failed = 0;
+    METRICS(STARTED_COUNT, STARTED_SUM)
     for (int start = 0; start < n; start += DOSE) {
         int stop = start + DOSE < n ? start + DOSE : n;
         prefetch(task, start, stop);
-#pragma omp simd reduction(+ : sum, over, failed) reduction(max : worst, worst_relative, absolute)
+#pragma omp simd reduction(+ : sum, failed METRICS(LISTED, LISTED)) reduction(max : worst, worst_relative, absolute)
         for (int i = start; i < stop; i++) {
-            double d = diff[i], b = fabs((double)base[i]), part = rtol * b, r = relative(d, b);
+            double b = (double)base[i], t = (double)target[i], d = diff[i], m = fabs(b), part = rtol * m, r = relative(d, m);
             int64_t d_key = bits_of(d), r_key = bits_of(r);
             int64_t need = either ? (d > part ? d_key : 0) : bits_of(d - part);
             sum += r;
             worst = d_key > worst ? d_key : worst;
             worst_relative = r_key > worst_relative ? r_key : worst_relative;
             absolute = need > absolute ? need : absolute;
-            over += d > 0.01 * b;
-            failed += !passes(d, b, tolerance, either);
+            METRICS(ADDED, ADDED)
+            (void)t;
+            failed += !passes(d, m, tolerance, either);
         }
     }
     totals->sum_rel += sum;
-    totals->over_1pct += over;
+    METRICS(TOTALLED, TOTALLED)
     totals->mismatched += failed;
     if (absolute > bits_of(INFINITY)) { /* inf - inf is nothing */
         absolute = 0;
@@ -182,9 +184,9 @@ CLONES static void NAMED(pairs)(const Task *task, const REAL *base, const REAL *
     } else if (n) {
         NAMED(sums)(totals, base, target, diff, n, base_side, target_side);
         if (task->tolerance->either)
-            NAMED(errors)(task, base, diff, map, first, n, 1);
+            NAMED(errors)(task, base, target, diff, map, first, n, 1);
         else
-            NAMED(errors)(task, base, diff, map, first, n, 0);
+            NAMED(errors)(task, base, target, diff, map, first, n, 0);
     }
     if (task->diffs) {
         memcpy(task->diffs + totals->kept, diff, (size_t)n * sizeof *diff);

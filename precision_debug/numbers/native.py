@@ -20,13 +20,14 @@ from ..compiled import load as load_library
 from ..errors import UsageError
 from .blocks import FlatReader
 from .kinds import Array
+from .metrics import DECLARED
 from .totals import BUCKETS, Pairs, Side, Task, Totals
 
 __all__ = ["Kernel", "available_cores", "cores_of_each", "kernel_status", "load"]
 
 VARIABLE = "PRECISION_DEBUG_KERNEL"
 LIBRARY = Path(__file__).with_name("_kernel.so")
-SOURCES = ("kernel.c", "kernel_core.h")
+SOURCES = ("kernel.c", "kernel_core.h", "metrics.h")
 
 _THREADED_FROM = 1 << 20
 _SHARE = 1 << 18
@@ -52,7 +53,7 @@ class _Tolerance(ctypes.Structure):
 
 _COUNTS = (
     "base_nan base_inf target_nan target_inf fp16_overflow fp16_subnormal "
-    "finite mismatched special over_1pct identical kept first_mismatch max_abs_at max_rel_at"
+    "finite mismatched special identical kept first_mismatch max_abs_at max_rel_at"
 )
 _NUMBERS = (
     "base_min base_max base_sum base_squares target_min target_max target_sum target_squares "
@@ -64,6 +65,7 @@ class _Totals(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in _COUNTS.split()),
         *((name, ctypes.c_double) for name in _NUMBERS.split()),
+        *((metric.name, ctypes.c_int64 if metric.share else ctypes.c_double) for metric in DECLARED),
     )
 
 
@@ -208,9 +210,9 @@ def _decoded(found: _Totals) -> Totals:
             base_squares=found.pair_base_squares,
             target_squares=found.pair_target_squares,
             dot=found.dot,
-            over_1pct=found.over_1pct,
             required_atol=found.required_atol,
             required_rtol=found.required_rtol,
+            declared={metric.name: getattr(found, metric.name) for metric in DECLARED},
         ),
         fp16_overflow=found.fp16_overflow,
         fp16_subnormal=found.fp16_subnormal,

@@ -8,6 +8,7 @@ from ..records import Tolerance
 from . import histogram
 from .blocks import BLOCK, FlatReader
 from .kinds import Array
+from .metrics import DECLARED, evaluated
 from .totals import Pairs, Scales, Side, Task, Totals
 from .widen import Pair, widen, widen_pair
 
@@ -123,6 +124,7 @@ def _pairs(pair: Pair, finite: Array, first: int, task: Task) -> Pairs:
         pairs.first_mismatch = first + int(np.argmax(mismatched))
     if pairs.finite:
         _errors(pairs, diff, magnitude, first, where)
+        _declared(pairs, pair, slice(None) if where is None else finite)
         _sums(pairs, pair, slice(None) if where is None else finite, task.scales)
         _required(pairs, diff, magnitude, part, tolerance)
     if where is not None:
@@ -155,7 +157,14 @@ def _errors(pairs: Pairs, diff: Array, magnitude: Array, first: int, where: Arra
     pairs.max_abs_at = first + int(worst if where is None else where[worst])
     pairs.max_rel_at = first + int(worst_relative if where is None else where[worst_relative])
     pairs.sum_rel = float(relative.sum())
-    pairs.over_1pct = int(np.count_nonzero(diff > 0.01 * magnitude))
+
+
+def _declared(pairs: Pairs, pair: Pair, chosen: Array | slice) -> None:
+    for metric in DECLARED:
+        values = evaluated(
+            metric, np, pair.base[chosen], pair.target[chosen], pair.diff[chosen], pair.magnitude[chosen]
+        )  # fmt: skip
+        pairs.declared[metric.name] = int(np.count_nonzero(values)) if metric.share else float(np.sum(values))
 
 
 def _sums(pairs: Pairs, pair: Pair, chosen: Array | slice, scales: Scales) -> None:

@@ -79,6 +79,7 @@ class Pairs:
     base_squares, target_squares: of the elements in finite pairs.
     special: mismatched pairs with a NaN, or with an infinity that the other side does not have.
     required_atol, required_rtol: over the finite pairs, as they were rounded.
+    declared: of each metric of metrics.h the count or the sum, where not 0.
     histogram: of d, by the top bits of float64; None where ``diffs`` holds all of them.
     """
 
@@ -96,11 +97,11 @@ class Pairs:
     base_squares: float = 0.0
     target_squares: float = 0.0
     dot: float = 0.0
-    over_1pct: int = 0
     required_atol: float = 0.0
     required_rtol: float = 0.0
     histogram: Array | None = None
     diffs: list[Array] = field(default_factory=list)
+    declared: dict[str, float] = field(default_factory=dict)
 
     def add(self, other: Pairs) -> None:
         """Take in the pairs that follow these in C order."""
@@ -117,6 +118,8 @@ class Pairs:
         if other.histogram is not None:
             self.histogram = other.histogram if self.histogram is None else self.histogram + other.histogram
         self.diffs += other.diffs
+        for name, value in other.declared.items():
+            self.declared[name] = self.declared.get(name, 0) + value
 
 
 _SUMS = (
@@ -129,7 +132,6 @@ _SUMS = (
     "base_squares",
     "target_squares",
     "dot",
-    "over_1pct",
 )
 
 

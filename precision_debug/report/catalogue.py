@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+from ..numbers.metrics import DECLARED
 from .column import Column
 from .column import column as _column
-from .values import both, introduced, metric, mismatched_elements, mismatched_share, of_base, of_target, total
+from .values import both, declared, introduced, metric, mismatched_elements, mismatched_share, of_base, of_target, total
 
 __all__ = ["COLUMNS"]
 
@@ -127,9 +128,11 @@ COLUMNS: tuple[Column, ...] = (
         ("mean_rel", "Mean Rel", "平均相对误差"), "float:error", 11, metric("mean_rel"),
         ("Mean of |target - base| / (|base| + 1e-7).", "|目标 - 基线| / (|基线| + 1e-7) 的平均值。"),
     ),
-    _column(
-        ("share_rel_over_1pct", "Share > 1% Rel", "相对误差>1% 比例"), "share", 12, metric("share_rel_over_1pct"),
-        ("Share of elements with |target - base| > 1 % of |base|.", "相对误差超过 1 % 的元素比例。"),
+    *(
+        _column(
+            (one.name, *one.title), "share" if one.share else "float:error", 12, declared(one.name), one.said,
+        )
+        for one in DECLARED
     ),
     _column(
         ("rmse", "RMSE", "均方根误差"), "float:error", 11, metric("rmse"),

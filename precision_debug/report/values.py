@@ -12,6 +12,7 @@ __all__ = [
     "Get",
     "base_side",
     "both",
+    "declared",
     "extra",
     "introduced",
     "metric",
@@ -42,6 +43,17 @@ def metric(name: str) -> Get:
 
     def get(row: Row) -> Any:
         return None if row.comparison is None else field(row.comparison)
+
+    return get
+
+
+def declared(name: str) -> Get:
+    """A metric that numbers/metrics.h declares."""
+
+    def get(row: Row) -> Any:
+        if row.comparison is None:
+            return None
+        return row.comparison.more.get(name, getattr(row.comparison, name, None))
 
     return get
 

@@ -29,12 +29,12 @@ from .. import finish
 from ..arrays import as_array
 from ..totals import Pairs, Side, Totals
 from .answer import Answer, give_back, taken
+from .plain import SIDE, by_torch, named, others
 
 __all__ = ["Started", "compare_on_device", "describe_on_device", "start_on_device"]
 
 _EXACT_BELOW = 65536
 _RUNS, _RUN = 8192, 32
-_PIECE = 1 << 24
 _FAST = (torch.float16, torch.bfloat16, torch.float32)
 _SAFE = 1e17
 """Magnitudes whose squares, and sums of them over a chunk, stay inside float32."""
@@ -104,6 +104,8 @@ class Started:
                 self._found = numbers.compare(as_array(base), as_array(target), tolerance)
                 return self._found
             at = _quantiles(*flat, totals)
+        declared = totals.pairs.declared
+        declared |= others(base.contiguous().view(-1), target.contiguous().view(-1), declared)
         same = totals.pairs.max_abs == 0 and base.dtype == target.dtype
         totals.identical = same and _same_bits(base.contiguous().view(-1), target.contiguous().view(-1))
         self._found = finish.comparison(
@@ -227,7 +229,7 @@ def _read(answer: Answer, size: int, tolerance: Tolerance) -> tuple[Totals | Non
         squares=column["squares"],
         base_squares=base_side.squares,
         target_squares=target_side.squares,
-        over_1pct=int(column["over_1pct"]),
+        declared=_fused(column),
         required_atol=_rounded_up(column["required_atol"], largest if mismatched else 0.0, tolerance),
         required_rtol=_unbounded(column["required_rtol"] * (1 + 8e-7)),
     )
@@ -296,7 +298,7 @@ def _exactly(base: Any, target: Any, tolerance: Tolerance) -> Totals:
             _refused.add((base.device, "exact"))
             told = f"the float64 kernel does not run on {base.device}, torch's own operators do its work: {error}"
             warnings.warn(told, RuntimeWarning, stacklevel=2)
-    return _by_torch(base, target, tolerance)
+    return by_torch(base, target, tolerance)
 
 
 def _by_kernel(base: Any, target: Any, tolerance: Tolerance) -> Totals:
@@ -315,7 +317,7 @@ def _of_fields(column: dict[str, float], size: int) -> Totals:
         finite=int(column["finite"]), mismatched=int(column["mismatched"]), special=int(column["special"]),
         first_mismatch=int(column["first_mismatch"]) if column["mismatched"] else -1, sum_abs=column["sum_abs"],
         sum_rel=column["sum_rel"], squares=column["squares"], base_squares=column["pair_base_squares"],
-        target_squares=column["pair_target_squares"], dot=column["dot"], over_1pct=int(column["over_1pct"]),
+        target_squares=column["pair_target_squares"], dot=column["dot"], declared=_fused(column),
         required_atol=column["required_atol"], required_rtol=column["required_rtol"],
     )  # fmt: skip
     if pairs.finite:
@@ -324,100 +326,20 @@ def _of_fields(column: dict[str, float], size: int) -> Totals:
     if column["first_infinite"] < size:
         pairs.max_abs = pairs.max_rel = math.inf
         pairs.max_abs_at = pairs.max_rel_at = int(column["first_infinite"])
-    sides = ({name: column[f"{side}_{name}"] for name in _SIDE} for side in ("base", "target"))
-    base_side, target_side = (Side(**_named(list(side.values()))) for side in sides)
+    sides = ({name: column[f"{side}_{name}"] for name in SIDE} for side in ("base", "target"))
+    base_side, target_side = (Side(**named(list(side.values()))) for side in sides)
     return Totals(
         base=base_side, target=target_side, pairs=pairs, fp16_overflow=int(column["overflow"]),
         fp16_subnormal=int(column["subnormal"]), identical=False,
     )  # fmt: skip
 
 
-def _by_torch(base: Any, target: Any, tolerance: Tolerance) -> Totals:
-    totals = Totals()
-    for first in range(0, base.numel(), _PIECE):
-        piece = slice(first, first + _PIECE)
-        totals.add(_piece(base[piece].double(), target[piece].double(), first, tolerance))
-    return totals
+FUSED = {"share_rel_over_1pct": "over_1pct"}
+"""Declared metrics that the kernels count, and the name of the kernels' field."""
 
 
-def _piece(b: Any, t: Any, first: int, tolerance: Tolerance) -> Totals:
-    finite = torch.isfinite(b) & torch.isfinite(t)
-    diff = (t - b).abs()
-    same_infinity = torch.isinf(b) & (b == t)
-    diff = torch.where(same_infinity, 0.0, diff)
-    magnitude = b.abs()
-    part = tolerance.rtol * magnitude
-    either = tolerance.rule == "either"
-    passes = (diff <= tolerance.atol) | (diff <= part) if either else diff <= tolerance.atol + part
-    special = ~(diff == 0)
-    if tolerance.equal_nan:
-        special &= ~(torch.isnan(b) & torch.isnan(t))
-    mismatched = torch.where(finite, ~passes, special)
-    d, m = torch.where(finite, diff, 0.0), torch.where(finite, magnitude, 0.0)
-    relative = torch.where(finite, d / (m + 1e-7), 0.0)
-    fb, ft = torch.where(finite, b, 0.0), torch.where(finite, t, 0.0)
-    part = tolerance.rtol * m
-    if either:
-        need_a, over = torch.where(d > part, d, 0.0), d
-    else:
-        need_a, over = torch.where(d > part, d - part, 0.0), d - tolerance.atol
-    need_r = torch.where(d > tolerance.atol, over / m, 0.0)
-    infinite = ~finite & torch.isinf(diff)
-    outside = torch.where(finite, d, -1.0), torch.where(finite, relative, -1.0)
-    numbers = torch.stack(
-        [
-            *_side_numbers(b), *_side_numbers(t),
-            *(
-                value.double()
-                for value in (
-                    finite.sum(), mismatched.sum(), (special & ~finite).sum(), mismatched.to(torch.int8).argmax(),
-                    outside[0].max(), outside[0].argmax(), outside[1].max(), outside[1].argmax(), d.sum(),
-                    relative.sum(), d.square().sum(), fb.square().sum(), ft.square().sum(), (fb * ft).sum(),
-                    ((d > 0.01 * m) & finite).sum(), need_a.max(), need_r.max(), infinite.any(),
-                    infinite.to(torch.int8).argmax(), (magnitude > 65504).sum(),
-                    ((magnitude < 2.0**-14) & (magnitude > 0)).sum(),
-                )
-            ),
-        ]
-    ).tolist()  # fmt: skip
-    base_side, target_side, rest = Side(**_named(numbers[:6])), Side(**_named(numbers[6:12])), numbers[12:]
-    pairs = Pairs(
-        finite=int(rest[0]), mismatched=int(rest[1]), special=int(rest[2]),
-        first_mismatch=first + int(rest[3]) if rest[1] else -1, sum_abs=rest[8], sum_rel=rest[9], squares=rest[10],
-        base_squares=rest[11], target_squares=rest[12], dot=rest[13], over_1pct=int(rest[14]), required_atol=rest[15],
-        required_rtol=rest[16],
-    )  # fmt: skip
-    if rest[0]:
-        pairs.max_abs, pairs.max_abs_at = rest[4], first + int(rest[5])
-        pairs.max_rel, pairs.max_rel_at = rest[6], first + int(rest[7])
-    if rest[17]:
-        pairs.max_abs = pairs.max_rel = math.inf
-        pairs.max_abs_at = pairs.max_rel_at = first + int(rest[18])
-    return Totals(
-        base=base_side, target=target_side, pairs=pairs, fp16_overflow=int(rest[19]), fp16_subnormal=int(rest[20]),
-        identical=False,
-    )  # fmt: skip
-
-
-def _side_numbers(values: Any) -> list[Any]:
-    finite = torch.isfinite(values)
-    kept = torch.where(finite, values, 0.0)
-    return [
-        torch.isnan(values).sum().double(),
-        torch.isinf(values).sum().double(),
-        torch.where(finite, values, math.inf).min(),
-        torch.where(finite, values, -math.inf).max(),
-        kept.sum(),
-        kept.square().sum(),
-    ]
-
-
-_SIDE = ("nan", "inf", "min", "max", "sum", "squares")
-
-
-def _named(numbers: list[float]) -> dict[str, Any]:
-    found: dict[str, Any] = dict(zip(_SIDE, numbers, strict=True))
-    return {**found, "nan": int(found["nan"]), "inf": int(found["inf"])}
+def _fused(column: dict[str, float]) -> dict[str, float]:
+    return {name: column[field] for name, field in FUSED.items()}
 
 
 def _same_bits(base: Any, target: Any) -> bool:

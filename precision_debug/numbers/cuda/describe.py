@@ -13,7 +13,8 @@ from .. import finish
 from ..arrays import as_array
 from ..totals import Side
 from .answer import Answer, give_back
-from .compare import _SAFE, _fits, _launched, _named, _shell, _side, _side_numbers
+from .compare import _SAFE, _fits, _launched, _shell, _side
+from .plain import named, side_numbers
 
 __all__ = ["Described", "start_describing"]
 
@@ -91,6 +92,6 @@ def _of_finite(flat: Any) -> Side | None:
 def _by_torch(flat: Any) -> Side:
     side = Side()
     for first in range(0, flat.numel(), _PIECE):
-        numbers = torch.stack(_side_numbers(flat[first : first + _PIECE].double())).tolist()
-        side.add(Side(**_named(numbers)))
+        numbers = torch.stack(side_numbers(flat[first : first + _PIECE].double())).tolist()
+        side.add(Side(**named(numbers)))
     return side

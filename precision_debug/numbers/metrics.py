@@ -1,0 +1,56 @@
+"""Reads the declared metrics out of metrics.h, and computes them of blocks of elements: numpy's, or torch's alike."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+__all__ = ["DECLARED", "Declared", "evaluated"]
+
+_ENTRY = re.compile(
+    r"\b(SHARE|MEAN)\(\s*(\w+),\s*([^\"]+?),\s*" + r",\s*".join([r'"((?:[^"\\]|\\.)*)"'] * 4) + r"\s*\)", re.DOTALL
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """One line of metrics.h. share: pairs are counted, otherwise summed. title and said: English, Chinese."""
+
+    name: str
+    share: bool
+    expression: str
+    title: tuple[str, str]
+    said: tuple[str, str]
+
+    @functools.cached_property
+    def code(self) -> CodeType:
+        """The expression, compiled; raises ValueError where it is C alone."""
+        try:
+            return compile(self.expression, f"metrics.h: {self.name}", "eval")
+        except SyntaxError as error:
+            raise ValueError(f"{self.name}: {self.expression!r} is no expression of both C and Python") from error
+
+
+def _declared() -> tuple[Declared, ...]:
+    text = Path(__file__).with_name("metrics.h").read_text(encoding="utf-8")
+    body = text.partition("#define METRICS")[2].replace("\\\n", "\n")
+    return tuple(
+        Declared(
+            name=name, share=kind == "SHARE", expression=" ".join(expression.split()), title=(title, chinese),
+            said=(said, said_in_chinese),
+        )
+        for kind, name, expression, title, chinese, said, said_in_chinese in _ENTRY.findall(body)
+    )  # fmt: skip
+
+
+DECLARED = _declared()
+"""In the order of the file."""
+
+
+def evaluated(metric: Declared, library: ModuleType, b: Any, t: Any, d: Any, m: Any) -> Any:
+    """The metric of each pair, of float64 arrays (numpy) or tensors (torch) of one length; all pairs finite."""
+    return eval(metric.code, {"__builtins__": {}, "fabs": library.abs}, {"b": b, "t": t, "d": d, "m": m})
