@@ -20,7 +20,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from precision_debug import numbers
 from precision_debug.errors import UsageError
 from precision_debug.numbers.arrays import as_array
-from precision_debug.numbers.cuda.compare import compare_on_device, describe_on_device
+from precision_debug.numbers.cuda.compare import compare_on_device, describe_on_device, start_on_device
+from precision_debug.numbers.merged import Merged
 from precision_debug.records import Comparison, Tolerance
 
 CLOSE = {"mean": 2e-5, "cosine_distance": 1e-4}
@@ -169,3 +170,18 @@ def test_complex32_keeps_both_parts() -> None:
         assert got.max_abs == 7
         assert got.mismatched == 1
     assert describe_on_device(target).max == pytest.approx(abs(1 + 9j), rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 100), (130, 700)])
+@pytest.mark.parametrize("kind", ["near", "bad", "huge", "zero"])
+def test_totals_of_a_device_merge_with_the_hosts(kind: str, shape: tuple[int, ...]) -> None:
+    base, target, tolerance = pair(kind, shape, torch.float32)
+    there = start_on_device(base, target, tolerance, totals=True).finish()
+    here = numbers.measure(as_array(base), as_array(target), tolerance)
+    both = Merged.merge(Merged.of(there, 0), Merged.of(here, 1)).comparison()
+    twice = Merged.merge(Merged.of(here, 0), Merged.of(here, 1)).comparison()
+    slack = {name: getattr(twice, name) for name in SAMPLED} if base.numel() >= 65536 else {}
+    assert differences(dataclasses.replace(both, **slack), twice, 1) == []
+    for name in SAMPLED:
+        one, other = getattr(both, name), getattr(twice, name)
+        assert one == other or one == pytest.approx(other, rel=0.125), name

@@ -117,7 +117,7 @@ class Late:
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results are computed from the tensors when they are asked for, like float64's on a GPU."""
 
-    def start(base: Any, target: Any, tolerance: Tolerance) -> Late:
+    def start(base: Any, target: Any, tolerance: Tolerance, totals: bool = False) -> Late:
         return Late(lambda: numbers.compare(base.float().numpy(), target.float().numpy(), tolerance))
 
     monkeypatch.setattr(on_device, "start_on_device", start)

@@ -71,8 +71,10 @@ class _Waiting:
 class DeviceComparer:
     """A Comparer of torch tensors (see protocols), and of arrays of a baseline that waited in the host's memory.
 
-    hold: bytes of tensors that may wait for their results.
+    hold: bytes of tensors that may wait for their results. totals: give Measured, whose totals can be merged.
     """
+
+    totals = False
 
     def __init__(self, *, hold: int = HOLD) -> None:
         self._hold = hold
@@ -96,7 +98,8 @@ class DeviceComparer:
         if isinstance(base, np.ndarray):
             there = moved(base, target.device) if isinstance(target, torch.Tensor) else None
             if there is None:
-                self._at_once(lambda: numbers.compare(base, as_array(target), tolerance), then)
+                on_host = numbers.measure if self.totals else numbers.compare
+                self._at_once(lambda: on_host(base, as_array(target), tolerance), then)
                 return
             base = there
         with self._lock:
@@ -107,7 +110,11 @@ class DeviceComparer:
                 self._add(_Waiting(lambda: _reshaped(known.result, *shapes), _always, 0, then))
                 return
             self._make_room(base, target)
-            started: Any = start_on_device(base, target, tolerance) if shapes[0] == shapes[1] else _Apart(base, target)
+            started: Any = (
+                start_on_device(base, target, tolerance, totals=self.totals)
+                if shapes[0] == shapes[1]
+                else _Apart(base, target)
+            )
             waiting = _Waiting(started.finish, lambda: started.ready, base.nbytes + target.nbytes, then)
             if shapes[0] == shapes[1]:
                 self._remember(marks, waiting)

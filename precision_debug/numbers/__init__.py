@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .measure import compare, describe
+from .measure import compare, describe, measure
 from .native import kernel_status
 
-__all__ = ["compare", "describe", "kernel_status"]
+__all__ = ["compare", "describe", "kernel_status", "measure"]

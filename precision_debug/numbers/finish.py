@@ -14,7 +14,7 @@ from .kinds import Array, dtype_name
 from .metrics import DECLARED
 from .totals import Pairs, Scales, Side, Totals
 
-__all__ = ["QUANTILES", "bare_stats", "comparison", "rescaled", "stats"]
+__all__ = ["QUANTILES", "bare_stats", "comparison", "cosine_distance", "declared", "rescaled", "sqnr", "stats"]
 
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 _FIELDS = frozenset(field.name for field in dataclasses.fields(Comparison))
@@ -72,11 +72,10 @@ def comparison(
     *,
     quantiles: Sequence[float] | None,
     statistic: tuple[float | None, float | None],
-    sampled: bool = False,
 ) -> Comparison:
-    """quantiles: those of QUANTILES; None: they are read from the histogram. sampled: the given ones are not exact."""
+    """quantiles: those of QUANTILES; None: they are read from the histogram."""
     pairs, finite = totals.pairs, totals.pairs.finite
-    exact = (quantiles is not None and not sampled) or finite == 0
+    exact = quantiles is not None or finite == 0
     p50, p90, p99, p999 = _quantiles(pairs) if quantiles is None else quantiles
     return Comparison(
         base=stats(base, totals.base, totals.scales.base),
@@ -91,8 +90,8 @@ def comparison(
         mean_abs=_unscaled(pairs.sum_abs / finite, totals.scales.diff) if finite else None,
         mean_rel=pairs.sum_rel / finite if finite else None,
         rmse=_unscaled(math.sqrt(pairs.squares / finite), totals.scales.diff) if finite else None,
-        cosine_distance=_cosine_distance(totals) if finite else None,
-        sqnr_db=_sqnr(totals) if finite else None,
+        cosine_distance=cosine_distance(totals) if finite else None,
+        sqnr_db=sqnr(totals) if finite else None,
         abs_p50=p50,
         abs_p90=p90,
         abs_p99=p99,
@@ -131,10 +130,10 @@ def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
 def _quantiles(pairs: Pairs) -> Sequence[float | None]:
     if pairs.finite == 0 or pairs.histogram is None:
         return [None] * len(QUANTILES)
-    return histogram.quantiles(pairs.histogram, QUANTILES, pairs.max_abs)
+    return histogram.quantiles(histogram.sparse(pairs.histogram), QUANTILES, pairs.max_abs)
 
 
-def _cosine_distance(totals: Totals) -> float | None:
+def cosine_distance(totals: Totals) -> float | None:
     """None where a side is zero everywhere.
 
     The form that does not cancel holds where both norms are alike; where one is more than twice the other it would
@@ -153,7 +152,7 @@ def _cosine_distance(totals: Totals) -> float | None:
     return min(max(distance, 0.0), 2.0)
 
 
-def _sqnr(totals: Totals) -> float:
+def sqnr(totals: Totals) -> float:
     """10 log10(sum b^2 / sum d^2); inf where d is 0 everywhere, -inf where only b is."""
     pairs, scales = totals.pairs, totals.scales
     if pairs.squares == 0:

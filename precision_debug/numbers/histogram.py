@@ -1,18 +1,27 @@
-"""The log2 histogram of errors: which elements enter it, which bucket each falls into, and how quantiles are read."""
+"""The log2 histogram of errors: which elements enter it, which bucket each falls into, and how quantiles are read.
+
+One definition for all kernels and for what is merged of them: buckets by exponent and the top 3 bits of the mantissa.
+Histograms of any parts of the same elements add up to that of the whole, count by count.
+"""
 
 from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from .kinds import Array
 from .totals import BUCKETS
 
-__all__ = ["SAMPLE", "bucket_counts", "quantiles", "sample_positions"]
+__all__ = ["SAMPLE", "bucket_counts", "from_float32", "quantiles", "sample_positions", "sparse"]
 
 SAMPLE = 8
 """One element of every 8 enters."""
 
 _SHIFT = np.uint64(49)
+_MANTISSA, _MANTISSA_32 = 3, 5
 _HASH = np.uint64(0x9E3779B1)
 
 
@@ -34,13 +43,40 @@ def bucket_counts(diff: Array) -> Array:
     return counts
 
 
-def quantiles(counts: Array, at: tuple[float, ...], largest: float) -> list[float]:
-    """The middle of the bucket that holds each quantile, never above ``largest``; 0 for the bucket of zero."""
-    ends = np.cumsum(counts)
-    ranks = [int(q * (int(ends[-1]) - 1) + 0.5) for q in at]
-    buckets = np.searchsorted(ends, ranks, side="right")
-    edges = (np.stack([buckets, buckets + 1]).astype(np.uint64) << _SHIFT).view(np.float64)
-    return [
-        0.0 if b == 0 else min(float(low) + (float(high) - float(low)) / 2, largest)
-        for b, low, high in zip(buckets, edges[0], edges[1], strict=True)
-    ]
+def sparse(counts: Array, weight: int = 1) -> dict[int, int]:
+    """The sketch: counts of the buckets that hold something, by bucket. weight: elements that each one stands for."""
+    filled = np.flatnonzero(counts)
+    return dict(zip(filled.tolist(), (counts[filled].astype(np.int64) * weight).tolist(), strict=True))
+
+
+def from_float32(counts: Array) -> Array:
+    """Counts by the top 13 bits of float32 (32 buckets an octave, as a device counts), by those of float64.
+
+    Errors below 2^-126, which float32 holds with fewer bits, count as 0.
+    """
+    filled = np.flatnonzero(counts)
+    octave, step = filled >> _MANTISSA_32, (filled & (1 << _MANTISSA_32) - 1) >> _MANTISSA_32 - _MANTISSA
+    bucket = np.where(octave == 0, 0, (octave - 127 + 1023 << _MANTISSA) + step)
+    return np.bincount(bucket, weights=counts[filled], minlength=BUCKETS).astype(np.int64)
+
+
+def quantiles(counts: Mapping[int, int], at: Sequence[float], largest: float) -> list[float]:
+    """Quantiles of what a sketch has counted; linear inside a bucket, which is 1/8 of its octave's lower end.
+
+    So each is within 12.5 % of a value between which and the next one the true quantile lies, on the host and on a
+    device alike, and however many sketches were merged. Never above ``largest``; 0 for the bucket of zero.
+    """
+    filled = sorted(counts)
+    below = list(itertools.accumulate(counts[bucket] for bucket in filled))
+    edges = (np.array([filled, [bucket + 1 for bucket in filled]], dtype=np.uint64) << _SHIFT).view(np.float64).tolist()
+    found = []
+    for q in at:
+        place = q * (below[-1] - 1)
+        number = min(bisect.bisect_right(below, place), len(filled) - 1)
+        if filled[number] == 0:
+            found.append(0.0)
+            continue
+        low, high = edges[0][number], min(edges[1][number], largest)
+        before = below[number - 1] if number else 0
+        found.append(min(low + (high - low) * (place - before) / (below[number] - before), largest))
+    return found

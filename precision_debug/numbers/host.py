@@ -19,11 +19,11 @@ Array = np.ndarray[Any, Any]
 class HostComparer:
     """A Comparer of numpy arrays; every result is there at once.
 
-    threads: how many share a large tensor; 0: one for a core.
+    threads: how many share a large tensor; 0: one for a core. totals: give Measured, whose totals can be merged.
     """
 
-    def __init__(self, threads: int = 0) -> None:
-        self.threads = threads
+    def __init__(self, threads: int = 0, *, totals: bool = False) -> None:
+        self.threads, self.totals = threads, totals
 
     def take(self, tensor: Any, name: str) -> Array:
         """The tensor as an array, over its own memory where that is possible."""
@@ -35,7 +35,8 @@ class HostComparer:
 
     def compare(self, base: Array, target: Array, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
         """Compare, and call ``then`` with the numbers."""
-        then(numbers.compare(base, target, tolerance, threads=self.threads))
+        numbers_of = numbers.measure if self.totals else numbers.compare
+        then(numbers_of(base, target, tolerance, threads=self.threads))
 
     def describe(self, value: Array, then: Callable[[TensorStats], None]) -> None:
         """Call ``then`` with one array's numbers."""

@@ -15,9 +15,10 @@ from ..records import Comparison, TensorStats, Tolerance
 from . import equality, finish, native, numpy_pass, select, statistic
 from .blocks import flat_reader
 from .kinds import Array, is_numeric, may_overflow
+from .merged import Measured
 from .totals import Pairs, Task, Totals
 
-__all__ = ["EXACT_BELOW", "compare", "describe"]
+__all__ = ["EXACT_BELOW", "compare", "describe", "measure", "measured"]
 
 EXACT_BELOW = 65536
 """Tensors with fewer elements get exact quantiles, the others a sampled histogram's."""
@@ -40,13 +41,28 @@ def compare(base: Any, target: Any, tolerance: Tolerance | None = None, *, threa
 
     Raises UsageError where the tolerance is not one.
     """
+    return _compare(base, target, tolerance, threads)[0]
+
+
+def measure(base: Any, target: Any, tolerance: Tolerance | None = None, *, threads: int = 0) -> Measured:
+    """As ``compare``, with the totals that the numbers were made of: see ``merged``."""
+    found, totals = _compare(base, target, tolerance, threads)
+    return measured(found, totals)
+
+
+def measured(found: Comparison, totals: Totals | None) -> Measured:
+    """The numbers with their totals beside them."""
+    return Measured(**{one.name: getattr(found, one.name) for one in dataclasses.fields(found)}, totals=totals)
+
+
+def _compare(base: Any, target: Any, tolerance: Tolerance | None, threads: int) -> tuple[Comparison, Totals | None]:
     tolerance = tolerance or Tolerance()
     _check(tolerance)
     base, target = np.asarray(base), np.asarray(target)
     if base.shape != target.shape:
-        return _apart(base, target, threads, shapes_match=False)
+        return _apart(base, target, threads, shapes_match=False), None
     if not (is_numeric(base.dtype) and is_numeric(target.dtype)):
-        return _by_equality(base, target, threads)
+        return _by_equality(base, target, threads), None
     task = Task(
         base=flat_reader(base),
         target=flat_reader(target),
@@ -63,7 +79,7 @@ def compare(base: Any, target: Any, tolerance: Tolerance | None = None, *, threa
     scales = finish.rescaled(totals)
     if scales != task.scales and (may_overflow(base.dtype) or may_overflow(target.dtype)):
         totals = numpy_pass.measure(dataclasses.replace(task, scales=scales))
-    return finish.comparison(
+    found = finish.comparison(
         base,
         target,
         totals,
@@ -71,6 +87,7 @@ def compare(base: Any, target: Any, tolerance: Tolerance | None = None, *, threa
         quantiles=_exact_quantiles(task, totals.pairs, kernel),
         statistic=statistic.error_statistic(task, totals),
     )
+    return found, totals
 
 
 def describe(array: Any, *, threads: int = 0) -> TensorStats:

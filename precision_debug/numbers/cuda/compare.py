@@ -7,14 +7,13 @@ few 1e-7, and the share of errors above 1 % and the count of float16's subnormal
 Where they meet a NaN, an infinity, values whose squares leave float32, or norms more than a factor of 2 apart, and for
 float64 tensors, another kernel does the same in float64 (``exact``); without Triton torch does, by pieces.
 
-Quantiles are exact below 65536 elements (of errors in float32 where the kernels ran); above, they are those of 262144
-elements in runs of 32, spread over the whole tensor, read by the kernels' way from a histogram of 32 buckets an octave
-(``quantiles_exact`` is False). Other types are compared in the host's memory.
+Quantiles are exact below 65536 elements (of errors in float32 where the kernels ran); above, they are read from the
+same histogram as the host's (``numbers.histogram``), of 262144 elements in runs of 32, spread over the whole tensor.
+Other types are compared in the host's memory.
 """
 
 from __future__ import annotations
 
-import bisect
 import functools
 import math
 import warnings
@@ -25,8 +24,9 @@ import torch
 
 from ... import numbers
 from ...records import Comparison, TensorStats, Tolerance
-from .. import finish
+from .. import finish, histogram
 from ..arrays import as_array
+from ..measure import measured
 from ..totals import Pairs, Side, Totals
 from .answer import Answer, give_back, taken
 from .plain import SIDE, by_torch, named, others
@@ -48,22 +48,27 @@ def compare_on_device(base: Any, target: Any, tolerance: Tolerance | None = None
     return start_on_device(base, target, tolerance, kernel=kernel).finish()
 
 
-def start_on_device(base: Any, target: Any, tolerance: Tolerance | None = None, *, kernel: bool = True) -> Started:
+def start_on_device(
+    base: Any, target: Any, tolerance: Tolerance | None = None, *, kernel: bool = True, totals: bool = False
+) -> Started:
     """Queue a comparison on the device, without a wait. Where only the host can do it, it is done here.
+
+    totals: the result is a Measured, whose totals can be merged.
 
     The tensors must keep their values until ``finish``. Raises UsageError where the tolerance is not one.
     """
     tolerance = tolerance or Tolerance()
     base, target = base.detach(), target.detach()
+    on_host = numbers.measure if totals else numbers.compare
     floats = base.dtype.is_floating_point and target.dtype.is_floating_point
     narrow = min(base.element_size(), target.element_size()) < 2
     foreign = base.shape != target.shape or base.numel() == 0 or not floats or narrow or base.device != target.device
     if foreign or tolerance.check_error_stat != "elemwise":  # such a statistic decides the verdict: exact, and rare
-        return Started(base, target, tolerance, found=numbers.compare(as_array(base), as_array(target), tolerance))
+        return Started(base, target, tolerance, found=on_host(as_array(base), as_array(target), tolerance))
     _check(tolerance)
     if not kernel or not _fits(base, target):
-        return Started(base, target, tolerance)
-    return Started(base, target, tolerance, answer=_launched(base, target, tolerance))
+        return Started(base, target, tolerance, totals=totals)
+    return Started(base, target, tolerance, totals=totals, answer=_launched(base, target, tolerance))
 
 
 class Started:
@@ -71,10 +76,10 @@ class Started:
 
     def __init__(
         self, base: Any, target: Any, tolerance: Tolerance, *, answer: Answer | None = None,
-        found: Comparison | None = None,
+        found: Comparison | None = None, totals: bool = False,
     ) -> None:  # fmt: skip
         self._base, self._target, self._tolerance = base, target, tolerance
-        self._answer, self._found = answer, found
+        self._answer, self._found, self._totals = answer, found, totals
 
     def __del__(self) -> None:
         if self._answer is not None:  # the device may still write to it
@@ -101,16 +106,20 @@ class Started:
             flat = base.contiguous().view(-1), target.contiguous().view(-1)
             totals = _exactly(*flat, tolerance)
             if finish.rescaled(totals) != totals.scales:  # float64's own sums overflow
-                self._found = numbers.compare(as_array(base), as_array(target), tolerance)
+                on_host = numbers.measure if self._totals else numbers.compare
+                self._found = on_host(as_array(base), as_array(target), tolerance)
                 return self._found
             at = _quantiles(*flat, totals)
         declared = totals.pairs.declared
         declared |= others(base.contiguous().view(-1), target.contiguous().view(-1), declared)
         same = totals.pairs.max_abs == 0 and base.dtype == target.dtype
         totals.identical = same and _same_bits(base.contiguous().view(-1), target.contiguous().view(-1))
-        self._found = finish.comparison(
-            *shells, totals, tolerance, quantiles=at, statistic=(None, None), sampled=base.numel() >= _EXACT_BELOW
-        )
+        found = finish.comparison(*shells, totals, tolerance, quantiles=at, statistic=(None, None))
+        if self._totals:
+            if base.numel() < _EXACT_BELOW:
+                totals.pairs.diffs = [_finite_errors(base, target)]
+            found = measured(found, totals)
+        self._found = found
         return self._found
 
 
@@ -239,38 +248,13 @@ def _read(answer: Answer, size: int, tolerance: Tolerance) -> tuple[Totals | Non
     )  # fmt: skip
     if size < _EXACT_BELOW:
         return totals, _between(np.sort(answer.extras[:size])[_ranks(size)], size)
-    return totals, _of_buckets(answer.extras, largest)
+    pairs.histogram = histogram.from_float32(answer.extras)
+    return totals, None
 
 
 def _unbounded(rtol: float) -> float:
     """The kernel divides by 1e-30 where the baseline is 0."""
     return math.inf if rtol > 1e20 else rtol
-
-
-def _of_buckets(counts: Any, largest: float) -> list[float]:
-    """Quantiles of the sample's histogram, linear inside a bucket (1/32 of an octave's lower end)."""
-    edges = _edges()
-    filled = (counts != 0).nonzero()[0]
-    below = counts[filled].cumsum().tolist()
-    found = []
-    for q in finish.QUANTILES:
-        place = q * (below[-1] - 1)
-        at = bisect.bisect_right(below, place)
-        bucket = int(filled[at])
-        low, high = edges[bucket], edges[bucket + 1]
-        before = below[at - 1] if at else 0
-        part = (place - before) / (below[at] - before)
-        found.append(0.0 if bucket == 0 else min(low + (min(high, largest) - low) * part, largest))
-    return found
-
-
-@functools.cache
-def _edges() -> list[float]:
-    """Where the histogram's buckets begin: float32 numbers by their upper bits; the last one ends the last bucket."""
-    from .sample import BUCKET_BITS, BUCKETS
-
-    edges: list[float] = (np.arange(BUCKETS + 1, dtype=np.uint32) << BUCKET_BITS).view(np.float32).tolist()
-    return edges
 
 
 def _rounded_up(atol: float, largest: float, tolerance: Tolerance) -> float:
@@ -375,7 +359,14 @@ def _between(values: Any, count: int) -> list[float]:
     return [float(low) + (float(high) - float(low)) * _around(count, q)[2] for q, low, high in pairs]
 
 
+def _finite_errors(base: Any, target: Any) -> Any:
+    """The errors of the finite pairs, as an array."""
+    errors = _sorted_errors(base.contiguous().view(-1), target.contiguous().view(-1))
+    return errors[: int(torch.isfinite(errors).sum())].cpu().numpy()
+
+
 def _quantiles(base: Any, target: Any, totals: Totals) -> list[float] | None:
+    """Of a large tensor None: what its sample has goes into the totals' histogram."""
     if totals.pairs.finite == 0:
         return None
     errors = _sorted_errors(base, target)
@@ -384,4 +375,7 @@ def _quantiles(base: Any, target: Any, totals: Totals) -> list[float] | None:
         count = int(torch.isfinite(errors).sum())
         if count == 0:
             return [math.nan] * 4
+    if base.numel() >= _EXACT_BELOW:
+        totals.pairs.histogram = histogram.bucket_counts(errors[:count].cpu().numpy())
+        return None
     return _between(errors[_ranks(count)].tolist(), count)

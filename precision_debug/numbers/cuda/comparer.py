@@ -16,13 +16,18 @@ import torch
 from ... import numbers
 from ...records import Comparison, TensorStats, Tolerance
 from ..arrays import as_array
-from .compare import compare_on_device, describe_on_device
+from .compare import describe_on_device, start_on_device
 
 __all__ = ["CudaComparer"]
 
 
 class CudaComparer:
-    """A Comparer (see protocols) of torch tensors and arrays. on_device: pairs that were compared on the device."""
+    """A Comparer (see protocols) of torch tensors and arrays. on_device: pairs that were compared on the device.
+
+    totals: give Measured, whose totals can be merged.
+    """
+
+    totals = False
 
     def __init__(self) -> None:
         self.on_device = 0
@@ -37,15 +42,16 @@ class CudaComparer:
 
     def compare(self, base: Any, target: Any, tolerance: Tolerance, then: Callable[[Comparison], None]) -> None:
         """Compare where the target is, and call ``then``."""
+        on_host = numbers.measure if self.totals else numbers.compare
         if isinstance(target, np.ndarray):
-            then(numbers.compare(as_array(base), target, tolerance))
+            then(on_host(as_array(base), target, tolerance))
             return
         self.on_device += 1
         there = base if isinstance(base, torch.Tensor) else self._uploaded(base, target)
         if there is None:
-            then(numbers.compare(as_array(base), as_array(target), tolerance))
+            then(on_host(as_array(base), as_array(target), tolerance))
             return
-        then(compare_on_device(there.to(target.device), target, tolerance))
+        then(start_on_device(there.to(target.device), target, tolerance, totals=self.totals).finish())
 
     def describe(self, value: Any, then: Callable[[TensorStats], None]) -> None:
         """Call ``then`` with one tensor's numbers."""

@@ -1,0 +1,98 @@
+"""A metric of errors is declared in one file, and then in C, numpy, CUDA's road and every report."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from precision_debug.numbers.metrics import DECLARED, evaluated
+
+LINES = r"""
+    MEAN(mean_growth, (d > 0) * (fabs(t) / (m + 1.0) - m / (m + 1.0)), \
+         "Mean Growth", "平均增长", "Mean of (|t| - |b|) / (|b| + 1).", "(|t| - |b|) / (|b| + 1) 的均值。") \
+    SHARE(sign_flips, ((b > 0) & (t < 0)) | ((b < 0) & (t > 0)), \
+          "Sign Flips", "符号翻转", "Share of elements whose sign changed.", "符号改变的元素比例。") \
+"""
+CODE = """
+import json, sys
+import numpy as np
+import precision_debug
+from precision_debug import numbers
+from precision_debug.numbers import merged
+from precision_debug.report.catalogue import COLUMNS
+base, target = np.load("base.npy"), np.load("target.npy")
+found = numbers.measure(base, target)
+told = [numbers.kernel_status(), dict(found.more), precision_debug.__file__]
+told.append([column.title_zh for column in COLUMNS if column.key == "sign_flips"])
+halves = [merged.Merged.of(numbers.measure(base[i], target[i]), i) for i in (0, 1)]
+told.append(dict(merged.Merged.merge(*halves).comparison().more))
+if sys.argv[1:] == ["torch"]:
+    import torch
+    from precision_debug.numbers.cuda.compare import compare_on_device
+    told[1] = dict(compare_on_device(torch.from_numpy(base), torch.from_numpy(target)).more)
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
+    """The core with two more metrics: one file was touched, and the C kernel is compiled anew."""
+    if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
+        pytest.skip("no C compiler")
+    pytest.importorskip("hatchling", reason="hatchling is not installed")
+    copy = tmp_path_factory.mktemp("copy")
+    shutil.copytree(root / "precision_debug", copy / "precision_debug", ignore=shutil.ignore_patterns("*.so", "__pyc*"))
+    declared = copy / "precision_debug" / "numbers" / "metrics.h"
+    text = declared.read_text(encoding="utf-8")
+    first = text.index("    SHARE(share_rel_over_1pct")
+    declared.write_text(text[:first] + LINES.lstrip("\n") + text[first:], encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("hatch_build_copy", root / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    build = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = build  # its dataclasses ask for their module
+    spec.loader.exec_module(build)
+    assert build._compile(copy, build.LIBRARIES[0], ["cc"], build._module(copy)) == ""
+    random = np.random.default_rng(0)
+    base = random.standard_normal((2, 5000)).astype(np.float32)
+    np.save(copy / "base.npy", base)
+    np.save(copy / "target.npy", base + 0.3 * random.standard_normal(base.shape).astype(np.float32))
+    return copy
+
+
+@pytest.mark.parametrize("kernel", ["C", "numpy", "torch"])
+def test_one_line_is_enough(kernel: str, package: Path) -> None:
+    if kernel == "torch":
+        pytest.importorskip("torch", reason="torch is not installed")
+    environment = {"PYTHONPATH": str(package), "PATH": "/usr/bin:/bin"}
+    if kernel == "numpy":
+        environment["PRECISION_DEBUG_KERNEL"] = "numpy"
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, *(["torch"] if kernel == "torch" else [])], cwd=package, env=environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    status, more, where, title, merged = json.loads(done.stdout)
+    assert Path(where).is_relative_to(package)
+    assert ("numpy" in status) == (kernel == "numpy")
+    base, target = (np.load(package / f"{name}.npy").astype(np.float64) for name in ("base", "target"))
+    flips = float(np.mean(base * target < 0))
+    growth = float(np.mean((np.abs(target) - np.abs(base)) / (np.abs(base) + 1)))
+    assert 0.05 < flips < 0.3
+    for found in (more, merged):
+        assert found == {"sign_flips": flips, "mean_growth": pytest.approx(growth, rel=1e-9)}
+    assert title == ["符号翻转"]
+
+
+def test_what_is_declared_is_0_of_equal_elements() -> None:
+    """The kernels take equal blocks for pairs without errors."""
+    values = np.array([-3.0, 0.0, 2.5, 1e30])
+    for metric in DECLARED:
+        assert not np.any(evaluated(metric, np, values, values, np.zeros(4), np.abs(values))), metric.name
