@@ -180,15 +180,13 @@ class Comparison:
     cosine_distance: 1 - cos(b, t), computed as (sum d^2 - (|b| - |t|)^2) / (2 |b| |t|), which does not cancel, or by
     the definition where one norm is over twice the other; None where a side is 0 everywhere.
     sqnr_db: 10 log10(sum b^2 / sum d^2); inf where d is 0 everywhere.
-    abs_p50, abs_p90, abs_p99, abs_p999: quantiles of d, exact below 65,536 elements; from there on quantiles_exact is
-    False and they are read from a log2 histogram with 8 buckets an octave over one element in eight: within 12.5 % of
-    a quantile of that sample.
+    abs_p50, …: quantiles of d, exact below 65,536 elements; from there on quantiles_exact is False and they are read
+    from a log2 histogram with 8 buckets an octave over a part of the elements: within 12.5 % of that part's quantile.
     stat: the statistic that check_error_stat asks for, of d and of d / |b|; None where it is "elemwise".
     required_atol, required_rtol: the smallest one with which every element would pass, the other one kept as it is;
     inf where none would.
     fp16_overflow, fp16_subnormal: baseline elements with |b| > 65504, and with 0 < |b| < 2^-14.
-    identical: both tensors are equal bit for bit, and have at least one element.
-    more: metrics that numbers/metrics.h declares and that have no field here, by name.
+    identical: equal bit for bit, with at least one element. more: what metrics.h declares and has no field here.
     """
 
     base: TensorStats
