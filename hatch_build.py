@@ -22,6 +22,10 @@ from typing import Any, NamedTuple
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
+PURE = "PRECISION_DEBUG_PURE"
+"""In the environment: compile nothing, so that the wheel is one for every platform."""
+
+
 class Library(NamedTuple):
     """A library, its sources beside it (the first is compiled), and flags to try one after the other."""
 
@@ -48,7 +52,7 @@ class KernelHook(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if self.target_name != "wheel":
+        if self.target_name != "wheel" or os.environ.get(PURE):
             return
         made, problem = compiled(Path(self.root))
         if problem:
