@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-
 PURE = "PRECISION_DEBUG_PURE"
 """In the environment: compile nothing, so that the wheel is one for every platform."""
 
