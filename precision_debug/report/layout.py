@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from ..records import Row
-from .catalogue import COLUMNS
+from .catalogue import COLUMNS as _KNOWN
 from .column import Column, column
 from .model import Report
 from .reasons import explained
@@ -14,10 +14,28 @@ from .tolerance import statistic
 from .values import extra, metric
 from .words import Text
 
-__all__ = ["BAND", "COLUMNS", "Column", "columns", "columns_for_people"]
+__all__ = ["BAND", "COLUMNS", "DECIDING", "PADDLE", "Column", "columns", "columns_for_people"]
 
-BAND = 10
-"""How many columns, from the left, carry the colour of a row's status."""
+PADDLE = 8
+"""How many columns, from the left, are those of Paddle's demo."""
+
+DECIDING = (
+    "relative_l2", "introduced_rel_l2", "inherited_rel_l2", "rounding_units", "error_growth", "sqnr_db",
+)  # fmt: skip
+"""Keys of the columns by which people judge: they follow Paddle's and the status, as far as there are such."""
+
+
+def _ordered(known: tuple[Column, ...]) -> tuple[Column, ...]:
+    judged = {column.key: column for column in known if column.key in ("status", *DECIDING, "reason")}
+    front = [judged[key] for key in ("status", *DECIDING, "reason") if key in judged]
+    return (*known[:PADDLE], *front, *(column for column in known[PADDLE:] if column.key not in judged))
+
+
+COLUMNS = _ordered(_KNOWN)
+"""The fixed columns, in their order."""
+
+BAND = next(number for number, column in enumerate(COLUMNS, 1) if column.key == "reason")
+"""How many columns, from the left, are printed, and carry the colour of a row's status."""
 
 _BOTH = 64
 """Width of a reason in two languages."""

@@ -47,6 +47,9 @@ def _lines(report: Report) -> Iterator[str]:
     yield ""
     yield f"{_code(report.spec.model.path or target.model or '?')}: {_code(target.mode)} vs. {_code(baseline.mode)}"
     yield ""
+    for sentence in content.lead:
+        yield f"**{_sentence(sentence)}**"
+        yield ""
     for sentence in content.details:
         yield f"- {_sentence(sentence)}"
     for section in content.sections:

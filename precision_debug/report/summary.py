@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..records import Row, Status
 from .advice import advice, finer_than_rounding
-from .blame import blame, culprits, expectation, sentence_of
+from .blame import blame, culprits, expectation
 from .doubts import worded
 from .figures import count, figure, percent
-from .fix import fix_sections, fix_sentences
+from .fix import fix_sections
+from .lead import lead
 from .model import Report, Verdict
+from .precision import precision
 from .provenance import provenance
 from .reasons import explained
 from .section import Cell, Section, linked, pair, plain
 from .tolerance import tolerance_text
 from .words import Text, same
 
-__all__ = ["STATUS_TEXT", "STATUS_TONE", "Summary", "shares", "summary"]
+__all__ = ["STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "Summary", "shares", "summary"]
 
 _NAMES_SHOWN = 3
+_LINKED = 40
 
 STATUS_TEXT = {
     Status.PASS: Text("within tolerance", "在容差内"),
@@ -28,6 +32,15 @@ STATUS_TEXT = {
     Status.FUSED_AWAY: Text("the target's graph no longer has it", "已被目标图融合，不再存在"),
     Status.UNMATCHED: Text("only the target has it", "仅目标有，基线中无对应张量"),
     Status.NOT_COMPARED: Text("could not be seen or compared", "无法取得或无法比较"),
+}
+
+STATUS_NAME = {
+    Status.PASS: Text("pass", "通过"),
+    Status.FAIL: Text("fail", "超差"),
+    Status.INCONCLUSIVE: Text("inconclusive", "无法判定"),
+    Status.FUSED_AWAY: Text("fused away", "被融合"),
+    Status.UNMATCHED: Text("unmatched", "未配对"),
+    Status.NOT_COMPARED: Text("not compared", "未比较"),
 }
 
 STATUS_TONE = {
@@ -46,12 +59,18 @@ _HEADLINES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """headline: the verdict in two or three words. details: sentences under it. tone: as in ``Cell``."""
+    """headline: the verdict in two or three words. tone: as in ``Cell``.
+
+    lead: what a reader must see first: who did it, why, and what to do, in one sentence; further ones follow.
+    details: sentences under it. links: words to the rows (by ``Row.index``) that the lead is about.
+    """
 
     headline: Text
+    lead: tuple[Text, ...]
     details: tuple[Text, ...]
     tone: str
     sections: tuple[Section, ...]
+    links: tuple[tuple[Text, int], ...] = ()
 
 
 def summary(report: Report) -> Summary:
@@ -64,23 +83,29 @@ def summary(report: Report) -> Summary:
         _worst(report),
         _outputs(report),
         _scores(report),
+        precision(report),
         _counts(report),
         _uncompared(report),
         *provenance(report, tolerance_text(report.spec.tolerance)),
     )
     return Summary(
-        headline=headline, details=tuple(_details(report)), tone=tone,
-        sections=tuple(section for section in made if section.lines),
+        headline=headline, lead=lead(report), details=tuple(_details(report)), tone=tone,
+        sections=tuple(section for section in made if section.lines), links=tuple(_links(report)),
     )  # fmt: skip
 
 
+def _links(report: Report) -> Iterator[tuple[Text, int]]:
+    by_name = {row.name: row for row in report.rows}
+    found = [by_name[one.name] for one in culprits(report) if one.name in by_name][:_NAMES_SHOWN]
+    if not found and report.first_mismatch is not None:
+        found = [report.first_mismatch]
+    for row in found:
+        name = row.name if len(row.name) <= _LINKED else f"…{row.name[-_LINKED:]}"
+        yield Text(f"Row of {name}", f"查看 {name}"), row.index
+
+
 def _details(report: Report) -> list[Text]:
-    details = []
-    if report.failure:
-        details.append(same(report.failure))
-    details += fix_sentences(report)
-    details += [sentence_of(culprit, report.target.mode) for culprit in culprits(report)[:1]]
-    details += expectation(report)
+    details = [*expectation(report)]
     covered, counts = report.coverage, report.counts
     compared, rest = covered.compared, covered.total - covered.compared
     failed, open_ = counts[Status.FAIL], counts[Status.INCONCLUSIVE]
@@ -199,7 +224,7 @@ _ROW_HEAD = (
 
 def _row_line(row: Row) -> tuple[Cell, ...]:
     numbers = row.comparison
-    status = Cell(text=same(row.status.value), tone=STATUS_TONE[row.status])
+    status = Cell(text=STATUS_NAME[row.status], tone=STATUS_TONE[row.status])
     if numbers is None:
         return (linked(row), plain(same(row.op_type)), status, *[plain(same(""))] * 5)
     share = "" if numbers.mismatched is None else percent(numbers.mismatched / max(1, numbers.base.elements))
@@ -226,7 +251,7 @@ def _counts(report: Report) -> Section:
     total = len(report.rows)
     lines = [
         (
-            Cell(text=same(status.value), tone=STATUS_TONE[status]),
+            Cell(text=STATUS_NAME[status], tone=STATUS_TONE[status]),
             Cell(text=same(count(number)), right=True),
             Cell(text=same(percent(number / total) if total else ""), right=True),
             plain(STATUS_TEXT[status]),
@@ -256,7 +281,7 @@ def _uncompared(report: Report) -> Section:
         lines=tuple(
             (
                 plain(explained(reason) if reason else STATUS_TEXT[status]),
-                Cell(text=same(status.value), tone=STATUS_TONE[status]),
+                Cell(text=STATUS_NAME[status], tone=STATUS_TONE[status]),
                 Cell(text=same(count(len(names))), right=True),
                 plain(same(_some(names))),
             )

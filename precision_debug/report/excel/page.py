@@ -68,7 +68,9 @@ class _Page:
         target, baseline = report.target, report.baseline
         names = f"{report.spec.model.path or target.model}    {target.mode} vs. {baseline.mode}"
         self._across(names.strip(), font_size=11, **banner)
-        for text in content.details:
+        first, *more = content.lead
+        self._paragraph(first, font_size=14, bold=True, indent=1, bg_color="#F6F7F9")
+        for text in (*more, *content.details):
             self._paragraph(text, font_size=11, indent=1, bg_color="#F6F7F9")
         self._line += 1
 

@@ -1,0 +1,151 @@
+"""The parts of the page that need no script: the answer, the error budget, and the sections of the summary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from ..figures import percent
+from ..model import Report
+from ..section import Cell, Section
+from ..summary import Summary
+from ..words import Text
+from .text import escaped
+
+__all__ = ["ABOVE", "IN_ANSWER", "UNEXPLAINED", "answer", "block", "budget", "folded"]
+
+ABOVE = ("fix", "fix_kept", "fix_trade", "fix_artefacts", "outputs", "scores", "precision")
+"""Sections that stand open below the table; the others follow them, folded."""
+
+UNEXPLAINED = ("first", "worst")
+"""Sections that stand open too where no culprit is named."""
+
+IN_ANSWER = ("culprits",)
+"""Sections that the answer holds already."""
+
+_SHOWN = 2
+"""Sentences of the details that stand open."""
+
+_BARS = 10
+
+Places = Mapping[int, int]
+
+
+def answer(report: Report, content: Summary, places: Places) -> str:
+    """The verdict as a chip, and the sentence that everything else explains."""
+    names = (
+        f"{report.spec.model.path or report.target.model}    {report.target.mode} vs. {report.baseline.mode}".strip()
+    )
+    first, *more = content.lead
+    blamed = next((section.lines[1:] for section in content.sections if section.key == "culprits"), ())
+    sentences = [*more, *content.details]
+    proof = ""
+    if blamed and not blamed[0][0].text.en:
+        proof, blamed = f"<p>{_said(blamed[0][-1].text)}</p>", blamed[1:]
+    shown = "".join(f"<p>{_said(text)}</p>" for text in sentences[:_SHOWN])
+    rest = "".join(f"<p>{_said(text)}</p>" for text in sentences[_SHOWN:])
+    if rest:
+        number = len(sentences) - _SHOWN
+        title = Text(f"{number} more remark{'s' * (number > 1)}", f"另有 {number} 条说明")
+        rest = f"<details><summary>{_both(title)}</summary>{rest}</details>"
+    leads = "".join(
+        f'<a class="button" href="#row={places[index]}" data-row="{places[index]}">{_both(text)}</a>'
+        for text, index in content.links
+        if index in places
+    )
+    chip = f"<strong>{_both(content.headline)}</strong>"
+    header = f'<p class="about">{chip} {escaped(names)}</p><h1>{_said(first)}</h1>{leads}'
+    below = f"{proof}{_lines(blamed, places)}{shown}{rest}"
+    below = f'<div class="details" id="culprits">{below}</div>' if below else ""
+    return f'<header class="verdict {content.tone}" id="answer">{header}</header>{below}'
+
+
+def budget(report: Report, places: Places) -> str:
+    """Which operators explain the squared error where it is judged, as bars; "" where that was not measured."""
+    explanation = report.explanation
+    if explanation is None or not explanation.budget:
+        return ""
+    numbers = {row.name: places[row.index] for row in report.rows}
+    named = {culprit.name for culprit in explanation.culprits}
+    shares = sorted(explanation.budget.items(), key=lambda pair: -pair[1])
+    lines = []
+    for name, share in shares[:_BARS]:
+        link = f"<bdi>{escaped(name)}</bdi>"
+        if name in numbers:
+            link = f'<a href="#row={numbers[name]}" data-row="{numbers[name]}">{link}</a>'
+        who = ' class="who"' if name in named else ""
+        meter = f'<meter min="0" max="1" value="{min(1.0, max(0.0, share)):.4f}"></meter>'
+        lines.append(f'<tr{who}><td>{link}</td><td>{meter}</td><td class="right">{escaped(percent(share))}</td></tr>')
+    rest = shares[_BARS:]
+    if rest:
+        text = Text(f"{len(rest)} more", f"另有 {len(rest)} 个")
+        share = sum(share for _, share in rest)
+        lines.append(f'<tr><td>{_both(text)}</td><td></td><td class="right">{escaped(percent(share))}</td></tr>')
+    title = Text("Error budget", "误差来源占比")
+    about = Text(
+        f"Share of the squared error at {explanation.at} that each operator's own error explains alone; they need not"
+        " add up to 100 %.",
+        f"各算子自身误差单独所能解释的 {explanation.at} 处平方误差的比例；合计不必为 100%。",
+    )
+    return (
+        f'<section class="card" id="budget"><h2>{_both(title)}</h2><p class="soft">{_both(about)}</p>'
+        f'<div class="wide"><table class="list">{"".join(lines)}</table></div></section>'
+    )
+
+
+def block(section: Section, places: Places) -> str:
+    """A section that stands open."""
+    title = f"<h2>{_both(section.title)}</h2>"
+    return f'<section class="card" id="{section.key}">{title}{_content(section, places)}</section>'
+
+
+def folded(section: Section, places: Places) -> str:
+    """A section that opens when it is asked to."""
+    title = f"<summary>{_both(section.title)}</summary>"
+    return f'<details class="card" id="{section.key}">{title}{_content(section, places)}</details>'
+
+
+def _content(section: Section, places: Places) -> str:
+    kind = "list" if section.head else "pairs"
+    head = "".join(
+        f"<th{_right(any(line[number].right for line in section.lines))}>{_both(title)}</th>"
+        for number, title in enumerate(section.head)
+    )
+    head = f"<thead><tr>{head}</tr></thead>" if head else ""
+    return f'<div class="wide"><table class="{kind}">{head}{_body(section.lines, places)}</table></div>'
+
+
+def _lines(lines: Sequence[tuple[Cell, ...]], places: Places) -> str:
+    return f'<table class="pairs">{_body(lines, places)}</table>' if lines else ""
+
+
+def _body(lines: Sequence[tuple[Cell, ...]], places: Places) -> str:
+    return "".join(f"<tr>{''.join(_cell(cell, places) for cell in line)}</tr>" for line in lines)
+
+
+def _right(right: bool) -> str:
+    return ' class="right"' if right else ""
+
+
+def _cell(cell: Cell, places: Places) -> str:
+    text = _said(cell.text)
+    if cell.row is not None and cell.row in places:
+        place = places[cell.row]
+        text = f'<a href="#row={place}" data-row="{place}">{text}</a>'
+    elif cell.tone == "code":
+        text = f"<code>{text}</code>"
+    elif cell.tone:
+        text = f'<span class="chip {cell.tone}">{text}</span>'
+    return f"<td{_right(cell.right)}>{text}</td>"
+
+
+def _both(text: Text) -> str:
+    """Both languages; the page shows one."""
+    if text.en == text.zh:
+        return escaped(text.en)
+    return f'<span class="en">{escaped(text.en)}</span><span class="zh" lang="zh">{escaped(text.zh)}</span>'
+
+
+def _said(text: Text) -> str:
+    """A sentence in which names stand between backticks."""
+    return re.sub("`([^`<>]+)`", r"<code>\1</code>", _both(text))

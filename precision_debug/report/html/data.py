@@ -1,0 +1,161 @@
+"""What the page's script reads: columns, statuses, rows as arrays in the columns' order, and how rows hang together."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from ...records import Row, Status
+from ...safety.visible import visible
+from ..advice import advice
+from ..blame import culprits
+from ..column import Column
+from ..doubts import ROUNDING
+from ..layer import grouped
+from ..layout import DECIDING, columns
+from ..model import Report
+from ..noise import KINDS, noise_of
+from ..reasons import explained
+from ..summary import STATUS_NAME, STATUS_TEXT, STATUS_TONE
+from ..widths import fitted_width, text_width
+from ..words import Text
+
+__all__ = ["written"]
+
+_FIRST_SEEN = (
+    "name", "op_type", *DECIDING, "status", "max_abs", "max_rel", "mismatched_share", "shape", "reason", "index",
+)  # fmt: skip
+"""Columns that are seen before the reader asks for more, from the left; a backend's own ones follow them."""
+
+_HEAT = {
+    "relative_l2": "error", "introduced_rel_l2": "error", "inherited_rel_l2": "error", "mean_rel": "error",
+    "rounding_units": "ratio", "error_growth": "ratio", "sqnr_db": "db", "mismatched_share": "share",
+    "share_rel_over_1pct": "share",
+}  # fmt: skip
+"""How a column's numbers are coloured: in decades from one rounding to 1, as a multiple, in decibels, as a share."""
+
+_CURVES = (
+    ("relative_l2", Text("cumulative: Rel L2 of target and baseline", "累积：两侧的相对 L2"), "blue", "line", True),
+    ("introduced_rel_l2", Text("introduced by the operator itself", "算子自身引入的误差"), "orange", "dots", True),
+    ("inherited_rel_l2", Text("inherited from its inputs", "由输入继承的误差"), "green", "line", False),
+    ("max_abs", Text("max absolute error", "最大绝对误差"), "grey", "line", False),
+)  # fmt: skip
+
+_ADVISED = 300
+"""Rows out of tolerance that are given advice, in execution order; the others' is the same again."""
+
+
+def written(report: Report) -> Iterator[str]:
+    """One JSON object in parts, never holding more than one row's text."""
+    layout = columns(report)
+    noise = [noise_of(row) for row in report.rows]
+    yield _json(_head(report, layout, noise))[:-1]
+    yield ', "rows": ['
+    encode = [(column.get, _reason if column.key == "reason" else _ENCODE[column.kind]) for column in layout]
+    separator = "\n"
+    for row in report.rows:
+        values = [None if (value := get(row)) is None else convert(value) for get, convert in encode]
+        yield separator + _json(values)
+        separator = ",\n"
+    yield "\n]}"
+
+
+def _head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[str, Any]:
+    rows = report.rows
+    place = {row.name: number for number, row in enumerate(rows)}
+    first = report.first_mismatch
+    failed = [(number, row) for number, row in enumerate(rows) if row.status is Status.FAIL]
+    present = {column.key for column in layout}
+    kinds = list(KINDS)
+    quiet = {row.status for row, kind in zip(rows, noise, strict=True) if kind and row.comparison is None}
+    return {
+        "columns": [_described(column, report) for column in layout],
+        "order": _order(layout),
+        "statuses": [
+            {
+                "value": status.value, "tone": STATUS_TONE[status], "count": number, "help": list(STATUS_TEXT[status]),
+                "name": list(STATUS_NAME[status]), "quiet": status in quiet,
+            }
+            for status, number in report.counts.items()
+        ],
+        "fail": Status.FAIL.value,
+        "unit": _unit(report),
+        "layers": [visible(layer) for layer in grouped(rows)],
+        "noise": [kinds.index(kind) + 1 if kind else 0 for kind in noise],
+        "folds": [[noise.count(kind), list(KINDS[kind])] for kind in kinds if kind in noise],
+        "reads": [
+            sorted({place[name] for name in row.inputs if place.get(name, number) != number})
+            for number, row in enumerate(rows)
+        ],
+        "culprits": [place[one.name] for one in culprits(report) if one.name in place],
+        "first": None if first is None else rows.index(first),
+        "broken": [number for number, row in failed if _broken(row)],
+        "curves": [
+            {"key": key, "label": list(label), "colour": colour, "style": style, "first": shown}
+            for key, label, colour, style, shown in _CURVES
+            if key in present
+        ],
+        "advice": {
+            number: [list(text) for text in advice(row, report.target.mode)] for number, row in failed[:_ADVISED]
+        },
+        "portraits": {},
+    }  # fmt: skip
+
+
+def _unit(report: Report) -> float:
+    """The relative error of rounding once: measured, else by the precision in the mode's name."""
+    explanation = report.explanation
+    if explanation is not None and explanation.unit:
+        return explanation.unit
+    return max((error for name, error in ROUNDING.items() if name in report.target.mode), default=2.0**-24)
+
+
+def _broken(row: Row) -> bool:
+    numbers = row.comparison
+    if numbers is None or not numbers.shapes_match:
+        return True
+    errors = (row.relative_l2, numbers.max_abs)
+    return any(error is not None and not math.isfinite(error) for error in errors) or not any(errors)
+
+
+def _order(layout: tuple[Column, ...]) -> list[int]:
+    """Places of the columns, from the left: those first that decide."""
+    keys = [column.key for column in layout]
+    seen = [keys.index(key) for key in _FIRST_SEEN if key in keys]
+    own = [number for number, key in enumerate(keys) if key.startswith("extra.")]
+    return [*seen, *own, *(number for number in range(len(keys)) if number not in {*seen, *own})]
+
+
+def _described(column: Column, report: Report) -> dict[str, Any]:
+    least = max(text_width(column.title), text_width(column.title_zh)) + 3
+    return {
+        "key": visible(column.key), "title": [visible(column.title), visible(column.title_zh)],
+        "help": [column.help, column.help_zh], "heat": _HEAT.get(column.key, ""),
+        "kind": column.kind, "style": column.style, "width": fitted_width(column, report.rows, least),
+        "first": column.key in _FIRST_SEEN or column.key.startswith("extra."),
+    }  # fmt: skip
+
+
+def _json(value: Any) -> str:
+    """JSON that may stand inside a script element."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _number(value: Any) -> float | str:
+    value = float(value)
+    return float(f"{value:.7g}") if math.isfinite(value) else str(value)
+
+
+def _reason(value: str) -> str | list[str]:
+    """Both languages where there are two; the page shows one, and looks for words in both."""
+    text = explained(visible(value))
+    return text.en if text.en == text.zh else list(text)
+
+
+_ENCODE: dict[str, Any] = {
+    "text": lambda value: visible(str(value), keep="\n\t"), "int": int, "float": _number, "share": _number,
+    "index": lambda value: str(list(value)), "flag": bool,
+}  # fmt: skip

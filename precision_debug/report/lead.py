@@ -1,0 +1,81 @@
+"""The first sentence of a report: who did it, why, and what to do; or why nobody did."""
+
+from __future__ import annotations
+
+from ..records import Status
+from .advice import advice
+from .blame import blame, culprits, sentence_of
+from .figures import count
+from .fix import fix_sentences
+from .model import Report, Verdict
+from .reasons import explained
+from .words import Text, same
+
+__all__ = ["lead"]
+
+
+def lead(report: Report) -> tuple[Text, ...]:
+    """Sentences, the first of which stands alone. Always at least one."""
+    named = culprits(report)
+    if named:
+        sentences = [sentence_of(named[0], report.target.mode)]
+        if len(named) > 1:
+            more = count(len(named) - 1)
+            sentences.append(Text(f"{more} more below.", f"另有 {more} 个，见下文。"))
+    elif report.verdict in (Verdict.PASS, Verdict.EXPECTED, Verdict.INCONCLUSIVE) and not report.first_mismatch:
+        sentences = [_calm(report)]
+    elif report.first_mismatch is not None:
+        sentences = _accused(report)
+    else:
+        sentences = []
+    sentences[1:1] = fix_sentences(report)
+    if report.failure:
+        ended = Text(f"The run ended early: {report.failure}.", f"运行提前结束：{report.failure}。")
+        done = len(report.compared)
+        left = len(report.rows) - done
+        far = Text(
+            f"{count(done)} of {count(len(report.rows))} tensors were compared before that, {count(left)} were not.",
+            f"此前已比较 {count(len(report.rows))} 个张量中的 {count(done)} 个，{count(left)} 个未比较。",
+        )
+        return (*sentences, ended, far) if named else (ended, far, *sentences)
+    return tuple(sentences) or (same(str(report.verdict)),)
+
+
+def _calm(report: Report) -> Text:
+    """Nothing failed: what that rests on."""
+    doubtful = report.verdict is Verdict.INCONCLUSIVE
+    if doubtful and report.doubts:
+        from .doubts import worded
+
+        return worded(report.doubts[0])
+    worst = max(
+        (row for row in report.outputs if row.relative_l2 is not None), key=lambda r: r.relative_l2 or 0, default=None
+    )
+    compared = count(len(report.compared))
+    if worst is None:
+        return Text(f"All {compared} compared tensors agree.", f"比较的 {compared} 个张量全部一致。")
+    return Text(
+        f"Nothing to do: all {compared} compared tensors agree, and the worst output `{worst.name}` is off by"
+        f" {worst.relative_l2:.2g} (Rel L2).",
+        f"无需处理：比较的 {compared} 个张量全部一致，误差最大的输出 `{worst.name}` 相对 L2 误差为"
+        f" {worst.relative_l2:.2g}。",
+    )
+
+
+def _accused(report: Report) -> list[Text]:
+    """No culprit was measured: the first mismatch, and what its numbers say; and why nobody is named."""
+    first = report.first_mismatch
+    assert first is not None
+    reason = explained(first.reason)
+    failed = count(report.counts[Status.FAIL])
+    sentences = [
+        Text(
+            f"No culprit is named. {first.op_type} `{first.name}` is the first of {failed} tensors out of tolerance"
+            + (f": {reason.en}." if reason.en else "."),
+            f"未指认元凶。{first.op_type} `{first.name}` 是 {failed} 个超差张量中的第一个"
+            + (f"：{reason.zh}。" if reason.zh else "。"),
+        )
+    ]
+    said = blame(report).lines
+    sentences += [said[0][-1].text] if said else list(advice(first, report.target.mode)[:1])
+    return sentences

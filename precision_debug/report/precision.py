@@ -1,0 +1,61 @@
+"""In which precision the target really ran: what the engine's inspector told, else the types that its tensors have."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..inspector import real_precision
+from ..records import Row
+from .coverage import QUANTISED
+from .figures import count, percent
+from .model import Report
+from .section import Cell, Section, plain
+from .words import Text, same
+
+__all__ = ["precision"]
+
+_SHORT = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16", "float64": "FP64", "int8": "INT8", "uint8": "UINT8"}
+_TOLD = "Real Precision"
+
+
+def _held(row: Row) -> str:
+    """What the operator that made it computes in, as far as its own tensor tells; "" for the carriers between."""
+    side = row.comparison.target if row.comparison is not None else None
+    if side is None:
+        return ""
+    if row.view == "dequantised" or QUANTISED.search(row.target_op_type):
+        return "INT8"
+    return _SHORT.get(side.dtype, side.dtype)
+
+
+def precision(report: Report) -> Section:
+    """Layers by real precision where an engine told them; else tensors by the type in which the target holds them."""
+    if report.layers:
+        found = Counter(real_precision(layer)[0] or "?" for layer in report.layers if not layer.is_reformat)
+        what, source = Text("Layers", "层数"), Text("told by the engine's inspector", "由引擎 inspector 给出")
+    elif any(_TOLD in row.extra for row in report.rows):
+        found = Counter(row.extra[_TOLD] for row in report.rows if _TOLD in row.extra)
+        what, source = Text("Tensors", "张量数"), Text("told by the engine", "由引擎给出")
+    else:
+        found = Counter(filter(None, map(_held, report.rows)))
+        what = Text("Tensors", "张量数")
+        source = Text("the type in which the target's operator gives them", "目标算子给出张量的类型")
+    if report.target.simulation:
+        source = Text(
+            "a simulation: rounded to the mode's type, computed in this one", "模拟：舍入到该模式的类型，但以此类型计算"
+        )
+    total = sum(found.values())
+    return Section(
+        key="precision",
+        title=Text("Precision that really ran", "实际运行精度"),
+        head=(Text("Precision", "精度"), what, Text("Share", "占比"), Text("Told by", "依据")),
+        lines=tuple(
+            (
+                plain(same(name)),
+                Cell(text=same(count(number)), right=True),
+                Cell(text=same(percent(number / total)), right=True),
+                plain(source),
+            )
+            for name, number in found.most_common(8)
+        ),
+    )

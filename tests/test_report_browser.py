@@ -1,0 +1,290 @@
+"""A browser opens the page, and clicks and types: Debian's chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_factory import make_report, make_row
+
+from precision_debug.records import Culprit, Explanation, Status
+from precision_debug.report import Report
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no page can be opened")
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed, so no page can be opened")
+
+DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+
+
+def explained(rows: int = 300) -> Report:
+    """A report whose culprit is known."""
+    report = make_report(rows)
+    row = next(row for row in report.rows if row.status is Status.FAIL)
+    culprit = Culprit(
+        name=row.name, node=row.node, op_types=(row.op_type,), cause="overflow",
+        evidence={"largest": 1e6, "limit": 65504.0, "count": 12}, confidence="isolated", share=0.9, at="logits",
+        keep=(row.name,),
+    )  # fmt: skip
+    made = Explanation(
+        state="culprits", method="isolated", culprits=(culprit,), at="logits", budget={row.name: 0.9, "logits": 0.05},
+        unit=2.0**-8,
+    )  # fmt: skip
+    return dataclasses.replace(report, explanation=made)
+
+
+@dataclasses.dataclass
+class Page:
+    """An open page, and everything that it asked of a network or said to the console."""
+
+    page: Any
+    asked: list[str]
+    said: list[str]
+
+    def names(self) -> list[str]:
+        """Of the rows that the table draws, in order."""
+        cells = self.page.locator('.tabulator-row .tabulator-cell[tabulator-field="c1"]')
+        return [str(text) for text in cells.all_text_contents()]
+
+    def shown(self) -> int:
+        """How many rows the page says that it shows."""
+        return int(self.page.locator("#shown").inner_text().split()[0].replace(",", ""))
+
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Report], Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    kept: dict[int, Path] = {}
+
+    def write(report: Report) -> Path:
+        if id(report) not in kept:
+            kept[id(report)] = report.save(folder / f"{len(kept)}.html")
+        return kept[id(report)]
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return explained()
+
+
+@pytest.fixture
+def open_page(browser: Any, written: Callable[[Report], Path]) -> Iterator[Open]:
+    opened: list[tuple[Any, Page]] = []
+
+    def start(report: Report, size: dict[str, int] = DESK, address: str = "", **context: Any) -> Page:
+        made = browser.new_context(viewport=size, **{"locale": "en-US", **context})
+        page = made.new_page()
+        found = Page(page, [], [])
+        page.on("request", lambda request: found.asked.append(request.url))
+        page.on("console", lambda message: found.said.append(message.text))
+        page.on("pageerror", lambda error: found.said.append(str(error)))
+        page.goto(f"file://{written(report)}{address}")
+        page.wait_for_selector("html[data-ready=yes]", timeout=30_000)
+        opened.append((made, found))
+        return found
+
+    yield start
+    for context, found in opened:
+        context.close()
+        assert found.said == [], "the console stays empty"
+        assert all(url.startswith("file://") for url in found.asked)
+        assert len(found.asked) == 1, "the page asks for nothing but itself"
+
+
+def test_the_sentence_is_the_first_thing_that_is_read(open_page: Open, report: Report) -> None:
+    for size in (DESK, PHONE):
+        found = open_page(report, size)
+        first = found.page.locator("h1").inner_text()
+        assert "lost it: overflow" in first
+        assert "Keep" in first
+        box = found.page.locator("h1").bounding_box()
+        assert box["y"] + box["height"] < 400, "without scrolling, on a phone too"
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= size["width"], "nothing sticks out"
+
+
+def test_columns_are_sorted_by_mouse_and_by_keyboard(open_page: Open, report: Report) -> None:
+    found = open_page(report)
+    errors = {row.name: row.relative_l2 or 0.0 for row in report.rows if row.comparison is not None}
+    worst = max(errors, key=errors.__getitem__)
+    heading = found.page.locator(".heading", has_text="Rel L2").first
+    heading.click()
+    assert found.names()[0] == worst
+    heading.focus()
+    found.page.keyboard.press("Enter")
+    assert found.names()[0] == min(errors, key=errors.__getitem__)
+    found.page.keyboard.press("Enter")
+    assert found.names()[0] == report.rows[0].name, "the third time, the order of execution is back"
+
+
+def test_rows_are_filtered_by_text_number_status_and_layer(open_page: Open, report: Report) -> None:
+    found = open_page(report)
+    page = found.page
+    folded = found.shown()
+    page.locator("#fold input").uncheck()
+    assert found.shown() == len(report.rows) > folded
+    page.locator("#search").fill("LOGITS")
+    assert found.names() == ["logits"]
+    page.locator("#search").fill("没有同名")
+    unmatched = [row.name for row in report.rows if row.status is Status.UNMATCHED]
+    assert found.names() == unmatched, "reasons are found in both languages"
+    page.locator("#reset").click()
+    assert found.shown() == folded
+    page.locator('input[aria-label="filter: Rel L2"]').press_sequentially(">1e-2")
+    playwright.expect(page.locator("#shown")).not_to_contain_text(f"{folded} of")
+    assert found.shown() == sum((row.relative_l2 or 0.0) > 1e-2 for row in report.rows if row.comparison)
+    page.locator("#reset").click()
+    for status in ("pass", "inconclusive", "not compared", "unmatched", "fused away"):
+        page.locator(f'#chips button[data-status="{status}"]').click()
+    assert found.shown() == report.counts[Status.FAIL]
+    page.locator("#reset").click()
+    page.locator("#group").check()
+    groups = page.locator(".tabulator-group").all_inner_texts()
+    assert any(text.startswith("layer1/") for text in groups)
+
+
+def test_the_keyboard_alone_reaches_a_row_and_comes_back(open_page: Open, report: Report) -> None:
+    found = open_page(report)
+    page = found.page
+    page.locator(".tabulator-tableholder").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    drawer = page.locator("#drawer")
+    assert drawer.locator("h2").inner_text() == "logits"
+    drawer.locator("[aria-label=Previous]").press("Enter")
+    before = drawer.locator("h2").inner_text()
+    assert before != "logits"
+    page.keyboard.press("ArrowRight")
+    assert drawer.locator("h2").inner_text() == "logits"
+    page.keyboard.press("Escape")
+    assert drawer.is_hidden()
+    assert page.evaluate("document.activeElement.className") == "tabulator-tableholder"
+    page.locator("#plot").focus()
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    assert drawer.locator("h2").inner_text() == "logits", "so does the curve"
+
+
+def test_details_link_to_inputs_and_readers_and_have_an_address(open_page: Open, report: Report) -> None:
+    place = next(place for place, row in enumerate(report.rows) if row.status is Status.FAIL)
+    row = report.rows[place]
+    found = open_page(report, address=f"#row={place}")
+    drawer = found.page.locator("#drawer")
+    assert drawer.locator("h2").inner_text() == row.name
+    assert drawer.locator("svg.graph a.who").count() == 1, "the culprit in the graph around it"
+    drawer.locator(".links a", has_text=row.inputs[0]).first.click()
+    assert drawer.locator("h2").inner_text() == row.inputs[0]
+    assert found.page.evaluate("location.hash") == f"#row={place - 1}"
+    drawer.locator(".links a", has_text=row.name).first.click()
+    assert drawer.locator("h2").inner_text() == row.name
+    found.page.locator("#drawer [aria-label=Close]").click()
+    found.page.locator("#answer a.button").first.click()
+    assert drawer.locator("h2").inner_text() == row.name, "the sentence leads to its row"
+
+
+def test_everything_speaks_chinese(open_page: Open, report: Report) -> None:
+    found = open_page(report, locale="zh-CN")
+    page = found.page
+    assert page.evaluate("document.documentElement.lang") == "zh"
+    page.locator("#fold input").uncheck()
+    seen = page.evaluate("""() => {
+      const own = [...document.querySelectorAll('h1, h2, .heading, .chip, label, button, summary, th, #hint, .key')];
+      return own.filter((one) => one.offsetParent).map((one) => one.innerText.trim())
+        .filter((text) => text && !/[\\u4e00-\\u9fff]/.test(text));
+    }""")
+    assert [text for text in seen if text not in {"English", "◐", "SHA-256（前半）"}] == []
+    page.locator("#language").click()
+    assert page.locator("#chips button").first.inner_text().startswith("pass")
+
+
+def test_a_phone_shows_numbers(open_page: Open, report: Report) -> None:
+    found = open_page(report, PHONE)
+    page = found.page
+    page.locator("#table").scroll_into_view_if_needed()
+    page.locator(".tabulator-row .tabulator-cell.bar").first.wait_for()
+    cell = page.locator(".tabulator-row .tabulator-cell.bar").first.bounding_box()
+    assert cell["x"] + cell["width"] <= PHONE["width"], "the first number is seen without scrolling"
+    page.locator(".tabulator-row").first.click()
+    page.locator("#drawer").wait_for()
+    box = page.locator("#drawer").bounding_box()
+    assert box["x"] >= 0
+    assert box["width"] <= PHONE["width"]
+
+
+def test_paper_has_every_row_that_is_shown(open_page: Open, report: Report) -> None:
+    found = open_page(report, color_scheme="dark")
+    page = found.page
+    shown = found.shown()
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.locator("#print tbody tr").count() == shown
+    assert page.locator("#grid").is_hidden()
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.emulate_media(media="screen")
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.locator("#print tbody tr").count() == 0
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_columns_are_picked(open_page: Open, report: Report) -> None:
+    found = open_page(report)
+    page = found.page
+    assert page.locator(".heading", has_text="Cosine Distance").is_hidden()
+    page.locator("#picker summary").click()
+    page.locator("#picker label", has_text="Cosine Distance").locator("input").check()
+    assert page.locator(".tabulator-col", has_text="Cosine Distance").count() == 1
+
+
+@pytest.mark.slow
+def test_fifty_thousand_rows_scroll_sort_and_filter(open_page: Open) -> None:
+    found = open_page(make_report(50_000))
+    page = found.page
+    page.locator("#fold input").uncheck()
+    assert found.shown() == 50_000
+    assert page.locator(".tabulator-row").count() < 300, "only what is seen is drawn"
+    page.locator("#search").fill("logits")
+    assert found.names() == ["logits"]
+
+
+def test_names_are_text_whatever_they_hold(open_page: Open) -> None:
+    nasty = ["<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "<b>bold</b>", "a`b`<i>", "{{data}}"]
+    rows = tuple(
+        make_row(
+            n,
+            0.1,
+            name=name,
+            op_type=name,
+            node=f"{name}/x",
+            reason=name,
+            is_output=True,
+            extra={name: name},
+            inputs=tuple(nasty),
+        )
+        for n, name in enumerate(nasty)
+    )
+    found = open_page(dataclasses.replace(make_report(0), rows=rows), address="#row=0")
+    page = found.page
+    assert page.locator("#drawer h2").inner_text() == nasty[0]
+    page.locator("#group").check(force=True)
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert (
+        page.locator("main img, main i:not(.swatch), main script, main b:has-text('bold'):not(:has-text('<'))").count()
+        == 0
+    )
