@@ -128,7 +128,7 @@ def test_layers_come_from_names_and_are_not_too_many(tmp_path: Path) -> None:
     report = make_report(300)
     layers = data_of(page_of(report, tmp_path))["layers"]
     assert {layer.split("/")[0] for layer in layers} == {"layer1", "layer2", "layer3", "layer4", "fc"}
-    assert 4 < len(set(layers)) <= 300 // 8
+    assert 4 < len(set(layers)) <= 300 // 5
 
 
 def test_the_page_holds_every_row(tmp_path: Path) -> None:

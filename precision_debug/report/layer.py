@@ -11,6 +11,8 @@ __all__ = ["grouped", "layer_of"]
 
 _NUMBERED = re.compile(r"^(?:[A-Za-z]+_?\d+[._])+")
 _FEW = 8
+_MEMBERS = 5
+"""Rows of a group, on average, at least."""
 
 
 def layer_of(row: Row) -> tuple[str, ...]:
@@ -29,6 +31,6 @@ def grouped(rows: Sequence[Row]) -> list[str]:
     """One group a row: its path, cut so short that a group has several rows; "" for rows without a path."""
     paths = [layer_of(row) for row in rows]
     deepest = max(map(len, paths), default=0)
-    most = max(_FEW, len(rows) // _FEW)
+    most = max(_FEW, len(rows) // _MEMBERS)
     depth = next((d for d in range(deepest, 1, -1) if len({path[:d] for path in paths}) <= most), 1)
     return ["/".join(path[:depth]) for path in paths]
