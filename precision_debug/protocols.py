@@ -79,6 +79,8 @@ class Session(Protocol):
     A session of an engine whose inspector tells its layers may have them as ``layers``, a sequence of EngineLayer. One
     that finds, after ``run`` at the latest, that its mode did not run as asked says so as ``doubts``, a sequence of
     Doubt: "precision_not_run" (values: precision, detail), or a code of its own. The verdict is then inconclusive.
+    One whose arithmetic is not what its mode's name promises says which it is as ``arithmetic``: "tf32", in numpy's
+    words otherwise.
     """
 
     @property

@@ -88,11 +88,18 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
         entries = [_as_rounded(entry, recipe, blocked) for entry in entries if not internal(entry.value.name)]
     return OrtSession(
         model=built.running,
+        source=source,
         entries=entries,
         runtime=runtime,
         notes=(*built.notes, *notes, *_engine_notes(recipe, settings)),
         versions={"onnxruntime": ort.__version__, "device": processor()},
+        arithmetic="tf32" if _in_tf32(recipe, settings) else "",
     )
+
+
+def _in_tf32(recipe: Recipe, settings: Mapping[str, Any]) -> bool:
+    """Whether CUDA's provider computes float32 products in TF32, which is its default."""
+    return recipe.engine == "cuda" and recipe.change == "" and setting(settings, "use_tf32") is not False
 
 
 def _engine_notes(recipe: Recipe, settings: Mapping[str, Any]) -> tuple[str, ...]:

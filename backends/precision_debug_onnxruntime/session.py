@@ -31,11 +31,14 @@ class OrtSession:
         self,
         *,
         model: Model,
+        source: Model,
         entries: Sequence[Entry],
         runtime: Runtime,
         notes: Sequence[str],
         versions: Mapping[str, str],
+        arithmetic: str = "",
     ) -> None:
+        self.arithmetic = arithmetic
         self._model, self._runtime = model, runtime
         self._entries = tuple(entries)
         self._tensors: tuple[TensorMeta, ...] = tuple(entry.meta for entry in entries)
@@ -48,6 +51,7 @@ class OrtSession:
         self._closed = False
         self._by_name = {entry.meta.name: entry for entry in self._entries}
         self._constants = engine_layout.Constants(model)
+        self._source = engine_layout.Constants(source)
 
     @property
     def replaces(self) -> bool:
@@ -60,9 +64,11 @@ class OrtSession:
         return None if entry is None else engine_layout.rounded(entry, value, self._constants)
 
     def operator(self, name: str) -> Operator | None:
-        """See protocols.Replacer."""
+        """See protocols.Replacer. As the source model has it, before a mode rounds, fuses or quantises it."""
         entry = self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
-        return None if entry is None else self._constants.operator(entry)
+        own = name if entry is None else entry.meta.origin or entry.meta.name
+        found = self._source.operator_of(own.removesuffix("!rounded"))
+        return found if found is not None or entry is None else self._constants.operator(entry)
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer."""

@@ -2,6 +2,10 @@
 
 Codes, with the arguments that ``sentences`` words:
 
+- inputs_differ(error, base_dtype, target_dtype, base_range, target_range): the sides were not fed the same (``inputs``)
+- random(between): two runs of one side differ as much (``unsteady``)
+- not_obeyed(layer, asked, real): the user asked for a precision, and the engine took another
+- tf32(units, count): products of float32 whose operands were rounded to TF32, the worst of so many
 - files_differ(what, name, base, target): the two models are not the same there
 - overflow(largest, limit, count): results beyond the type's largest number
 - weight_overflow(weight, largest, limit): a constant beyond it
@@ -42,6 +46,10 @@ Evidence = dict[str, Any]
 
 _WIDE = frozenset({"float32", "float64"})
 
+_LEAST_TF32, _MOST_TF32 = 0.15, 1.2
+"""Relative L2 error of a product whose operands were rounded to TF32's 11 bits, in roundings: each operand is off by
+1/sqrt(3) of one at its worst and by 0.4 on the average, together 0.6. Float32's own sums stay below 0.02 of it."""
+
 _NEARLY_EQUAL = 8.0
 """Times that terms are larger than their sum from which on they cancel; of independent terms it is about 1."""
 
@@ -59,6 +67,9 @@ def cause_of(
     difference = files_differ(subject, name)
     if difference:
         return "files_differ", difference, (name,)
+    refused = not_obeyed(subject, name)
+    if refused:
+        return "not_obeyed", refused, (name,)
     if amplifier:
         lost = _lost(subject, name, exact, wrong) or _narrowed_range(subject, alone, name, exact, wrong)
         return (*(lost or _amplified(subject, amplifier)), keep)
@@ -143,6 +154,8 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
     types = _types(subject, name)
     if types & REACH_FURTHER and _largest_input(subject, name) ** 2 > limit:
         return "range_inside", {"largest": _largest_input(subject, name), "limit": limit}
+    if narrow == "float32" and types & SUM_UP and _LEAST_TF32 <= (found.rel_l2 or 0.0) * 2**11 <= _MOST_TF32:
+        return "tf32", {"units": (found.rel_l2 or 0.0) * 2**11, "count": 1}
     if narrow in _WIDE and (found.rel_l2 or 0.0) > 1e-3:
         return "other_arithmetic", {"rel_l2": found.rel_l2}
     if types & SUM_UP:
@@ -297,6 +310,18 @@ def _depth(subject: Subject, name: str, constants: Mapping[str, Array]) -> int:
     sizes = [subject.row_of[source].comparison for source in subject.sources(name)]
     given = max((one.base.elements for one in sizes if one is not None), default=0)
     return given // max(1, numbers.base.elements) if numbers is not None else 0
+
+
+def not_obeyed(subject: Subject, name: str) -> Evidence:
+    """What the user asked of an operator's precision and the engine did instead, where its session tells so; {} where
+    it did as asked."""
+    for meta in reversed(subject.region_of.get(name, ())):
+        row = subject.row_of.get(meta.name)
+        told = subject.targets.get(row.target_name if row is not None else meta.name)
+        if told is not None and told.extra.get("Obeyed") == "no":
+            real = told.extra.get("Real Precision", "") or "not told"
+            return {"layer": meta.node or meta.name, "asked": told.extra.get("Asked Precision", ""), "real": real}
+    return {}
 
 
 def files_differ(subject: Subject, name: str) -> Evidence:

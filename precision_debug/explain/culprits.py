@@ -142,7 +142,16 @@ def rank(
         )
         found.append(((-float(poisons), -round(share, 2), float(subject.order.get(name, 0))), culprit))
     found.sort(key=lambda pair: pair[0])
-    return tuple(culprit for _, culprit in found)
+    return _one_of_a_switch([culprit for _, culprit in found])
+
+
+def _one_of_a_switch(found: Sequence[Culprit]) -> tuple[Culprit, ...]:
+    """TF32 is one switch for every product: the worst of them stands for all."""
+    products = [culprit for culprit in found if culprit.cause == "tf32"]
+    if len(products) < 2:
+        return tuple(found)
+    worst = dataclasses.replace(products[0], evidence={**products[0].evidence, "count": len(products)})
+    return tuple(worst if culprit is products[0] else culprit for culprit in found if culprit not in products[1:])
 
 
 def _iterations(

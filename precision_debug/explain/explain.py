@@ -22,8 +22,10 @@ from .culprits import (
 from .effects import Sink, carried, plain_sinks, sinks_of
 from .expected import expected_errors
 from .inherited import inherited_errors
+from .inputs import inputs_differ
 from .introduced import nothing_alone, run_alone
 from .subject import Subject, replaces
+from .unsteady import UNPROVEN, unsteady, unsteady_culprits
 
 __all__ = ["Subject", "explain"]
 
@@ -49,13 +51,16 @@ def explain(subject: Subject, *, level: str, seconds: float, folder: Path) -> tu
     comparison is not lost for it: then the state is "unknown", with the reason.
     """
     begun = time.monotonic()
+    fed = inputs_differ(subject)
+    usual = allowed_error(subject.typical_unit, None)
     if not replaces(subject.baseline):
         reason = "its operators cannot be run alone here"
-        return Explanation(state="unknown", reason=reason), []
+        state = "culprits" if fed else "unknown"
+        return Explanation(state=state, reason=reason, culprits=fed, allowed=usual), []
     size = sum(row.comparison.base.elements * 4 for row in subject.row_of.values() if row.comparison)
     if level == "fast" and size / _RATE > max(_PATIENCE, 6 * seconds):
         reason = f"running each operator alone would take about {size / _RATE / 60:.0f} minutes; --explain full does it"
-        return Explanation(state="unknown", reason=reason), []
+        return Explanation(state="unknown", reason=reason, allowed=usual), []
     try:
         explanation, found = _explained(subject, level, seconds, folder, begun)
     except PrecisionDebugError as error:
@@ -64,7 +69,7 @@ def explain(subject: Subject, *, level: str, seconds: float, folder: Path) -> tu
         reason = f"{type(error).__name__}: {error}"
     else:
         return explanation, found
-    return Explanation(state="unknown", reason=reason, seconds=time.monotonic() - begun), []
+    return Explanation(state="unknown", reason=reason, allowed=usual, seconds=time.monotonic() - begun), []
 
 
 def _explained(
@@ -94,11 +99,18 @@ def _explained(
         expected = expected_errors(subject, plain, sinks)
         effects = carried(subject, alone, candidates, sinks, plain, limit) if candidates else {}
         culprits = rank(subject, alone, effects, sinks, first)
+        at = _worst(sinks)
+        if sick and (not culprits or any(culprit.cause in UNPROVEN for culprit in culprits[:3])):
+            off = next((sink.rel_l2 for sink in sinks if sink.name == at), 0.0)
+            twice = unsteady(subject, at, off, folder)
+            culprits = unsteady_culprits(subject, culprits, twice, alone.method, at)
         hidden = hidden_overflow(subject, sinks) if alone.method == "replayed" else None
         if hidden is not None and hidden.name not in {culprit.name for culprit in culprits}:
             behind = subject.descendants(hidden.name)
             culprits = (hidden, *(culprit for culprit in culprits if culprit.name not in behind))
-        at = _worst(sinks)
+        fed = inputs_differ(subject)
+        told = {culprit.name for culprit in fed}
+        culprits = (*fed, *(culprit for culprit in culprits if culprit.name not in told))
         judged = [sink for sink in sinks if sink.is_output] or list(sinks)
         allowed = allowed_error(subject.typical_unit, None if culprits else expected.get(at))
         beyond = any(sink.non_finite or sink.rel_l2 > allowed for sink in judged)

@@ -93,7 +93,7 @@ def inherited_errors(subject: Subject, folder: Path) -> dict[str, float]:
             return put
 
         def target() -> Any:
-            return subject.target.run(subject.feeds, of_target, frozenset(partner))
+            return subject.target.run(subject.given, of_target, frozenset(partner))
 
         def baseline() -> Any:
             return subject.operators()[0].run_replacing(subject.feeds, of_baseline, frozenset(target_of))

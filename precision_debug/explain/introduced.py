@@ -123,7 +123,7 @@ def _isolated(subject: Subject, note: Callable[[str, Array, Array], None], waiti
 
     def target() -> Any:
         replacer = subject.operators()[1]
-        return None if replacer is None else replacer.run_replacing(subject.feeds, of_target, frozenset(partner))
+        return None if replacer is None else replacer.run_replacing(subject.given, of_target, frozenset(partner))
 
     if meeting is not None:
         run_both(meeting, baseline, target)
@@ -153,7 +153,7 @@ def _replayed(subject: Subject, note: Callable[[str, Array, Array], None], waiti
         waiting.drop(name)
         return put
 
-    subject.target.run(subject.feeds, of_target, frozenset(partner))
+    subject.target.run(subject.given, of_target, frozenset(partner))
     subject.operators()[0].run_replacing(subject.feeds, of_baseline, frozenset(target_of))
 
 

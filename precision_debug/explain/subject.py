@@ -23,12 +23,14 @@ class Subject:
 
     rows: those that were compared, with their numbers. tensors: the baseline's, in execution order.
     targets: the target's tensors, by name. together: the two may run side by side.
-    base_seconds: what one run of the baseline takes. memory_budget: bytes of waiting tensors to hold in memory.
+    target_feeds: the target's own, where its inputs have other names. memory_budget: bytes of waiting tensors to hold in
+    memory.
     """
 
     baseline: Session
     target: Session
     feeds: Feeds
+    target_feeds: Feeds | None = None
     rows: Sequence[Row]
     tensors: Sequence[TensorMeta]
     targets: Mapping[str, TensorMeta]
@@ -37,6 +39,11 @@ class Subject:
     simulation: bool = False
     two_files: bool = False
     memory_budget: int | None = None
+
+    @property
+    def given(self) -> Feeds:
+        """What the target is fed."""
+        return self.feeds if self.target_feeds is None else self.target_feeds
 
     @property
     def target_replaces(self) -> bool:
@@ -76,16 +83,21 @@ class Subject:
     def typical_unit(self) -> float:
         """The unit of rounding that is typical of the target's tensors."""
         units = [self.unit(row.name, row.comparison.base) for row in self.rows if row.comparison is not None]
-        arithmetic = arithmetic_of(self.run_mode)
+        arithmetic = self.arithmetic
         known = max(model_unit(units), unit_of(arithmetic, None))
         return INT8 if arithmetic == "int8" and known <= NARROW else known
+
+    @property
+    def arithmetic(self) -> str:
+        """The type that the target computes in: what its session says, else what its mode's name promises."""
+        return str(getattr(self.target, "arithmetic", "")) or arithmetic_of(self.run_mode)
 
     @cached_property
     def narrow_type(self) -> str:
         """The narrow type that most of the target's tensors are held in; "float32" where none is."""
         types = [held for held in self.held_as.values() if unit_of(held, None) or held in {"int8", "uint8"}]
         narrow = [held for held in types if held not in {"float32", "float64"}]
-        return max(set(narrow), key=narrow.count) if narrow else arithmetic_of(self.run_mode) or "float32"
+        return max(set(narrow), key=narrow.count) if narrow else self.arithmetic or "float32"
 
     def unit(self, name: str, stats: TensorStats) -> float:
         """Largest relative error of rounding a tensor once to the type in which the target holds it."""

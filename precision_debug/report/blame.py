@@ -17,6 +17,10 @@ __all__ = ["CAUSES", "blame", "culprits", "expectation", "sentence_of"]
 _SHOWN = 5
 
 CAUSES: Mapping[str, Text] = {
+    "inputs_differ": Text("the two sides were given different inputs", "两侧的输入不同"),
+    "random": Text("another result each time", "每次运行结果不同"),
+    "not_obeyed": Text("a precision that was asked for was not obeyed", "未遵守所要求的精度"),
+    "tf32": Text("TF32 in place of FP32", "以 TF32 代替 FP32"),
     "files_differ": Text("the two models are not the same here", "两个模型在此处不同"),
     "overflow": Text("overflow", "上溢"),
     "weight_overflow": Text("a constant overflows", "常量上溢"),
@@ -42,6 +46,7 @@ _CONFIDENCE = {
         "measured by replaying the baseline's operator on the target's inputs", "以目标输入重放基线算子测得"
     ),
     "simulated": Text("measured in a simulation", "在模拟中测得"),
+    "compared": Text("by comparing what both sides were given", "通过比较两侧所得到的输入得出"),
     "ranked": Text("only ranked by its error", "仅按误差排序得出"),
 }
 
@@ -62,6 +67,16 @@ def sentence_of(culprit: Culprit, target_mode: str) -> Text:
             f"{what} `{culprit.name}` differs between the two models: {why.en}.",
             f"两个模型的 {what} `{culprit.name}` 不同：{why.zh}。",
         )
+    if culprit.cause == "inputs_differ":
+        return Text(
+            f"Input `{culprit.name}` is not the same on both sides: {why.en}. Nothing behind it says anything.",
+            f"两侧的输入 `{culprit.name}` 不同：{why.zh}。其后的一切误差均无意义。",
+        )
+    if culprit.cause in _ADVICE:
+        advice = _ADVICE[culprit.cause]
+        return Text(
+            f"{what} `{culprit.name}` did it: {why.en}. {advice.en}", f"{what} `{culprit.name}`：{why.zh}。{advice.zh}"
+        )
     if not is_narrow(target_mode):
         return Text(
             f"{what} `{culprit.name}` lost it: {why.en}. The target computes in FP32 too: compare what both sides"
@@ -72,6 +87,24 @@ def sentence_of(culprit: Culprit, target_mode: str) -> Text:
         f"{what} `{culprit.name}` lost it: {why.en}. Keep {keep} in FP32, with what reads it.",
         f"精度损失于 {what} `{culprit.name}`：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
     )
+
+
+_ADVICE: Mapping[str, Text] = {
+    "random": Text(
+        "Give it a fixed seed or a fixed order, or leave what follows from it out of the comparison.",
+        "请固定随机种子或求和顺序，或不比较由它得出的张量。",
+    ),
+    "not_obeyed": Text(
+        "Ask for the types of its outputs too, and of what reads it, and build again with obey.",
+        "请同时指定其输出及读取者的类型，并以 obey 重新构建。",
+    ),
+    "tf32": Text(
+        "Switch TF32 off where FP32 is meant (trt_fp32; use_tf32=0; torch.backends.cuda.matmul.allow_tf32 = False;"
+        " NVIDIA_TF32_OVERRIDE=0).",
+        "若需 FP32，请关闭 TF32（trt_fp32；use_tf32=0；torch.backends.cuda.matmul.allow_tf32 = False；"
+        "NVIDIA_TF32_OVERRIDE=0）。",
+    ),
+}
 
 
 def expectation(report: Report) -> list[Text]:
@@ -184,6 +217,23 @@ def _shown(value: Any) -> str:
 
 
 _WHY: Mapping[str, Text] = {
+    "inputs_differ": Text(
+        "{base_dtype} of {base_range} in the baseline, {target_dtype} of {target_range} in the target, off by {error}",
+        "基线为 {base_dtype}（{base_range}），目标为 {target_dtype}（{target_range}），相差 {error}",
+    ),
+    "random": Text(
+        "two runs of one side on the same inputs differ by {between} (Rel L2) there, as much as the two sides",
+        "同一侧以相同输入运行两次，此处相差 {between}（相对 L2），与两侧之差相当",
+    ),
+    "not_obeyed": Text(
+        "{asked} was asked for layer {layer}, and the engine ran it in {real}",
+        "对层 {layer} 要求 {asked}，而引擎以 {real} 运行",
+    ),
+    "tf32": Text(
+        "its error is that of operands rounded to TF32's 11 bits ({units} of such a rounding), not of FP32's 24;"
+        " operators of this kind: {count}",
+        "其误差相当于操作数舍入到 TF32 的 11 位（该舍入的 {units}），而非 FP32 的 24 位；此类算子共 {count} 个",
+    ),
     "overflow": Text(
         "overflow, its results reach {largest} where the type ends at {limit} ({count} elements)",
         "上溢，结果达到 {largest}，而该类型最大为 {limit}（{count} 个元素）",

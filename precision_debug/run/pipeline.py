@@ -155,6 +155,7 @@ def _explain(
         baseline=base.session,
         target=target.session,
         feeds=given.feeds[0],
+        target_feeds=given.for_target().feeds[0],
         rows=[dataclasses.replace(row, is_output=row.name in outputs) for row in rows],
         tensors=base.tensors,
         targets={meta.name: meta for meta in target.tensors},

@@ -361,6 +361,41 @@ pair("quantised_too_narrow", _quantised(0.05), lambda g: g.weights.update(step=n
      ["act_q", "act_dq"])  # fmt: skip
 
 
+# --- random operators, and other inputs
+
+
+@case("random", "ort_fp16_sim ort_opt ort_int8", ["noise"], ["random"])
+def noise_in_the_graph(g: Graph) -> Sequence[str]:
+    x = g.mlp(tokens(g), 32, "a")
+    noise = g.op("RandomNormalLike", [x], "noise", scale=0.3)
+    return [g.mlp(g.op("Add", [x, noise], "noisy"), 32, "y")]
+
+
+@case("random", "ort_bf16_sim", ["draw"], ["random"])
+def drawn_classes(g: Graph) -> Sequence[str]:
+    logits = g.op("Reshape", [g.dense(tokens(g), 32, 10, "logits"), ints(g, "flat", 16, 10)], "rows")
+    draw = g.op("Multinomial", [logits], "draw", sample_size=4)
+    return [g.op("Gather", [g.weight("table", g.random.normal(size=(10, 6))), draw], "y")]
+
+
+def _renamed(folder: Path) -> tuple[Path, Path | None, dict[str, Array]]:
+    """The target's input has another name; its third layer overflows."""
+    graphs = []
+    for name in ("x", "images"):
+        g = Graph(seed=4)
+        x = g.input(name, g.random.normal(size=(4, 16)).astype(np.float32))
+        g.op("Mul", [g.dense(g.dense(x, 16, 16, "a"), 16, 16, "b", 8e4), k(g, "s", 1e-5)], "y")
+        graphs.append(g)
+    base, other = graphs
+    return other.save(folder / "renamed.onnx", ["y"]), base.save(folder / "renamed_base.onnx", ["y"]), base.feeds
+
+
+CASES.append(
+    Case("renamed_input", "overflow", "ort_fp16_sim", _renamed, ("b_mm",), ("overflow",),
+         options={"renames": {"images": "x"}})
+)  # fmt: skip
+
+
 # --- two files
 
 
@@ -412,6 +447,26 @@ pair("gemm_alpha", _zoo, _attribute("gemm", alpha=0.9), ["gemm"])
 pair("relu_in_place_of_elu", _zoo, _rewrite("elu", op_type="Relu"), ["elu"])
 pair("one_element_of_a_gemm", _zoo, _put("gemm.w", (7, 9), 2.0), ["gemm"])
 pair("one_element_fused", _zoo, _put("gemm.w", (7, 9), 2.0), ["gemm", "elu"], mode="ort_opt")
+
+
+def _same(name: str, build: Build, who: Sequence[str], why: Sequence[str], mode: str) -> None:
+    """Two files that hold the same: whatever is wrong, no difference of theirs is."""
+    pair(name, build, lambda g: None, who, mode, why)
+
+
+for _mode in ("ort_fp16_sim", "ort_bf16_sim", "ort_fp16", "ort_int8", "ort_int8_dynamic", "ort_opt"):
+    pair("gemm_in_another_type", _zoo, _put("gemm.w", (7, 9), 4.0), ["gemm", "elu"], mode=_mode)
+    _same("zoo_twice", _zoo, (), (), _mode)
+
+
+def _twice_too_large(g: Graph) -> Sequence[str]:
+    x = g.op("Relu", [g.conv(image(g), 3, 8, "c1")], "r1")
+    x = g.op("Relu", [g.conv(x, 8, 8, "c2", scale=80000.0)], "r2")
+    x = g.op("Mul", [x, k(g, "s", 1e-5)], "small")
+    return [g.conv(x, 8, 4, "y")]
+
+
+_same("overflow_twice", _twice_too_large, ["c2"], ["overflow"], "ort_fp16_sim")
 
 
 def _loop(g: Graph) -> Sequence[str]:

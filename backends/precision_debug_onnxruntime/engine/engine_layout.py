@@ -61,11 +61,25 @@ class Constants:
                 return None
         return self._arrays[name]
 
+    @functools.cached_property
+    def _makers(self) -> dict[str, Any]:
+        """What makes each tensor, by the tensor's name; names that several graphs have are left out."""
+        found: dict[str, Any] = {}
+        for inner in all_graphs(self._graph):
+            for node in inner.node:
+                found.update({name: None if name in found else node for name in node.output if name})
+        return found
+
+    def operator_of(self, name: str) -> Operator | None:
+        """The node that makes a tensor; None where no node does, or more than one."""
+        node = self._makers.get(name)
+        return None if node is None else self._described(node)
+
     def operator(self, entry: Entry) -> Operator | None:
-        """The node that makes an entry; carriers are passed over to what they carry."""
-        node = entry.value.node
-        if node is None:
-            return None
+        """The node that makes an entry."""
+        return None if entry.value.node is None else self._described(entry.value.node)
+
+    def _described(self, node: Any) -> Operator:
         from onnx import helper
 
         attributes = {

@@ -1,0 +1,105 @@
+"""Operators that give another result each time: random ones, and sums whose order changes from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..numbers.arrays import as_array
+from ..observe.store import Store
+from ..protocols import Replacer
+from ..records import Culprit
+from .effects import error_at
+from .introduced import WAITING
+from .subject import Subject, replaces
+
+__all__ = ["UNPROVEN", "Unsteady", "unsteady", "unsteady_culprits"]
+
+UNPROVEN = frozenset({"other_arithmetic", "coarse", "long_reduction", "amplified", "flips", "born", "outlier_channel"})
+"""Causes that a random operator may be mistaken for."""
+
+_AS_MUCH = 0.3
+"""Two runs of one side that differ by this part of the error between the sides differ as much."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unsteady:
+    """The first tensor, in execution order, that differs from itself. between: relative L2 of one run against the next.
+
+    explains: the worst output differs as much between two runs as between the two sides.
+    """
+
+    name: str
+    between: float
+    explains: bool
+
+
+def unsteady(subject: Subject, at: str, cumulative: float, folder: Path) -> Unsteady | None:
+    """Run the target twice, and the baseline where the target is steady; None where both are.
+
+    at: the output where errors are judged, whose relative L2 between the sides is ``cumulative``. Raises BackendError.
+    """
+    names = frozenset(subject.row_of)
+    target_of = {base: target for target, base in subject.partner.items()}
+    for is_target in (True, False):
+        own = frozenset(target_of[name] for name in names) if is_target else names
+        changes = _changes(subject, is_target, own, folder)
+        by_base = {subject.partner.get(name, name) if is_target else name: error for name, error in changes.items()}
+        if by_base:
+            first = min(by_base, key=lambda name: subject.order.get(name, 0))
+            return Unsteady(name=first, between=by_base[first], explains=by_base.get(at, 0.0) > _AS_MUCH * cumulative)
+    return None
+
+
+def unsteady_culprits(
+    subject: Subject, found: tuple[Culprit, ...], once: Unsteady | None, confidence: str, at: str
+) -> tuple[Culprit, ...]:
+    """The culprits, where the first unsteady operator takes the place of what follows from it."""
+    if once is None or not once.explains or once.name not in subject.row_of:
+        return found
+    row = subject.row_of[once.name]
+    after = subject.descendants(once.name)
+    own = Culprit(
+        name=once.name,
+        node=subject.meta_of[once.name].node if once.name in subject.meta_of else "",
+        op_types=tuple(meta.op_type for meta in subject.region_of.get(once.name, ())) or (row.op_type,),
+        cause="random",
+        evidence={"between": once.between},
+        confidence=confidence,
+        at=at,
+        fails_first=once.name,
+        keep=(once.name,),
+    )
+    others = (one for one in found if one.name != once.name and not (one.name in after and one.cause in UNPROVEN))
+    return (own, *others)
+
+
+def _changes(subject: Subject, is_target: bool, names: Collection[str], folder: Path) -> dict[str, float]:
+    """Relative L2 of a side's second run against its first, of the tensors that are not the same."""
+    session: Any = subject.target if is_target else subject.baseline
+    feeds = subject.given if is_target else subject.feeds
+    found: dict[str, float] = {}
+
+    with Store(folder=folder, memory_budget=subject.memory_budget or WAITING) as first:
+
+        def keep(_op: str, name: str, value: Any) -> None:
+            if name not in first:
+                first.put(name, as_array(value, name=name))
+
+        def hold_against(_op: str, name: str, value: Any) -> None:
+            before, now = first.get(name), as_array(value, name=name)
+            if before is None or name in found or np.array_equal(before, now, equal_nan=before.dtype.kind in "fc"):
+                return
+            error = error_at(before, now)
+            found[name] = error if error is not None else float(np.mean(before != now))
+
+        for hook in (keep, hold_against):
+            if isinstance(session, Replacer) and replaces(session):
+                session.run_replacing(feeds, hook, names)  # the session that is open already
+            else:
+                session.run(feeds, hook, names)
+    return found

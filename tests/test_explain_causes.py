@@ -1,0 +1,147 @@
+"""Causes that no engine of this machine shows by itself: the rule on real arithmetic, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from planted.onnx_faults import Graph
+
+from precision_debug import numbers, registry
+from precision_debug.explain import Subject, explain
+from precision_debug.explain.causes import cause_of
+from precision_debug.explain.inputs import inputs_differ
+from precision_debug.explain.introduced import Alone, measure
+from precision_debug.observe.store import Store
+from precision_debug.records import ModelFiles, Row, SessionSpec, Status, TensorMeta
+from precision_debug.report.blame import sentence_of
+
+pytest.importorskip("onnxruntime")
+
+
+def row(index: int, op_type: str, name: str, base: np.ndarray, target: np.ndarray, **more: Any) -> Row:
+    compared = numbers.compare(base, target)
+    return Row(
+        index=index, op_type=op_type, name=name, target_name=name, status=Status.FAIL, comparison=compared, **more
+    )
+
+
+def tf32(array: np.ndarray) -> np.ndarray:
+    """Rounded to TF32's 11 bits, to nearest even: float32 with its 13 last bits rounded away."""
+    bits = array.astype(np.float32).view(np.uint32).astype(np.uint64)
+    rounded = (bits + 0xFFF + ((bits >> 13) & 1)) >> 13 << 13
+    return rounded.astype(np.uint32).view(np.float32)
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+    """A baseline's session of one product, its input, and its weight."""
+    g = Graph(seed=1)
+    x = g.input("x", g.random.normal(size=(64, 96)).astype(np.float32))
+    g.op("MatMul", [x, g.weight("w", g.random.normal(size=(96, 32)))], "y")
+    path = g.save(tmp_path / "m.onnx", ["y"])
+    backend = next(b for b in registry.backends() if b.name == "onnxruntime")
+    session = backend.open(SessionSpec(model=ModelFiles(model_file=str(path)), mode="ort_fp32"), [g.feeds])
+    session.run(g.feeds, lambda *_: None)
+    yield session, g.feeds["x"], g.weights["w"]
+    session.close()
+
+
+def subject_of(session: Any, x: np.ndarray, exact: np.ndarray, wrong: np.ndarray, **extra: str) -> Subject:
+    rows = [row(0, "Input", "x", x, x), row(1, "MatMul", "y", exact, wrong, is_output=True)]
+    targets = {"y": TensorMeta(name="y", op_type="MatMul", node="node_y", dtype="float32", extra=extra)}
+    return Subject(
+        baseline=session, target=session, feeds={"x": x}, rows=rows, tensors=session.tensors, targets=targets,
+        run_mode="ort_cuda_fp32",
+    )  # fmt: skip
+
+
+def cause(subject: Subject, exact: np.ndarray, wrong: np.ndarray) -> tuple[str, Any]:
+    with Store() as one, Store() as two:
+        one.put("y", exact)
+        two.put("y", wrong)
+        alone = Alone(method="isolated", exact=one, wrong=two)
+        alone.found["y"] = measure(subject, "y", exact, wrong, "isolated")
+        code, evidence, _ = cause_of(subject, alone, "y", "")
+    return code, evidence
+
+
+@pytest.mark.parametrize("spread", ["normal", "wide"])
+def test_products_of_operands_that_were_rounded_to_tf32(product: Any, spread: str) -> None:
+    session, x, w = product
+    if spread == "wide":
+        x = (x * np.exp(3 * np.random.default_rng(0).normal(size=x.shape))).astype(np.float32)
+    exact, wrong = x @ w, tf32(x) @ tf32(w)
+    code, evidence = cause(subject_of(session, x, exact, wrong), exact, wrong)
+    assert code == "tf32"
+    assert 0.15 < evidence["units"] < 1.2
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32 in another order", "another weight"])
+def test_other_errors_are_no_tf32(product: Any, kind: str) -> None:
+    session, x, w = product
+    exact = x @ w
+    wrong = {
+        "float16": lambda: (x.astype(np.float16).astype(np.float32) @ w).astype(np.float16).astype(np.float32) * 1.01,
+        "bfloat16": lambda: _bf16(x) @ _bf16(w),
+        "float32 in another order": lambda: x[:, ::-1].astype(np.float32) @ w[::-1],
+        "another weight": lambda: x @ (w * np.float32(1.002)),
+    }[kind]()
+    code, _ = cause(subject_of(session, x, exact, wrong), exact, np.ascontiguousarray(wrong))
+    assert code != "tf32"
+
+
+def _bf16(array: np.ndarray) -> np.ndarray:
+    import ml_dtypes
+
+    return array.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def test_a_constraint_that_was_not_obeyed_is_the_cause(product: Any) -> None:
+    session, x, w = product
+    exact = x @ w
+    wrong = exact.astype(np.float16).astype(np.float32)
+    told = {"Obeyed": "no", "Asked Precision": "FP32", "Real Precision": "FP16"}
+    subject = subject_of(session, x, exact, wrong, **told)
+    code, evidence = cause(subject, exact, wrong)
+    assert (code, evidence) == ("not_obeyed", {"layer": "node_y", "asked": "FP32", "real": "FP16"})
+    obeyed = subject_of(session, x, exact, wrong, **{**told, "Obeyed": "yes"})
+    assert cause(obeyed, exact, wrong)[0] != "not_obeyed"
+
+
+def test_inputs_that_differ_are_said_first_and_rounded_ones_are_the_same(product: Any, tmp_path: Path) -> None:
+    session, x, w = product
+    other = np.roll(x, 1, axis=0)
+
+    def subject(given: np.ndarray, dtype: str) -> Subject:
+        rows = [row(0, "Input", "x", x, given), row(1, "MatMul", "y", x @ w, given @ w, is_output=True)]
+        targets = {"x": TensorMeta(name="x", op_type="Input", dtype=dtype)}
+        return Subject(
+            baseline=session, target=session, feeds={"x": x}, rows=rows, tensors=session.tensors, targets=targets,
+            run_mode="trt_fp16" if dtype == "float16" else "ort_opt",
+        )  # fmt: skip
+
+    [found] = inputs_differ(subject(other, "float32"))
+    assert (found.name, found.cause) == ("x", "inputs_differ")
+    assert found.evidence["error"] == pytest.approx(np.linalg.norm(other - x) / np.linalg.norm(x), rel=1e-3)
+    assert sentence_of(found, "ort_opt").en.startswith("Input `x` is not the same on both sides: float32 of -")
+    assert "两侧的输入 `x` 不同" in sentence_of(found, "ort_opt").zh
+    explanation, _ = explain(subject(other, "float32"), level="fast", seconds=1.0, folder=tmp_path)
+    assert explanation.culprits[0].cause == "inputs_differ"
+    half = x.astype(np.float16).astype(np.float32)
+    assert inputs_differ(subject(half, "float16")) == ()
+    assert inputs_differ(subject(x, "float32")) == ()
+    assert len(inputs_differ(subject(half, "float32"))) == 1  # it was rounded where it should not have been
+
+
+def test_a_session_says_that_it_computes_in_tf32(product: Any) -> None:
+    session, x, w = product
+    subject = subject_of(session, x, x @ w, tf32(x) @ tf32(w))
+    assert subject.typical_unit == 2.0**-24
+    session.arithmetic = "tf32"
+    judged = subject_of(session, x, x @ w, tf32(x) @ tf32(w))
+    assert judged.typical_unit == 2.0**-11
+    assert judged.error_units(judged.row_of["y"]) < 1
