@@ -23,8 +23,8 @@ class Subject:
 
     rows: those that were compared, with their numbers. tensors: the baseline's, in execution order.
     targets: the target's tensors, by name. together: the two may run side by side.
-    target_feeds: the target's own, where its inputs have other names. memory_budget: bytes of waiting tensors to hold in
-    memory.
+    target_feeds: the target's own, where its inputs have other names. memory_budget: bytes of waiting tensors to
+    hold in memory.
     """
 
     baseline: Session
