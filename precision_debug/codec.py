@@ -1,7 +1,8 @@
 """Records to plain JSON values and back, without loss.
 
 Strict JSON has no NaN and no infinity, so a float that is not finite travels as {"$float": "nan" | "inf" | "-inf"}.
-Both ways are compiled once for each type from its hints, so that 100,000 rows take seconds.
+A reason travels as its English sentence, which everybody reads; its code and arguments stand beside it, under "codes"
+of the same object, by the name of its field.
 """
 
 from __future__ import annotations
@@ -11,17 +12,21 @@ import enum
 import functools
 import json
 import math
-import types
-import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
+
+import msgspec
+
+from .reasons.reason import Reason
 
 __all__ = ["decode", "encode", "parse_json"]
 
 T = TypeVar("T")
 
-_Convert = Callable[[Any], Any]
 _MISSING = object()
+_CODES = "codes"
+_LOOKED_AT = frozenset({dict, list, int})
+_MOST = 2**1023
 
 
 def parse_json(text: str | bytes, **settings: Any) -> Any:
@@ -40,11 +45,7 @@ def encode(value: Any) -> Any:
     if kind is float:
         return value if math.isfinite(value) else {"$float": str(value)}
     if dataclasses.is_dataclass(kind):
-        return {
-            name: encode(item)
-            for name, default in _defaults(kind)
-            if not ((item := getattr(value, name)) is default or (type(item) is type(default) and item == default))
-        }
+        return _dataclass(value)
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -58,126 +59,108 @@ def encode(value: Any) -> Any:
     raise TypeError(f"{kind.__name__} does not travel in JSON")
 
 
-def decode(kind: type[T], data: Any) -> T:
-    """The inverse of ``encode`` for a dataclass type. Raises TypeError, KeyError or ValueError on foreign data.
-
-    Fields that this version does not know are refused, and so are values of another type than the field's: a newer or
-    a damaged file must not be read as if it were whole.
-    """
-    try:
-        return typing.cast(T, _decoder(typing.cast(Any, kind))(data))
-    except (AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+def _dataclass(value: Any) -> dict[str, Any]:
+    plain, codes = {}, {}
+    kind: Any = type(value)
+    for name, default, says in _fields(kind):
+        item = getattr(value, name)
+        if item is default or (type(item) is type(default) and item == default):
+            continue
+        plain[name] = encode(item)
+        if says and (code := _codes(item)) is not None:
+            codes[name] = code
+    if codes:
+        plain[_CODES] = codes
+    return plain
 
 
 @functools.cache
-def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+def _fields(kind: Any) -> tuple[tuple[str, Any, bool], ...]:
+    """Names and defaults, and whether a field may hold reasons."""
     rows = []
     for field in dataclasses.fields(kind):
         default: Any = field.default
         if default is dataclasses.MISSING:
             make: Any = field.default_factory
             default = _MISSING if make is dataclasses.MISSING else make()
-        rows.append((field.name, default))
+        rows.append((field.name, default, "Reason" in str(field.type)))
     return tuple(rows)
 
 
-@functools.cache
-def _decoder(kind: Any) -> _Convert:
-    if kind is Any:
-        return _anything
-    if kind is float:
-        return _float
-    if kind in (str, int, bool):
-        return _exactly(kind)
-    origin = typing.get_origin(kind)
-    if origin in (typing.Union, types.UnionType):
-        return _union(typing.get_args(kind))
-    if origin is tuple:
-        return _tuple(typing.get_args(kind))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _mapping(_decoder(typing.get_args(kind)[1]))
-    if dataclasses.is_dataclass(kind):
-        return _dataclass(kind)
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return kind
-    raise TypeError(f"no way from JSON to {kind}")
+def _codes(item: Any) -> Any:
+    """What stands beside a sentence, or beside several of them; None where no code is known."""
+    if isinstance(item, Reason):
+        if not item.code:
+            return None
+        return {"code": item.code, **({"args": {k: _argument(v) for k, v in item.args.items()}} if item.args else {})}
+    if isinstance(item, (list, tuple)):
+        several = [_codes(each) for each in item]
+        return several if any(several) else None
+    if isinstance(item, Mapping):
+        return {str(key): code for key, each in item.items() if (code := _codes(each)) is not None} or None
+    return None
 
 
-def _dataclass(kind: Any) -> _Convert:
-    hints = typing.get_type_hints(kind)
-    decoders = {field.name: _decoder(hints[field.name]) for field in dataclasses.fields(kind)}
-
-    def convert(data: Any) -> Any:
-        if type(data) is not dict:
-            raise TypeError(f"{kind.__name__} from {type(data).__name__}")
-        return kind(**{name: decoders[name](item) for name, item in data.items()})
-
-    return convert
+def _argument(value: Any) -> Any:
+    if isinstance(value, Reason):
+        return {"text": str(value), **(_codes(value) or {})}
+    return [_argument(each) for each in value] if isinstance(value, tuple) else encode(value)
 
 
-def _union(kinds: tuple[Any, ...]) -> _Convert:
-    """``X | None``, or plain types that JSON tells apart (int | str)."""
-    some = [kind for kind in kinds if kind is not type(None)]
-    if len(some) == 1:
-        inner = _decoder(some[0])
-        return lambda data: None if data is None else inner(data)
-    plain = tuple(kinds)
+def decode(kind: type[T], data: Any) -> T:
+    """The inverse of ``encode`` for a dataclass type. Raises TypeError, KeyError or ValueError on foreign data.
 
-    def convert(data: Any) -> Any:
-        if type(data) not in plain:
-            raise TypeError(f"{' or '.join(kind.__name__ for kind in plain)} from {type(data).__name__}")
-        return data
-
-    return convert
+    Values of another type than the field's are refused: a damaged file must not be read as if it were whole. Fields
+    that this version does not know, of a newer one, are left out.
+    """
+    try:
+        return msgspec.convert(_revived(data), kind, dec_hook=_reason)
+    except (msgspec.MsgspecError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def _tuple(kinds: tuple[Any, ...]) -> _Convert:
-    if len(kinds) == 2 and kinds[1] is Ellipsis:
-        item = _decoder(kinds[0])
-        return lambda data: tuple([item(each) for each in _list(data)])
-    items = [_decoder(kind) for kind in kinds]
-    return lambda data: tuple([item(each) for item, each in zip(items, _list(data), strict=True)])
+def _reason(kind: type, value: Any) -> Any:
+    if kind is Reason and isinstance(value, str):
+        return value if isinstance(value, Reason) else Reason(value)
+    raise TypeError(f"{kind.__name__} from {type(value).__name__}")
 
 
-def _mapping(item: _Convert) -> _Convert:
-    def convert(data: Any) -> Any:
-        if type(data) is not dict:
-            raise TypeError(f"mapping from {type(data).__name__}")
-        return {key: item(each) for key, each in data.items()}
-
-    return convert
-
-
-def _list(data: Any) -> list[Any]:
-    if type(data) is not list:
-        raise TypeError(f"tuple from {type(data).__name__}")
-    return data
-
-
-def _exactly(kind: type) -> _Convert:
-    def convert(data: Any) -> Any:
-        if type(data) is not kind:
-            raise TypeError(f"{kind.__name__} from {type(data).__name__}")
-        return data
-
-    return convert
-
-
-def _float(data: Any) -> float:
-    """Whole numbers stay whole: uint64 does not fit a double."""
-    if type(data) is float or type(data) is int:
-        return data
-    if type(data) is dict:
-        return float(data["$float"])
-    raise TypeError(f"float from {type(data).__name__}")
-
-
-def _anything(data: Any) -> Any:
-    if type(data) is dict:
-        if data.keys() == {"$float"}:
-            return float(data["$float"])
-        return {key: _anything(item) for key, item in data.items()}
+def _revived(data: Any) -> Any:
+    """The same with its floats that are not finite, and with sentences that know their code."""
     if type(data) is list:
-        return [_anything(item) for item in data]
-    return data
+        return [_revived(item) if type(item) in _LOOKED_AT else item for item in data]
+    if type(data) is int and abs(data) > _MOST:
+        raise ValueError("a whole number that no float comes near")
+    if type(data) is not dict:
+        return data
+    if data.keys() == {"$float"}:
+        return float(data["$float"])
+    alive = {key: _revived(item) if type(item) in _LOOKED_AT else item for key, item in data.items()}
+    codes = alive.get(_CODES)
+    if type(codes) is dict:
+        for name, code in codes.items():
+            if name in alive and name != _CODES:
+                alive[name] = _coded(alive[name], code)
+    return alive
+
+
+def _coded(said: Any, code: Any) -> Any:
+    """Sentences with the codes beside them; those that do not fit together stay sentences."""
+    if type(said) is str and type(code) is dict and type(code.get("code")) is str:
+        args = code.get("args")
+        return Reason(said, code["code"], {k: _told(v) for k, v in args.items()} if type(args) is dict else {})
+    if type(said) is list and type(code) is list and len(said) == len(code):
+        return [_coded(each, one) for each, one in zip(said, code, strict=True)]
+    if type(said) is dict and type(code) is dict:
+        return {key: _coded(each, code.get(key)) for key, each in said.items()}
+    return said
+
+
+def _told(value: Any) -> Any:
+    """An argument as it was."""
+    if type(value) is list:
+        return tuple(_told(each) for each in value)
+    if type(value) is dict:
+        text = value.get("text")
+        return _coded(text, value) if type(value.get("code")) is str else Reason(str(text))
+    return value

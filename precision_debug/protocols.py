@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from .reasons import Catalogue
 from .records import (
     Availability,
     Comparison,
@@ -153,6 +154,11 @@ class Backend(Protocol):
     @property
     def settings(self) -> Sequence[Setting]:
         """Every setting that its sessions read; nothing else reaches them. A backend without it has none."""
+
+    @property
+    def reasons(self) -> Catalogue:
+        """What it says of tensors and runs, as codes with arguments, in English and Chinese. One without it says
+        everything as bare text, which is shown as it is."""
 
     def availability(self, mode: str) -> Availability:
         """Whether a mode can run on this machine. May import the framework; never raises."""

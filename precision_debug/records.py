@@ -9,31 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .callsite import CallSite
+from .reasons import NOTHING, Reason, ReasonOrText, say
 
 __all__ = [
-    "Availability",
-    "Comparison",
-    "Culprit",
-    "Doubt",
-    "Effect",
-    "Explanation",
-    "InputInfo",
-    "InputMeta",
-    "Introduced",
-    "ModelFiles",
-    "Operator",
-    "Row",
-    "RunMode",
-    "RunSpec",
-    "SessionSpec",
-    "Side",
-    "Status",
-    "TensorMeta",
-    "TensorStats",
+    "Availability", "Comparison", "Culprit", "Doubt", "Effect", "Explanation", "InputInfo", "InputMeta", "Introduced",
+    "ModelFiles", "Operator", "Row", "RunMode", "RunSpec", "SessionSpec", "Side", "Status", "TensorMeta", "TensorStats",
     "Tolerance",
-]
+]  # fmt: skip
 
 Shape = tuple[int, ...]
+
+Number = int | float  # whole ones stay whole when they are read back: uint64 does not fit a double
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +103,7 @@ class TensorMeta:
     inputs: tuple[str, ...] = ()
     origin: str = ""
     view: str = ""
-    unseen: str = ""
+    unseen: Reason = NOTHING
     is_output: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
     absorbs: tuple[str, ...] = ()
@@ -139,11 +125,11 @@ class Tolerance:
     where its relative L2 error is what the target's arithmetic must lose.
     """
 
-    atol: float = 1e-4
-    rtol: float = 1e-4
+    atol: Number = 1e-4
+    rtol: Number = 1e-4
     rule: str = "isclose"
     check_error_stat: str = "elemwise"
-    quantile: float = 0.99
+    quantile: Number = 0.99
     equal_nan: bool = False
     given: bool = True
 
@@ -155,10 +141,10 @@ class TensorStats:
     dtype: str
     shape: Shape
     elements: int
-    min: float | None = None
-    max: float | None = None
-    mean: float | None = None
-    rms: float | None = None
+    min: Number | None = None
+    max: Number | None = None
+    mean: Number | None = None
+    rms: Number | None = None
     nan: int = 0
     inf: int = 0
 
@@ -194,25 +180,25 @@ class Comparison:
     shapes_match: bool
     mismatched: int | None = None
     first_mismatch: Shape | None = None
-    max_abs: float | None = None
+    max_abs: Number | None = None
     max_abs_index: Shape | None = None
-    max_rel: float | None = None
+    max_rel: Number | None = None
     max_rel_index: Shape | None = None
-    mean_abs: float | None = None
-    mean_rel: float | None = None
-    share_rel_over_1pct: float | None = None
-    rmse: float | None = None
-    cosine_distance: float | None = None
-    sqnr_db: float | None = None
-    abs_p50: float | None = None
-    abs_p90: float | None = None
-    abs_p99: float | None = None
-    abs_p999: float | None = None
+    mean_abs: Number | None = None
+    mean_rel: Number | None = None
+    share_rel_over_1pct: Number | None = None
+    rmse: Number | None = None
+    cosine_distance: Number | None = None
+    sqnr_db: Number | None = None
+    abs_p50: Number | None = None
+    abs_p90: Number | None = None
+    abs_p99: Number | None = None
+    abs_p999: Number | None = None
     quantiles_exact: bool = True
-    stat_abs: float | None = None
-    stat_rel: float | None = None
-    required_atol: float | None = None
-    required_rtol: float | None = None
+    stat_abs: Number | None = None
+    stat_rel: Number | None = None
+    required_atol: Number | None = None
+    required_rtol: Number | None = None
     fp16_overflow: int = 0
     fp16_subnormal: int = 0
     identical: bool = False
@@ -257,10 +243,10 @@ class Introduced:
     name: str
     method: str
     elements: int
-    rel_l2: float | None = None
-    max_abs: float | None = None
-    unit: float = 0.0
-    units: float | None = None
+    rel_l2: Number | None = None
+    max_abs: Number | None = None
+    unit: Number = 0.0
+    units: Number | None = None
     born_nan: int = 0
     born_inf: int = 0
     flips: int | None = None
@@ -286,8 +272,8 @@ class Effect:
     """
 
     at: str
-    share: float
-    rel_l2: float | None = None
+    share: Number
+    rel_l2: Number | None = None
     non_finite: int = 0
 
 
@@ -309,9 +295,9 @@ class Culprit:
     cause: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
     confidence: str = "ranked"
-    introduced: float | None = None
-    units: float | None = None
-    share: float | None = None
+    introduced: Number | None = None
+    units: Number | None = None
+    share: Number | None = None
     at: str = ""
     amplifier: str = ""
     fails_first: str = ""
@@ -330,16 +316,16 @@ class Explanation:
 
     state: str
     method: str = ""
-    reason: str = ""
+    reason: Reason = NOTHING
     culprits: tuple[Culprit, ...] = ()
     at: str = ""
-    budget: Mapping[str, float] = field(default_factory=dict)
-    expected: float | None = None
-    actual: float | None = None
-    unit: float = 0.0
-    allowed: float | None = None
+    budget: Mapping[str, Number] = field(default_factory=dict)
+    expected: Number | None = None
+    actual: Number | None = None
+    unit: Number = 0.0
+    allowed: Number | None = None
     first_non_finite: str = ""
-    seconds: float = 0.0
+    seconds: Number = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,7 +348,7 @@ class Row:
     op_type: str
     name: str
     status: Status
-    reason: str = ""
+    reason: Reason = NOTHING
     node: str = ""
     target_name: str = ""
     target_op_type: str = ""
@@ -372,7 +358,7 @@ class Row:
     comparison: Comparison | None = None
     base: TensorStats | None = None
     target: TensorStats | None = None
-    error_growth: float | None = None
+    error_growth: Number | None = None
     introduced: Introduced | None = None
     inputs: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
@@ -387,19 +373,18 @@ class Row:
         return f"{list(side.shape)}" if side is not None else ""
 
     @property
-    def non_finite(self) -> str:
+    def non_finite(self) -> Reason:
         """ "12 NaN in the target", …; "" where every element that was seen is finite."""
         base = self.comparison.base if self.comparison is not None else self.base
         target = self.comparison.target if self.comparison is not None else self.target
-        sides = (("baseline", base), ("target", target))
-        found = [
-            f"{count} {what} in the {side}"
-            for side, stats in sides
-            if stats is not None
-            for what, count in (("NaN", stats.nan), ("Inf", stats.inf))
-            if count
-        ]
-        return ", ".join(found)
+        found = []
+        for stats, of_base in ((base, True), (target, False)):
+            for what, count in (("NaN", stats.nan), ("Inf", stats.inf)) if stats is not None else ():
+                if count and of_base:
+                    found.append(say("count_in_baseline", count=count, what=what))
+                elif count:
+                    found.append(say("count_in_target", count=count, what=what))
+        return say("non_finite", found=found) if len(found) > 1 else found[0] if found else NOTHING
 
     @property
     def relative_l2(self) -> float | None:
@@ -412,7 +397,7 @@ class Doubt:
     """Why a result says less than it seems to: a code with its arguments, which ``report.doubts`` words."""
 
     code: str
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, ReasonOrText] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -424,11 +409,11 @@ class Side:
     backend: str
     model: str
     versions: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     simulation: bool = False
     tensors: int = 0
-    seconds: float | None = None
+    seconds: Number | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -439,8 +424,8 @@ class InputInfo:
     dtype: str
     shape: tuple[int, ...]
     sha256: str
-    min: float | None = None
-    max: float | None = None
+    min: Number | None = None
+    max: Number | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -482,7 +467,7 @@ class RunSpec:
     baseline_model: ModelFiles | None = None
     inputs: str = ""
     input_shapes: Mapping[str, Shape] = field(default_factory=dict)
-    val_range: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    val_range: Mapping[str, tuple[Number, Number]] = field(default_factory=dict)
     seed: int = 0
     tolerance: Tolerance = field(default_factory=Tolerance)
     marks: tuple[str, ...] = ()

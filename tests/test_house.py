@@ -17,7 +17,7 @@ from precision_debug import registry
 STAGES = (
     ("callsite",),
     ("safety",),
-    ("errors", "compiled"),
+    ("errors", "compiled", "reasons"),
     ("records",),
     ("codec",),
     ("settings",),

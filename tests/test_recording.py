@@ -317,7 +317,7 @@ def test_folders_without_a_recording(tmp_path):
         (lambda f: (f / "manifest.json").write_text("[]"), ["not of a recording"]),
         (lambda f: edit(f, lambda m: m.update(version=2)), ["format 2, this version reads 1"]),
         (lambda f: edit(f, lambda m: m.pop("outputs")), ["manifest.json is damaged", "outputs"]),
-        (lambda f: edit(f, lambda m: m["graph"][0].update(colour=1)), ["manifest.json is damaged", "colour"]),
+        (lambda f: edit(f, lambda m: m["graph"][0].update(name=1)), ["manifest.json is damaged", "name"]),
         (lambda f: edit(f, lambda m: m["tensors"][0].update(file="../../m.onnx")), ["names the file '../../m.onnx'"]),
         (lambda f: (f / "tensors" / "000003.npy").unlink(), ["tensors/000003.npy is missing"]),
         (lambda f: shutil.rmtree(f / "tensors"), ["tensors/000003.npy and 7 more are missing"]),

@@ -20,7 +20,7 @@ from precision_debug.records import Status
 from precision_debug.report import Report, write
 from precision_debug.report.layout import columns
 from precision_debug.report.markdown import ROWS_SHOWN
-from precision_debug.report.reasons import explained
+from precision_debug.report.words import explained
 from precision_debug.safety.visible import visible
 
 NASTY = [

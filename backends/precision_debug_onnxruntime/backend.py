@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
 from precision_debug.protocols import Feeds, Session
+from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
 from .keep import OrtKeep
 from .modes import RUN_MODES, availability, recipe
+from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -34,6 +36,10 @@ class OnnxRuntimeBackend:
     @property
     def settings(self) -> Sequence[Setting]:
         return SETTINGS
+
+    @property
+    def reasons(self) -> Catalogue:
+        return REASONS
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)

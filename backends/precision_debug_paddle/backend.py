@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.protocols import Feeds, Session
+from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
 
 from . import modes
+from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ class PaddleBackend:
     name = "paddle"
     run_modes: Sequence[RunMode] = modes.RUN_MODES
     settings: Sequence[Setting] = SETTINGS
+    reasons: Catalogue = REASONS
 
     def availability(self, mode: str) -> Availability:
         return modes.availability(mode)

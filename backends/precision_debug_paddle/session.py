@@ -20,6 +20,7 @@ from .engine.predictor import Runner
 from .engine.program import NESTED, Value
 from .engine.recorded import Bodies, Delivery
 from .model import Model
+from .reasons import say
 
 __all__ = ["NOT_ENTERED", "HookSession", "meta_of", "metas_of", "not_run"]
 
@@ -32,8 +33,8 @@ _LINEAR = frozenset({
 
 
 _BRANCHES = frozenset({"conditional_block", "conditional_block_infer"})
-NOT_ENTERED = "in a branch or loop body that this run did not enter"
-_IN_A_BODY = "it lies inside a control-flow block, which Paddle's hook does not enter"
+NOT_ENTERED = say("not_entered")
+_IN_A_BODY = say("in_a_body")
 
 
 class _Turns:
@@ -195,7 +196,7 @@ class HookSession:
 
     def _inside(self, value: Value) -> Sequence[TensorMeta]:
         """The rows of a value in a body, or of a branch's result, that the program's own hook did not show."""
-        if value.hidden == NESTED:
+        if value.hidden.code == NESTED.code:
             if self._bodies is None:
                 return [meta_of(value, unseen=_IN_A_BODY)]
             return self._bodies.listed(value, meta_of(value, unseen=NOT_ENTERED))

@@ -14,10 +14,12 @@ from precision_debug_onnxruntime.engine.graph import initializers_of, labels, ou
 from precision_debug_onnxruntime.engine.types import dtype_name
 
 from precision_debug.inspector import EngineLayer, is_opaque, real_precision
+from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import TensorMeta
 
 from .engine.casts import CAST, carriers
 from .engine.network import LayerFacts
+from .reasons import say
 
 __all__ = ["LayerIndex", "columns", "onnx_tensors", "operators", "script_tensors", "without_casts"]
 
@@ -98,7 +100,7 @@ def columns(layer: EngineLayer | None) -> dict[str, str]:
     return {key: text for key, text in found.items() if text}
 
 
-def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, str]) -> tuple[TensorMeta, ...]:
+def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, Reason]) -> tuple[TensorMeta, ...]:
     """The ONNX graph's tensors in execution order.
 
     network: names of the tensors in TensorRT's network to their dtype. refused: those that cannot be seen, and why.
@@ -115,13 +117,13 @@ def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, s
         main = not value.scope.key
         is_output = main and own in outputs
         if node is None or is_output:
-            unseen = ""
+            unseen = NOTHING
         elif not main:
-            unseen = refused.get(own, "inside a loop or branch, where TensorRT lets no output be marked")
+            unseen = refused.get(own, say("inside"))
         elif own not in network:
-            unseen = "TensorRT's parser left no tensor of this name (a constant, or an operator that does nothing)"
+            unseen = say("not_parsed")
         else:
-            unseen = refused.get(own, "")
+            unseen = refused.get(own, NOTHING)
         reads = [] if node is None else [listed.get(read, read) for read in (*node.input, *outer_reads(node))]
         metas.append(
             TensorMeta(
@@ -139,7 +141,7 @@ def onnx_tensors(graph: Any, network: Mapping[str, str], refused: Mapping[str, s
 
 
 def script_tensors(layers: Sequence[LayerFacts], inputs: Sequence[str], outputs: Sequence[str],
-                   refused: Mapping[str, str]) -> tuple[TensorMeta, ...]:  # fmt: skip
+                   refused: Mapping[str, Reason]) -> tuple[TensorMeta, ...]:  # fmt: skip
     """The tensors of a network without an ONNX graph behind it, in the order in which its layers were added."""
     ends = set(outputs)
     made_up = {output.name for layer in layers if layer.type == "CONSTANT" for output in layer.outputs}
@@ -156,7 +158,7 @@ def script_tensors(layers: Sequence[LayerFacts], inputs: Sequence[str], outputs:
                     dtype=output.dtype,
                     shape=tuple(dim if dim >= 0 else f"dim{place}" for place, dim in enumerate(output.shape)),
                     inputs=tuple(dict.fromkeys(name for name in layer.inputs if name not in made_up)),
-                    unseen=refused.get(output.name, ""),
+                    unseen=refused.get(output.name, NOTHING),
                     is_output=output.name in ends,
                 )
             )

@@ -11,6 +11,7 @@ import numpy as np
 from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer, diff_engines, real_precision
 from precision_debug.protocols import Feeds, Hook
+from precision_debug.reasons import Reason
 from precision_debug.records import TensorMeta
 
 from .engine.debug_tensors import listen
@@ -21,6 +22,7 @@ from .engine.session_facts import Facts
 from .engine.tensor_sizes import Sizes
 from .make import Built, Maker
 from .naming import LayerIndex
+from .reasons import say
 
 __all__ = ["TensorRTSession"]
 
@@ -197,19 +199,15 @@ class TensorRTSession:
         shown = set(seen) & {meta.name for meta in wanted}
         lost = [name for name in rest if name not in shown]
         if unfused:
-            self._drop(dict.fromkeys(lost, ""))
+            self._drop(lost)
         else:
-            self._dress({}, dict.fromkeys(lost, "TensorRT did not call its debug listener for it"))
+            self._dress({}, dict.fromkeys(lost, say("not_listened")))
 
-    def _drop(self, lost: Mapping[str, str]) -> None:
+    def _drop(self, lost: Collection[str]) -> None:
         """Take tensors out of the list that the engine no longer has, so that the report says "fused away"."""
-        self._tensors = tuple(
-            dataclasses.replace(meta, unseen=lost[meta.name]) if lost.get(meta.name) else meta
-            for meta in self._tensors
-            if meta.name not in lost or lost[meta.name]
-        )
+        self._tensors = tuple(meta for meta in self._tensors if meta.name not in lost)
 
-    def _dress(self, measured: Mapping[str, Mapping[str, str]], refused: Mapping[str, str]) -> None:
+    def _dress(self, measured: Mapping[str, Mapping[str, str]], refused: Mapping[str, Reason]) -> None:
         self._tensors = tuple(
             dataclasses.replace(
                 meta,

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, UsageError
 from precision_debug.protocols import Comparer, Feeds, Session
+from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
 
 from . import modes
+from .reasons import REASONS
 from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
@@ -46,6 +48,10 @@ class TorchBackend:
     @property
     def settings(self) -> Sequence[Setting]:
         return SETTINGS
+
+    @property
+    def reasons(self) -> Catalogue:
+        return REASONS
 
     def availability(self, mode: str) -> Availability:
         return modes.availability(mode)

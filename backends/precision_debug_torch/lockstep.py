@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from precision_debug.numbers.host import HostComparer
 from precision_debug.observe.hooks import AssertClose, SaveBaseline
-from precision_debug.observe.lockstep import APART, Meeting, run_both
+from precision_debug.observe.lockstep import Meeting, run_both
 from precision_debug.observe.store import Store
 from precision_debug.pairing.align import Alignment, align
+from precision_debug.reasons import as_reason, say
 from precision_debug.records import ModelFiles, Row, RunSpec, Side, Tolerance
 from precision_debug.report.from_journal import complete_table
 from precision_debug.report.machine import machine, now
@@ -89,7 +90,7 @@ def compare_module(
         return Report(
             rows=table, spec=spec, baseline=_side(baseline, base, model.path),
             target=_side(run_mode, target, model.path), machine=machine(), started=now(),
-            seconds=time.monotonic() - begun, notes=(f"{APART}: {alone}.",) if alone else (),
+            seconds=time.monotonic() - begun, notes=(say("apart", why=alone),) if alone else (),
         )  # fmt: skip
 
 
@@ -141,6 +142,6 @@ def _old_objects_at_rest() -> Iterator[None]:
 
 def _side(mode: str, session: TorchSession, path: str) -> Side:
     return Side(
-        mode=mode, backend="torch", model=path, versions=session.versions, notes=tuple(session.notes),
+        mode=mode, backend="torch", model=path, versions=session.versions, notes=tuple(map(as_reason, session.notes)),
         simulation=modes.recipe(mode).mode.simulation, tensors=len(session.tensors),
     )  # fmt: skip

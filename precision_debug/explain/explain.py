@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from ..errors import PrecisionDebugError
+from ..reasons import say
 from ..records import Explanation, Introduced
 from .bounds import allowed_error
 from .culprits import (
@@ -54,19 +55,19 @@ def explain(subject: Subject, *, level: str, seconds: float, folder: Path) -> tu
     fed = inputs_differ(subject)
     usual = allowed_error(subject.typical_unit, None)
     if not replaces(subject.baseline):
-        reason = "its operators cannot be run alone here"
+        reason = say("not_alone")
         state = "culprits" if fed else "unknown"
         return Explanation(state=state, reason=reason, culprits=fed, allowed=usual), []
     size = sum(row.comparison.base.elements * 4 for row in subject.row_of.values() if row.comparison)
     if level == "fast" and size / _RATE > max(_PATIENCE, 6 * seconds):
-        reason = f"running each operator alone would take about {size / _RATE / 60:.0f} minutes; --explain full does it"
+        reason = say("takes_long", minutes=size / _RATE / 60)
         return Explanation(state="unknown", reason=reason, allowed=usual), []
     try:
         explanation, found = _explained(subject, level, seconds, folder, begun)
     except PrecisionDebugError as error:
-        reason = str(error)
+        reason = say("failed", detail=str(error))
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
+        reason = say("failed", detail=f"{type(error).__name__}: {error}")
     else:
         return explanation, found
     return Explanation(state="unknown", reason=reason, allowed=usual, seconds=time.monotonic() - begun), []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from ..reasons import NOTHING, Reason, say
 from ..records import Comparison, Row, Status, TensorStats, Tolerance
 
 __all__ = ["HIDDEN", "as_expected", "validated", "verdict"]
@@ -20,7 +21,7 @@ all the same: rounding leaves about 1e-7 in FP32, 1e-3 in FP16 and less than 1e-
 """
 
 
-def verdict(comparison: Comparison, tolerance: Tolerance) -> tuple[Status, str]:
+def verdict(comparison: Comparison, tolerance: Tolerance) -> tuple[Status, Reason]:
     """PASS, FAIL or INCONCLUSIVE, and in a few words why it does not pass ("" where it does).
 
     Whatever the statistic, a pair fails where shapes or types do not compare, where a NaN stands on one side only
@@ -32,9 +33,9 @@ def verdict(comparison: Comparison, tolerance: Tolerance) -> tuple[Status, str]:
     if not passes:
         return Status.FAIL, reason
     if not comparison.base.elements:
-        return Status.INCONCLUSIVE, "0 elements on both sides"
+        return Status.INCONCLUSIVE, say("empty")
     hidden = _hidden(comparison, tolerance)
-    return (Status.INCONCLUSIVE, hidden) if hidden else (Status.PASS, "")
+    return (Status.INCONCLUSIVE, hidden) if hidden else (Status.PASS, NOTHING)
 
 
 def validated(row: Row) -> Row:
@@ -62,57 +63,60 @@ def as_expected(row: Row, allowed: float) -> Row:
     if not numbers.base.elements or numbers.mismatched == 0 == numbers.max_abs:
         return row
     if error <= allowed:
-        return dataclasses.replace(row, status=Status.PASS, reason="")
-    reason = f"Rel L2 {error:.3g} is beyond {allowed:.3g}, which this arithmetic may lose"
+        return dataclasses.replace(row, status=Status.PASS, reason=NOTHING)
+    reason = say("beyond", error=error, allowed=allowed)
     return dataclasses.replace(row, status=Status.FAIL, reason=reason)
 
 
-def _passes(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, str]:
+def _passes(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, Reason]:
     if not comparison.shapes_match:
-        return False, "shape"
+        return False, say("shape")
     if comparison.mismatched is None:
-        return False, f"types: {comparison.base.dtype} against {comparison.target.dtype}"
-    special = _special(comparison) if comparison.required_atol == math.inf else ""
+        return False, say("types", base=comparison.base.dtype, target=comparison.target.dtype)
+    special = _special(comparison) if comparison.required_atol == math.inf else NOTHING
     if tolerance.check_error_stat != "elemwise" and comparison.mean_abs is not None:
         return (False, special) if special else _by_statistic(comparison, tolerance)
     if comparison.mismatched == 0:
-        return True, ""
-    counted = f"{comparison.mismatched} of {comparison.base.elements} elements"
-    return False, f"{counted}, {special}" if special else counted
+        return True, NOTHING
+    count, every = comparison.mismatched, comparison.base.elements
+    if special:
+        return False, say("elements_and", count=count, all=every, special=special)
+    return False, say("elements", count=count, all=every)
 
 
-def _hidden(comparison: Comparison, tolerance: Tolerance) -> str:
+def _hidden(comparison: Comparison, tolerance: Tolerance) -> Reason:
     """Why a pass says nothing, "" where it does: see HIDDEN."""
     error, rms = comparison.relative_l2, comparison.base.rms
     if error is None or rms is None or tolerance.atol <= rms or error <= max(HIDDEN, tolerance.rtol):
-        return ""
+        return NOTHING
     if tolerance.check_error_stat != "elemwise" and (comparison.stat_rel or 0.0) <= tolerance.rtol:
-        return ""
-    return f"passes by atol {tolerance.atol:g} alone, which exceeds its RMS {rms:.3g}, with Rel L2 {error:.3g}"
+        return NOTHING
+    return say("hidden", atol=tolerance.atol, rms=rms, error=error)
 
 
-def _by_statistic(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, str]:
+def _by_statistic(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, Reason]:
     absolute, relative = comparison.stat_abs, comparison.stat_rel
     if absolute is None or relative is None:
-        return False, f"{tolerance.check_error_stat} was not computed"
+        return False, say("not_computed", statistic=tolerance.check_error_stat)
     if absolute <= tolerance.atol or relative <= tolerance.rtol:
-        return True, ""
+        return True, NOTHING
     name = tolerance.check_error_stat
     if name == "quantile":
         name = f"quantile {tolerance.quantile:g}"
-    return False, (f"{name} abs {absolute:.3g} > {tolerance.atol:g} and {name} rel {relative:.3g} > {tolerance.rtol:g}")
+    return False, say("statistic", name=name, abs=absolute, atol=tolerance.atol, rel=relative, rtol=tolerance.rtol)
 
 
-def _special(comparison: Comparison) -> str:
-    for what in ("nan", "inf"):
-        sides = [
-            name for name, side in (("baseline", comparison.base), ("target", comparison.target)) if _count(side, what)
-        ]
-        if sides:
-            label = "NaN" if what == "nan" else "inf"
-            return f"{label} on both sides" if len(sides) == 2 else f"{label} in the {sides[0]}"
-    return ""
+def _special(comparison: Comparison) -> Reason:
+    for what in ("NaN", "inf"):
+        of_base, of_target = _count(comparison.base, what), _count(comparison.target, what)
+        if of_base and of_target:
+            return say("on_both", what=what)
+        if of_base:
+            return say("in_baseline", what=what)
+        if of_target:
+            return say("in_target", what=what)
+    return NOTHING
 
 
 def _count(side: TensorStats, what: str) -> int:
-    return side.nan if what == "nan" else side.inf
+    return side.nan if what == "NaN" else side.inf

@@ -25,6 +25,7 @@ from ..numbers.host import HostComparer
 from ..numbers.native import cores_of_each
 from ..pairing.align import Alignment, Pair, stem
 from ..protocols import Comparer
+from ..reasons import Reason, say
 from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
 from .lockstep import Meeting
 from .store import BaselineStore, Store
@@ -280,23 +281,23 @@ class AssertClose:
 
         return report_of_hooks(self)
 
-    def _why_alone(self, key: str, base_name: str, rival: str | None) -> str:
+    def _why_alone(self, key: str, base_name: str, rival: str | None) -> Reason:
         refused = self._alignment.refused.get(key) if self._alignment is not None else None
         if refused is not None:
             return refused
         if rival is not None:
-            return f"its baseline tensor is compared with {rival}"
+            return say("taken", rival=rival)
         if self._alignment is not None and self._alignment.partner(key) is None:
             # nothing here may depend on how far the baseline has come
             if key in self._part_of:
-                return f"the baseline does {self._part_of[key]} by other operators"
+                return say("baseline_does", part=self._part_of[key])
             if stem(key) in self._baseline_names:
-                return "the baseline's tensor of this name stems from something else"
+                return say("baseline_stems")
         elif self.baseline.was_not_kept(base_name):
-            return "its baseline tensor was not kept"
-        return "the baseline has no tensor of this name"
+            return say("not_kept")
+        return say("no_such_name")
 
-    def _unmatched(self, op_type: str, key: str, reason: str, stats: TensorStats) -> None:
+    def _unmatched(self, op_type: str, key: str, reason: Reason, stats: TensorStats) -> None:
         self._keep(
             Row(
                 index=len(self._rows), op_type=op_type, name=key, status=Status.UNMATCHED, reason=reason,

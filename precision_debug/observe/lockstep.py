@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from ..errors import BackendError
 from .store import BaselineStore
 
-__all__ = ["APART", "Meeting", "run_both"]
+__all__ = ["Meeting", "run_both"]
 
 B = TypeVar("B")
 T = TypeVar("T")
@@ -30,10 +30,6 @@ _LEAVING = 30.0
 
 _COMPUTES = 0.01
 """Seconds of a processor, of each second, that count as computing; a thread that only waits takes less."""
-
-
-APART = "The two runs went one after the other, since they cannot be side by side"
-"""What a report says then, before the reason."""
 
 
 class Ended(Exception):

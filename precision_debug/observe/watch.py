@@ -15,6 +15,7 @@ from typing import Any
 from .. import registry
 from ..errors import UsageError
 from ..protocols import Feeds, Hook, Session, Watcher
+from ..reasons import as_reason
 from ..records import Side, TensorMeta
 
 __all__ = ["Watched", "watch"]
@@ -48,7 +49,7 @@ class Watched:
         if announce is not None:
             side = Side(
                 mode="watched", backend=self._backend, model="", versions=dict(self._session.versions),
-                notes=tuple(self._session.notes), tensors=len(self._session.tensors),
+                notes=tuple(map(as_reason, self._session.notes)), tensors=len(self._session.tensors),
             )  # fmt: skip
             announce(self._session.tensors, side)
         return outputs

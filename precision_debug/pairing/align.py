@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import MarkError
+from ..reasons import Reason, say
 from ..records import TensorMeta
 from .producers import fits, is_clamp, plain_name
 
@@ -39,8 +40,8 @@ class Matches:
     """
 
     found: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
-    missing: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, Reason] = field(default_factory=dict)
+    missing: Mapping[str, Reason] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +56,8 @@ class Alignment:
     target: tuple[TensorMeta, ...]
     pairs: Mapping[str, Pair]
     rivals: Mapping[str, str]
-    refused: Mapping[str, str] = field(default_factory=dict)
-    missing: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, Reason] = field(default_factory=dict)
+    missing: Mapping[str, Reason] = field(default_factory=dict)
 
     def partner(self, target_name: str) -> Pair | None:
         """The pair of a name that the target's hook was called with, iterations ("name@3") included."""
@@ -147,8 +148,8 @@ def align(
         before = by_name.get(base.inputs[0]) if is_clamp(base.op_type) and len(base.inputs) == 1 else None
         if before is not None and fits(before.op_type, meta.op_type):  # the quantiser dropped the clamp
             claim(meta, before, "graph metadata")
-        refused[meta.name] = f"the baseline's tensor of this name is made by {base.op_type}, this one by {meta.op_type}"
-        missing[base.name] = f"the target's tensor of this name is made by {meta.op_type}, this one by {base.op_type}"
+        refused[meta.name] = say("baseline_made_by", there=base.op_type, here=meta.op_type)
+        missing[base.name] = say("target_made_by", there=meta.op_type, here=base.op_type)
     return Alignment(
         baseline=tuple(baseline), target=tuple(target), pairs=pairs, rivals=rivals,
         refused={name: text for name, text in refused.items() if name not in pairs},

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..reasons import Reason, say
 from ..records import TensorMeta
 
 __all__ = ["Fingerprint", "Match", "Pairing", "pair_by_value", "take"]
@@ -78,7 +79,7 @@ class Pairing:
     """matches: by target name. refused: target name to why it was left alone, where there was a candidate."""
 
     matches: Mapping[str, Match]
-    refused: Mapping[str, str]
+    refused: Mapping[str, Reason]
 
 
 def take(array: Any, *, layouts: bool = False) -> Fingerprint | None:
@@ -125,7 +126,7 @@ def pair_by_value(
             for rival, distance in zip(rivals, distances, strict=True):
                 informed = min(print_.distinct, baseline[rival][1].distinct) >= DISTINCT
                 if distance <= ALIKE and not informed:
-                    pairing.refuse(meta.name, "it has too few different values to tell it from others")
+                    pairing.refuse(meta.name, say("too_plain"))
                 elif distance < 1:
                     edges.append(_Edge(rival, place, float(distance), order))
     pairing.decide(edges, {p: f for p, (_, f) in enumerate(baseline)})
@@ -144,11 +145,11 @@ class _Pairing:
     def __init__(self, base: list[TensorMeta], target: list[TensorMeta], modules: Mapping[str, str]) -> None:
         self.base, self.target, self.modules = base, target, modules
         self.matches: dict[str, Match] = {}
-        self.refused: dict[str, str] = {}
+        self.refused: dict[str, Reason] = {}
         self._base_reach = _Reach(base)
         self._target_reach = _Reach(target)
 
-    def refuse(self, name: str, why: str) -> None:
+    def refuse(self, name: str, why: Reason) -> None:
         self.refused.setdefault(name, why)
 
     def decide(self, edges: Sequence[_Edge], prints: Mapping[int, Fingerprint]) -> None:
@@ -194,8 +195,11 @@ class _Pairing:
                 self._in_order(part, base_part, target_part, next_best, prints, how)
         for place in targets:
             if self.target[place].name not in self.matches:
-                names = ", ".join(self.base[rival].name for rival in bases[:4]) + (" …" if len(bases) > 4 else "")
-                self.refuse(self.target[place].name, f"equally good candidates: {names}")
+                names = [self.base[rival].name for rival in bases[:4]]
+                more = len(bases) > 4
+                self.refuse(
+                    self.target[place].name, say("several_more", names=names) if more else say("several", names=names)
+                )
 
     def _by_module(self, bases: list[int], targets: list[int]) -> Iterable[tuple[list[int], list[int], str]]:
         """The group in parts of the same module, where every target says its module; otherwise as a whole."""

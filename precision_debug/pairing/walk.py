@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..reasons import Reason
 from .agreement import SLACK, agree, distance, informative, is_float
 from .families import family
 from .graph import BaseGraph, TargetGraph
@@ -51,13 +52,13 @@ class Found:
 
     pairs: dict[str, tuple[str, str]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, Reason] = field(default_factory=dict)
 
 
 def walk(
     base: BaseGraph, target: TargetGraph, anchors: Mapping[str, tuple[str, str]], *,
     names: Names | None = None, outputs: Mapping[str, tuple[str, str]] | None = None,
-    refused: Mapping[str, str] | None = None,
+    refused: Mapping[str, Reason] | None = None,
 ) -> Found:  # fmt: skip
     """anchors: pairs that values decided already. outputs: pairs of the models' outputs.
 

@@ -18,6 +18,7 @@ from ..feeds.cast import exact_cast
 from ..feeds.dtypes import Array, from_plain
 from ..feeds.npz import load_npz
 from ..protocols import Feeds, Hook
+from ..reasons import say
 from ..records import TensorMeta
 from ..safety.special_file import refuse_special
 from .format import file_crc, is_tensor_file, read_manifest
@@ -191,7 +192,7 @@ def _tensors(graph: Sequence[TensorMeta], calls: Sequence[Mapping[str, Any]]) ->
     kept = {name if time == 0 else f"{name}#{time + 1}" for name, count in times.items() for time in range(count)}
     known = {meta.name for meta in graph}
     listed = [
-        meta if meta.unseen or meta.name in kept else dataclasses.replace(meta, unseen="it was not recorded")
+        meta if meta.unseen or meta.name in kept else dataclasses.replace(meta, unseen=say("not_recorded"))
         for meta in graph
     ]
     for call in calls:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..records import Row, Status
+from .words import is_whole
 
 __all__ = ["ENOUGH", "QUANTISED", "Coverage", "coverage"]
 
@@ -18,19 +19,6 @@ QUANTISED = re.compile(r"quanti[sz]|^qlinear|^q(gemm|attention|moe)$|integer|nbi
 
 _CARRIES = re.compile(r"cast|reorder|transfer_layout|^memcpy|^input$", re.IGNORECASE)
 """Types of operators that an engine puts in: they compute nothing, and the baseline misses nothing for them."""
-
-_EXPLAINED = re.compile(
-    "|".join((
-        "holds the same numbers as", "repeats", "the feed itself", "a constant of the model in another form",
-        "that this run did not enter", "it changes nothing, or nothing reads it", "an operator that does nothing",
-        "without changing the fusion around it", "it was fused away or cannot be fetched", "by other operators",
-        "no operator of its own in the compiled graph", "inside a built engine", "which TensorRT does not run",
-        "at the entry of a loop or branch", "a shape tensor", "holds uninitialised memory",
-        "is the kernel's own bookkeeping", "not a tensor", "returns no tensor", "a string tensor",
-        "its baseline tensor is compared with",
-    ))
-)  # fmt: skip
-"""Reasons that say where a tensor went, or that there is nothing to compare; all others leave a hole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +54,7 @@ def coverage(rows: Iterable[Row]) -> Coverage:
     compared = fused = unmatched = unseen = vanished = free = hidden = 0
     for row in rows:
         kind = _kind(row)
-        explained = _EXPLAINED.search(row.reason) is not None
+        explained = is_whole(row.reason)
         if row.comparison is not None and kind is not Status.NOT_COMPARED:
             compared += 1
         elif kind is Status.UNMATCHED:

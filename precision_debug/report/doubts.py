@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from ..inspector import ran_instead
 from ..numbers.judge import HIDDEN
+from ..reasons import Plain
 from ..records import Doubt, Row, Status
 from .coverage import ENOUGH, QUANTISED, coverage
 from .figures import count, figure, percent, sufficient
-from .reasons import explained
-from .words import Text
+from .words import Text, same, sentence, wording
 
 if TYPE_CHECKING:
     from .model import Report
@@ -39,49 +39,6 @@ this is asked for before no trace is no trace."""
 
 _NAMES = 3
 
-_WORDS: dict[str, Text] = {
-    "nothing_seen": Text("No tensor was seen.", "没有得到任何张量。"),
-    "nothing_compared": Text("No tensor could be compared; the reasons are below.", "没有张量可以比较，原因见下。"),
-    "output_not_compared": Text("Final outputs not compared: {names}.", "未比较的最终输出：{names}。"),
-    "output_hidden": Text(
-        "The final output {name} {reason}: whether it is right is not known. Give a tolerance that fits it, such as"
-        " --atol {atol}.",
-        "最终输出 {name}：{reason}，因此无法判断是否正确。请给出合适的容差，例如 --atol {atol}。",
-    ),
-    "output_empty": Text(
-        "The final output {name} has no element on either side: nothing of it was compared. Give an input that fills"
-        " it.",
-        "最终输出 {name} 在两侧都没有元素，没有比较任何内容。请换一个能产生结果的输入。",
-    ),
-    "nothing_decided": Text(
-        "Of {compared} compared tensors not one could be judged by this tolerance.",
-        "比较的 {compared} 个张量中没有一个能用该容差判定。",
-    ),
-    "few_compared": Text(
-        "Only {share} of the tensors to be expected were compared ({compared}). {lost} of the baseline are missing"
-        " while the target has at least as many that nothing was paired with, and {hidden} could not be seen: look at"
-        " the names of both sides, and pair them with --rename.",
-        "应比较的张量只比较了 {share}（{compared} 个）。基线有 {lost} 个张量缺失，而目标至少有同样多的张量没有配对，"
-        "另有 {hidden} 个无法取得：请对照两侧的名字，用 --rename 配对。",
-    ),
-    "precision_unseen": Text(
-        "{mode} left no trace of {precision}: the largest Rel L2 of a tensor is {error}, and one rounding alone leaves"
-        " about {rounding}. Most likely nothing ran in {precision}.",
-        "{mode} 没有留下 {precision} 的痕迹：各张量的相对 L2 误差最大为 {error}，而仅一次舍入就约为 {rounding}。"
-        "很可能没有任何部分以 {precision} 运行。",
-    ),
-    "precision_not_run": Text("Nothing ran in {precision}: {detail}.", "没有任何部分以 {precision} 运行：{detail}。"),
-    "providers_unknown": Text(
-        "Which nodes {provider} took is not known: {detail}.", "{provider} 接管了哪些节点无从得知：{detail}。"
-    ),
-    "not_fp32": Text(
-        "{mode} is not FP32 here: the model itself brings {detail}.", "{mode} 在此并非 FP32：模型自身带有 {detail}。"
-    ),
-}
-
-_SAID_ONLY = frozenset({"not_fp32"})
-"""What the reader must know, though the comparison stands."""
-
 
 def doubts(report: Report) -> tuple[Doubt, ...]:
     """Everything that weakens the report, the weightiest first; none is there twice."""
@@ -94,22 +51,21 @@ def doubts(report: Report) -> tuple[Doubt, ...]:
 
 def decides(doubt: Doubt) -> bool:
     """Whether nothing is proven where this is so: the verdict is then inconclusive."""
-    return doubt.code not in _SAID_ONLY
+    known = wording(doubt.code)
+    return known is None or known.decides
 
 
 def worded(doubt: Doubt) -> Text:
     """In words; a code that nobody here knows is shown with its values."""
-    known = _WORDS.get(doubt.code)
-    if known is None:
+    values = _Values(doubt.values)
+    en, zh = sentence(doubt.code, values, "en"), sentence(doubt.code, values, "zh")
+    if en is None or zh is None:
         said = ", ".join(f"{key} {value}" for key, value in doubt.values.items())
-        return Text(*[f"{doubt.code}: {said}" if said else doubt.code] * 2)
-    chinese = {
-        key: explained(value).zh if key in ("reason", "detail") else value for key, value in doubt.values.items()
-    }
-    return Text(known.en.format_map(_Values(doubt.values)), known.zh.format_map(_Values(chinese)))
+        return same(f"{doubt.code}: {said}" if said else doubt.code)
+    return Text(en, zh)
 
 
-class _Values(dict[str, str]):
+class _Values(dict[str, Plain]):
     """What fills the words; a value that a backend left out does not break the report."""
 
     def __missing__(self, key: str) -> str:

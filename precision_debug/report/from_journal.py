@@ -20,6 +20,7 @@ from ..explain import usual_error
 from ..inspector import EngineLayer
 from ..numbers import judge
 from ..pairing.align import Alignment, Matches, Pair, align, stem
+from ..reasons import NOTHING, Reason, as_reason, say
 from ..records import (
     Explanation,
     InputInfo,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from ..observe.hooks import AssertClose
     from .model import Report
 
-_SCRIPT = "Both sides were shown by hooks in a script; the model's outputs are not known to the report."
 _NORM = re.compile(r"batch_?norm", re.IGNORECASE)
 
 __all__ = ["complete_table", "report_of_events", "report_of_hooks"]
@@ -87,10 +87,10 @@ def complete_table(
             continue
         if row is None:
             pair = partner.get(name)
-            status, reason = _why_not(meta, pair, failure, unreached(name, pair), alignment.missing.get(name, ""))
+            status, reason = _why_not(meta, pair, failure, unreached(name, pair), alignment.missing.get(name, NOTHING))
             into = fused.get(stem(name))
             if status is Status.FUSED_AWAY and into is not None:
-                reason = f"fused into {into.op_type} node {into.node}"
+                reason = say("fused_into", operator=into.op_type, node=into.node)
             row = Row(
                 index=0, op_type=meta.op_type, name=name, status=status, reason=reason, base=stats.get(name),
                 target_name=pair.target.name if pair else "", target_op_type=pair.target.op_type if pair else "",
@@ -112,7 +112,7 @@ def complete_table(
             continue
         if row is None:
             before = bool(failure) and not ran and places[name] > last_there
-            reason = meta.unseen or (_ENDED if before else "the target's hook was not called for it")
+            reason = meta.unseen or (say("ended") if before else say("not_called"))
             row = Row(index=0, op_type=meta.op_type, name=name, status=Status.UNMATCHED, reason=reason,
                       target_name=name, target_op_type=meta.op_type)  # fmt: skip
         keyed.append(((place, number), _dressed(row, None, meta)))
@@ -141,7 +141,7 @@ def report_of_hooks(check: AssertClose) -> Report:
     spec = RunSpec(model=ModelFiles(), run_mode="hook", baseline="hook", tolerance=check.tolerance)
     notes = list(_raw_hooks(first, second)) if check.side is None else []
     if base.side is None or check.side is None:
-        notes.append(_SCRIPT)
+        notes.append(say("hooks_only"))
     return Report(
         rows=rows,
         spec=spec,
@@ -159,17 +159,12 @@ def _known(announced: Sequence[TensorMeta], seen: Sequence[TensorMeta]) -> tuple
     return (*announced, *(meta for meta in seen if meta.name not in names))
 
 
-def _raw_hooks(first: Sequence[TensorMeta], second: Sequence[TensorMeta]) -> Iterator[str]:
+def _raw_hooks(first: Sequence[TensorMeta], second: Sequence[TensorMeta]) -> Iterator[Reason]:
     """A warning where batch norms of one side are no operators of the other, as where they were folded into weights."""
     still = {meta.name for meta in second if _NORM.search(meta.op_type)}
     gone = [meta.name for meta in first if _NORM.search(meta.op_type) and meta.name not in still]
     if gone:
-        some = ", ".join(gone[:3]) + (", …" if len(gone) > 3 else "")
-        yield (
-            f"{len(gone)} batch norms of the baseline are no batch norms of the target ({some}): where they were "
-            "folded into the weights of the convolution before, that one's tensor is another one under its old name. "
-            "precision_debug.watch(config) leaves such tensors out."
-        )
+        yield say("norms_folded", count=len(gone), some=[*gone[:3], *("…" for _ in gone[3:4])])
 
 
 def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") -> Report:
@@ -187,7 +182,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     matches: Matches | None = None
     stats: dict[str, TensorStats] = {}
     rows: list[Row] = []
-    notes: list[str] = []
+    notes: list[Reason] = []
     introduced: dict[str, Introduced] = {}
     values: dict[str, Any] = {}
     ended, ran = False, set[str]()
@@ -223,7 +218,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
         elif kind == "fix":
             values["fix"] = decode(Fix, event["fix"])
         elif kind == "note":
-            notes.append(event["text"])
+            notes.append(as_reason(event["text"]))
         elif kind == "scores":
             values["scores"] = {key: decode(float, value) for key, value in event["scores"].items()}
             values["scored"] = event["samples"]
@@ -259,42 +254,43 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     )  # fmt: skip
 
 
-def _left_out(baseline: Sequence[TensorMeta], selected: Collection[str], alignment: Alignment) -> Iterator[str]:
+def _left_out(baseline: Sequence[TensorMeta], selected: Collection[str], alignment: Alignment) -> Iterator[Reason]:
     """What the table lacks because only some tensors were asked for."""
     unmarked = sum(1 for meta in baseline if meta.name not in selected)
     alone = sum(1 for meta in alignment.target if meta.name not in alignment.pairs)
     if unmarked:
-        also = f", nor are {alone} that only the target has" if alone else ""
-        yield f"{unmarked} of {len(baseline)} baseline tensors were not marked and are not in the table{also}."
+        every = len(baseline)
+        yield (
+            say("not_marked_nor", count=unmarked, all=every, alone=alone)
+            if alone
+            else say("not_marked", count=unmarked, all=every)
+        )
     elif alone:
-        yield f"{alone} tensors that only the target has are not in the table: marks name the baseline's."
+        yield say("only_target_left_out", alone=alone)
 
 
 def _has(metas: Sequence[TensorMeta], name: str) -> bool:
     return any(meta.name == name for meta in metas)
 
 
-_ENDED = "the run ended before this tensor"
-
-
 def _why_not(
-    meta: TensorMeta, pair: Pair | None, failure: str, unreached: bool, missing: str = ""
-) -> tuple[Status, str]:
+    meta: TensorMeta, pair: Pair | None, failure: str, unreached: bool, missing: Reason = NOTHING
+) -> tuple[Status, Reason]:
     if meta.unseen:
-        return Status.NOT_COMPARED, f"baseline: {meta.unseen}"
+        return Status.NOT_COMPARED, say("of_baseline", why=meta.unseen)
     if pair is not None and pair.target.unseen:
-        return Status.NOT_COMPARED, f"target: {pair.target.unseen}"
+        return Status.NOT_COMPARED, say("of_target", why=pair.target.unseen)
     if unreached:
-        return Status.NOT_COMPARED, _ENDED
+        return Status.NOT_COMPARED, say("ended")
     if pair is not None and failure:
-        return Status.NOT_COMPARED, "the run ended before it was compared"
+        return Status.NOT_COMPARED, say("ended_first")
     if pair is not None:
-        return Status.NOT_COMPARED, "both graphs have it, but it was not seen on both sides"
+        return Status.NOT_COMPARED, say("not_on_both")
     if part := meta.extra.get("Part of"):
-        return Status.FUSED_AWAY, f"the target does {part} by other operators"
+        return Status.FUSED_AWAY, say("target_does", part=part)
     if missing:
         return Status.NOT_COMPARED, missing
-    return Status.FUSED_AWAY, "the target's graph has no such tensor"
+    return Status.FUSED_AWAY, say("gone")
 
 
 def _dressed(row: Row, base: TensorMeta | None, target: TensorMeta | None) -> Row:

@@ -9,10 +9,9 @@ from ..records import Row
 from .catalogue import COLUMNS as _KNOWN
 from .column import Column, column
 from .model import Report
-from .reasons import explained
 from .tolerance import statistic
 from .values import extra, metric
-from .words import Text
+from .words import Text, explained
 
 __all__ = ["BAND", "COLUMNS", "DECIDING", "PADDLE", "Column", "columns", "columns_for_people"]
 

@@ -8,8 +8,7 @@ from .blame import blame, culprits, sentence_of
 from .figures import count
 from .fix import fix_sentences
 from .model import Report, Verdict
-from .reasons import explained
-from .words import Text, same
+from .words import Text, explained, same
 
 __all__ = ["lead"]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..inspector import EngineLayer
+from ..reasons import Reason
 from ..records import Doubt, Explanation, InputInfo, Row, RunSpec, Side, Status
 from ..search import Fix
 
@@ -60,7 +61,7 @@ class Report:
     machine: Mapping[str, str] = field(default_factory=dict)
     started: str = ""
     seconds: float = 0.0
-    notes: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
     scored: int = 0
     failure: str = ""

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from ..explain.operators import MOVE, plain_type
 from ..records import Row, Status
 from .coverage import QUANTISED
-from .reasons import explained
-from .words import Text
+from .words import Text, explained
 
 __all__ = ["KINDS", "noise_of"]
 

@@ -15,10 +15,9 @@ from .lead import lead
 from .model import Report, Verdict
 from .precision import precision
 from .provenance import provenance
-from .reasons import explained
 from .section import Cell, Section, linked, pair, plain
 from .tolerance import tolerance_text
-from .words import Text, same
+from .words import Text, explained, same
 
 __all__ = ["STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "Summary", "shares", "summary"]
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["Text", "same"]
+from .. import registry
+from ..reasons import CORE, Catalogue, Plain, Reason, Wording, filled, split
+
+__all__ = ["Text", "explained", "is_whole", "same", "sentence", "word", "wording"]
+
+_BETWEEN = {"en": ", ", "zh": "、"}
 
 
 class Text(NamedTuple):
@@ -20,3 +27,82 @@ class Text(NamedTuple):
 def same(text: str) -> Text:
     """Something that needs no translation."""
     return Text(text, text)
+
+
+def word(reason: str, lang: str) -> str:
+    """A reason in "en" or "zh"; in English where nobody knows its code."""
+    if lang == "en":
+        return str(reason)
+    told = _told(reason)
+    found = sentence(told.code, told.args, lang)
+    return str(reason) if found is None else found
+
+
+def sentence(code: str, args: Mapping[str, Plain], lang: str) -> str | None:
+    """What a code says in "en" or "zh"; None where nobody here knows it, or has it with other arguments."""
+    known = wording(code)
+    if known is None:
+        return None
+    template = known.zh if lang == "zh" else known.en
+    try:
+        return filled(template, args, _BETWEEN[lang], lambda inner: word(inner, lang))
+    except (KeyError, TypeError, ValueError, RecursionError):  # of another version, or of a foreign file
+        return None
+
+
+def explained(reason: str) -> Text:
+    """A reason in both languages."""
+    return Text(str(reason), word(reason, "zh"))
+
+
+def is_whole(reason: str) -> bool:
+    """Whether nothing is missing from a comparison because of it: see ``Wording``."""
+    told = _told(reason)
+    if told.code in ("of_baseline", "of_target"):
+        why = told.args.get("why")
+        return isinstance(why, str) and is_whole(why)
+    known = wording(told.code)
+    return known is not None and known.whole
+
+
+def wording(code: str) -> Wording | None:
+    """What a catalogue has under a code; a backend's own are asked for where the code starts with its name."""
+    owner, dot, _ = code.partition(".")
+    return (_of_backend(owner) if dot else CORE).get(code)
+
+
+@functools.cache
+def _of_backend(name: str) -> Catalogue:
+    found = next((plugin.backend for plugin in registry.plugins() if plugin.name == name), None)
+    reasons = getattr(found, "reasons", None)
+    return reasons if isinstance(reasons, Catalogue) else Catalogue(name, {})
+
+
+def _told(reason: str) -> Reason:
+    if isinstance(reason, Reason) and reason.code:
+        return reason
+    return _recognised(str(reason))
+
+
+@functools.lru_cache(maxsize=4096)
+def _recognised(text: str) -> Reason:
+    """The reason of a sentence from a file that has no codes yet; a mere text where no catalogue has such a one."""
+    for code, head, name, tail in _sentences():
+        if name is None and text == head:
+            return Reason(text, code)
+        if name and text.startswith(head) and text.endswith(tail) and len(text) > len(head) + len(tail):
+            return Reason(text, code, {name: _recognised(text[len(head) : len(text) - len(tail)])})
+    return Reason(text)
+
+
+@functools.cache
+def _sentences() -> tuple[tuple[str, str, str | None, str], ...]:
+    """Code, text before the argument, its name and text after it, of each wording with one argument at most."""
+    catalogues = (CORE, *(_of_backend(plugin.name) for plugin in registry.plugins()))
+    found = [
+        (code, *parts)
+        for catalogue in catalogues
+        for code, known in catalogue.items()
+        if (parts := split(known.en)) is not None
+    ]
+    return tuple(sorted(found, key=lambda one: -len(one[1]) - len(one[3])))

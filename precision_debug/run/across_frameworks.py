@@ -30,6 +30,7 @@ from ..pairing.verdict import coverage, fault_notes
 from ..pairing.walk import Found, walk
 from ..pairing.weights import compare_weights, summary
 from ..protocols import Backend, Exporter, Feeds, Replacer, Session, WeightKeeper
+from ..reasons import Reason
 from ..records import SessionSpec, TensorMeta
 from .plan import Opening
 
@@ -176,7 +177,7 @@ def _paired(
 def _by_value(
     ours: Sequence[tuple[TensorMeta, Fingerprint]], theirs: Sequence[tuple[TensorMeta, Fingerprint]],
     modules: Mapping[str, str],
-) -> tuple[dict[str, tuple[str, str]], Mapping[str, str]]:  # fmt: skip
+) -> tuple[dict[str, tuple[str, str]], Mapping[str, Reason]]:  # fmt: skip
     found = pair_by_value(ours, theirs, modules=modules)
     return {
         name: (match.baseline, f"{match.how}, confidence {match.confidence:.4f}")

@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ..errors import OutputError, RecordingError
+from ..reasons import say
 from ..report import write
 from ..report.from_journal import report_of_events
 from ..report.model import Report
@@ -37,7 +38,8 @@ def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "") -> Repo
     Raises OutputError, which says where the finished rows are; the folder then stays, so that nothing is lost.
     """
     with ThreadPoolExecutor(1) as beside:
-        clearing = beside.submit(_clear, folder)  # what backends wrote is large, and in nobody's way
+        # what backends wrote is large, and in nobody's way; the list is made before a report draws anything there
+        clearing = beside.submit(_clear, [path for path in folder.iterdir() if path.is_dir()])
         try:
             report = _deliver(folder, outputs, failure, clearing)
         except OutputError as error:
@@ -64,11 +66,10 @@ def rescue(folder: Path) -> str:
     return f"the finished rows are kept: `precision_debug report {journal} --output FILE` makes a report of them"
 
 
-def _clear(folder: Path) -> None:
+def _clear(folders: Sequence[Path]) -> None:
     """Remove the folders that the backends worked in."""
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
+    for path in folders:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _deliver(folder: Path, outputs: Sequence[Path], failure: str, clearing: Future[None]) -> Report:
@@ -78,7 +79,7 @@ def _deliver(folder: Path, outputs: Sequence[Path], failure: str, clearing: Futu
     inputs = keep_inputs(folder / "inputs.npz", outputs, report.spec) if (folder / "inputs.npz").exists() else None
     log = keep_log(folder / LOG, outputs) if report.failure else None
     elsewhere = [kept.name for kept in (inputs, log) if kept is not None and not usual(outputs[0], kept)]
-    taken = [f"{name} has this name because the usual one belongs to something else." for name in elsewhere]
+    taken = [say("other_name", name=name) for name in elsewhere]
     report = dataclasses.replace(report, notes=(*report.notes, *taken))
     problems: list[OutputError] = []
     written = [_beside(report, output, inputs) for output in outputs]

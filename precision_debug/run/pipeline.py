@@ -19,11 +19,12 @@ from ..errors import UsageError
 from ..feeds import FeedSet
 from ..numbers import scores
 from ..observe.hooks import AssertClose, LentBaseline, SaveBaseline
-from ..observe.lockstep import APART, Meeting, run_both
+from ..observe.lockstep import Meeting, run_both
 from ..observe.store import BaselineStore, Store
 from ..pairing import marks
 from ..pairing.align import Matches, align, stem
 from ..protocols import Comparer, Feeds, Hook, Pairer, WeightKeeper
+from ..reasons import Reason, as_reason, say
 from ..records import Row, RunSpec, TensorMeta
 from ..report import machine
 from ..settings import CORE, value
@@ -54,7 +55,7 @@ def execute(spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Fe
             try:
                 _compare(spec, plan.baseline, plan.target, given, journal, folder, stored)
             except _Apart as reason:
-                journal.write("note", text=f"{APART}: {reason}.")
+                journal.write("note", text=say("apart", why=reason.why))
                 _compare(spec, plan.baseline, plan.target, given, journal, folder, stored, apart=True)
     journal.write("end", seconds=time.monotonic() - begun)
 
@@ -182,13 +183,17 @@ def _describe_left(store: BaselineStore, comparer: Comparer, journal: Journal) -
 
 
 class _Apart(Exception):
-    """Why two runs that were to advance together cannot."""
+    """why: two runs that were to advance together cannot."""
+
+    def __init__(self, why: Reason) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 def _if_alone(together: bool, *sides: OpenSide) -> None:
     reason = next((found for side in sides if (found := getattr(side.session, "alone", ""))), "")
     if together and reason:
-        raise _Apart(reason)
+        raise _Apart(as_reason(reason))
 
 
 def _known_pairs(base: OpenSide, target: OpenSide, journal: Journal) -> Matches | None:

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from precision_debug.reasons import NOTHING, Reason
+
+from ..reasons import say
 from . import taps
 from .same_tensor import NCHWC, Form
 from .scales import Scale
@@ -32,14 +35,14 @@ class View:
     """
 
     label: str = ""
-    unseen: str = ""
+    unseen: Reason = NOTHING
     steps: tuple[Step, ...] = ()
     finish: Callable[[Any], Any] | None = None
 
     @property
     def at_end(self) -> bool:
         """A string tensor is shown after the run, where it is one of the model's outputs."""
-        return self.label == "" and self.unseen == _STRINGS
+        return self.label == "" and self.unseen.code == _STRINGS.code
 
     def nodes(self, name: str, prefix: str) -> tuple[list[Any], str]:
         """The side branch off ``name``, and the value at its end; new names begin with prefix."""
@@ -51,7 +54,7 @@ class View:
         return made, name
 
 
-_STRINGS = "a string tensor: only the model's outputs of this type are shown"
+_STRINGS = say("strings")
 
 
 def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int | str, ...] | None) -> View:
@@ -59,23 +62,23 @@ def view_of(info: TypeInfo, form: Form, channels: int | None, shape: tuple[int |
     if info.kind == "tensor" and info.elem == _STRING:
         return View(unseen=_STRINGS)
     if info.kind != "tensor":
-        return View(unseen=f"a {info.kind}, not a tensor" if info.kind else "ONNX Runtime did not tell its type")
+        return View(unseen=say("kind", kind=info.kind) if info.kind else say("no_type"))
     if form.blocked and form.perm is not None:
         return _unblocked(info, channels, form.perm)
     if form.perm is None or not _fits(info, form.perm, shape):
-        return View(unseen="the optimiser changed its layout in a way that is not known")
+        return View(unseen=say("layout"))
     if form.scale is not None:
         return View(label="dequantised", steps=(_dequantise(form.scale),), finish=_transpose(form.perm))
     if info.elem in taps.types():
         return View(label="transposed" if form.perm else "", finish=_transpose(form.perm))
     if info.elem not in _VIA:
-        return View(unseen=f"{info.dtype} has no cast in ONNX Runtime")
+        return View(unseen=say("no_cast", dtype=info.dtype))
     return View(steps=(_cast(_VIA[info.elem]),), finish=_narrow(info.elem, form.perm))
 
 
 def _unblocked(info: TypeInfo, channels: int | None, perm: tuple[int, ...]) -> View:
     if channels is None or info.elem != _FLOAT:
-        return View(unseen="in NCHWc blocks, and how many of its channels are real is not known")
+        return View(unseen=say("blocks"))
     return View(label="unblocked", steps=(_reorder(channels),), finish=_transpose(perm))
 
 

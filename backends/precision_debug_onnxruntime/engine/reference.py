@@ -8,9 +8,11 @@ from typing import Any
 
 from precision_debug.errors import BackendError, PrecisionDebugError
 from precision_debug.protocols import Feeds, Hook, Session
+from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import SessionSpec, TensorMeta
 
 from ..model import Model, read_model, tensor_shape
+from ..reasons import say
 from .check_feeds import checked_feeds
 from .graph import attribute, initializers_of, subgraphs
 from .model_layout import View
@@ -34,7 +36,7 @@ __all__ = ["open_reference"]
 
 _LOOPS = frozenset({"Loop", "Scan"})
 _TO_FLOAT = (1, 11)
-_NONE = "no second opinion for this operator"
+_NONE = "onnxruntime.no_opinion"
 
 
 def open_reference(spec: SessionSpec) -> Session:
@@ -87,16 +89,16 @@ class _ReferenceSession:
             f"{_some(self._without)}",
         )
 
-    def _has_none(self, node: Any, why: str, key: Any) -> None:
+    def _has_none(self, node: Any, why: Reason, key: Any) -> None:
         """Say of a node's outputs that onnx.reference has no opinion on them."""
         self._without.setdefault(node.onnx_node.name, node.op_type)
         for place, entry in enumerate(self._entries):
             if entry.value.scope.key == key and entry.value.name in node.output and not entry.meta.unseen:
-                meta = dataclasses.replace(entry.meta, unseen=f"no second opinion for this operator: {why}")
+                meta = dataclasses.replace(entry.meta, unseen=say("no_opinion", why=why))
                 self._entries[place] = self._by_key[entry.value.key] = dataclasses.replace(entry, meta=meta)
         self.tensors = tuple(entry.meta for entry in self._entries)
 
-    def _borrow(self, node: Any, inputs: Sequence[Any], key: Any, why: str) -> list[Any]:
+    def _borrow(self, node: Any, inputs: Sequence[Any], key: Any, why: Reason) -> list[Any]:
         """ONNX Runtime's outputs of a node. Raises PrecisionDebugError where it fails too."""
         self._has_none(node, why, key)
         with our_errors(self._path):
@@ -124,7 +126,7 @@ class _ReferenceSession:
         entry = self._by_key.get((scope, name))
         if self._hook is None or entry is None or not hasattr(value, "dtype"):
             return
-        if entry.meta.unseen and not entry.meta.unseen.startswith(_NONE):
+        if entry.meta.unseen and entry.meta.unseen.code != _NONE:
             return
         meta = self._shown.instance(entry)
         if meta is None or meta.unseen:
@@ -200,7 +202,7 @@ class _ReferenceSession:
                 return self._instead(node, inputs, key, error)
             narrow = True
         if not self._fits(node, outputs):
-            return self._borrow(node, inputs, key, "its shape in onnx.reference is not what onnx infers")
+            return self._borrow(node, inputs, key, say("reference_shape"))
         if narrow:
             self._narrow.setdefault(node.onnx_node.name, node.op_type)
         return [wide(value) if is_float(value, "float32") else value for value in outputs]
@@ -209,7 +211,7 @@ class _ReferenceSession:
         """ONNX Runtime's outputs of a node in which onnx.reference fails. Raises its error where neither can do it."""
         failed = self._failed(node, error)
         try:
-            return self._borrow(node, inputs, key, "onnx.reference fails in it")
+            return self._borrow(node, inputs, key, say("reference_fails"))
         except PrecisionDebugError:
             raise failed from error
 
@@ -241,7 +243,7 @@ def _list(proto: Any, types: Mapping[str, tuple[int, tuple[int | str, ...] | Non
     entries = []
     for value in found:
         elem, shape = types.get(value.name, (0, None))
-        unseen = "not a tensor" if value.name in types and not elem else ""
+        unseen = say("no_tensor") if value.name in types and not elem else NOTHING
         dtype = dtype_name(elem) if elem else ""
         inputs, later = names.inputs(value)
         meta = TensorMeta(

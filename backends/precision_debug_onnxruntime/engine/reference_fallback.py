@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from precision_debug.reasons import Reason
+
 from ..model import Model
 from . import ort_values
 from .runtime import Runtime
@@ -21,7 +23,7 @@ class Borrowed:
 
     has_linked_attribute = False
 
-    def __init__(self, node: Any, why: str) -> None:
+    def __init__(self, node: Any, why: Reason) -> None:
         self.onnx_node, self.why = node, why
         self.op_type, self.domain = node.op_type, node.domain
         self.input: Sequence[str] = node.input

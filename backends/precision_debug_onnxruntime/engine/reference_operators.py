@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from precision_debug.reasons import NOTHING, Reason
+
+from ..reasons import say
 from .graph import attribute, words
 
 __all__ = ["Corrected", "corrected", "refusal"]
@@ -52,17 +55,17 @@ def corrected(node: Any, version: int) -> Corrected | None:
     return None if found is None else Corrected(node, found)
 
 
-def refusal(node: Any, version: int) -> str:
+def refusal(node: Any, version: int) -> Reason:
     """Why onnx.reference's own result of a node is worth nothing; "" where it is."""
     if node.domain not in {"", "ai.onnx"}:
-        return ""
+        return NOTHING
     if node.op_type in _RANDOM:
-        return "its numbers are random"
+        return say("random")
     if node.op_type in {"LSTM", "GRU", "RNN"}:
         ignored = [name for name in _IGNORED if attribute(node, name)]
         if len(node.input) > _SEQUENCE_LENS and node.input[_SEQUENCE_LENS]:
             ignored.append("sequence_lens")
-        return f"onnx.reference ignores its {', '.join(ignored)}" if ignored else ""
+        return say("reference_ignores", names=ignored) if ignored else NOTHING
     wrong = (
         (node.op_type == "BatchNormalization" and version < 14 and any(node.output[1:]))
         or (node.op_type == "MaxPool" and any(node.output[1:]) and _padded(node))
@@ -70,7 +73,7 @@ def refusal(node: Any, version: int) -> str:
         or (node.op_type == "RoiAlign" and version < 16)
         or (node.op_type == "Resize" and attribute(node, "coordinate_transformation_mode") == "align_corners")
     )
-    return "onnx.reference's own is wrong in this case" if wrong else ""
+    return say("reference_wrong") if wrong else NOTHING
 
 
 def _padded(node: Any) -> bool:

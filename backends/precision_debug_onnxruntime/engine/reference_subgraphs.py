@@ -7,6 +7,7 @@ from typing import Any
 
 from precision_debug.errors import PrecisionDebugError
 
+from ..reasons import say
 from .graph import outer_reads, subgraphs
 from .reference_fallback import Borrowed
 from .reference_operators import corrected, refusal
@@ -61,7 +62,7 @@ def _absent(node: Any, error: Exception) -> Callable[..., Borrowed]:
     """onnx.reference cannot make a node. Raises the error where the node has graphs inside, which need it."""
     if any(subgraphs(node)):
         raise error
-    return lambda *_: Borrowed(node, "onnx.reference does not have it")
+    return lambda *_: Borrowed(node, say("reference_lacks"))
 
 
 def inner_evaluators(evaluator: Any, key: Any = ()) -> list[tuple[Any, Any]]:

@@ -8,12 +8,11 @@ from typing import Any
 
 from precision_debug.records import TensorMeta
 
+from ..reasons import say
 from .graph import Scope
 from .tensor_list import Entry
 
 __all__ = ["Shown", "wanted"]
-
-_NOT_REACHED = "in a branch or loop body that this run did not enter"
 
 
 def wanted(entry: Entry, names: Collection[str] | None) -> bool:
@@ -87,7 +86,7 @@ class Shown:
             for entry in block:
                 if entry.meta.name not in self._seen:
                     missed = not entry.meta.unseen and not entry.view.at_end
-                    yield dataclasses.replace(entry.meta, unseen=_NOT_REACHED) if missed else entry.meta
+                    yield dataclasses.replace(entry.meta, unseen=say("not_entered")) if missed else entry.meta
 
 
 def _outermost_loop(entry: Entry) -> Any:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from precision_debug.reasons import NOTHING
 from precision_debug.records import TensorMeta
 
 from ..naming import Holding
+from ..reasons import say
 from .graph import Value, attribute, carried, initializers_of, labels, outer_reads, scopes, values
 from .model_layout import View, view_of
 from .same_tensor import NCHWC, Form
@@ -18,8 +20,6 @@ __all__ = ["Entry", "Labels", "Sizes", "all_values", "list_tensors", "op_type", 
 
 Sizes = Callable[[str], tuple[int | str, ...] | None]
 """Shape of a source tensor by name; None where it is not known."""
-
-_DROPPED = "ONNX Runtime leaves it out when it loads the model: it changes nothing, or nothing reads it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ def list_tensors(
             inputs=tuple(name for name in inputs if name != own) or _root_input(maker, own, names),
             origin=_origin(value, holding, own, repeated),
             view=view.label or holding.before,
-            unseen="" if view.at_end and is_output else view.unseen,
+            unseen=NOTHING if view.at_end and is_output else view.unseen,
             is_output=is_output,
         )
         entries.append(Entry(value=value, meta=meta, view=view, later=later, form=holding.form))
@@ -123,13 +123,13 @@ def list_tensors(
 
 def _view(value: Value, holding: Holding, info: TypeInfo, shape: Any, names: Labels, is_output: bool) -> View:
     if holding.repeats:
-        return View(unseen=f"inside a branch or loop it repeats {holding.repeats}")
+        return View(unseen=say("repeats", name=holding.repeats))
     if holding.same_as and not is_output:
-        return View(unseen=f"holds the same numbers as {names.by_key[value.scope.key, holding.same_as]}")
+        return View(unseen=say("same_as", name=names.by_key[value.scope.key, holding.same_as]))
     if holding.constant and value.node is not None:
-        return View(unseen="a constant of the model in another form")
+        return View(unseen=say("constant"))
     if holding.before and value.node is None:
-        return View(unseen="the feed itself; it is compared after its rounding")
+        return View(unseen=say("feed"))
     return view_of(info, holding.form, _channels(holding, shape), shape)
 
 
@@ -190,8 +190,9 @@ def with_dropped(entries: list[Entry], source: Any) -> list[Entry]:
         if value.key in listed:
             last = value.key
         elif own not in taken:
-            meta = TensorMeta(name=own, op_type=op_type(value), node=_node_name(value), unseen=_DROPPED)
-            after.setdefault(last, []).append(Entry(value=value, meta=meta, view=View(unseen=_DROPPED)))
+            gone = say("dropped")
+            meta = TensorMeta(name=own, op_type=op_type(value), node=_node_name(value), unseen=gone)
+            after.setdefault(last, []).append(Entry(value=value, meta=meta, view=View(unseen=gone)))
     return [*after.get(None, ()), *(e for entry in entries for e in (entry, *after.get(entry.value.key, ())))]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from precision_debug.records import TensorMeta
 
 from ..isolate import fitted
+from ..reasons import say
 from .graph import Key
 from .tensor_list import Entry
 
@@ -20,7 +21,6 @@ __all__ = ["Shown"]
 Show = Callable[[str, str, Any], Any]
 
 _WHOLE = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"})
-_NOT_REACHED = "in a branch or loop body that this run did not enter"
 
 
 @dataclass(kw_only=True)
@@ -104,7 +104,7 @@ class Shown:
             if entry.meta.name in last:
                 before = entry.meta.name
             else:
-                unseen = entry.meta.unseen or _NOT_REACHED
+                unseen = entry.meta.unseen or say("not_entered")
                 after.setdefault(before, []).append(dataclasses.replace(entry.meta, unseen=unseen))
         yield from after.get("", ())
         for place, (name, meta) in enumerate(self._order):

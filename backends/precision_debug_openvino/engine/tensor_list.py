@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from precision_debug.reasons import NOTHING
 from precision_debug.records import TensorMeta
 
+from ..reasons import say
 from .graph import Graph, Key, Value
 from .layers import Layer
 
 __all__ = ["Entry", "list_tensors"]
 
-_DISTURBS = "OpenVINO would compute it in another way if it were shown"
-_INSIDE = "it lies inside {kind} {name}, whose layers OpenVINO does not tell"
-_FOLDED = "a constant of the model in another form"
 _FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 
 
@@ -49,15 +48,15 @@ def list_tensors(
     for key in listed:
         value = graph.values[key]
         layer = home.get(key[0])
-        unseen = ""
+        unseen = NOTHING
         if key not in outputs:
             if key in set(dropped):
-                unseen = _DISTURBS
+                unseen = say("disturbs")
             elif key in set(folded):
-                unseen = _FOLDED
+                unseen = say("constant")
             elif value.scope and fused:
                 kind = graph.values.get((value.scope[0], 0))
-                unseen = _INSIDE.format(kind=kind.op_type if kind else "operator", name=value.scope[0])
+                unseen = say("inside", kind=kind.op_type if kind else "operator", name=value.scope[0])
         names = dict.fromkeys((*value.names, *outputs.get(key, ())))
         for name in names:
             own = name == value.name

@@ -26,13 +26,13 @@ from precision_debug.records import Operator, TensorMeta
 from .. import naming
 from ..failures import our_errors
 from ..modes import Recipe
+from ..reasons import say
 from .dynamic_model import Layer
 from .framework import paddle_module
 from .predictor import decoded
 
 __all__ = ["DygraphSession"]
 
-_METHOD = "a tensor's own method made it (x + y), which Paddle shows to nobody"
 Show = Callable[[TensorMeta, Any], None]
 
 
@@ -236,7 +236,7 @@ class _Watch:
             self._names[id(tensor)] = name
             self._metas[name] = TensorMeta(
                 name=name, op_type="tensor method", dtype=str(tensor.dtype).removeprefix("paddle."),
-                shape=tuple(tensor.shape), unseen=_METHOD,
+                shape=tuple(tensor.shape), unseen=say("method"),
             )  # fmt: skip
         return self._names[id(tensor)]
 

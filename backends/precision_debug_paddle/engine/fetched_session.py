@@ -18,14 +18,16 @@ import numpy as np
 
 from precision_debug.errors import BackendError
 from precision_debug.protocols import Feeds, Hook, Replace
+from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .. import naming
 from ..model import Model
+from ..reasons import say
 from ..session import NOT_ENTERED, meta_of, metas_of, not_run
 from . import tensor_memory
 from .fetchable import Changed, Found, Groups, Print, Trace, groups_by_value, search
-from .hook_check import OVERWRITTEN, Witness
+from .hook_check import Witness
 from .operators import Operators
 from .predictor import Runner
 from .program import NESTED
@@ -37,10 +39,7 @@ Start = Callable[[Path, str], Runner]
 """Makes a runner for a program file. The text: "" for the mode, "float32" for its graph in FP32, or "unfused"."""
 
 _BUILDS, _FEWEST, _SECONDS = 60, 12, 300.0
-_REFUSED = "it cannot be fetched without changing the fusion around it"
-_CHANGED = "the passes changed the numbers around it, and it was fused away or cannot be fetched"
 _SILENT = frozenset({"split", "unbind", "split_with_num"})  # Paddle's hook passes over them
-_UNTRIED = "the search for marks ended before it (raise --option mark_builds)"
 
 
 class FetchSession:
@@ -219,7 +218,7 @@ class FetchSession:
         """See protocols.Replacer: where the hook has the engine's own memory, and one run shows every tensor."""
         if not self._plain or not self._planned or not tensor_memory.can_write():
             return False
-        nested = any(value.hidden == NESTED for value in self._values.values())
+        nested = any(value.hidden.code == NESTED.code for value in self._values.values())
         return len(self._runners) == 1 or (self._unfused and not nested)
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
@@ -330,13 +329,13 @@ class FetchSession:
         """Announce what is seen, and what the fused program has but cannot show. wrong: overwritten when fetched."""
         shown = set(fetched) - set(wrong)
         types: dict[str, str] = {}
-        unseen: dict[str, str] = dict.fromkeys(wrong, OVERWRITTEN)
+        unseen: dict[str, Reason] = dict.fromkeys(wrong, say("overwritten"))
         for op_type, names in groups:
             taken = [name for name in names if name in fetched]
             for name in taken:
                 types.setdefault(name, op_type or self._values[name].op_type)
             if not taken and op_type:
-                reason = _UNTRIED if names[0] in found.untried else _REFUSED
+                reason = say("untried") if names[0] in found.untried else say("fused")
                 unseen.setdefault(names[0], reason)
                 types.setdefault(names[0], op_type)
         for item in changed:
@@ -344,7 +343,7 @@ class FetchSession:
                 continue  # all tensors of that size are accounted for: the other values were fused away
             for name in item.names:
                 if name not in fetched:
-                    unseen[name] = _UNTRIED if name in found.untried else _CHANGED
+                    unseen[name] = say("untried") if name in found.untried else say("changed")
         metas = []
         for name, value in self._values.items():
             kind = naming.plain_type(types[name]) if name in types else value.op_type

@@ -13,9 +13,8 @@ import numpy as np
 
 from .. import naming
 
-__all__ = ["OVERWRITTEN", "Witness", "digest"]
+__all__ = ["Witness", "digest"]
 
-OVERWRITTEN = "an operator that works in place wrote over it before it could be fetched"
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 

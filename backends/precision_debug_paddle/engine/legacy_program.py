@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import ModelError
+from precision_debug.reasons import NOTHING
 from precision_debug.records import InputMeta
 
 from . import wire
@@ -200,7 +201,7 @@ class LegacyProgram:
                         inputs=inputs,
                         output=variable if variable in fetched and not block and last else "",
                         variable=variable if several else "",
-                        hidden=NESTED if block else "" if last else REWRITTEN,
+                        hidden=NESTED if block else NOTHING if last else REWRITTEN,
                     )
 
 

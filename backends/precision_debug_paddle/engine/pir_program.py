@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import ModelError
+from precision_debug.reasons import NOTHING
 from precision_debug.records import InputMeta
 
 from ..naming import ONE_OUTPUT, Namer, fetch_name, layer_names, plain_type
@@ -163,7 +164,7 @@ class PirProgram:
                 dtype, shape = _typed(out)
                 yield Value(
                     name=name, op_type=kind, node=layer, dtype=dtype, shape=shape, inputs=given,
-                    output=outputs.get(out["%"], ""), hidden=NESTED if nested else "",
+                    output=outputs.get(out["%"], ""), hidden=NESTED if nested else NOTHING,
                 )  # fmt: skip
 
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import InputMeta
+
+from ..reasons import say
 
 __all__ = ["NESTED", "REWRITTEN", "Program", "Value", "dims"]
 
-NESTED = "it lies inside a control-flow block, where it cannot be fetched"
-REWRITTEN = "a later operator writes over it, so that it cannot be fetched"
+NESTED = say("nested")
+REWRITTEN = say("rewritten")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ class Value:
     inputs: tuple[str, ...] = ()
     output: str = ""
     variable: str = ""
-    hidden: str = ""
+    hidden: Reason = NOTHING
 
 
 class Program(Protocol):

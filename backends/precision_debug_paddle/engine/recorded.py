@@ -13,9 +13,11 @@ import numpy as np
 
 from precision_debug.errors import BackendError
 from precision_debug.protocols import Feeds
+from precision_debug.reasons import NOTHING
 from precision_debug.records import TensorMeta
 from precision_debug.safety import import_path
 
+from ..reasons import say
 from .bodies import Recorder, with_bodies
 from .legacy_program import LegacyProgram
 from .predictor import Runner
@@ -25,8 +27,6 @@ __all__ = ["Bodies", "Delivery", "outlives"]
 
 Array = np.ndarray[Any, Any]
 Item = tuple[str, str, Array]
-
-_WHY = "it lies inside a control-flow block, and recording it there changes what the program computes"
 
 
 class Bodies:
@@ -43,7 +43,7 @@ class Bodies:
         self._recorder, self._path, self._start, self._trial = recorder, path, start, trial
         self._carried = program.carried()
         self._runner: Runner | None = None
-        self.unseen = ""
+        self.unseen = NOTHING
         self._place: dict[str, int] = {}
         self.metas: dict[str, list[TensorMeta]] = {}
 
@@ -53,7 +53,9 @@ class Bodies:
         trial: Callable[[Path, Feeds], bool] | None = None,
     ) -> Bodies | None:  # fmt: skip
         """None where a program has no bodies, or is none that is edited so."""
-        if not isinstance(program, LegacyProgram) or not any(value.hidden == NESTED for value in program.values):
+        if not isinstance(program, LegacyProgram) or not any(
+            value.hidden.code == NESTED.code for value in program.values
+        ):
             return None
         path = folder / "recorded.pdmodel"
         recorder = with_bodies(program, path)
@@ -69,7 +71,7 @@ class Bodies:
             if any(self._runner.output(name).tobytes() != value.tobytes() for name, value in outputs.items()):
                 raise BackendError("the copy computes other outputs", where=str(self._path))
         except BackendError:
-            self.unseen, self.metas = _WHY, {}
+            self.unseen, self.metas = say("recording_changes"), {}
             self.close()
             return
         for name, full, array in items:

@@ -15,8 +15,10 @@ import numpy as np
 
 from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineDiff, EngineLayer, diff_engines
+from precision_debug.reasons import Reason
 
 from ..make import Built, Maker
+from ..reasons import say
 from .execution import Runner
 
 __all__ = ["Batch", "Marking", "largest_difference"]
@@ -47,7 +49,7 @@ class Marking:
     maker: Maker
     real: Sequence[EngineLayer]
     open_runner: Callable[[Built, Mapping[str, Any]], Runner]
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, Reason] = field(default_factory=dict)
     kept: list[Batch] = field(default_factory=list)
     failures: int = 0
 
@@ -90,12 +92,12 @@ class Marking:
         self.failures += 1
         if len(part) == 1 or self.failures > _TRIES:
             for name in part:
-                self.refused[name] = f"TensorRT built no engine with it as an output: {error.what}"
+                self.refused[name] = say("not_built", detail=error.what)
             return []
         named = {name for name in part if re.search(rf"(?<![\w/.]){re.escape(name)}(?![\w/.])", error.what)}
         if named and len(named) < len(part):
             for name in named:
-                self.refused[name] = f"TensorRT refuses it as an output: {error.what}"
+                self.refused[name] = say("refused", detail=error.what)
             return [tuple(name for name in part if name not in named)]
         half = len(part) // 2
         return [part[:half], part[half:]]

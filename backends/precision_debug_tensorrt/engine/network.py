@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from precision_debug.errors import BackendError, ModelError
+from precision_debug.reasons import Reason
 
 from ..failures import parser_error
 from ..model import OnnxModel, Script, load_function
+from ..reasons import say
 from .messages import Messages
 from .types import dtype_name
 from .versions import Api
@@ -144,22 +146,22 @@ def tensor_of(network: Any, name: str) -> Any:
     raise BackendError(f"the network has no tensor '{name}'", where="TensorRT")
 
 
-def refused_marks(layers: Sequence[LayerFacts]) -> dict[str, str]:
+def refused_marks(layers: Sequence[LayerFacts]) -> dict[str, Reason]:
     """Tensors that cannot be made outputs of the engine, and why."""
-    refused: dict[str, str] = {}
+    refused: dict[str, Reason] = {}
     for layer in layers:
         for output in layer.outputs:
             if layer.type in _BOUNDS:
                 kind = layer.type.lower().replace("_", " ")
-                refused[output.name] = f"made by a {kind} layer, at the entry of a loop or branch"
+                refused[output.name] = say("entry", kind=kind)
             elif layer.type in {"SHAPE", "CONSTANT"}:
-                refused[output.name] = f"made by a {layer.type.lower()} layer, which TensorRT does not run"
+                refused[output.name] = say("not_run", kind=layer.type.lower())
             elif output.is_shape:
-                refused[output.name] = "a shape tensor: TensorRT computes it on the host"
+                refused[output.name] = say("shape_tensor")
     for name in _inside(layers, {"ITERATOR", "RECURRENCE"}, "LOOP_OUTPUT"):
-        refused.setdefault(name, "inside a loop, where TensorRT lets no output be marked")
+        refused.setdefault(name, say("inside_loop"))
     for name in _inside(layers, {"CONDITIONAL_INPUT"}, "CONDITIONAL_OUTPUT"):
-        refused.setdefault(name, "inside a branch, where TensorRT lets no output be marked")
+        refused.setdefault(name, say("inside_branch"))
     return refused
 
 

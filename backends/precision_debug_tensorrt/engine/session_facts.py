@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.inspector import EngineLayer, fused_outputs
+from precision_debug.reasons import NOTHING
 from precision_debug.records import TensorMeta
 
 from ..make import Built, Road
 from ..model import EngineFile, OnnxModel, Script
 from ..modes import Recipe
 from ..naming import LayerIndex, columns, onnx_tensors, script_tensors
+from ..reasons import say
 from .constraints import Asked, Outcome, outcomes
 from .device_memory import Device
 from .fp16_weights import WeightCount, builder_lines, count_weights
@@ -147,7 +149,7 @@ def _engine_tensors(
                 op_type=layer.layer_type if layer is not None else "Output",
                 node=layer.name if layer is not None else "",
                 inputs=tuple(t.name for t in layer.inputs) if layer is not None else (),
-                unseen="" if name in outputs else "inside a built engine, which shows its outputs only",
+                unseen=NOTHING if name in outputs else say("built_engine"),
                 is_output=name in outputs,
             )
         )

@@ -21,10 +21,12 @@ from torch.utils import _pytree as pytree
 from precision_debug.errors import BackendError
 from precision_debug.numbers.arrays import as_array
 from precision_debug.protocols import Comparer, Feeds, Hook
+from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import TensorMeta
 
 from ..make import Built, arguments_of, tensors_of, twin
 from ..modes import Recipe
+from ..reasons import say
 from ..session import device_versions, translated, wrap
 from .arithmetic import Arithmetic
 from .dispatch import Trace, Watch
@@ -170,7 +172,7 @@ class CompiledSession:
             graph, problem = self._graph(given, by_op.calls)
             if graph is None:
                 values = {}
-            why = problem or "has no operator of its own in the compiled graph"
+            why = problem or say("no_operator")
             metas = tuple(
                 meta
                 if meta.unseen or meta.name in values or meta.op_type in ("Input", "Output")
@@ -198,7 +200,7 @@ class CompiledSession:
             raise translated(error, self._built.model.path, trace) from error
         return trace
 
-    def _graph(self, given: Mapping[str, Any], calls: Sequence[Any]) -> tuple[Any, str]:
+    def _graph(self, given: Mapping[str, Any], calls: Sequence[Any]) -> tuple[Any, Reason]:
         """The operators as one graph of the flat inputs; or None and why there is none."""
         from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -215,11 +217,11 @@ class CompiledSession:
             with torch.no_grad(), _quiet(), self._arithmetic.globally():
                 graph = make_fx(flat)(*(tensor.clone() for tensor in given.values()))
         except Exception as error:
-            return None, f"compiled in pieces, because its Python asks for values ({_first(error)})"
+            return None, say("in_pieces", detail=_first(error))
         nodes = _operators(graph)
         if [node.target for node in nodes] != list(calls):
-            return None, f"a traced run has other operators ({len(nodes)}) than a plain one ({len(calls)})"
-        return graph, ""
+            return None, say("other_operators", traced=len(nodes), plain=len(calls))
+        return graph, NOTHING
 
     def _compiled(self, plan: _Plan, names: Sequence[str]) -> Any:
         """A compiled function of the flat inputs that returns the outputs and a copy of each named tensor."""

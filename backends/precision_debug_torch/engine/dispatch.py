@@ -15,11 +15,13 @@ from torch.utils.weak import WeakIdKeyDictionary
 from precision_debug.callsite import CallSite
 from precision_debug.explain.operators import MOVE, plain_type
 from precision_debug.protocols import Comparer
+from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import TensorMeta
 
 from ..isolate import Replacing
 from ..naming import Namer, is_bookkeeping, op_type
 from ..on_device import Elements
+from ..reasons import say
 from .arithmetic import Arithmetic
 from .call_place import source_line
 from .nested_tensors import leaves
@@ -41,7 +43,7 @@ class _Facts:
     """
 
     kind: str
-    unseen: str
+    unseen: Reason
     writes: bool
     shares: bool
     moves: bool = False
@@ -51,11 +53,11 @@ class _Facts:
 def _facts(func: Any) -> _Facts:
     kind, schema = op_type(func), getattr(func, "_schema", None)
     if schema is None:
-        return _Facts(kind=kind, unseen="", writes=True, shares=False)
+        return _Facts(kind=kind, unseen=NOTHING, writes=True, shares=False)
     shares = any(value.alias_info is not None for value in schema.returns) or kind == "aten._unsafe_view"
     return _Facts(
         kind=kind,
-        unseen="holds uninitialised memory" if kind.removeprefix("aten.") in _UNWRITTEN else "",
+        unseen=say("uninitialised") if kind.removeprefix("aten.") in _UNWRITTEN else NOTHING,
         writes=schema.is_mutable,
         shares=shares and not schema.is_mutable and len(schema.returns) == 1,
         moves=not schema.is_mutable and plain_type(kind) in MOVE,
@@ -159,7 +161,7 @@ class Trace:
         for place, value in enumerate(values):
             full = name if place == 0 else self.namer.further(func, name, place)
             if place and is_bookkeeping(kind.partition(".")[2], place, self._part.rpartition("~")[0]):
-                unseen = "is the kernel's own bookkeeping"
+                unseen = say("bookkeeping")
             if isinstance(value, torch.Tensor):
                 self.places[full] = len(self.calls) - 1, place if several else None
                 if facts.shares and not several:
@@ -177,7 +179,7 @@ class Trace:
         if not shown:
             self.metas.append(
                 TensorMeta(
-                    name=name, op_type=kind, node=name, inputs=read, unseen="returns no tensor", extra=extra, call=call
+                    name=name, op_type=kind, node=name, inputs=read, unseen=say("no_tensor"), extra=extra, call=call
                 )
             )  # fmt: skip
 
@@ -256,7 +258,7 @@ class Trace:
             self._tell(full, kind, tensor, node=name, inputs=inputs, call=CallSite(scope=name))
             self._told.add(full)
         if not found:
-            self.metas.append(TensorMeta(name=name, op_type=kind, node=name, inputs=read, unseen="returns no tensor"))
+            self.metas.append(TensorMeta(name=name, op_type=kind, node=name, inputs=read, unseen=say("no_tensor")))
 
     def abandon(self) -> None:
         """A call of a family ended with an exception."""
@@ -311,7 +313,7 @@ class Trace:
         return tuple(found)
 
     def _tell(
-        self, name: str, kind: str, tensor: Any, *, node: str, inputs: tuple[str, ...] = (), unseen: str = "",
+        self, name: str, kind: str, tensor: Any, *, node: str, inputs: tuple[str, ...] = (), unseen: Reason = NOTHING,
         extra: Mapping[str, str] | None = None, is_output: bool = False, call: CallSite | None = None,
         written: bool = False, replaced: bool = True,
     ) -> None:  # fmt: skip

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from precision_debug.callsite import CallSite
 from precision_debug.pairing.align import Matches
+from precision_debug.reasons import Reason, say
 from precision_debug.records import TensorMeta
 
 from ..naming import canonical
@@ -235,21 +236,21 @@ class _Pairing:
             for name, meta in target.metas.items()
             if name in self._partner
         }
-        refused: dict[str, str] = {}
+        refused: dict[str, Reason] = {}
         for name, meta in target.metas.items():
             if name not in self._partner:
                 if name in self._others:
-                    refused[meta.origin or name] = f"the baseline does {self._others[name]} by other operators"
+                    refused[meta.origin or name] = say("baseline_does", part=self._others[name])
                 elif name in base.metas:
-                    refused[meta.origin or name] = "the baseline's tensor of this name stems from something else"
-        missing: dict[str, str] = {}
+                    refused[meta.origin or name] = say("baseline_stems")
+        missing: dict[str, Reason] = {}
         paired = set(self._partner.values())
         for name in base.metas:
             if name not in paired:
                 if name in self._others:
-                    missing[name] = f"the target does {self._others[name]} by other operators"
+                    missing[name] = say("target_does", part=self._others[name])
                 elif name in target.metas:
-                    missing[name] = "the target's tensor of this name stems from something else"
+                    missing[name] = say("target_stems")
         return Matches(found=found, refused=refused, missing=missing)
 
     def _join(self, base: TensorMeta, target: TensorMeta, *, only_numbers: bool = False) -> None:

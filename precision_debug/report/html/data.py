@@ -17,10 +17,9 @@ from ..layer import grouped
 from ..layout import DECIDING, columns
 from ..model import Report
 from ..noise import KINDS, noise_of
-from ..reasons import explained
 from ..summary import STATUS_NAME, STATUS_TEXT, STATUS_TONE
 from ..widths import fitted_width, text_width
-from ..words import Text
+from ..words import Text, explained
 
 __all__ = ["written"]
 
@@ -151,8 +150,8 @@ def _number(value: Any) -> float | str:
 
 def _reason(value: str) -> str | list[str]:
     """Both languages where there are two; the page shows one, and looks for words in both."""
-    text = explained(visible(value))
-    return text.en if text.en == text.zh else list(text)
+    en, zh = (visible(text) for text in explained(value))
+    return en if en == zh else [en, zh]
 
 
 _ENCODE: dict[str, Any] = {

@@ -1,0 +1,24 @@
+"""Reasons, notes, causes and doubts as codes with arguments, worded in English and Chinese in one place."""
+
+from __future__ import annotations
+
+from .core import CORE
+from .reason import NOTHING, Catalogue, Plain, Reason, ReasonOrText, Wording, arguments_of, as_reason, filled, split
+
+__all__ = [
+    "CORE",
+    "NOTHING",
+    "Catalogue",
+    "Plain",
+    "Reason",
+    "ReasonOrText",
+    "Wording",
+    "arguments_of",
+    "as_reason",
+    "filled",
+    "say",
+    "split",
+]
+
+say = CORE
+"""Makes the core's own reasons: ``say("fused_into", operator=…, node=…)``."""

@@ -1,0 +1,50 @@
+"""What the reader of a report must know of a run: how it came about, and what was chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .reason import Wording
+
+__all__ = ["NOTES"]
+
+_RANGE = "Give --val_range NAME:LOW,HIGH, or real --inputs."
+_ALL = "Leave marks out to compare every tensor."
+_EXPORT = "Export the model again, or compare with the checkpoint that it was made of."
+_ORDER = "Look at the row that the sentence names first; see also the culprits."
+
+NOTES: Mapping[str, Wording] = {
+    # what is in the table
+    "hooks_only": Wording(
+        "Both sides were shown by hooks in a script; the model's outputs are not known to the report.",
+        "两侧均由脚本中的 hook 观测；报告不知道哪些是模型输出。", "Use precision_debug.watch, or the command line.",
+    ),
+    "norms_folded": Wording(
+        "{count} batch norms of the baseline are no batch norms of the target ({some}): where they were folded into"
+        " the weights of the convolution before, that one's tensor is another one under its old name."
+        " precision_debug.watch(config) leaves such tensors out.",
+        "基线的 {count} 个 batch norm 在目标中不再是 batch norm（{some}）：若已折叠进前一个卷积的权重，该卷积的张量"
+        "虽同名却已不同。precision_debug.watch(config) 会略去这些张量。", "Use precision_debug.watch(config).",
+    ),
+    "not_marked": Wording(
+        "{count} of {all} baseline tensors were not marked and are not in the table.",
+        "基线 {all} 个张量中有 {count} 个未被标记，不在表中。", _ALL,
+    ),
+    "not_marked_nor": Wording(
+        "{count} of {all} baseline tensors were not marked and are not in the table, nor are {alone} that only the"
+        " target has.",
+        "基线 {all} 个张量中有 {count} 个未被标记，不在表中；仅目标有的 {alone} 个也不在表中。", _ALL,
+    ),
+    "only_target_left_out": Wording(
+        "{alone} tensors that only the target has are not in the table: marks name the baseline's.",
+        "仅目标有的 {alone} 个张量不在表中：标记针对的是基线的张量。", _ALL,
+    ),
+    "other_name": Wording(
+        "{name} has this name because the usual one belongs to something else.",
+        "{name} 使用此名，是因为惯用的名字已属于别的文件。", "Write the report into a folder of its own.",
+    ),
+    "apart": Wording(
+        "The two runs went one after the other, since they cannot be side by side: {why}.",
+        "两次运行先后进行，因为无法并行：{why}。",
+    ),
+}  # fmt: skip

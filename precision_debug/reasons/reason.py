@@ -1,0 +1,170 @@
+"""What is said of a tensor, a side or a run: a code with arguments, whose sentences stand in a catalogue.
+
+A sentence is made once, where something is found out, and is never read back: whoever shows it in another language, or
+decides by it, goes by its code.
+"""
+
+from __future__ import annotations
+
+import functools
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Union
+
+__all__ = [
+    "NOTHING",
+    "Catalogue",
+    "Plain",
+    "Reason",
+    "ReasonOrText",
+    "Wording",
+    "arguments_of",
+    "as_reason",
+    "filled",
+    "split",
+]
+
+Plain = Union[str, int, float, bool, None, "Reason", tuple["Plain", ...]]
+"""What an argument may be: it travels in JSON."""
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class Reason(str):
+    """An English sentence that knows what it says.
+
+    A str, so that programs read what they always read, and so that a backend's bare text is shown as it is. code: of
+    the catalogue, with "<backend>." before a backend's own; "" where nobody knows one. args: its arguments by name.
+    """
+
+    __slots__ = ("args", "code")
+
+    code: str
+    args: Mapping[str, Plain]
+
+    def __new__(cls, text: str = "", code: str = "", args: Mapping[str, Plain] | None = None) -> Reason:
+        self = super().__new__(cls, text)
+        object.__setattr__(self, "code", code)
+        object.__setattr__(self, "args", dict(args or {}))
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Reason is frozen: {name}")
+
+    def __getnewargs__(self) -> tuple[str, str, Mapping[str, Plain]]:  # type: ignore[override]
+        return str(self), self.code, self.args
+
+    def __getstate__(self) -> None:
+        return None
+
+
+ReasonOrText = str
+"""A Reason, or a name or number as text."""
+
+NOTHING = Reason()
+"""There is none."""
+
+
+def as_reason(text: str) -> Reason:
+    """What a backend said, which may be a bare text: that has no code, and stays as it is in every language."""
+    return text if isinstance(text, Reason) else Reason(text)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The sentences of one code, with arguments in braces as ``str.format`` has them.
+
+    ``{count:tensor|tensors}`` is the first word where the number is 1, else the second; an argument of several values
+    is joined by commas. do: what a reader can do about it, for the page of all reasons; "" where it only informs.
+    whole: nothing is missing from a comparison because of it: the tensor's numbers are elsewhere, or it has none.
+    decides: of a doubt, whether it leaves the verdict open.
+    """
+
+    en: str
+    zh: str
+    do: str = ""
+    whole: bool = False
+    decides: bool = True
+
+
+class Catalogue(Mapping[str, Wording]):
+    """The reasons of the core ("") or of one backend (by its name): code to wording, and what makes them.
+
+    Called with a code, without the backend's name, and its arguments, it gives the Reason. Raises KeyError for what
+    it does not have: a mistake in our own source, which the tests find.
+    """
+
+    def __init__(self, owner: str, wordings: Mapping[str, Wording]) -> None:
+        self.owner = owner
+        self._before = f"{owner}." if owner else ""
+        self._wordings = {self._before + code: wording for code, wording in wordings.items()}
+
+    def __call__(self, code: str, /, **args: Any) -> Reason:
+        code = self._before + code
+        plain = {name: _plain(value) for name, value in args.items()}
+        return Reason(filled(self._wordings[code].en, plain, ", ", str), code, plain)
+
+    def __getitem__(self, code: str) -> Wording:
+        return self._wordings[code]
+
+    def __iter__(self) -> Any:
+        return iter(self._wordings)
+
+    def __len__(self) -> int:
+        return len(self._wordings)
+
+
+def _plain(value: Any) -> Plain:
+    if type(value) in _PLAIN or isinstance(value, Reason):
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, (bool, int, float)):  # an enumeration, a numpy float
+        return value
+    return _plain(value.item()) if hasattr(value, "item") else str(value)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parts(template: str) -> tuple[tuple[str, str | None, str], ...]:
+    """Text, the argument after it (None: none), and how it is shown."""
+    return tuple((text, name, spec or "") for text, name, spec, _ in string.Formatter().parse(template))
+
+
+def arguments_of(template: str) -> frozenset[str]:
+    """Names of the arguments that a template shows."""
+    return frozenset(name for _, name, _ in _parts(template) if name is not None)
+
+
+def split(template: str) -> tuple[str, str | None, str] | None:
+    """Text before a template's only argument, its name (None: it has none), and text after it; None of any other."""
+    parts = _parts(template)
+    if len(parts) == 1 and len(parts[0][0]) + bool(parts[0][1]) > 1:
+        return parts[0][0], parts[0][1], ""
+    if len(parts) == 2 and parts[1][1] is None:
+        return parts[0][0], parts[0][1], parts[1][0]
+    return None
+
+
+def filled(template: str, args: Mapping[str, Plain], between: str, nested: Callable[[Reason], str]) -> str:
+    """A template with its arguments. between: joins several values. nested: words an argument that is a Reason.
+
+    Raises KeyError, ValueError or TypeError where the arguments, of a foreign file, are not the template's.
+    """
+    out = []
+    for text, name, spec in _parts(template):
+        out.append(text)
+        if name is not None:
+            out.append(_shown(args[name], spec, between, nested))
+    return "".join(out)
+
+
+def _shown(value: Plain, spec: str, between: str, nested: Callable[[Reason], str]) -> str:
+    if isinstance(value, Reason):
+        return nested(value)
+    if isinstance(value, tuple):
+        return between.join(_shown(item, spec, between, nested) for item in value)
+    if "|" in spec:
+        one, _, more = spec.partition("|")
+        return one if value == 1 else more
+    return format(value, spec)

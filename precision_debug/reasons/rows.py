@@ -1,0 +1,108 @@
+"""Why a row of the table has its status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .reason import Wording
+
+__all__ = ["ROWS"]
+
+_SHAPES = "Look at dynamic dimensions, layouts and how the model was exported, before the precision."
+_NUMBERS = "Look at the row's error growth: above 1 the operator lost the precision itself."
+_SPECIAL = "Look for overflow, and at division, square root, logarithm and exponential."
+_OWN = "Check the input, the weights and the model before the precision."
+_PAIR = "Pair it with --rename where it has another name on the other side."
+_HOME = "Nothing: its numbers are compared in another row, or there is nothing to compare."
+_CRASH = "See how the run ended; what was finished before is in the report."
+
+ROWS: Mapping[str, Wording] = {
+    # the verdict
+    "shape": Wording("shape", "形状不同", _SHAPES),
+    "types": Wording("types: {base} against {target}", "类型不同：{base} 与 {target}", _SHAPES),
+    "elements": Wording("{count} of {all} elements", "{all} 个元素中有 {count} 个", _NUMBERS),
+    "elements_and": Wording(
+        "{count} of {all} elements, {special}", "{all} 个元素中有 {count} 个，{special}", _NUMBERS
+    ),
+    "on_both": Wording("{what} on both sides", "两侧都有 {what}", _OWN),
+    "in_baseline": Wording("{what} in the baseline", "基线中有 {what}", _OWN),
+    "in_target": Wording("{what} in the target", "目标中有 {what}", _SPECIAL),
+    "count_in_baseline": Wording("{count} {what} in the baseline", "基线中有 {count} 个 {what}", _OWN),
+    "count_in_target": Wording("{count} {what} in the target", "目标中有 {count} 个 {what}", _SPECIAL),
+    "non_finite": Wording("{found}", "{found}", _SPECIAL),
+    "not_computed": Wording("{statistic} was not computed", "未计算 {statistic}", "Report this as a bug."),
+    "statistic": Wording(
+        "{name} abs {abs:.3g} > {atol:g} and {name} rel {rel:.3g} > {rtol:g}",
+        "{name}：绝对误差 {abs:.3g} > {atol:g}，且相对误差 {rel:.3g} > {rtol:g}", _NUMBERS,
+    ),
+    "empty": Wording("0 elements on both sides", "两侧都没有元素", "Give an input that fills it."),
+    "hidden": Wording(
+        "passes by atol {atol:g} alone, which exceeds its RMS {rms:.3g}, with Rel L2 {error:.3g}",
+        "仅因 atol {atol:g} 而通过，该值大于其均方根 {rms:.3g}，相对 L2 误差为 {error:.3g}",
+        "Give an --atol below the RMS of the tensor.",
+    ),
+    "beyond": Wording(
+        "Rel L2 {error:.3g} is beyond {allowed:.3g}, which this arithmetic may lose",
+        "相对 L2 误差 {error:.3g} 超过该运算允许损失的 {allowed:.3g}", _NUMBERS,
+    ),
+    # no partner
+    "gone": Wording(
+        "the target's graph has no such tensor", "目标图中没有该张量", "Nothing where it was fused; else: " + _PAIR
+    ),
+    "fused_into": Wording(
+        "fused into {operator} node {node}", "已融合进 {operator} 节点 {node}", "Look at the row of that node."
+    ),
+    "no_such_name": Wording("the baseline has no tensor of this name", "基线中没有同名张量", _PAIR),
+    "target_does": Wording(
+        "the target does {part} by other operators", "目标用其他算子完成 {part}", "Look at its outputs.", whole=True
+    ),
+    "baseline_does": Wording(
+        "the baseline does {part} by other operators", "基线用其他算子完成 {part}", "Look at its outputs.", whole=True
+    ),
+    "baseline_stems": Wording(
+        "the baseline's tensor of this name stems from something else", "基线中的同名张量来源不同", _PAIR
+    ),
+    "target_stems": Wording(
+        "the target's tensor of this name stems from something else", "目标中的同名张量来源不同", _PAIR
+    ),
+    "baseline_made_by": Wording(
+        "the baseline's tensor of this name is made by {there}, this one by {here}",
+        "基线中的同名张量由 {there} 产生，而它由 {here} 产生", _PAIR,
+    ),
+    "target_made_by": Wording(
+        "the target's tensor of this name is made by {there}, this one by {here}",
+        "目标中的同名张量由 {there} 产生，而它由 {here} 产生", _PAIR,
+    ),
+    "taken": Wording(
+        "its baseline tensor is compared with {rival}", "对应的基线张量已与 {rival} 比较", _HOME, whole=True
+    ),
+    "not_kept": Wording("its baseline tensor was not kept", "未保留对应的基线张量", "Report this as a bug."),
+    "too_plain": Wording(
+        "it has too few different values to tell it from others", "不同取值太少，无法与其他张量区分", _PAIR
+    ),
+    "several": Wording("equally good candidates: {names}", "有同样匹配的多个候选：{names}", _PAIR),
+    "several_more": Wording("equally good candidates: {names} …", "有同样匹配的多个候选：{names} 等", _PAIR),
+    # not seen
+    "of_baseline": Wording("baseline: {why}", "基线：{why}", "As the part after the colon says."),
+    "of_target": Wording("target: {why}", "目标：{why}", "As the part after the colon says."),
+    "ended": Wording("the run ended before this tensor", "运行在到达该张量之前结束", _CRASH),
+    "ended_first": Wording("the run ended before it was compared", "运行在比较该张量之前结束", _CRASH),
+    "not_on_both": Wording(
+        "both graphs have it, but it was not seen on both sides", "两侧的图中都有，但并非两侧都观测到",
+        "Report this as a bug.",
+    ),
+    "not_called": Wording(
+        "the target's hook was not called for it", "目标没有为它调用 hook", "Report this as a bug."
+    ),
+    "not_recorded": Wording("it was not recorded", "没有录制该张量", "Record the run again without marks."),
+    # who introduced the error was not measured
+    "not_alone": Wording(
+        "its operators cannot be run alone here", "此处无法单独运行其算子",
+        "Use run modes whose tensors can be replaced (ONNX Runtime on the CPU, eager PyTorch).",
+    ),
+    "takes_long": Wording(
+        "running each operator alone would take about {minutes:.0f} minutes; --explain full does it",
+        "单独运行每个算子约需 {minutes:.0f} 分钟；可用 --explain full 执行", "Give --explain full.",
+    ),
+    "failed": Wording("{detail}", "{detail}", "Read the message of the engine."),
+}  # fmt: skip

@@ -1,0 +1,224 @@
+"""Reasons are codes with arguments: each has both languages, uses its arguments, and none is a bare string."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import math
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from precision_debug import AssertClose, SaveBaseline, registry
+from precision_debug.codec import decode, encode
+from precision_debug.reasons import CORE, Catalogue, Reason, Wording, arguments_of, say
+from precision_debug.records import Row, Status
+from precision_debug.report.layout import columns, columns_for_people
+from precision_debug.report.summary import summary
+from precision_debug.report.words import explained, is_whole, word
+
+CATALOGUES = {"": CORE, **{backend.name: backend.reasons for backend in registry.backends() if backend.name != "fake"}}
+SPOKEN = [
+    (say("shape"), "shape", "形状不同"),
+    (say("types", base="float32", target="str"), "types: float32 against str", "类型不同：float32 与 str"),
+    (
+        say("elements_and", count=3, all=12, special=say("in_target", what="NaN")),
+        "3 of 12 elements, NaN in the target", "12 个元素中有 3 个，目标中有 NaN",
+    ),
+    (
+        say("statistic", name="quantile 0.99", abs=1.2, atol=1e-4, rel=3.0, rtol=1e-4),
+        "quantile 0.99 abs 1.2 > 0.0001 and quantile 0.99 rel 3 > 0.0001",
+        "quantile 0.99：绝对误差 1.2 > 0.0001，且相对误差 3 > 0.0001",
+    ),
+    (
+        say("of_target", why=CATALOGUES["onnxruntime"]("same_as", name="a{0}")),
+        "target: holds the same numbers as a{0}", "目标：与 a{0} 数值相同",
+    ),
+    (
+        say("of_target", why=CATALOGUES["tensorrt"]("refused", detail="Error Code 4\n{x} is one")),
+        "target: TensorRT refuses it as an output: Error Code 4\n{x} is one",
+        "目标：TensorRT 拒绝将其作为输出：Error Code 4\n{x} is one",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "english", "chinese"), SPOKEN)
+def test_a_reason_has_its_chinese_with_the_same_names_and_numbers(reason: Reason, english: str, chinese: str) -> None:
+    assert explained(reason) == (english, chinese)
+    assert pickle.loads(pickle.dumps(reason)).args == copy.deepcopy(reason).args == reason.args
+    with pytest.raises(AttributeError):
+        reason.code = "other"
+
+
+def test_what_nobody_knows_stays_as_it_is() -> None:
+    assert explained("the unicorn has left") == ("the unicorn has left", "the unicorn has left")
+    assert explained("target: the unicorn has left").zh == "目标：the unicorn has left"
+    assert explained("") == ("", "")
+    for args in ({}, {"count": 1}, {"count": "x", "all": {}}):
+        assert explained(Reason("gone", "elements", args)).en == "gone"
+    assert explained(Reason("gone", "elements", {})).zh == explained(Reason("gone", "no.such", {})).zh == "gone"
+
+
+def test_old_files_without_codes_are_still_understood() -> None:
+    assert explained("baseline: holds the same numbers as x").zh == "基线：与 x 数值相同"
+    assert is_whole("target: holds the same numbers as x")
+    assert not is_whole("target: TensorRT refuses it as an output: x")
+
+
+@pytest.mark.parametrize("reason", [reason for reason, _, _ in SPOKEN])
+def test_a_reason_travels_with_its_code_and_its_sentence(reason: Reason) -> None:
+    row = Row(index=0, op_type="Add", name="x", status=Status.FAIL, reason=reason)
+    plain = json.loads(json.dumps(encode(row)))
+    assert plain["reason"] == str(reason)
+    back = decode(Row, plain)
+    assert back == row
+    assert (back.reason.code, back.reason.args) == (reason.code, reason.args)
+    assert explained(back.reason) == explained(reason)
+    del plain["codes"]
+    assert decode(Row, plain).reason == str(reason)
+
+
+def test_a_catalogue_of_another_wheel_is_asked_for_by_the_start_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Backend:
+        reasons = Catalogue("mine", {"gone": Wording("{name} has gone", "{name} 已消失", whole=True)})
+
+    plugin = registry.Plugin(name="mine", target="", backend=Backend())  # type: ignore[arg-type]
+    monkeypatch.setattr(registry, "plugins", lambda: (plugin,))
+    from precision_debug.report import words
+
+    words._of_backend.cache_clear()
+    try:
+        said = say("of_target", why=Backend.reasons("gone", name="x"))
+        assert explained(said) == ("target: x has gone", "目标：x 已消失")
+        assert is_whole(said)
+    finally:
+        words._of_backend.cache_clear()
+
+
+@pytest.mark.parametrize("owner", CATALOGUES)
+def test_each_code_has_both_languages_and_uses_all_its_arguments_in_both(owner: str) -> None:
+    for code, wording in CATALOGUES[owner].items():
+        assert code.startswith(f"{owner}." if owner else code)
+        assert arguments_of(wording.en) == arguments_of(wording.zh), code
+        assert wording.en, code
+        words = "".join(character for character in wording.zh if character.isalpha())
+        plain = wording.en == wording.zh and len(arguments_of(wording.en)) == 1  # nothing but what it quotes
+        assert plain or any("\u4e00" <= character <= "\u9fff" for character in words), code
+
+
+def _sources(root: Path) -> Iterator[tuple[Path, str, ast.Module]]:
+    """Each module, and whose it is."""
+    for path in sorted((root / "precision_debug").rglob("*.py")):
+        yield path, "", ast.parse(path.read_text(encoding="utf-8"))
+    for owner in CATALOGUES:
+        for path in sorted((root / "backends" / f"precision_debug_{owner}").rglob("*.py")) if owner else ():
+            yield path, owner, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _makers(tree: ast.Module, owner: str) -> dict[str, str]:
+    """What a module calls the makers of reasons, and whose catalogue each is."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[-1] == "reasons":
+            ours = node.level == 0 or not owner
+            found.update({alias.asname or alias.name: "" if ours else owner for alias in node.names
+                          if alias.name == "say"})  # fmt: skip
+    return found
+
+
+def test_every_reason_that_is_given_is_in_the_catalogue_with_its_arguments(root: Path) -> None:
+    used: dict[str, set[str]] = {owner: set() for owner in CATALOGUES}
+    wrong = []
+    for path, owner, tree in _sources(root):
+        makers = _makers(tree, owner)
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in makers):
+                continue
+            place, whose = f"{path.relative_to(root)}:{node.lineno}", makers[node.func.id]
+            first = node.args[0] if len(node.args) == 1 else None
+            code = first.value if isinstance(first, ast.Constant) else None
+            full = f"{whose}.{code}" if whose else code
+            if not isinstance(code, str) or full not in CATALOGUES[whose]:
+                wrong.append(f"{place}: no literal code of the catalogue")
+                continue
+            used[whose].add(str(full))
+            given = {keyword.arg for keyword in node.keywords}
+            if given != arguments_of(CATALOGUES[whose][str(full)].en):
+                wrong.append(f"{place}: {code} is given {sorted(map(str, given))}")
+    assert wrong == []
+    unused = {owner: sorted(set(CATALOGUES[owner]) - used[owner] - _BY_CODE) for owner in CATALOGUES}
+    assert unused == {owner: [] for owner in CATALOGUES}
+
+
+_BY_CODE = frozenset(
+    """
+    nothing_seen nothing_compared output_not_compared output_hidden output_empty nothing_decided few_compared
+    precision_unseen precision_not_run providers_unknown not_fp32
+    """.split()  # noqa: SIM905
+)
+"""Doubts and causes, which are records with a code of their own."""
+
+
+def _bare(node: ast.expr | None) -> bool:
+    """Whether an expression is text that was written here, or holds some."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str)
+    if isinstance(node, (ast.JoinedStr, ast.BinOp)):
+        return isinstance(node, ast.JoinedStr) or _bare(node.left) or _bare(node.right)
+    if isinstance(node, ast.IfExp):
+        return _bare(node.body) or _bare(node.orelse)
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return any(_bare(item.value if isinstance(item, ast.Starred) else item) for item in node.elts)
+    return False
+
+
+def test_no_reason_is_a_bare_string(root: Path) -> None:
+    wrong = []
+    for path, _, tree in _sources(root):
+        if path.parent.name == "reasons" or path.name in ("codec.py", "words.py"):
+            continue
+        for node in ast.walk(tree):
+            place = f"{path.relative_to(root)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Call):
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                if name == "Reason":
+                    wrong.append(f"{place}: a Reason without a code")
+                wrong += [f"{place}: {keyword.arg}=" for keyword in node.keywords
+                          if keyword.arg in ("unseen", "reason") and _bare(keyword.value)]  # fmt: skip
+                said = isinstance(node.func, ast.Attribute) and "unseen" in ast.unparse(node.func.value)
+                if said and name in ("append", "extend", "insert") and any(map(_bare, node.args)):
+                    wrong.append(f"{place}: {ast.unparse(node)[:60]}")
+            elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                named = any(str(ast.unparse(one)).split(".")[-1].strip("_") in ("unseen",) for one in targets)
+                if named and _bare(node.value):
+                    wrong.append(f"{place}: {ast.unparse(node)[:60]}")
+    assert wrong == []
+
+
+def test_people_read_both_languages_and_programs_english() -> None:
+    base = SaveBaseline()
+    check = AssertClose(base, atol=1e-3, rtol=0)
+    base("Relu", "fused", np.ones(4))
+    base("Relu", "a", np.zeros(4))
+    check("Relu", "a", np.array([0, 1, math.nan, 0]))
+    check("Relu", "new", np.zeros(2))
+    report = check.report()
+    plain = [next(c for c in columns(report) if c.key == "reason").get(row) for row in report.rows]
+    shown = [next(c for c in columns_for_people(report) if c.key == "reason").get(row) for row in report.rows]
+    assert plain == [
+        "the target's graph has no such tensor", "2 of 4 elements, NaN in the target",
+        "the baseline has no tensor of this name",
+    ]  # fmt: skip
+    assert shown == [
+        "the target's graph has no such tensor / 目标图中没有该张量",
+        "2 of 4 elements, NaN in the target / 4 个元素中有 2 个，目标中有 NaN",
+        "the baseline has no tensor of this name / 基线中没有同名张量",
+    ]
+    said = next(section for section in summary(report).sections if section.key == "uncompared")
+    assert {line[0].text.zh for line in said.lines} == {"目标图中没有该张量", "基线中没有同名张量"}
+    assert word(report.notes[0], "zh").startswith("两侧均由脚本中的 hook 观测")
