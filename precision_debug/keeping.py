@@ -19,6 +19,8 @@ __all__ = ["Handed", "Keep", "Keeper"]
 class Handed:
     """Something to take away: a file, or text to paste.
 
+    Where model names another file, none of the search's own settings go along but those in options.
+
     kind: "model", "setting", "config", "command" or "wrapper". mode, model, options: how a user would run it; it is run
     so and compared once more. mode "": it cannot be run here, or is the same as another, and note says which.
     maker, maker_options: the run mode whose session writes the file ``path``; "": it is written already.

@@ -101,6 +101,11 @@ class Layer:
     num_outputs = property(lambda self: len(self._writes))
     precision = property(lambda self: self._precision)
 
+    @property
+    def is_single(self) -> bool:
+        """Asked to be FP32, and so are its outputs."""
+        return self.precision_is_set and self._precision is DataType.FLOAT and self._types.get(0) is DataType.FLOAT
+
     @precision.setter
     def precision(self, kind: DataType) -> None:
         self._precision, self.precision_is_set = kind, True
@@ -202,6 +207,7 @@ class Engine:
 
         self.proto = onnx.ModelProto.FromString(bytes.fromhex(plan["model"]))
         self.half, self.debug, self.shown = plan["half"], plan["debug"], plan["outputs"]
+        self.rounds, self.kept = plan["rounds"], set(plan["kept"])
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         self.session = ort.InferenceSession(self.proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
@@ -235,16 +241,20 @@ class Engine:
         return SimpleNamespace(get_engine_information=lambda _format: json.dumps({"Layers": self._layers()}))
 
     def _layers(self) -> list[dict[str, Any]]:
-        kind = "Half" if self.half else "Float"
         return [
             {
                 "Name": " + ".join(node.name for node in nodes), "LayerType": nodes[0].op_type,
-                "Inputs": [_told(nodes[0].input[0], kind)], "Outputs": [_told(output, kind)],
-                "TacticName": "sm80_xmma_f16f16_f16f16_f16" if self.half else "sm80_xmma_f32f32_f32f32_f32",
+                "Inputs": [_told(nodes[0].input[0], self._kind(nodes))], "Outputs": [_told(output, self._kind(nodes))],
+                "TacticName": "sm80_xmma_f16f16_f16f16_f16" if self._kind(nodes) == "Half" else (
+                    "sm80_xmma_f32f32_f32f32_f32"
+                ),
                 "TacticValue": "0x1", "Metadata": "\x1e".join(f"[ONNX Layer: {node.name}]" for node in nodes),
             }
-            for output, nodes in _fused(self.proto, self.shown).items()
+            for output, nodes in _fused(self.proto, self.shown).items() if not nodes[0].name.startswith("round:")
         ]  # fmt: skip
+
+    def _kind(self, nodes: Sequence[onnx.NodeProto]) -> str:
+        return "Half" if self.half and not {node.name for node in nodes} & self.kept else "Float"
 
 
 def _fused(proto: onnx.ModelProto, shown: Sequence[str]) -> dict[str, list[onnx.NodeProto]]:
@@ -257,6 +267,21 @@ def _fused(proto: onnx.ModelProto, shown: Sequence[str]) -> dict[str, list[onnx.
         else:
             made[node.output[0]] = [node]
     return made
+
+
+def _round(proto: onnx.ModelProto, kept: set[str]) -> None:
+    """Round to FP16 and back behind every node that is not kept."""
+    nodes = []
+    for node in list(proto.graph.node):
+        nodes.append(node)
+        if node.name in kept or node.op_type == "Constant":
+            continue
+        name = node.output[0]
+        node.output[0] = f"{name}!exact"
+        nodes.append(onnx.helper.make_node("Cast", [node.output[0]], [f"{name}!half"], name=f"round:{name}", to=10))
+        nodes.append(onnx.helper.make_node("Cast", [f"{name}!half"], [name], name=f"round:{name}!", to=1))
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
 
 
 def _select(selector: Any, layers: Sequence[str]) -> list[str]:
@@ -323,7 +348,7 @@ class Context:
             feeds[name] = np.frombuffer(ctypes.string_at(self.addresses[name], size), np.float32).reshape(shape)
         names = [item.name for item in self.engine.session.get_outputs()]
         values = dict(zip(names, self.engine.session.run(None, feeds), strict=True))
-        if self.engine.half:
+        if self.engine.half and not self.engine.rounds:
             return {name: value.astype(np.float16).astype(np.float32) for name, value in values.items()}
         return values
 
@@ -358,8 +383,11 @@ class _Parser:
         return True
 
 
-def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_large: int = 10**12) -> Any:
+def fake_tensorrt(
+    version: str = "8.6.1", *, refuse: Sequence[str] = (), too_large: int = 10**12, rounds: bool = False
+) -> Any:
     """The module. refuse: tensors without which it builds no engine. too_large: outputs, in bytes, that end a build.
+    rounds: FP16 rounds what every layer gives, but for layers that are asked to be FP32 with their outputs.
 
     Of every build, ``builds`` collects the names of the outputs, ``asked`` the layers' precisions and the flags, and
     ``taken`` the layers for which a selector left only tactic 2 of the tactics 1 and 2. ``builders``: those that
@@ -407,7 +435,11 @@ def fake_tensorrt(version: str = "8.6.1", *, refuse: Sequence[str] = (), too_lar
             del proto.graph.output[:]
             wanted = dict.fromkeys([*names, *network.debug])
             proto.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in wanted)
-            plan = {"model": proto.SerializeToString().hex(), "half": flags.FP16 in config.flags,
+            half = flags.FP16 in config.flags
+            if half and rounds:
+                _round(proto, {layer.name for layer in network.layers if layer.is_single})
+            kept = [layer.name for layer in network.layers if layer.is_single]
+            plan = {"model": proto.SerializeToString().hex(), "half": half, "rounds": rounds, "kept": kept,
                     "debug": network.debug, "outputs": names}  # fmt: skip
             return json.dumps(plan).encode()
 

@@ -78,6 +78,12 @@ class OrtKeep:
     def _name(self) -> str:
         return "nodes_to_exclude" if self.recipe.change.startswith("int8") else "node_block_list"
 
+    @property
+    def _common(self) -> Mapping[str, Any]:
+        """What the model needs in any mode."""
+        names = ("custom_ops_library", "intra_op_num_threads")
+        return {name: self.spec.options[name] for name in names if name in self.spec.options}
+
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
         given: tuple[str, ...] = setting(self.spec.options, self._name)
         return {self._name: tuple(dict.fromkeys((*given, *keys)))}
@@ -96,7 +102,8 @@ class OrtKeep:
         ]  # fmt: skip
         if self.recipe.mode.simulation:
             return [*handed, self._mixed(names, folder / f"{stem}.mixed.onnx")]
-        path = folder / f"{stem}.{self.recipe.change.partition('_')[0]}.onnx"
+        wanted = setting(self.spec.options, "save_model")
+        path = Path(wanted) if wanted else folder / f"{stem}.{self.recipe.change.partition('_')[0]}.onnx"
         if self.recipe.change.startswith("int8"):
             how = "onnxruntime.quantization.quantize_static" if self.recipe.change == "int8" else (
                 "onnxruntime.quantization.quantize_dynamic"
@@ -105,8 +112,9 @@ class OrtKeep:
         handed.append(
             Handed(
                 kind="model", title="the model that was judged: precisions written into it, for any ONNX engine",
-                path=str(path), mode=_PLAIN[self.recipe.engine], model=str(path), maker=self.spec.mode,
-                maker_options={self._name: names, "save_model": str(path)},
+                path=str(path), mode=_PLAIN[self.recipe.engine], model=str(path), options=self._common,
+                maker=self.spec.mode,
+                maker_options={self._name: names, **self._common, "save_model": str(path)},
             )
         )  # fmt: skip
         return handed
@@ -119,8 +127,8 @@ class OrtKeep:
             )
         return Handed(
             kind="model", title="a mixed float16 model, explicit casts, none inside a kept chain", path=str(path),
-            mode="ort_opt", model=str(path), maker="ort_fp16",
-            maker_options={"node_block_list": tuple(names), "save_model": str(path)},
+            mode="ort_opt", model=str(path), options=self._common, maker="ort_fp16",
+            maker_options={"node_block_list": tuple(names), **self._common, "save_model": str(path)},
         )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
+from .keep import TensorRTKeep
 from .modes import RUN_MODES, availability, recipe
 from .reasons import REASONS
 from .settings import SETTINGS
@@ -59,6 +60,12 @@ class TensorRTBackend:
         from .on_device import engine_comparer
 
         return engine_comparer()
+
+    def keep(self, spec: SessionSpec) -> TensorRTKeep | None:
+        """See ``precision_debug.keeping``: of ONNX models in modes that have a lower precision than FP32."""
+        chosen = recipe(spec.mode)
+        low = chosen.precisions and spec.model.model_file.lower().endswith(".onnx")
+        return TensorRTKeep(spec=spec, recipe=chosen) if low else None
 
     def _available(self, mode: str) -> Recipe:
         found = availability(mode)

@@ -81,6 +81,15 @@ class TensorRTSession:
                 self._maker.release()
         return outputs
 
+    def obeyed(self) -> Sequence[str]:
+        """What the engine's inspector, and the builder, say of each layer that has a precision of its own."""
+        words = {True: "runs as asked", False: "does NOT run as asked", None: "not told"}
+        return [
+            f"{outcome.asked.layer} ({outcome.asked.precision or outcome.asked.output_type}): {words[outcome.obeyed]}"
+            + (f"; {outcome.got}" if outcome.got else "")
+            for outcome in self._facts.outcomes
+        ]
+
     def close(self) -> None:
         self._closed = True
         if self._maker is not None:

@@ -65,6 +65,11 @@ SETTINGS = (
         reader=_precisions, help="types of layers' outputs, likewise", zh="各层输出的类型，写法相同",
     ),
     Setting(
+        name="keep_layers", kind="names", default=(), sides=_TARGET, flag=True, metavar="NODE", nargs="+",
+        reader=_words, help="nodes of the model that stay in FP32: precision, output types, and obey",
+        zh="保持 FP32 的模型节点：同时设置精度、输出类型，并强制遵守",
+    ),
+    Setting(
         name="precision_constraints", kind="choice", choices=("none", "prefer", "obey"), sides=_TARGET, flag=True,
         help="how binding layer precisions are (default: obey where some are given)",
         zh="层精度的约束力（默认：给出层精度时为 obey）",

@@ -122,11 +122,11 @@ def _overview(fix: Fix) -> Section:
         f"{count(fix.evaluations)} sets were run ({count(fix.on_engine)} on the engine"
         + (f", the others in {fix.simulation}" if fix.simulation else "")
         + (f", {count(fix.again)} known from an earlier search" if fix.again else "")
-        + f"), {count(1 + fix.rankings)} rankings, {duration(fix.seconds)}",
+        + f"), {count(1 + fix.rankings)} rankings, {count(fix.builds)} times opened or built, {duration(fix.seconds)}",
         f"运行了 {count(fix.evaluations)} 个集合（其中引擎 {count(fix.on_engine)} 次"
         + (f"，其余在 {fix.simulation} 中" if fix.simulation else "")
         + (f"，{count(fix.again)} 个来自之前的搜索" if fix.again else "")
-        + f"），排序 {count(1 + fix.rankings)} 次，{duration(fix.seconds)}",
+        + f"），排序 {count(1 + fix.rankings)} 次，打开或构建 {count(fix.builds)} 次，{duration(fix.seconds)}",
     )
     lines.append((plain(Text("Effort", "代价")), plain(effort)))
     if fix.joined:
@@ -263,7 +263,11 @@ def fix_lines(report: Report) -> list[tuple[str, str]]:
 
 
 def _effort(fix: Fix) -> str:
-    where = f" ({fix.on_engine} on the engine, the others in {fix.simulation})" if fix.simulation else ""
+    where = (
+        f" ({fix.on_engine} on the engine, the others in {fix.simulation}; {fix.builds} builds)"
+        if fix.simulation
+        else ""
+    )
     again = f", {fix.again} of them known from before" if fix.again else ""
     return f"{fix.evaluations} sets{where}{again}; {fix.limit}"
 

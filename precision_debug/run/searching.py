@@ -69,6 +69,14 @@ def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path) -> None:
             f"run mode {spec.run_mode} has nothing that could be kept in a higher precision", where="search",
             hint="name a mode of lower precision: ort_fp16, ort_int8, trt_fp16, torch_bf16, …",
         )  # fmt: skip
+    cached = next((one for one in getattr(backend, "settings", ()) if one.name == "timing_cache"), None)
+    if cached is not None and cached.matters("target", spec.run_mode) and "timing_cache" not in plain:
+        # tactics that were timed once are not timed again for each set
+        Path(asked.folder).mkdir(parents=True, exist_ok=True)
+        plain["target.timing_cache"] = str(Path(asked.folder, "timing.cache"))
+        quiet = dataclasses.replace(spec, options=plain)
+        plan = make_plan(quiet, work_dir=str(folder))
+    assert plan.baseline is not None
     given = feeds_of(quiet, plan, ())
     digests = [digest_of([sorted((name, _digest(value)) for name, value in feeds.items())]) for feeds in given.feeds]
     with Evaluations(Path(asked.folder, EVALUATIONS), key_of(quiet, asked, digests)) as known:
@@ -82,25 +90,36 @@ class _Search:
     ) -> None:  # fmt: skip
         self.spec, self.asked, self.baseline, self.target, self.keep = spec, asked, baseline, target, keep
         self.given, self.journal, self.folder, self.known, self.begun = given, journal, folder, known, begun
+        self.marks = spec.marks
+        self.level = spec.explain
         self.tried = self.on_engine = self.rankings = 0
         self.counted: set[tuple[str, tuple[str, ...], str]] = set()
         self.notes: list[str] = []
         self.oracles: dict[str, Oracle] = {}
 
     def run(self) -> None:
-        samples, held_out, tensors = self._baseline()
+        samples, self.held_out, tensors = self._baseline()
         self.units = Units(tensors, self.keep.key_of)
         if not len(self.units):
             raise UsageError("the model has no operator that could be kept", where=self.spec.model.path)
+        if self.keep.simulation and not (self.spec.marks or self.spec.marks_between):
+            names = tuple(meta.name for meta in tensors if meta.is_output)
+            self.spec = dataclasses.replace(self.spec, marks=names, explain="off")
+            self.notes.append(
+                "Only outputs were compared on the engine, since showing others builds further engines; the simulation"
+                " shows which operators did it."
+            )
         whole = len(tensors) <= _WHOLE
-        self.spec = dataclasses.replace(self.spec, explain="full" if whole or self.spec.explain == "full" else "fast")
+        self.level = "full" if whole or self.spec.explain == "full" else "fast"
+        if not self.keep.simulation:
+            self.spec = dataclasses.replace(self.spec, explain=self.level)
         report = self._compared()
         self.criterion = self._criterion(report)
         trials = self._trials(self.target, self.keep)
         low = self._evaluate(trials, (), samples)
         self.samples = [dataclasses.replace(sample, low=_error(error)) for sample, error in
                         zip(samples, low.errors or [None] * len(samples), strict=True)]  # fmt: skip
-        self.held_out = self._with_low(trials, held_out)
+        self.held_out = self._with_low(trials, self.held_out)
         found, checks = self._found(trials, report)
         self.journal.write("fix", fix=self._fix(trials, found, low, checks))
 
@@ -186,7 +205,7 @@ class _Search:
         self, trials: Trials, kept: Sequence[int] | frozenset[int], samples: Sequence[Sample], what: str = ""
     ) -> Evaluation:
         """One set, run or known; told to the journals."""
-        keys = self.units.keys(kept) if hasattr(self, "units") else ()
+        keys = self.units.keys(kept)
         found = self.known.find(trials.mode, keys, what)
         if found is None:
             if self.asked.seconds and time.monotonic() - self.begun > self.asked.seconds:
@@ -199,7 +218,8 @@ class _Search:
                 + (f", {what}" if what else ""),
             )
             self.known.begin(trials.mode, keys, what)
-            found = trials.run(keys, samples)
+            costly = bool(self.keep.simulation) and trials.mode == self.spec.run_mode and not what.startswith(_CHECKS)
+            found = trials.run(keys, samples, self.held_out if costly else ())
             self.known.end(found, what)
         if (trials.mode, keys, what) not in self.counted and not what.startswith(_CHECKS):
             self.tried += 1
@@ -233,7 +253,10 @@ class _Search:
                 self.rankings += 1
                 options = {f"target.{name}": value for name, value in keep.options(keys).items()}
                 there = stage_of(self.spec, mode, {}) if mode != self.spec.run_mode else self.spec
-                there = dataclasses.replace(there, options={**there.options, **options}, top1=False, labels="")
+                there = dataclasses.replace(
+                    there, options={**there.options, **options}, top1=False, labels="", marks=self.marks,
+                    explain=self.level,
+                )  # fmt: skip
                 room = self._room(f"ranking-{self.rankings}")
                 with Journal(room / "journal.jsonl") as journal:
                     pipeline.execute(there, journal, folder=room)
@@ -248,28 +271,35 @@ class _Search:
 
     # the search -------------------------------------------------------------------------------------------------
 
-    def _found(self, trials: Trials, report: Report) -> tuple[Found, list[Evaluation]]:
+    def _found(self, trials: Trials, report: Report) -> tuple[Found, list[tuple[bool, ...]]]:
         """The answer, and what it does on held-out samples."""
         samples, start = self.samples, self._simulated()
-        checks: list[Evaluation] = []
+        checks: list[tuple[bool, ...]] = []
         for turn in range(3):
             what = f"with {turn} held-out samples" if turn else ""
             oracle = self._oracle(trials, samples, what)
-            rank = self._ranked(self.spec.run_mode, self.keep, report)
+            rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
             found = minimise(oracle, self.units, rank, start=start)
             if found.state != "found" or not self.held_out:
                 return found, checks
             assert found.kept is not None
-            check = self._evaluate(trials, found.kept, self.held_out, self._checking)
-            checks.append(check)
-            missed = [sample for sample, holds in zip(self.held_out, check.held, strict=False) if not holds]
-            if not missed and check.held:
+            held = self._others(trials, found.kept, what)
+            checks.append(held)
+            missed = [sample for sample, holds in zip(self.held_out, held, strict=False) if not holds]
+            if not missed and held:
                 return found, checks
             if len(missed) == len(self.held_out) or turn == 2:
                 break
             samples, start = [*samples, missed[0]], found.kept  # what it missed is searched for too, once or twice
             self.held_out = [sample for sample in self.held_out if sample is not missed[0]]
         return dataclasses.replace(found, state="diffuse"), checks
+
+    def _others(self, trials: Trials, kept: frozenset[int], what: str) -> tuple[bool, ...]:
+        """Which held-out samples hold; known where they were run in the same session."""
+        before = self.known.find(trials.mode, self.units.keys(kept), what)
+        if before is not None and len(before.others) == len(self.held_out):
+            return before.others
+        return self._evaluate(trials, kept, self.held_out, self._checking).held
 
     def _simulated(self) -> frozenset[int] | None:
         """What holds in the simulation, to be verified on the engine; None where there is none, or it says nothing."""
@@ -301,7 +331,7 @@ class _Search:
 
     # the answer -------------------------------------------------------------------------------------------------
 
-    def _fix(self, trials: Trials, found: Found, low: Evaluation, checks: Sequence[Evaluation]) -> Fix:
+    def _fix(self, trials: Trials, found: Found, low: Evaluation, checks: Sequence[tuple[bool, ...]]) -> Fix:
         kept = found.kept or frozenset()
         joined = frozenset[int]()
         after = self._error_of(trials, kept)
@@ -311,25 +341,33 @@ class _Search:
             joined = self._joined(trials, kept)
             keys = self.units.keys(kept | joined)
             artefacts = self._handed_over(trials, keys)
-            with contextlib.suppress(PrecisionDebugError):
-                obeyed = trials.told(keys, self.samples[0])
+            with contextlib.suppress(Spent):
+                obeyed = self._evaluate(trials, kept | joined, self.samples, "islands joined" if joined else "").told
         trade = self._traded(trials, found) if found.state != "not needed" else ()
-        held = sum(checks[-1].held) if checks else 0
+        held = sum(checks[-1]) if checks else 0
         return Fix(
             state=found.state,
             kept=self._kept(kept, found.groups),
             joined=self._kept(joined, ()),
             units=len(self.units), unit=self.keep.unit, evaluations=self.tried, on_engine=self.on_engine,
-            again=self.known.again, rankings=self.rankings, simulation=self.simulation, before=low.error, after=after,
-            limit=self.criterion.words, minimal=found.minimal, samples=len(self.samples), held_out=len(self.held_out),
-            held=held, trade=trade, artefacts=artefacts, obeyed=obeyed,
+            again=self.known.again, rankings=self.rankings, builds=1 + trials.opened, simulation=self.simulation,
+            before=low.error, after=after, limit=self.criterion.words, minimal=found.minimal,
+            samples=len(self.samples), held_out=len(self.held_out), held=held, trade=trade, artefacts=artefacts,
+            obeyed=obeyed,
             settings={name: list(value) if isinstance(value, tuple) else value
                       for name, value in self.keep.options(self.units.keys(kept | joined)).items()} if kept else {},
             notes=tuple(self.notes), seconds=time.monotonic() - self.begun,
         )  # fmt: skip
 
     def _traded(self, trials: Trials, found: Found) -> tuple[TradePoint, ...]:
+        if self.keep.simulation:  # what everything in high precision costs was not asked yet
+            with contextlib.suppress(Spent):
+                self.oracles[trials.mode].judge(self.oracles[trials.mode].all)
+
         def cost(kept: frozenset[int]) -> tuple[float, int | None]:
+            known = self.known.find(trials.mode, self.units.keys(kept), "")
+            if self.keep.simulation and known is not None and known.milliseconds is not None:
+                return known.milliseconds, known.bytes
             return trials.speed_and_size(self.units.keys(kept), self.samples[0])
 
         def held(kept: frozenset[int], run: bool) -> int | None:

@@ -29,8 +29,8 @@ from .side import guarded
 __all__ = ["Trials", "outputs_of"]
 
 _TIMED = 7
-_PATIENCE = 3.0
-"""Runs that are timed, and seconds that they may take."""
+_PATIENCE, _MOMENT = 3.0, 0.3
+"""Runs that are timed, and seconds that they may take: of what is reported, and of a set that is tried."""
 
 
 class Trials:
@@ -43,41 +43,57 @@ class Trials:
         self, opening: Opening, keep: Keep, criterion: Criterion, feeds: Sequence[Feeds], folder: Path
     ) -> None:
         self.opening, self.keep, self.criterion, self.feeds, self.folder = opening, keep, criterion, feeds, folder
+        self.opened = 0
 
     @property
     def mode(self) -> str:
         return self.opening.spec.mode
 
-    def run(self, keys: Sequence[str], samples: Sequence[Sample]) -> Evaluation:
-        """What comes of keeping these. A set that does not run fails; what is missing on this machine is raised."""
+    def run(self, keys: Sequence[str], samples: Sequence[Sample], others: Sequence[Sample] = ()) -> Evaluation:
+        """What comes of keeping these. A set that does not run fails; what is missing on this machine is raised.
+
+        others: held-out samples that are run in the same session, since an engine takes long to build.
+        """
         begun = time.monotonic()
         try:
-            with self._open(self.keep.options(keys)) as session:
-                results = self._judged(session, samples)
+            with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+                options = dict(self.keep.options(keys))
+                engine = Path(folder, "engine.engine")
+                if self._reads("save_engine"):
+                    options["save_engine"] = str(engine)
+                with self._open(options) as session:
+                    results = self._judged(session, samples)
+                    more = self._judged(session, others)
+                    milliseconds = _timed(session, samples[0], _MOMENT)
+                    told = tuple(getattr(session, "obeyed", tuple)())
+                    size = engine.stat().st_size if engine.exists() else None
         except (BackendUnavailable, UsageError):
             raise
         except PrecisionDebugError as error:
             return Evaluation(
                 kept=tuple(keys), mode=self.mode, passes=False, text=str(error), seconds=time.monotonic() - begun
             )
-        return _evaluation(keys, self.mode, results, time.monotonic() - begun)
+        return dataclasses.replace(
+            _evaluation(keys, self.mode, results, time.monotonic() - begun), milliseconds=milliseconds, bytes=size,
+            told=told, others=tuple(passes for passes, _, _ in more),
+        )  # fmt: skip
 
     def speed_and_size(self, keys: Sequence[str], sample: Sample) -> tuple[float, int | None]:
         """Milliseconds of a run, and bytes of the model or engine with these kept, where the mode can save it."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             options = dict(self.keep.options(keys))
             path = Path(folder, "model")
-            setting = next((name for name in ("save_model", "save_engine") if self._reads(name)), "")
-            if setting:
-                options[setting] = str(path.with_suffix(".onnx" if setting == "save_model" else ".engine"))
+            if self._reads("save_model"):
+                options["save_model"] = str(path.with_suffix(".onnx"))
             with self._open(options) as session:
                 milliseconds = _timed(session, sample)
-                size = sum(item.stat().st_size for item in Path(folder).iterdir()) if setting else None
+                size = sum(item.stat().st_size for item in Path(folder).iterdir())
         return milliseconds, size or None
 
     def made(self, handed: Handed) -> None:
         """Let the session that a hand-over names write its file. Raises PrecisionDebugError."""
         opening = self._as(handed.maker, "", handed.maker_options)
+        self.opened += handed.maker == self.mode
         with _opened(opening, self.feeds, self.folder):
             pass
 
@@ -88,13 +104,6 @@ class Trials:
             results = self._judged(session, samples)
             milliseconds = _timed(session, samples[0])
         return _evaluation((), handed.mode, results, time.monotonic() - begun), milliseconds
-
-    def told(self, keys: Sequence[str], sample: Sample) -> tuple[str, ...]:
-        """What the engine itself says of the kept layers."""
-        with self._open(self.keep.options(keys)) as session:
-            guarded(self.mode, lambda: session.run(sample.target_feeds))
-            tell = getattr(session, "obeyed", None)
-            return tuple(tell(keys)) if tell is not None else ()
 
     def _reads(self, name: str) -> bool:
         table = getattr(self.opening.backend, "settings", ())
@@ -107,15 +116,15 @@ class Trials:
         if not available.ok:
             raise BackendUnavailable(f"run mode {mode} cannot run here: {available.needs}")
         table = {setting.name: setting for setting in getattr(backend, "settings", ())}
-        own = {
-            name: value for name, value in self.opening.spec.options.items()
-            if name not in table or table[name].matters("target", mode)
-        }  # fmt: skip
-        spec = SessionSpec(model=files, mode=mode, options={**own, **options})
+        told = {name: value for name, value in self.opening.spec.options.items() if not self._reads(name)}
+        own = {name: value for name, value in self.opening.spec.options.items() if name in table and not model}
+        own = {name: value for name, value in own.items() if table[name].matters("target", mode)}
+        spec = SessionSpec(model=files, mode=mode, options={**told, **own, **options})
         return Opening(spec=spec, mode=run_mode, backend=backend)
 
     def _open(self, options: Mapping[str, Any]) -> contextlib.AbstractContextManager[Session]:
         spec = dataclasses.replace(self.opening.spec, options={**self.opening.spec.options, **options})
+        self.opened += 1
         return _opened(dataclasses.replace(self.opening, spec=spec), self.feeds, self.folder)
 
     def _judged(self, session: Session, samples: Sequence[Sample]) -> list[tuple[bool, float, str]]:
@@ -168,11 +177,11 @@ def _evaluation(
     )  # fmt: skip
 
 
-def _timed(session: Session, sample: Sample) -> float:
+def _timed(session: Session, sample: Sample, patience: float = _PATIENCE) -> float:
     """Median milliseconds of a run, after one that is not timed."""
     guarded("timing", lambda: session.run(sample.target_feeds))
     times: list[float] = []
-    while len(times) < _TIMED and sum(times) < _PATIENCE:
+    while len(times) < _TIMED and sum(times) < patience:
         begun = time.perf_counter()
         guarded("timing", lambda: session.run(sample.target_feeds))
         times.append(time.perf_counter() - begun)

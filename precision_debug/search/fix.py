@@ -22,7 +22,9 @@ class Evaluation:
     kept: keys of units (see units.Unit). mode: the run mode, the simulation's or the target's own.
     error: relative L2 of the worst judged output over all samples, or the metric's; None: NaN, Inf, or it did not run.
     errors, held: the same, and whether it passes, by sample. text: the first mismatch, or why it did not run.
-    seconds: of opening and running. crashed: it took its process with it.
+    seconds: of opening and running. crashed: it took its process with it. others: whether held-out samples pass, where
+    they were run in the same session. milliseconds, bytes: of a run, and of the engine. told: what the engine says of
+    the kept layers.
     """
 
     kept: tuple[str, ...]
@@ -34,6 +36,10 @@ class Evaluation:
     text: str = ""
     seconds: float = 0.0
     crashed: bool = False
+    others: tuple[bool, ...] = ()
+    milliseconds: float | None = None
+    bytes: int | None = None
+    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +95,8 @@ class Fix:
     """The answer of a search. state: see STATES.
 
     kept: the smallest set that was found. joined: units between kept ones that are kept too, since that saves casts.
-    units: how many could be kept. evaluations: sets that were run, in ``simulation`` and on the engine together;
+    units: how many could be kept. builds: how often the target was opened or built for all of
+    that, the comparison too. evaluations: sets that were run, in ``simulation`` and on the engine together;
     on_engine: of those, on the engine itself. again: how many of them came from an earlier, unfinished search.
     before, after: the target's error with nothing and with the answer kept. limit: what ``passes`` means, in words.
     minimal: nothing in it can be dropped by itself. held_out, held: held-out samples, and how many of them hold.
@@ -105,6 +112,7 @@ class Fix:
     on_engine: int = 0
     again: int = 0
     rankings: int = 0
+    builds: int = 0
     simulation: str = ""
     before: float | None = None
     after: float | None = None

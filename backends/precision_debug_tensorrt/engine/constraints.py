@@ -93,6 +93,34 @@ def apply(api: Api, network: Any, options: Options) -> None:
     for name, kind in types.items():
         for index in range(layers[name].num_outputs):
             layers[name].set_output_type(index, api.data_type(kind))
+    _keep(api, [layer for name, layer in layers.items() if name not in silent], options.keep_layers)
+
+
+def _keep(api: Api, layers: Sequence[Any], nodes: Sequence[str]) -> None:
+    """Keep nodes of the model in FP32: every layer that the parser made of one, by its name or its metadata, and what
+    it gives. Raises MarkError where none of them became a layer; constants and shapes do not.
+    """
+    wanted, found = set(nodes), False
+    for layer in layers:
+        if not wanted & {layer.name, *_nodes_of(layer)}:
+            continue
+        found = True
+        if not layer.precision_is_set:
+            layer.precision = api.data_type("FP32")
+        for index in range(layer.num_outputs):
+            output = layer.get_output(index)
+            if output is not None and type_name(output.dtype) in _FLOATING and not layer.output_type_is_set(index):
+                layer.set_output_type(index, api.data_type("FP32"))
+    if wanted and not found:
+        raise MarkError(
+            f"none of these nodes became a layer that computes: {', '.join(nodes[:6])}", where="--keep_layers",
+            hint="name nodes of the model; `precision_debug marks` lists them",
+        )  # fmt: skip
+
+
+def _nodes_of(layer: Any) -> Sequence[str]:
+    """The ONNX nodes that the parser noted in a layer's metadata (8.6 and later)."""
+    return re.findall(r"\[ONNX Layer: ([^\]]*)\]", str(getattr(layer, "metadata", "") or ""))
 
 
 def is_silent(layer: Any) -> bool:

@@ -20,6 +20,7 @@ Shape = tuple[int, ...]
 class Options:
     """layer_precisions, layer_output_types: layer name or pattern to precision ("FP32", "FP16", …).
 
+    keep_layers: nodes of the ONNX model that stay in FP32, with their outputs; a node may be several layers.
     precision_constraints: "obey" where layers are given and nothing else is said: a precision that the user names is
     one that he wants. tactic_sources: names; None: TensorRT's own choice. workspace, memory_budget: bytes.
     optimization_level: TensorRT's, 0 (fast builds) to 5. shapes: input name to (min, opt, max). typing: "", "weak" or
@@ -29,6 +30,7 @@ class Options:
 
     layer_precisions: Mapping[str, str] = field(default_factory=dict)
     layer_output_types: Mapping[str, str] = field(default_factory=dict)
+    keep_layers: tuple[str, ...] = ()
     precision_constraints: str = "none"
     network_script: str = ""
     save_tactics: str = ""
@@ -51,7 +53,7 @@ class Options:
     @property
     def asks_for_layers(self) -> bool:
         """Some layer's precision or output type was asked for."""
-        return bool(self.layer_precisions or self.layer_output_types)
+        return bool(self.layer_precisions or self.layer_output_types or self.keep_layers)
 
 
 def read_options(given: Mapping[str, Any]) -> Options:
@@ -78,11 +80,12 @@ def read_options(given: Mapping[str, Any]) -> Options:
     if side == "baseline":
         return Options(**common)
     precisions, output_types = setting(given, "layer_precisions"), setting(given, "layer_output_types")
-    constraints = setting(given, "precision_constraints")
+    kept, constraints = setting(given, "keep_layers"), setting(given, "precision_constraints")
     return Options(
         layer_precisions=precisions,
         layer_output_types=output_types,
-        precision_constraints=constraints or ("obey" if precisions or output_types else "none"),
+        keep_layers=kept,
+        precision_constraints=constraints or ("obey" if precisions or output_types or kept else "none"),
         save_tactics=setting(given, "save_tactics"),
         load_tactics=setting(given, "load_tactics"),
         save_engine=setting(given, "save_engine"),

@@ -34,11 +34,12 @@ def typed_model(
     """
     proto, notes = source.model.proto, []
     if recipe.precisions == ("INT8",) and not source.op_types & {"QuantizeLinear", "DequantizeLinear"}:
-        proto = _quantised(source, feeds, folder)
+        proto = _quantised(source, feeds, folder, options.keep_layers)
         notes.append(f"INT8: QDQ was written into the model, calibrated on {len(feeds)} sample sets (MinMax).")
     base = next((kind for kind in recipe.precisions if kind in {"FP16", "BF16"}), "FP32")
     names = [node.name for node in proto.graph.node]
     layers = match_layers(options.layer_precisions, names, where="--layer_precisions")
+    layers = {**dict.fromkeys((name for name in options.keep_layers if name in set(names)), "FP32"), **layers}
     if base != "FP32" or set(layers.values()) - {"FP32"}:
         proto, kept = write_casts(proto, base, layers, folder=source.model.folder)
         added = len(carriers(proto.graph))
@@ -51,7 +52,9 @@ def typed_model(
     return dataclasses.replace(source, model=dataclasses.replace(source.model, proto=proto)), notes, asked
 
 
-def _quantised(source: OnnxModel, feeds: Sequence[Mapping[str, Any]], folder: Path) -> Any:
+def _quantised(
+    source: OnnxModel, feeds: Sequence[Mapping[str, Any]], folder: Path, kept: Sequence[str]
+) -> Any:  # fmt: skip
     """Symmetric INT8 QDQ, as TensorRT takes it: activations per tensor, weights per channel, biases left alone."""
     import onnx
 
@@ -79,7 +82,7 @@ def _quantised(source: OnnxModel, feeds: Sequence[Mapping[str, Any]], folder: Pa
         onnx.save(embedded, str(plain))
         quantize_static(
             str(plain), str(done), Reader(), quant_format=QuantFormat.QDQ, per_channel=True,
-            activation_type=QuantType.QInt8, weight_type=QuantType.QInt8,
+            activation_type=QuantType.QInt8, weight_type=QuantType.QInt8, nodes_to_exclude=list(kept),
             extra_options={"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False},
         )  # fmt: skip
         proto = onnx.load(str(done))

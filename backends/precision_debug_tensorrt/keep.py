@@ -1,0 +1,117 @@
+"""Which operators stay in FP32 in an engine, and what a user takes away of that: settings, trtexec's line, models."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from precision_debug.errors import PrecisionDebugError
+from precision_debug.keeping import Handed
+from precision_debug.records import SessionSpec, TensorMeta
+
+from .modes import Recipe
+from .settings import setting
+
+__all__ = ["TensorRTKeep"]
+
+_SIMULATIONS = {"FP16": "ort_fp16_sim", "BF16": "ort_bf16_sim", "INT8": "ort_int8"}
+_FLAGS = {"FP16": "--fp16", "BF16": "--bf16", "INT8": "--int8", "FP8": "--fp8"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorRTKeep:
+    """See keeping.Keep. Weakly typed (8.6 to 10) by layer precisions and output types under obey, strongly typed
+    (10 and 11) by casts in the graph: the setting keep_layers does either."""
+
+    spec: SessionSpec
+    recipe: Recipe
+    unit: str = "operator"
+
+    @property
+    def simulation(self) -> str:
+        return next((_SIMULATIONS[kind] for kind in self.recipe.precisions if kind in _SIMULATIONS), "")
+
+    def key_of(self, meta: TensorMeta) -> str:
+        return meta.node
+
+    def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        if not keys:
+            return {}
+        given: tuple[str, ...] = setting(self.spec.options, "keep_layers")
+        return {"keep_layers": tuple(dict.fromkeys((*given, *keys))), "precision_constraints": "obey"}
+
+    def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
+        model, mode, options = self.spec.model.model_file, self.spec.mode, self.options(keys)
+        names: tuple[str, ...] = options["keep_layers"]
+        stem = Path(model).stem
+        script = _API.format(names=json.dumps(list(names)))
+        engine = folder / f"{stem}.{self.recipe.precisions[0].lower()}.engine"
+        handed = [
+            Handed(
+                kind="setting", title="for this tool", note="the engine below is built by it",
+                text=f"--run_mode {mode} --keep_layers {shlex.join(names)} --precision_constraints obey",
+            ),
+            Handed(
+                kind="model", title="the engine, built with these layers in FP32", path=str(engine),
+                mode="trt_engine", model=str(engine), maker=mode, maker_options={**options, "save_engine": str(engine)},
+                options={"plugins": setting(self.spec.options, "plugins")},
+            ),
+            Handed(
+                kind="command", title="trtexec (TensorRT 8.6 to 10)", text=self._trtexec(names),
+                note="the same constraints in trtexec's words",
+            ),
+            Handed(
+                kind="config", title="TensorRT's Python API (8.6 to 10)", text=script,
+                note="the same constraints in a script",
+            ),
+        ]  # fmt: skip
+        return [*handed, self._typed(names, folder / f"{stem}.strong.onnx")]
+
+    def _trtexec(self, names: Sequence[str]) -> str:
+        layers = ",".join(f'"{name}":fp32' if set(name) & set(",:* ") else f"{name}:fp32" for name in names)
+        flags = " ".join(_FLAGS[kind] for kind in self.recipe.precisions)
+        return (
+            f"trtexec --onnx={shlex.quote(self.spec.model.model_file)} {flags} --precisionConstraints=obey"
+            f" --layerPrecisions={shlex.quote(layers)} --layerOutputTypes={shlex.quote(layers)}"
+        )
+
+    def _typed(self, names: Sequence[str], path: Path) -> Handed:
+        """A strongly typed ONNX: every precision is written into it by casts."""
+        base = next((kind for kind in self.recipe.precisions if kind in ("FP16", "BF16")), "")
+        title = "a strongly typed ONNX (TensorRT 10 and 11: --stronglyTyped)"
+        if not base:
+            return Handed(kind="model", title=title, note="of INT8: quantise with nodes_to_exclude, see ort_int8")
+        import onnx
+        from precision_debug_onnxruntime.model import read_model
+
+        from .engine.casts import write_casts
+
+        source = read_model(self.spec.model.model_file)
+        try:
+            proto, kept = write_casts(source.proto, base, dict.fromkeys(names, "FP32"), folder=source.folder)
+            onnx.load_external_data_for_model(proto, str(source.folder))
+            large = sum(len(tensor.raw_data) for tensor in proto.graph.initializer) > 2_000_000_000
+            onnx.save_model(proto, str(path), save_as_external_data=large, location=f"{path.name}.data")
+        except (PrecisionDebugError, OSError, ValueError) as error:
+            return Handed(kind="model", title=title, note=f"could not be written: {error}")
+        more = f"; these stay in FP32 too: {', '.join(kept[:4])}" if kept else ""
+        return Handed(
+            kind="model", title=title, path=str(path), mode="ort_opt", model=str(path),
+            note=f"run here by ONNX Runtime on the CPU, whose {base} sums are FP32{more}",
+        )  # fmt: skip
+
+
+_API = """\
+keep = set({names})
+config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+for layer in (network.get_layer(i) for i in range(network.num_layers)):
+    if layer.name in keep:
+        layer.precision = trt.float32
+        for i in range(layer.num_outputs):
+            if layer.get_output(i).dtype in (trt.float32, trt.float16):
+                layer.set_output_type(i, trt.float32)
+"""

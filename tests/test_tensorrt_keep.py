@@ -1,0 +1,77 @@
+"""The search over TensorRT's own constraints, on a stand-in for TensorRT (see tensorrt_fake); hardware: tests/gpu."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from precision_debug import Report
+
+pytest.importorskip("onnxruntime", reason="the stand-in computes with it")
+
+TENSORRT = "from tensorrt_fake import fake_tensorrt\nglobals().update(vars(fake_tensorrt(rounds=True)))\n"
+CUDA = (
+    "from tensorrt_fake import HostCuda\n_cuda = HostCuda(limit=10**9, free=10**9)\n"
+    "def __getattr__(name):\n    return getattr(_cuda, name)\n"
+)
+
+
+@pytest.fixture
+def run(root: Path, tmp_path: Path) -> Any:
+    """A command in the test's own folder, where m.onnx is examples/needs_constraints."""
+    files = {"tensorrt.py": TENSORRT, "cuda/__init__.py": "", "cuda/cudart.py": CUDA, "torch.py": "raise ImportError"}
+    for name, text in files.items():
+        file = tmp_path / "stand_in" / name
+        file.parent.mkdir(exist_ok=True, parents=True)
+        file.write_text(text)
+    spec = importlib.util.spec_from_file_location("build", root / "examples" / "needs_constraints" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    onnx.save(module.build(16), tmp_path / "m.onnx")
+    paths = [str(tmp_path / "stand_in"), str(root / "tests"), os.environ["PYTHONPATH"]]
+
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "precision_debug", *words], capture_output=True, text=True, check=False, timeout=300,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )  # fmt: skip
+
+    return command
+
+
+def test_the_simulation_is_searched_and_the_engine_verifies(run: Any, tmp_path: Path) -> None:
+    done = run("search", "--model_file", "m.onnx", "--run_mode", "trt_fp16", "--val_range", "1,2", "--output", "o.json")
+    assert done.returncode == 0, done.stderr + done.stdout
+    fix = Report.load(tmp_path / "o.json").fix
+    assert fix is not None
+    assert (fix.state, fix.simulation, [unit.key for unit in fix.kept]) == ("found", "ort_fp16_sim", ["Add", "Sub"])
+    assert fix.on_engine <= 3
+    assert fix.builds <= 6
+    assert (fix.held, fix.held_out) == (5, 5)
+    assert fix.settings == {"keep_layers": ["Add", "Sub"], "precision_constraints": "obey"}
+    assert {line.partition(" ")[0] for line in fix.obeyed} == {"Add", "Sub"}
+    assert all("runs as asked" in line for line in fix.obeyed)
+    engine, strong = (item for item in fix.artefacts if item.path)
+    assert (engine.verified, strong.verified) == (True, True)
+    texts = {item.kind: item.text for item in fix.artefacts if item.text}
+    assert "--layerPrecisions=Add:fp32,Sub:fp32 --layerOutputTypes=Add:fp32,Sub:fp32" in texts["command"]
+    assert "--precisionConstraints=obey" in texts["command"]
+    typed = onnx.load(strong.path)
+    made = {name: node for node in typed.graph.node for name in node.output}
+    sub = next(node for node in typed.graph.node if node.name == "Sub")
+    assert made[sub.input[0]].name == "Add"
+
+
+def test_kept_nodes_that_became_no_layer_are_an_error(run: Any) -> None:
+    done = run("--model_file", "m.onnx", "--run_mode", "trt_fp16", "--keep_layers", "nowhere")
+    assert done.returncode == 2
+    assert "none of these nodes became a layer that computes: nowhere" in done.stderr
