@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from precision_debug.errors import BackendUnavailable
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
+from precision_debug.settings import passed
 
 from .engine.graph import read_graph
+from .engine.quantise import quantised
+from .keep import marked_model, operators_of, save_model
 from .make import Maker, folded
-from .model import read_inputs, read_model
+from .model import checked_feeds, read_inputs, read_model
 from .modes import Recipe
 from .session import OpenVinoSession
 from .settings import setting
@@ -19,24 +24,51 @@ from .settings import setting
 __all__ = ["open_session"]
 
 
-def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Session:  # noqa: ARG001
+def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Session:
     """Open a model by a recipe; feeds calibrate it where it is quantised."""
     import openvino
 
     core = openvino.Core()
     device = _device(core, str(setting(spec.options, "device")), recipe)
     model = read_model(spec)
+    inputs = read_inputs(model)
+    side = str(passed(spec.options, "side"))
+    notes: list[str] = []
+    if recipe.quantise:
+        fed = [checked_feeds(one, inputs, spec.model.path) for one in feeds]
+        model, note = quantised(model, fed, spec.options, spec.model.path)
+        notes.append(note)
     graph = read_graph(model)
-    maker = Maker(
-        core=core, model=model, simple=folded(model), path=spec.model.path, mode=recipe.mode.name,
-        precision=recipe.precision, device=device,
-        threads=setting(spec.options, "inference_num_threads") or spec.cores,
-        properties=setting(spec.options, "properties"),
-    )  # fmt: skip
+
+    def maker(model: Any) -> Maker:
+        return Maker(
+            core=core, model=model, simple=folded(model), path=spec.model.path, mode=recipe.mode.name,
+            precision=recipe.precision, device=device,
+            threads=setting(spec.options, "inference_num_threads") or spec.cores,
+            properties=setting(spec.options, "properties"),
+        )  # fmt: skip
+
+    made = maker(model)
+    keep: frozenset[str] = frozenset()
+    if side == "target" and (names := setting(spec.options, "keep_fp32")):
+        keep = operators_of(graph, made.plain().layers(graph.rank), names)
+        with _folder(spec) as folder:
+            model = marked_model(core, model, keep, folder)
+            graph, made = read_graph(model), maker(model)
+    if side == "target" and (path := setting(spec.options, "save_ir")):
+        save_model(model, path)
+        notes.append(f"The model as it was compared was written to {path}.")
     return OpenVinoSession(
-        graph=graph, maker=maker, inputs=read_inputs(model), fused=recipe.fused,
+        graph=graph, maker=made, inputs=inputs, notes=notes, fused=recipe.fused, keep=keep, tells=side == "target",
         versions={"openvino": openvino.__version__, "device": str(core.get_property(device, "FULL_DEVICE_NAME"))},
     )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _folder(spec: SessionSpec) -> Iterator[str]:
+    """For files that are read at once: gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="openvino-", dir=spec.work_dir or None) as folder:
+        yield folder
 
 
 def _device(core: Any, asked: str, recipe: Recipe) -> str:

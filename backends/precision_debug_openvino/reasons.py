@@ -18,7 +18,10 @@ REASONS = Catalogue("openvino", {
         "it lies inside {kind} {name}, whose layers OpenVINO does not tell",
         "位于 {kind} {name} 内部，OpenVINO 不说明其中的层", _ROUND,
     ),
-    "constant": Wording("a constant of the model in another form", "模型常量的另一种形式", _HOME, whole=True),
+    "constant": Wording(
+        "OpenVINO leaves it out: there it is a constant, or nothing reads it",
+        "OpenVINO 将其省去：在那里它是常量，或没有算子读取它", _HOME, whole=True,
+    ),
     "not_entered": Wording(
         "in a branch or loop body that this run did not enter", "位于本次运行未进入的分支或循环体内",
         "Give an input with which the branch is taken.", whole=True,

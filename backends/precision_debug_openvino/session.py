@@ -17,7 +17,7 @@ from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
 from . import isolate
 from .engine.graph import Graph, Key
-from .engine.layers import engine_layers
+from .engine.layers import engine_layers, precision_counts, precision_name
 from .engine.marks import Marked, disturbed, surviving, undisturbed
 from .engine.seen_tensors import Shown
 from .engine.tensor_list import Entry, list_tensors
@@ -40,7 +40,7 @@ class _Switch:
 
 
 class OpenVinoSession:
-    """See protocols.Session.
+    """See protocols.Session. keep: operators that were to stay in float32. tells: its layers are columns of the report.
 
     Without fusion there is one compiled model, with a tap in the way of every tensor. With fusion the outputs are
     always the plain model's; tensors come from a second one with taps beside those that survive, and operators are run
@@ -49,9 +49,10 @@ class OpenVinoSession:
 
     def __init__(
         self, *, graph: Graph, maker: Maker, inputs: Sequence[InputMeta], fused: bool, versions: Mapping[str, str],
-        notes: Sequence[str] = (),
+        notes: Sequence[str] = (), keep: frozenset[str] = frozenset(), tells: bool = True,
     ) -> None:  # fmt: skip
         self._graph, self._maker, self._inputs, self._fused = graph, maker, inputs, fused
+        self._keep, self._tells = keep, tells
         self._busy = threading.Lock()
         self._closed = False
         self._said: dict[str, None] = dict.fromkeys(notes)
@@ -70,18 +71,35 @@ class OpenVinoSession:
         self._plain = self._maker.plain()
         self._layers = self._plain.layers(self._graph.rank)
         keys = surviving(self._graph, self._layers)
-        switch = self._beside
         self._marked = undisturbed(
-            self._graph, self._layers, self._builder(switch, self._maker.beside), keys, exact=True
+            self._graph, self._layers, lambda some: self._maker.beside(some, self._beside.receive), keys, exact=True
         )
         self._dropped = self._marked.dropped
+        self._tell_precision()
         self._order = self._marked.built.tap_order() if self._marked.built is not None else []
         self._list()
+
+    def _tell_precision(self) -> None:
+        """What the precision that was asked for, or left open, came to."""
+        counts = precision_counts(self._layers)
+        found = ", ".join(f"{name} {number}" for name, number in counts.most_common())
+        hint = precision_name(str(self._plain.compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()))
+        if not self._maker.precision:
+            self._say(f"OpenVINO itself chose {hint} on this device (INFERENCE_PRECISION_HINT); its layers: {found}.")
+        if self._keep:
+            layers = [layer for layer in self._layers if self._keep & set(layer.ops)]
+            wide = [layer for layer in layers if not {layer.precision, *layer.outputs} & {"bf16", "f16"}]
+            text = f"keep_fp32: {len(wide)} of the {len(layers)} layers that hold these operators run in float32"
+            left = [layer.ops[0] for layer in layers if layer not in wide]
+            self._say(f"{text}{f', not {left[0]}' if left else ''}.")
+        wanted = precision_name(self._maker.precision or "f32")
+        if wanted not in {"FP32", ""} and counts and not counts[wanted]:
+            self.doubts = (Doubt(code="precision_not_run", values={"precision": wanted, "detail": found}),)
 
     def _open_unfused(self) -> None:
         computed = (*self._graph.computed(), *self._graph.inside())
         keys = [value.key for value in computed if value.dtype != "str"]
-        self._plain = self._builder(self._through, self._maker.through)(keys)
+        self._plain = self._maker.through(keys, self._through.receive)
         self._alone = self._plain
         self._layers = self._plain.layers(self._graph.rank)
         inside = [value.key for value in self._graph.inside() if value.key in self._plain.taps]
@@ -92,19 +110,15 @@ class OpenVinoSession:
         self._marked = Marked(built=self._plain, keys=tuple(self._order), dropped=frozenset(), changed=())
         self._list()
 
-    def _builder(
-        self, switch: _Switch, build: Callable[[Collection[Key], Callable[[int, Any], Any]], Built]
-    ) -> Callable[[Collection[Key]], Built]:
-        def built(keys: Collection[Key]) -> Built:
-            found = build(keys, switch.receive)
-            switch.keys = found.taps
-            return found
-
-        return built
-
     def _list(self) -> None:
         self._entries: Sequence[Entry] = list_tensors(
-            self._graph, self._layers, self._order, dropped=self._dropped, folded=self._folded, fused=self._fused
+            self._graph,
+            self._layers,
+            self._order,
+            dropped=self._dropped,
+            folded=self._folded,
+            fused=self._fused,
+            tells=self._tells,
         )
         self._tensors = tuple(entry.meta for entry in self._entries)
         self._by_name = {entry.meta.name: entry for entry in self._entries}
@@ -181,8 +195,10 @@ class OpenVinoSession:
 
     def _open_alone(self) -> Built:
         """Taps in the way change layouts, and with them the order of sums; what is fused, and in which type, stays."""
-        build = self._builder(self._through, self._maker.through)
-        found = undisturbed(self._graph, self._layers, build, self._order, exact=False)
+        found = undisturbed(
+            self._graph, self._layers, lambda some: self._maker.through(some, self._through.receive), self._order,
+            exact=False,
+        )  # fmt: skip
         if found.built is None:
             raise BackendError("no operator can be run alone", where=self._maker.path)
         if found.changed:
@@ -210,7 +226,7 @@ class OpenVinoSession:
 
     def _shown(self, built: Built, switch: _Switch, shown: Shown, arrays: Mapping[str, Any]) -> dict[str, Any]:
         fed = shown.inputs(arrays)
-        switch.run = shown
+        switch.keys, switch.run = built.taps, shown
         try:
             return self._infer(built, fed)
         finally:
@@ -241,7 +257,7 @@ class OpenVinoSession:
             self._say(
                 f"Showing tensors changes the kernels of {len(changed)} operators, {sorted(changed)[0]} among them."
             )
-        columns = {op: layer.columns for layer in self._layers for op in layer.ops}
+        columns = {op: layer.columns for layer in self._layers for op in layer.ops} if self._tells else {}
         self._tensors = tuple(
             dataclasses.replace(meta, extra=columns.get(meta.node, meta.extra)) for meta in shown.listed()
         )

@@ -9,6 +9,8 @@ from precision_debug.settings import Setting, value
 
 __all__ = ["SETTINGS", "setting"]
 
+_NARROW = ("ov_opt", "ov_bf16", "ov_fp16")
+
 
 def _properties(given: Any) -> dict[str, str]:
     words = given if isinstance(given, (list, tuple)) else str(given).split(",")
@@ -35,6 +37,24 @@ SETTINGS = (
         name="properties", kind="names", default={}, reader=_properties,
         help="properties of OpenVINO as they are, KEY=VALUE,KEY=VALUE",
         zh="原样传给 OpenVINO 的属性，KEY=VALUE,KEY=VALUE",
+    ),
+    Setting(
+        name="keep_fp32", kind="names", default=(), sides=("target",), modes=_NARROW,
+        help="names of operators or tensors that stay in float32, each with the layer that it is fused into",
+        zh="保持 float32 的算子名或张量名（连同其所融合进的层）",
+    ),
+    Setting(
+        name="save_ir", kind="text", default="", sides=("target",), modes=("ov_opt*", "ov_bf16", "ov_fp16", "ov_int8"),
+        metavar="FILE.xml", help="keep the model that was compared as OpenVINO IR, with what keep_fp32 marks in it",
+        zh="将参与对比的模型保存为 OpenVINO IR，包含 keep_fp32 的标记",
+    ),
+    Setting(
+        name="preset", kind="choice", default="performance", choices=("performance", "mixed"), modes=("ov_int8",),
+        help="NNCF's: symmetric activations, or asymmetric ones", zh="NNCF 的预设：对称或非对称的激活值",
+    ),
+    Setting(
+        name="nodes_to_exclude", kind="names", default=(), modes=("ov_int8",),
+        help="names of operators that NNCF does not quantise", zh="NNCF 不量化的算子名",
     ),
 )  # fmt: skip
 

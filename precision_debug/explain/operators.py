@@ -1,4 +1,4 @@
-"""Families of operators, in the words of ONNX, ATen and Paddle."""
+"""Families of operators, in the words of ONNX, ATen, Paddle and OpenVINO."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ MOVE = _words("""
     squeeze expand select slice detach alias clone unbind split chunk contiguous t as_strided cat stack flatten to
     _to_copy copy copy_ reshape2 transpose2 squeeze2 unsqueeze2 concat assign fetch feed lift_fresh split_with_sizes
     _reshape_alias unfold unflatten repeat expand_as flip roll pixel_shuffle pixel_unshuffle constant_pad_nd _conj
+    VariadicSplit StridedSlice Broadcast ShapeOf Convert ReverseSequence ShuffleChannels BatchToSpace SpaceToBatch
     view_as_real view_as_complex diagonal narrow Dropout1d Dropout2d Unflatten PixelShuffle ZeroPad2d
 """)
 """They only move numbers about, and never take blame."""
@@ -29,6 +30,7 @@ REACH_FURTHER = _words("""
     log_softmax exp pow norm rms_norm native_group_norm batch_norm _native_batch_norm_legit_no_training
     scaled_dot_product_attention logsumexp var gelu linalg_vector_norm _fused_rms_norm native_batch_norm var_mean std
     _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention cosh sinh softplus expm1
+    BatchNormInference MVN NormalizeL2 SoftPlus ScaledDotProductAttention RMS Power
     _scaled_dot_product_efficient_attention cudnn_batch_norm LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d
     InstanceNorm2d Softplus GELU MultiheadAttention
 """)
@@ -36,12 +38,14 @@ REACH_FURTHER = _words("""
 
 SUM_UP = _words("""
     MatMul Gemm Conv ConvTranspose ReduceSum ReduceMean CumSum GlobalAveragePool Einsum QLinearMatMul QLinearConv
+    Convolution GroupConvolution ConvolutionBackpropData GroupConvolutionBackpropData FullyConnected
     FusedConv FusedMatMul mm addmm bmm baddbmm matmul linear convolution conv2d sum mean cumsum matmul_v2 reduce_sum
     reduce_mean Linear Conv1d Conv2d Conv3d ConvTranspose2d dot mv mkldnn_linear logcumsumexp cumprod prod
 """)
 
 CANCEL = _words("""
-    Sub Add Sum sub add subtract elementwise_sub elementwise_add add_ sub_ ReduceSum ReduceMean sum mean rsub scale
+    Sub Add Sum Subtract sub add subtract elementwise_sub elementwise_add add_ sub_ ReduceSum ReduceMean sum mean rsub
+    scale
 """)
 """What they give can be far smaller than what they are given."""
 

@@ -6,10 +6,10 @@ __all__ = ["family"]
 
 _FAMILIES = {
     "linear": "gemm matmul addmm mm linear bmm baddbmm matmul_v2 fc",
-    "conv": "conv convolution conv1d conv2d conv3d depthwise_conv2d",
-    "deconv": "convtranspose conv_transpose2d conv2d_transpose",
+    "conv": "conv convolution conv1d conv2d conv3d depthwise_conv2d groupconvolution",
+    "deconv": "convtranspose conv_transpose2d conv2d_transpose convolutionbackpropdata groupconvolutionbackpropdata",
     "batch_norm": "batchnormalization batch_norm native_batch_norm _native_batch_norm_legit_no_training "
-                  "cudnn_batch_norm",
+                  "cudnn_batch_norm batchnorminference",
     "layer_norm": "layernormalization layer_norm native_layer_norm",
     "group_norm": "groupnormalization group_norm native_group_norm",
     "instance_norm": "instancenormalization instance_norm",

@@ -108,7 +108,7 @@ def complete_table(
             place = order[alignment.pairs[name].base.name] + 0.5
             continue
         row = alone.pop(name, None)
-        if row is None and selected is not None:
+        if meta.own or (row is None and selected is not None):
             continue
         if row is None:
             before = bool(failure) and not ran and places[name] > last_there
@@ -238,6 +238,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     alignment = align(tensors["baseline"], tensors["target"], renames, matches)
     if selected is not None:
         notes += _left_out(tensors["baseline"], selected, alignment)
+    notes += _own(alignment)
     table = complete_table(rows, alignment, selected=selected, stats=stats, failure=failure, ran=len(ran) == 2)
     if introduced:
         table = tuple(dataclasses.replace(row, introduced=introduced.get(row.name)) for row in table)
@@ -267,6 +268,17 @@ def _left_out(baseline: Sequence[TensorMeta], selected: Collection[str], alignme
         )
     elif alone:
         yield say("only_target_left_out", alone=alone)
+
+
+def _own(alignment: Alignment) -> Iterator[str]:
+    """What the table lacks because the baseline cannot have it."""
+    own = [meta for meta in alignment.target if meta.own and meta.name not in alignment.pairs]
+    if own:
+        some = ", ".join(f"{meta.op_type} {meta.name}" for meta in own[:2])
+        yield (
+            f"{len(own)} tensors are not in the table: the target's engine made them inside operators of the model "
+            f"({some}), whose results are."
+        )
 
 
 def _has(metas: Sequence[TensorMeta], name: str) -> bool:

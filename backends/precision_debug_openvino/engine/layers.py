@@ -17,7 +17,7 @@ from precision_debug.inspector import EngineLayer, EngineTensor
 
 from ..naming import numpy_name
 
-__all__ = ["NO_LAYER", "Layer", "engine_layers", "names_of", "precision_counts", "read_layers"]
+__all__ = ["NO_LAYER", "Layer", "engine_layers", "names_of", "precision_counts", "precision_name", "read_layers"]
 
 NO_LAYER = frozenset({"Const", "Input", "Output", "Parameter", "Result", "Constant"})
 _NAMES = {"f32": "FP32", "f16": "FP16", "bf16": "BF16", "i8": "INT8", "u8": "UINT8", "boolean": "BOOL"}

@@ -18,7 +18,9 @@ from .layers import Layer
 
 __all__ = ["Marked", "disturbed", "surviving", "undisturbed"]
 
-_ROUNDS = 8
+_ROUNDS = 10
+_TYPES = 6
+_FAR = 5  # edges from a layer that is another one to the tap that makes it so
 _COPIES = frozenset({"Reorder", "Reference"})
 
 
@@ -60,25 +62,47 @@ def undisturbed(
 
     exact: kernels and layouts too; otherwise only what decides the arithmetic.
     """
-    wanted, known = list(keys), graph.rank
-    for _ in range(_ROUNDS):
-        if not wanted:
-            return Marked(built=None, keys=(), dropped=frozenset(keys), changed=())
+
+    def changes(wanted: Collection[Key]) -> tuple[Built, set[str]]:
         built = build(frozenset(wanted))
-        there = built.layers(known)
-        changed = disturbed(plain, there, exact=exact)
-        if not changed:
-            return Marked(built=built, keys=tuple(wanted), dropped=frozenset(keys) - set(wanted), changed=())
-        fewer = [key for key in wanted if key[0] not in changed]
-        if len(fewer) == len(wanted):
-            near = _neighbours(graph, changed)
+        return built, disturbed(plain, built.layers(graph.rank), exact=exact)
+
+    wanted, reach = list(keys), 0
+    if not wanted:
+        return Marked(built=None, keys=(), dropped=frozenset(), changed=())
+    built, changed = changes(wanted)
+    collateral: set[Key] = set()
+    for _ in range(_ROUNDS):
+        fewer = wanted
+        while changed and len(fewer) == len(wanted) and reach < _FAR:
+            near = _near(graph, changed, reach)
             fewer = [key for key in wanted if key[0] not in near]
-        if len(fewer) == len(wanted):
+            reach += len(fewer) == len(wanted)
+        if len(fewer) == len(wanted) or not fewer:
             break
+        collateral |= {key for key in wanted if key not in fewer and key[0] not in changed}
         wanted = fewer
+        built, changed = changes(wanted)
+    if not changed:
+        built, wanted = _regained(graph, wanted, collateral, changes, built)
     return Marked(
         built=built, keys=tuple(wanted), dropped=frozenset(keys) - set(wanted), changed=tuple(sorted(changed))
     )
+
+
+def _regained(
+    graph: Graph, wanted: list[Key], collateral: set[Key],
+    changes: Callable[[Collection[Key]], tuple[Built, set[str]]], built: Built,
+) -> tuple[Built, list[Key]]:  # fmt: skip
+    """Give back the taps that were taken for another's fault, a type of operator at a time: blocks are alike."""
+    kinds: dict[str, list[Key]] = {}
+    for key in sorted(collateral, key=lambda key: graph.rank[key[0]]):
+        kinds.setdefault(graph.values[key].op_type, []).append(key)
+    for group in list(kinds.values())[:_TYPES]:
+        more, changed = changes([*wanted, *group])
+        if not changed:
+            built, wanted = more, [*wanted, *group]
+    return built, wanted
 
 
 def disturbed(plain: Sequence[Layer], there: Sequence[Layer], *, exact: bool) -> set[str]:
@@ -97,13 +121,14 @@ def disturbed(plain: Sequence[Layer], there: Sequence[Layer], *, exact: bool) ->
     return {op for identity in ((first - second) | (second - first)) for op in identity[1]}  # type: ignore[attr-defined]
 
 
-def _neighbours(graph: Graph, ops: Collection[str]) -> set[str]:
-    """Operators that give to or read from some."""
-    near = set()
+def _near(graph: Graph, ops: Collection[str], reach: int) -> set[str]:
+    """Operators that are at most so many edges away from some."""
+    edges: dict[str, set[str]] = {}
     for value in graph.computed():
-        given = {key[0] for key in value.reads}
-        if value.key[0] in ops:
-            near |= given
-        elif given & set(ops):
-            near.add(value.key[0])
+        for name, _ in value.reads:
+            edges.setdefault(value.key[0], set()).add(name)
+            edges.setdefault(name, set()).add(value.key[0])
+    near = set(ops)
+    for _ in range(reach):
+        near |= {name for one in near for name in edges.get(one, ())}
     return near

@@ -14,6 +14,7 @@ from .layers import Layer
 
 __all__ = ["Entry", "list_tensors"]
 
+_STEPS = frozenset({"int8", "uint8", "int4", "uint4"})
 _FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 
 
@@ -27,12 +28,13 @@ class Entry:
 
 def list_tensors(
     graph: Graph, layers: Sequence[Layer], order: Sequence[Key], *, dropped: Collection[Key] = (),
-    folded: Collection[Key] = (), fused: bool = True,
+    folded: Collection[Key] = (), fused: bool = True, tells: bool = True,
 ) -> list[Entry]:  # fmt: skip
     """Inputs first, then in the order in which the taps come.
 
     order: what is shown. dropped: what survives and is not shown since that would disturb. folded: what turned out to
     be no computation. fused: the engine fuses; what is neither shown nor dropped is inside a layer, and not listed.
+    tells: a tensor has its layer's columns.
     """
     home = {op: layer for layer in layers for op in layer.ops}
     shown = dict.fromkeys(order)
@@ -58,6 +60,7 @@ def list_tensors(
                 kind = graph.values.get((value.scope[0], 0))
                 unseen = say("inside", kind=kind.op_type if kind else "operator", name=value.scope[0])
         names = dict.fromkeys((*value.names, *outputs.get(key, ())))
+        origin = _quantises(graph, value, known)
         for name in names:
             own = name == value.name
             entries.append(
@@ -65,10 +68,11 @@ def list_tensors(
                     value=value,
                     meta=TensorMeta(
                         name=name, op_type=value.op_type, node=key[0] if value.op_type != "Input" else "",
-                        dtype=_held(value, layer), shape=value.shape, own=value.own,
+                        dtype=_held(value, layer), shape=value.shape, own=value.own and not origin, origin=origin,
+                        view="dequantised" if _held(value, layer) in _STEPS else "",
                         inputs=_reads(graph, value, known) if own else (value.name,), unseen=unseen,
                         is_output=name in graph.outputs, absorbs=inside.get(key, ()) if own else (),
-                        extra=dict(layer.columns) if layer is not None else {},
+                        extra=dict(layer.columns) if layer is not None and tells else {},
                     ),
                 )
             )  # fmt: skip
@@ -80,7 +84,15 @@ def _held(value: Value, layer: Layer | None) -> str:
     if value.dtype not in _FLOATS or layer is None:
         return value.dtype
     held = layer.held(value.key[1])
-    return held if held in _FLOATS else value.dtype
+    return held if held in _FLOATS or held in _STEPS else value.dtype
+
+
+def _quantises(graph: Graph, value: Value, known: Collection[Key]) -> str:
+    """The source tensor that a FakeQuantize of the quantiser's holds, where that one is not listed itself."""
+    if value.op_type != "FakeQuantize" or not value.own or not value.reads:
+        return ""
+    source = graph.values[value.reads[0]]
+    return source.name if source.key not in known and not source.own else ""
 
 
 def _merged(first: Sequence[Key], second: Sequence[Key], places: Mapping[Key, tuple[int, int]]) -> list[Key]:

@@ -1,0 +1,53 @@
+"""A model in INT8: with the quantisation that it has already, else with NNCF's, calibrated on the inputs."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from precision_debug.errors import BackendError, BackendUnavailable
+
+from ..failures import plain
+from ..settings import setting
+
+__all__ = ["is_quantised", "quantised"]
+
+_QUANTISERS = frozenset({"FakeQuantize", "FakeConvert"})
+
+
+def is_quantised(model: Any) -> bool:
+    """Whether a model brings its own quantisation; OpenVINO reads QuantizeLinear as FakeQuantize too."""
+    return any(op.get_type_name() in _QUANTISERS for op in model.get_ops())
+
+
+def quantised(model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], path: str) -> tuple[Any, str]:
+    """The model that is to run, and what to say of how it was quantised.
+
+    feeds: contiguous arrays by input name. Raises BackendUnavailable where NNCF is needed and not there, and
+    BackendError where it fails.
+    """
+    if is_quantised(model):
+        return model, "Quantised as the model itself says."
+    if importlib.util.find_spec("nncf") is None:
+        hint = "pip install nncf, or give a model that is quantised already (QDQ, FakeQuantize)"
+        raise BackendUnavailable("the model is not quantised, and NNCF is not installed", where=path, hint=hint)
+    logging.getLogger("nncf").setLevel(logging.ERROR)
+    try:
+        import nncf
+
+        presets = {"performance": nncf.QuantizationPreset.PERFORMANCE, "mixed": nncf.QuantizationPreset.MIXED}
+        preset = presets.get(setting(options, "preset"))
+        ignored = setting(options, "nodes_to_exclude")
+        scope = nncf.IgnoredScope(names=list(ignored)) if ignored else None
+        data = nncf.Dataset([{name: np.asarray(value) for name, value in one.items()} for one in feeds])
+        with contextlib.redirect_stdout(io.StringIO()):  # its progress bars
+            found = nncf.quantize(model, data, preset=preset, ignored_scope=scope, subset_size=max(1, len(feeds)))
+    except Exception as error:
+        raise BackendError(f"NNCF could not quantise it ({plain(error)})", where=path) from error
+    return found, f"Quantised by NNCF {nncf.__version__}, calibrated on {len(feeds)} of the inputs."
