@@ -9,6 +9,7 @@ from typing import Any
 
 from precision_debug.errors import BackendUnavailable
 from precision_debug.protocols import Feeds, Session
+from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
 from precision_debug.settings import passed
 
@@ -18,6 +19,7 @@ from .keep import marked_model, operators_of, save_model
 from .make import Maker, folded
 from .model import checked_feeds, read_inputs, read_model
 from .modes import Recipe
+from .reasons import say
 from .session import OpenVinoSession
 from .settings import setting
 
@@ -33,7 +35,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     model = read_model(spec)
     inputs = read_inputs(model)
     side = str(passed(spec.options, "side"))
-    notes: list[str] = []
+    notes: list[Reason] = []
     if recipe.quantise:
         fed = [checked_feeds(one, inputs, spec.model.path) for one in feeds]
         model, note = quantised(model, fed, spec.options, spec.model.path)
@@ -57,7 +59,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
             graph, made = read_graph(model), maker(model)
     if side == "target" and (path := setting(spec.options, "save_ir")):
         save_model(model, path)
-        notes.append(f"The model as it was compared was written to {path}.")
+        notes.append(say("written", path=path))
     return OpenVinoSession(
         graph=graph, maker=made, inputs=inputs, notes=notes, fused=recipe.fused, keep=keep, tells=side == "target",
         versions={"openvino": openvino.__version__, "device": str(core.get_property(device, "FULL_DEVICE_NAME"))},

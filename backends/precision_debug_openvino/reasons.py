@@ -26,6 +26,41 @@ REASONS = Catalogue("openvino", {
         "in a branch or loop body that this run did not enter", "位于本次运行未进入的分支或循环体内",
         "Give an input with which the branch is taken.", whole=True,
     ),
+    # notes of a run
+    "chose": Wording(
+        "OpenVINO itself chose {precision} on this device (INFERENCE_PRECISION_HINT); its layers: {layers}.",
+        "OpenVINO 在该设备上自行选择了 {precision}（INFERENCE_PRECISION_HINT）；其各层：{layers}。",
+        "Use ov_opt_fp32 to see it in float32, or set INFERENCE_PRECISION_HINT where the model is deployed.",
+    ),
+    "kept": Wording(
+        "keep_fp32: {wide} of the {all} layers that hold these operators run in float32.",
+        "keep_fp32：含有这些算子的 {all} 个层中有 {wide} 个以 float32 运行。",
+        "Name their neighbours too where a layer did not stay in float32.",
+    ),
+    "written": Wording(
+        "The model as it was compared was written to {path}.", "参与对比的模型已写入 {path}。",
+        "Compile it with the same INFERENCE_PRECISION_HINT.",
+    ),
+    "own_quantisation": Wording("Quantised as the model itself says.", "按模型自身的量化运行。", _HOME),
+    "by_nncf": Wording(
+        "Quantised by NNCF {version}, calibrated on {count} of the inputs.",
+        "由 NNCF {version} 量化，用 {count} 份输入校准。", "Give more inputs to calibrate on.",
+    ),
+    "alone": Wording(
+        "Run alone, {count} operators are in other layers than in the engine itself ({some}): what they add by"
+        " themselves may differ.",
+        "单独运行时有 {count} 个算子所在的层与引擎本身不同（{some}）：它们自身引入的误差可能有出入。", _ROUND,
+    ),
+    "other_bits": Wording(
+        "The run that showed tensors gave other bits in the outputs {names}: its tensors are near those of the plain"
+        " run, whose outputs these are, and need not be the same.",
+        "显示张量的运行在输出 {names} 中给出了不同的比特：其张量接近但不一定等于普通运行的张量，输出取自普通运行。",
+        _ROUND,
+    ),
+    "other_layers": Wording(
+        "Showing tensors changes the layers of {count} operators, {some} among them.",
+        "显示张量会改变 {count} 个算子所在的层，其中有 {some}。", _ROUND,
+    ),
 })  # fmt: skip
 """Every reason that the backend gives."""
 

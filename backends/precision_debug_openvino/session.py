@@ -13,6 +13,7 @@ import numpy as np
 from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
 from precision_debug.protocols import Feeds, Hook, Replace
+from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
 from . import isolate
@@ -24,6 +25,7 @@ from .engine.tensor_list import Entry, list_tensors
 from .failures import running
 from .make import Built, Maker
 from .model import checked_feeds
+from .reasons import say
 
 __all__ = ["OpenVinoSession"]
 
@@ -49,13 +51,13 @@ class OpenVinoSession:
 
     def __init__(
         self, *, graph: Graph, maker: Maker, inputs: Sequence[InputMeta], fused: bool, versions: Mapping[str, str],
-        notes: Sequence[str] = (), keep: frozenset[str] = frozenset(), tells: bool = True,
+        notes: Sequence[Reason] = (), keep: frozenset[str] = frozenset(), tells: bool = True,
     ) -> None:  # fmt: skip
         self._graph, self._maker, self._inputs, self._fused = graph, maker, inputs, fused
         self._keep, self._tells = keep, tells
         self._busy = threading.Lock()
         self._closed = False
-        self._said: dict[str, None] = dict.fromkeys(notes)
+        self._said: dict[Reason, None] = dict.fromkeys(notes)
         self.versions: Mapping[str, str] = dict(versions)
         self.doubts: Sequence[Doubt] = ()
         self._beside, self._through = _Switch(), _Switch()
@@ -85,13 +87,11 @@ class OpenVinoSession:
         found = ", ".join(f"{name} {number}" for name, number in counts.most_common())
         hint = precision_name(str(self._plain.compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()))
         if not self._maker.precision:
-            self._say(f"OpenVINO itself chose {hint} on this device (INFERENCE_PRECISION_HINT); its layers: {found}.")
+            self._note(say("chose", precision=hint, layers=found))
         if self._keep:
             layers = [layer for layer in self._layers if self._keep & set(layer.ops)]
             wide = [layer for layer in layers if not {layer.precision, *layer.outputs} & {"bf16", "f16"}]
-            text = f"keep_fp32: {len(wide)} of the {len(layers)} layers that hold these operators run in float32"
-            left = [layer.ops[0] for layer in layers if layer not in wide]
-            self._say(f"{text}{f', not {left[0]}' if left else ''}.")
+            self._note(say("kept", wide=len(wide), all=len(layers)))
         wanted = precision_name(self._maker.precision or "f32")
         if wanted not in {"FP32", ""} and counts and not counts[wanted]:
             self.doubts = (Doubt(code="precision_not_run", values={"precision": wanted, "detail": found}),)
@@ -202,10 +202,7 @@ class OpenVinoSession:
         if found.built is None:
             raise BackendError("no operator can be run alone", where=self._maker.path)
         if found.changed:
-            self._say(
-                f"Run alone, {len(found.changed)} operators are in other layers than in the engine itself "
-                f"({', '.join(found.changed[:3])}): what they add by themselves may differ."
-            )
+            self._note(say("alone", count=len(found.changed), some=", ".join(found.changed[:3])))
         return found.built
 
     def _entry(self, name: str) -> Entry | None:
@@ -238,15 +235,10 @@ class OpenVinoSession:
         """Whether the run that showed tensors is the plain one, now that kernels are chosen."""
         differ = [name for name, array in plain.items() if array.tobytes() != there[name].tobytes()]
         if differ:
-            self._say(
-                f"The run that showed tensors gave other bits in the outputs {', '.join(differ[:3])}: its tensors are "
-                "near those of the plain run, whose outputs these are, and need not be the same."
-            )
+            self._note(say("other_bits", names=", ".join(differ[:3])))
         if self._marked.changed:
             some = ", ".join(self._marked.changed[:3])
-            self._say(
-                f"Showing tensors changes the layers of {len(self._marked.changed)} operators, {some} among them."
-            )
+            self._note(say("other_layers", count=len(self._marked.changed), some=some))
 
     def _after(self, shown: Shown) -> None:
         """The list as it ran, with the layers' kernels and times."""
@@ -254,16 +246,14 @@ class OpenVinoSession:
         there = self._marked.built.layers(self._graph.rank) if self._fused and self._marked.built else ()
         changed = disturbed(self._layers, there, exact=True) if there else set()
         if changed and not self._marked.changed:
-            self._say(
-                f"Showing tensors changes the kernels of {len(changed)} operators, {sorted(changed)[0]} among them."
-            )
+            self._note(say("other_layers", count=len(changed), some=sorted(changed)[0]))
         columns = {op: layer.columns for layer in self._layers for op in layer.ops} if self._tells else {}
         self._tensors = tuple(
             dataclasses.replace(meta, extra=columns.get(meta.node, meta.extra)) for meta in shown.listed()
         )
 
-    def _say(self, text: str) -> None:
-        self._said[text] = None
+    def _note(self, reason: Reason) -> None:
+        self._said[reason] = None
 
 
 class _Busy:

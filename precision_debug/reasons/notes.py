@@ -39,6 +39,12 @@ NOTES: Mapping[str, Wording] = {
         "{alone} tensors that only the target has are not in the table: marks name the baseline's.",
         "仅目标有的 {alone} 个张量不在表中：标记针对的是基线的张量。", _ALL,
     ),
+    "own_steps": Wording(
+        "{count} tensors are not in the table: the target's engine made them inside operators of the model ({some}),"
+        " whose results are.",
+        "{count} 个张量不在表中：它们由目标引擎在模型算子内部产生（{some}），这些算子的结果在表中。",
+        "Nothing: compare with a run of the same engine to see them.",
+    ),
     "other_name": Wording(
         "{name} has this name because the usual one belongs to something else.",
         "{name} 使用此名，是因为惯用的名字已属于别的文件。", "Write the report into a folder of its own.",

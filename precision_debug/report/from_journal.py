@@ -270,15 +270,11 @@ def _left_out(baseline: Sequence[TensorMeta], selected: Collection[str], alignme
         yield say("only_target_left_out", alone=alone)
 
 
-def _own(alignment: Alignment) -> Iterator[str]:
+def _own(alignment: Alignment) -> Iterator[Reason]:
     """What the table lacks because the baseline cannot have it."""
     own = [meta for meta in alignment.target if meta.own and meta.name not in alignment.pairs]
     if own:
-        some = ", ".join(f"{meta.op_type} {meta.name}" for meta in own[:2])
-        yield (
-            f"{len(own)} tensors are not in the table: the target's engine made them inside operators of the model "
-            f"({some}), whose results are."
-        )
+        yield say("own_steps", count=len(own), some=", ".join(f"{meta.op_type} {meta.name}" for meta in own[:2]))
 
 
 def _has(metas: Sequence[TensorMeta], name: str) -> bool:

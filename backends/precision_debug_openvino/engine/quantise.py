@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, BackendUnavailable
+from precision_debug.reasons import Reason
 
 from ..failures import plain
+from ..reasons import say
 from ..settings import setting
 
 __all__ = ["is_quantised", "quantised"]
@@ -26,14 +28,16 @@ def is_quantised(model: Any) -> bool:
     return any(op.get_type_name() in _QUANTISERS for op in model.get_ops())
 
 
-def quantised(model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], path: str) -> tuple[Any, str]:
+def quantised(
+    model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], path: str
+) -> tuple[Any, Reason]:
     """The model that is to run, and what to say of how it was quantised.
 
     feeds: contiguous arrays by input name. Raises BackendUnavailable where NNCF is needed and not there, and
     BackendError where it fails.
     """
     if is_quantised(model):
-        return model, "Quantised as the model itself says."
+        return model, say("own_quantisation")
     if importlib.util.find_spec("nncf") is None:
         hint = "pip install nncf, or give a model that is quantised already (QDQ, FakeQuantize)"
         raise BackendUnavailable("the model is not quantised, and NNCF is not installed", where=path, hint=hint)
@@ -50,4 +54,4 @@ def quantised(model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[s
             found = nncf.quantize(model, data, preset=preset, ignored_scope=scope, subset_size=max(1, len(feeds)))
     except Exception as error:
         raise BackendError(f"NNCF could not quantise it ({plain(error)})", where=path) from error
-    return found, f"Quantised by NNCF {nncf.__version__}, calibrated on {len(feeds)} of the inputs."
+    return found, say("by_nncf", version=nncf.__version__, count=len(feeds))
