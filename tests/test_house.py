@@ -6,11 +6,13 @@ import ast
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
 
 from precision_debug import registry
+from precision_debug.protocols import Capabilities
 
 # Each stage may import the ones before it. Report.to_* and the hooks' report() call a later stage when they are used:
 # those imports stand inside a function, and only there.
@@ -22,8 +24,10 @@ STAGES = (
     ("codec",),
     ("settings",),
     ("numbers",),
-    ("protocols", "operators", "keeping"),
-    ("feeds", "inspector"),
+    ("inspector",),
+    ("protocols",),
+    ("testing",),
+    ("feeds",),
     ("pairing",),
     ("recording", "registry"),
     ("observe",),
@@ -159,3 +163,14 @@ def test_every_module_lists_what_it_exports(root: Path) -> None:
     for path in sorted((root / "precision_debug").rglob("*.py")):
         if path.name != "__main__.py":
             assert re.search(r"^__all__(: list\[str\])? = ", path.read_text(encoding="utf-8"), re.MULTILINE), path
+
+
+def test_a_backend_declares_what_it_has_the_methods_for() -> None:
+    """Capabilities are asked for by name; one that is there and not declared would never be used."""
+    asked = typing.get_type_hints(Capabilities)
+    for backend in registry.backends():
+        for name, hint in asked.items():
+            (protocol,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
+            methods = [method for method in vars(protocol) if not method.startswith("_")]
+            able = all(hasattr(type(backend), method) for method in methods)
+            assert able == (getattr(backend.capabilities, name) is not None), (backend.name, name)

@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
-from backend_contract import *  # noqa: F403
-from backend_contract import Subject
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 
 from precision_debug.records import ModelFiles
+from precision_debug.testing.backend_contract import *  # noqa: F403
+from precision_debug.testing.backend_contract import Subject
 
 MODES = [
     "ort_fp32", "ort_opt", "ort_fp16", "ort_int8", "ort_int8_dynamic", "ort_fp16_sim", "ort_bf16_sim", "onnx_ref",

@@ -12,7 +12,6 @@ import onnx
 import onnx_models
 import onnxruntime as ort
 import pytest
-from backend_contract import Recorder, same_bits
 from onnx import TensorProto, helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
@@ -24,6 +23,7 @@ from precision_debug_onnxruntime.modes import recipe
 
 from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.testing.backend_contract import Recorder, same_bits
 
 RANDOM = np.random.default_rng(3)
 

@@ -10,13 +10,13 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
-from backend_contract import Recorder, same_bits
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine.runtime import our_errors
 
 from precision_debug.errors import BackendError, ModelError, PrecisionDebugError
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
+from precision_debug.testing.backend_contract import Recorder, same_bits
 
 CPU_MODES = ["ort_fp32", "ort_opt", "ort_fp16", "ort_fp16_sim", "ort_bf16_sim", "onnx_ref"]
 SUBGRAPHS = {

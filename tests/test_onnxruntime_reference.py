@@ -9,12 +9,12 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
-from backend_contract import Recorder
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 
 import precision_debug
 from precision_debug.records import ModelFiles, SessionSpec, Status
+from precision_debug.testing.backend_contract import Recorder
 
 RANDOM = np.random.default_rng(11)
 

@@ -10,12 +10,12 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
-from backend_contract import Recorder
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 
 from precision_debug.errors import UsageError
 from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.testing.backend_contract import Recorder
 
 DTYPES = {"ort_fp16_sim": np.float16, "ort_bf16_sim": ml_dtypes.bfloat16}
 X = np.float32([[1 / 3, -0.7, 2.1], [0.123456, 5.4321, -3.3333]])

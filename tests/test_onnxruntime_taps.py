@@ -17,13 +17,13 @@ import numpy as np
 import onnx
 import onnx_models
 import pytest
-from backend_contract import Recorder, same_bits
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine import taps
 
 from precision_debug.errors import BackendError
 from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.testing.backend_contract import Recorder, same_bits
 
 
 def opened(model: onnx.ModelProto, folder: Path, mode: str = "ort_fp32") -> Any:

@@ -13,7 +13,6 @@ import onnx
 import onnx_models
 import onnxruntime as ort
 import pytest
-from backend_contract import Recorder, same_bits
 from onnx import TensorProto, helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
@@ -24,6 +23,7 @@ from precision_debug.errors import InputError, ModelError, UsageError
 from precision_debug.numbers.host import HostComparer
 from precision_debug.pairing.align import align
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
+from precision_debug.testing.backend_contract import Recorder, same_bits
 
 X = np.random.default_rng(7).standard_normal((2, 3, 16, 16)).astype(np.float32)
 LEVELS = ort.GraphOptimizationLevel

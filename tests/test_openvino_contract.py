@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import onnx_models
 import pytest
-from backend_contract import *  # noqa: F403
-from backend_contract import Subject
+
+from precision_debug.testing.backend_contract import *  # noqa: F403
+from precision_debug.testing.backend_contract import Subject
 
 pytest.importorskip("openvino", reason="openvino is not installed")
 

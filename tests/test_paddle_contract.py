@@ -6,8 +6,9 @@ from pathlib import Path
 
 import paddle_models
 import pytest
-from backend_contract import *  # noqa: F403
-from backend_contract import Subject
+
+from precision_debug.testing.backend_contract import *  # noqa: F403
+from precision_debug.testing.backend_contract import Subject
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 

@@ -477,7 +477,7 @@ def test_operators_cannot_be_bisected_on_a_card_without_code(
 ) -> None:
     from precision_debug_paddle.engine import ladder
 
-    from precision_debug.explain.ladder import Rung
+    from precision_debug.protocols import Rung
 
     monkeypatch.setattr(ladder, "passes_of", lambda *_: ("conv_bn_fuse_pass",))
     spec, rung = SessionSpec(model=_files(tmp_path), mode="trt_fp16"), Rung(name="TensorRT", mode="trt_fp16")

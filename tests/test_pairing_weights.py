@@ -9,8 +9,8 @@ import pytest
 
 from precision_debug.errors import InputError
 from precision_debug.feeds import match_inputs
-from precision_debug.operators import Layer
 from precision_debug.pairing.weights import compare_weights, summary
+from precision_debug.protocols import Layer
 from precision_debug.records import InputMeta
 
 RANDOM = np.random.default_rng(5)

@@ -16,7 +16,14 @@ from precision_debug_tensorrt.model import EngineFile, OnnxModel, Script, load_f
 from precision_debug_tensorrt.naming import LayerIndex, columns, onnx_tensors
 
 from precision_debug.errors import MarkError, ModelError, UsageError
-from precision_debug.inspector import EngineLayer, EngineTensor, diff_engines, fused_outputs, read_inspector
+from precision_debug.inspector import (
+    EngineLayer,
+    EngineTensor,
+    diff_engines,
+    fused_outputs,
+    read_inspector,
+    real_precision,
+)
 from precision_debug.records import ModelFiles
 
 INSPECTOR = Path(__file__).parent / "data" / "inspector"
@@ -235,10 +242,10 @@ DATA = Path(__file__).parent / "data" / "tensorrt"
 def test_recorded_engines_show_whether_tf32_was_used(mode: str, wanted: set[str]) -> None:
     """TensorRT 8.6 on an H200, models.residual(): TF32 cleared and left at its default."""
     layers = read_inspector(DATA / f"residual_8.6_{mode}.json")
-    assert {layer.precision for layer in layers if not layer.is_reformat} == wanted
+    assert {real_precision(layer)[0] for layer in layers if not layer.is_reformat} == wanted
     convolutions = [layer for layer in layers if layer.layer_type == "CaskConvolution"]
     assert len(convolutions) == 4
-    assert {layer.precision for layer in convolutions} == {"FP32" if mode == "fp32" else "TF32"}
+    assert {real_precision(layer)[0] for layer in convolutions} == {"FP32" if mode == "fp32" else "TF32"}
 
 
 @pytest.mark.parametrize("mode", ["fp32", "tf32", "fp16"])
@@ -342,7 +349,7 @@ def test_recorded_engines_of_needs_constraints(how: str, asked: dict[str, str], 
     outputs = {"Add": "added", "Sub": "subtracted"}
     wanted = [Asked(layer=name, precision=kind, output=outputs[name]) for name, kind in asked.items()]
     assert [item.obeyed for item in outcomes(wanted, layers)] == obeyed
-    products = {layer.precision for layer in layers if layer.name.startswith("MatMul")}
+    products = {real_precision(layer)[0] for layer in layers if layer.name.startswith("MatMul")}
     assert products == {"none": {"TF32"}, "obey": {"FP16"}, "mixed_obey": {"FP16", "TF32"}}[how]
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import pytest
 import tensorrt_models as models
-from backend_contract import *  # noqa: F403
-from backend_contract import Subject
 from precision_debug_tensorrt import TensorRTBackend
 
 from precision_debug.records import ModelFiles
+from precision_debug.testing.backend_contract import *  # noqa: F403
+from precision_debug.testing.backend_contract import Subject
 
 # without cuBLAS and cuDNN, which a TensorRT may come without
 SOURCES = {"tactic_sources": "EDGE_MASK_CONVOLUTIONS,JIT_CONVOLUTIONS", "optimization_level": 0}

@@ -8,14 +8,14 @@ import numpy as np
 import onnx
 import pytest
 import tensorrt_models as models
-from backend_contract import *  # noqa: F403
-from backend_contract import Subject
 from precision_debug_tensorrt import TensorRTBackend, opening
 from precision_debug_tensorrt.engine import device_memory, timing_cache, versions
 from precision_debug_tensorrt.engine.device_memory import CudaPython
 from tensorrt_fake import HostCuda, fake_tensorrt
 
 from precision_debug.records import ModelFiles
+from precision_debug.testing.backend_contract import *  # noqa: F403
+from precision_debug.testing.backend_contract import Subject
 
 pytest.importorskip("onnxruntime", reason="the stand-in computes with it")
 

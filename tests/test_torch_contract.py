@@ -6,8 +6,9 @@ import warnings
 from pathlib import Path
 
 import pytest
-from backend_contract import *  # noqa: F403
-from backend_contract import Subject
+
+from precision_debug.testing.backend_contract import *  # noqa: F403
+from precision_debug.testing.backend_contract import Subject
 
 pytest.importorskip("torch", reason="torch is not installed")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Feeds, Session
+from precision_debug.protocols import Capabilities, Feeds, Session
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -17,7 +17,7 @@ from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
-    from precision_debug.operators import Operators
+    from precision_debug.protocols import Operators
 
     from .modes import Recipe
 
@@ -40,6 +40,10 @@ class OnnxRuntimeBackend:
     @property
     def reasons(self) -> Catalogue:
         return REASONS
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(operator_runner=self, keeper=self)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)
@@ -64,13 +68,13 @@ class OnnxRuntimeBackend:
         return open_session(spec, chosen, feeds)
 
     def operators(self, spec: SessionSpec) -> Operators:
-        """See ``precision_debug.operators``."""
+        """See ``protocols.OperatorRunner``."""
         from .isolate import read_operators
 
         return read_operators(spec.model.model_file)
 
     def keep(self, spec: SessionSpec) -> OrtKeep | None:
-        """See ``precision_debug.keeping``."""
+        """See ``protocols.Keeper``."""
         chosen = recipe(spec.mode)
         return OrtKeep(spec=spec, recipe=chosen) if chosen.change else None
 

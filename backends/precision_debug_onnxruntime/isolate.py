@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError
-from precision_debug.operators import Operator
+from precision_debug.protocols import Operator
 
 from .engine.graph import outer_reads
 from .model import named, opened, parsed

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import UsageError
-from precision_debug.keeping import Handed
+from precision_debug.protocols import Handed
 from precision_debug.records import SessionSpec, TensorMeta
 
 from .engine.graph import Scope, all_graphs, subgraphs

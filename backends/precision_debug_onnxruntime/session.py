@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from precision_debug.errors import BackendError
-from precision_debug.protocols import Borrower, Feeds, Hook, Replace
+from precision_debug.inspector import EngineLayer
+from precision_debug.protocols import Borrower, Feeds, Hook, Replace, Replacer
 from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .engine import engine_layout, ort_values, taps
@@ -26,6 +27,9 @@ __all__ = ["OrtSession"]
 
 class OrtSession:
     """See protocols.Session. Holds one ONNX Runtime session at a time, with taps on what the last run showed."""
+
+    layers: Sequence[EngineLayer] = ()
+    alone = ""
 
     def __init__(
         self,
@@ -52,6 +56,10 @@ class OrtSession:
         self._by_name = {entry.meta.name: entry for entry in self._entries}
         self._constants = engine_layout.Constants(model)
         self._source = engine_layout.Constants(source)
+
+    @property
+    def replacer(self) -> Replacer:
+        return self
 
     @property
     def replaces(self) -> bool:

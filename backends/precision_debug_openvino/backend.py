@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Feeds, Session
+from precision_debug.protocols import Capabilities, Feeds, Session
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -37,6 +37,10 @@ class OpenVinoBackend:
     @property
     def reasons(self) -> Catalogue:
         return REASONS
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)

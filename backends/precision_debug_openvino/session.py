@@ -14,6 +14,7 @@ from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
 from precision_debug.protocols import Feeds, Hook, Replace
 from precision_debug.reasons import Reason
+from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
 from . import isolate
@@ -48,6 +49,8 @@ class OpenVinoSession:
     always the plain model's; tensors come from a second one with taps beside those that survive, and operators are run
     alone in a third one with taps in their way.
     """
+
+    alone = arithmetic = ""
 
     def __init__(
         self, *, graph: Graph, maker: Maker, inputs: Sequence[InputMeta], fused: bool, versions: Mapping[str, str],
@@ -166,6 +169,10 @@ class OpenVinoSession:
             self._closed = True
             self._plain = self._alone = None  # type: ignore[assignment]
             self._marked = Marked(built=None, keys=(), dropped=frozenset(), changed=())
+
+    @property
+    def replacer(self) -> Replacer:
+        return self
 
     @property
     def replaces(self) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, ModelError
-from precision_debug.protocols import Feeds, Session
+from precision_debug.protocols import Capabilities, Feeds, Session
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
@@ -18,8 +18,7 @@ from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
-    from precision_debug.explain.ladder import Rung, Switch
-    from precision_debug.operators import Layer
+    from precision_debug.protocols import Layer, Rung, Switch
 
 __all__ = ["PaddleBackend"]
 
@@ -31,6 +30,10 @@ class PaddleBackend:
     run_modes: Sequence[RunMode] = modes.RUN_MODES
     settings: Sequence[Setting] = SETTINGS
     reasons: Catalogue = REASONS
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(exporter=self, weight_keeper=self, layer_keeper=self, watcher=self, ladder=self)
 
     def availability(self, mode: str) -> Availability:
         return modes.availability(mode)
@@ -105,7 +108,7 @@ class PaddleBackend:
         return ()
 
     def layers(self, spec: SessionSpec) -> dict[str, Layer]:
-        """See ``precision_debug.operators``."""
+        """See ``protocols.LayerKeeper``."""
         from .engine.onnx_export import layers_of
         from .model import read_model
 
@@ -124,13 +127,13 @@ class PaddleBackend:
         return layer_of(meta)
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
-        """See ``precision_debug.explain.ladder``."""
+        """See ``protocols.Ladder``."""
         from .engine import ladder
 
         return ladder.rungs(spec)
 
     def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:
-        """See ``precision_debug.explain.ladder``."""
+        """See ``protocols.Ladder``."""
         from .engine import ladder
 
         return ladder.switches(spec, rung, op_types)

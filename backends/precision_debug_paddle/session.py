@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from precision_debug.protocols import Feeds, Hook, Replace
+from precision_debug.inspector import EngineLayer
+from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.records import Doubt, Operator, TensorMeta
 
 from . import naming
@@ -66,6 +67,9 @@ class HookSession:
     kinds: how many tensors ``probe`` saw of each operator type, whether they are shown or not. Until ``probe`` or
     ``run``, ``tensors`` are those of the unoptimised program.
     """
+
+    layers: Sequence[EngineLayer] = ()
+    alone = arithmetic = ""
 
     def __init__(
         self, model: Model, runner: Runner, *, versions: Mapping[str, str], notes: Sequence[str] = (),
@@ -156,6 +160,10 @@ class HookSession:
         outputs = self._runner.run(feeds, self._seen(show, names))
         bodies.rest(hook)
         return outputs
+
+    @property
+    def replacer(self) -> Replacer:
+        return self
 
     @property
     def replaces(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Feeds, Session
+from precision_debug.protocols import Capabilities, Feeds, Session
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -41,6 +41,10 @@ class TensorRTBackend:
     def reasons(self) -> Catalogue:
         return REASONS
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(on_device_alone=self, keeper=self)
+
     def availability(self, mode: str) -> Availability:
         return availability(mode)
 
@@ -62,7 +66,7 @@ class TensorRTBackend:
         return engine_comparer()
 
     def keep(self, spec: SessionSpec) -> TensorRTKeep | None:
-        """See ``precision_debug.keeping``: of ONNX models in modes that have a lower precision than FP32."""
+        """See ``protocols.Keeper``: of ONNX models in modes that have a lower precision than FP32."""
         chosen = recipe(spec.mode)
         low = chosen.precisions and spec.model.model_file.lower().endswith(".onnx")
         return TensorRTKeep(spec=spec, recipe=chosen) if low else None

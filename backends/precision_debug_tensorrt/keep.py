@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import PrecisionDebugError
-from precision_debug.keeping import Handed
+from precision_debug.protocols import Handed
 from precision_debug.records import SessionSpec, TensorMeta
 
 from .modes import Recipe

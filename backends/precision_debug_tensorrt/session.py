@@ -12,7 +12,7 @@ from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer, diff_engines, real_precision
 from precision_debug.protocols import Feeds, Hook
 from precision_debug.reasons import Reason
-from precision_debug.records import TensorMeta
+from precision_debug.records import Doubt, TensorMeta
 
 from .engine.debug_tensors import listen
 from .engine.execution import Runner
@@ -36,6 +36,10 @@ class TensorRTSession:
     of outputs, always come from the real engine; other tensors from a rebuilt one or from the debug listener, and the
     column "Seen In" says which.
     """
+
+    doubts: Sequence[Doubt] = ()
+    alone = arithmetic = ""
+    replacer = None
 
     def __init__(self, *, facts: Facts, built: Built, maker: Maker | None) -> None:
         self._facts, self._built, self._maker = facts, built, maker

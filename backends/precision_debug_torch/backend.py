@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, UsageError
-from precision_debug.protocols import Comparer, Feeds, Session
+from precision_debug.protocols import Capabilities, Comparer, Feeds, Session
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
@@ -18,9 +18,7 @@ from .reasons import REASONS
 from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
-    from precision_debug.observe.store import BaselineStore
-    from precision_debug.operators import Layer
-    from precision_debug.pairing.align import Matches
+    from precision_debug.protocols import BaselineStore, Layer, Matches
 
     from .model import Model
 
@@ -52,6 +50,12 @@ class TorchBackend:
     @property
     def reasons(self) -> Catalogue:
         return REASONS
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            exporter=self, weight_keeper=self, layer_keeper=self, pairer=self, on_device=self, on_device_alone=self
+        )
 
     def availability(self, mode: str) -> Availability:
         return modes.availability(mode)
@@ -102,7 +106,7 @@ class TorchBackend:
         return summary(check_arrays(weights, path), path)
 
     def layers(self, spec: SessionSpec) -> dict[str, Layer]:
-        """See ``precision_debug.operators``."""
+        """See ``protocols.LayerKeeper``."""
         from .engine.layers import layers_of
 
         return layers_of(self._model(spec).module)

@@ -25,8 +25,7 @@ from .engine.pairing import pair
 from .model import example_feeds, from_module
 
 if TYPE_CHECKING:
-    from precision_debug.observe.store import BaselineStore
-    from precision_debug.protocols import Comparer, Feeds
+    from precision_debug.protocols import BaselineStore, Comparer, Feeds
     from precision_debug.report.model import Report
 
     from .session import TorchSession

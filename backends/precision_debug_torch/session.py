@@ -13,9 +13,10 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from precision_debug.errors import BackendError, BackendUnavailable, PrecisionDebugError
+from precision_debug.inspector import EngineLayer
 from precision_debug.numbers.arrays import as_array
-from precision_debug.protocols import Comparer, Feeds, Hook, Replace
-from precision_debug.records import Operator, TensorMeta
+from precision_debug.protocols import Comparer, Feeds, Hook, Replace, Replacer
+from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .engine.arithmetic import Arithmetic
 from .engine.dispatch import Show, Trace, Watch
@@ -38,6 +39,10 @@ class TorchSession:
     gets torch tensors on their own device, or numpy arrays (of a CPU tensor without a copy). comparer: what compares
     them; it reads its results before an operator writes into a tensor.
     """
+
+    doubts: Sequence[Doubt] = ()
+    layers: Sequence[EngineLayer] = ()
+    arithmetic = ""
 
     def __init__(
         self, built: Built, recipe: Recipe, *, level: str, seed: int, feeds: Feeds | None = None,
@@ -109,6 +114,10 @@ class TorchSession:
 
         outputs = self._execute(feeds, show)
         return _Outputs(outputs) if self._comparer is not None else _arrays(outputs)
+
+    @property
+    def replacer(self) -> Replacer:
+        return self
 
     @property
     def replaces(self) -> bool:

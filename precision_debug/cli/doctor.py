@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
                 mode.summary if available.ok else available.needs,
             )
         console.print(table)
-        names = " ".join(one.name for one in getattr(plugin.backend, "settings", ()))
+        names = " ".join(one.name for one in plugin.backend.settings)
         console.print(f"settings (doctor --settings explains them): {names or 'none'}")
     return 0 if runnable else 1
 
@@ -90,7 +90,7 @@ def _show_settings(console: Any) -> int:
 
 
 def _tables() -> dict[str, Sequence[Setting]]:
-    backends = {backend.name: tuple(getattr(backend, "settings", ())) for backend in registry.backends()}
+    backends = {backend.name: tuple(backend.settings) for backend in registry.backends()}
     return {f"backend {name}": table for name, table in backends.items() if table}
 
 

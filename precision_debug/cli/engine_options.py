@@ -25,7 +25,7 @@ _TITLES = {
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Add a group of flags a backend. A flag that several have is in the first group that has it."""
-    tables = {backend.name: _flags(tuple(getattr(backend, "settings", ()))) for backend in registry.backends()}
+    tables = {backend.name: _flags(tuple(backend.settings)) for backend in registry.backends()}
     added = {flag.removeprefix("--") for flag in parser._option_string_actions}  # a plugin cannot take what is taken
     for name in sorted(tables, key=lambda name: -len(tables[name])):
         own = [one for one in tables[name] if one.name not in added]
@@ -41,7 +41,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 def engine_options(given: argparse.Namespace) -> dict[str, Any]:
     """Those that were given, by name, as they were written."""
-    names = {one.name for backend in registry.backends() for one in _flags(tuple(getattr(backend, "settings", ())))}
+    names = {one.name for backend in registry.backends() for one in _flags(tuple(backend.settings))}
     return {name: value for name in sorted(names) if (value := getattr(given, name, None)) is not None}
 
 
@@ -50,7 +50,7 @@ def settings_help() -> str:
     lines = ["settings, each with --option KEY=VALUE (baseline.KEY or target.KEY: of one side only);",
              "`precision_debug doctor --settings` and docs/settings.md explain them:"]  # fmt: skip
     for backend in registry.backends():
-        names = " ".join(one.name for one in getattr(backend, "settings", ()))
+        names = " ".join(one.name for one in backend.settings)
         if names:
             title = f"  {_TITLES.get(backend.name, backend.name):13s} "
             lines += textwrap.wrap(names, 110, initial_indent=title, subsequent_indent=" " * len(title))

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..explain.ladder import Climb, Explanation, Ladder, Rung, Step, climb, explain
+from ..explain.ladder import Climb, Explanation, Step, climb, explain
+from ..protocols import Ladder, Rung
 from ..records import RunSpec, SessionSpec, Status
 from ..report.atomic_file import replacing
 from ..report.model import Report
@@ -49,14 +50,14 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("the ladder writes .json", where=given.output[0])
     refuse_overwriting(given.output, spec, given.marks)
     opening = make_plan(spec, check_machine=False).target
-    backend: Any = opening.backend
-    if not isinstance(backend, Ladder):
+    ladder = opening.capabilities.ladder
+    if ladder is None:
         raise UsageError(
             f"run mode {spec.run_mode} has no stages to climb", hint="the Paddle backend's run modes have them"
         )
     climber = _Climber(spec, on_all=given.on == "all", verbose=given.verbose)
-    found = climb(backend.rungs(opening.spec), climber.step, _say_step)
-    explanations = _explain(backend, opening.spec, found, climber, given.runs) if found.failing else []
+    found = climb(ladder.rungs(opening.spec), climber.step, _say_step)
+    explanations = _explain(ladder, opening.spec, found, climber, given.runs) if found.failing else []
     _say_end(found, explanations)
     if given.output:
         _write(Path(given.output[0]), spec, found, explanations)
@@ -95,15 +96,15 @@ class _Climber:
 
 
 def _explain(
-    backend: Ladder, spec: SessionSpec, found: Climb, climber: _Climber, runs: int
+    ladder: Ladder, spec: SessionSpec, found: Climb, climber: _Climber, runs: int
 ) -> list[Explanation]:  # fmt: skip
     rung, step = next((rung, step) for rung, step in found.steps if step.passes is False)
     session = dataclasses.replace(spec, mode=rung.mode)
     before = next((step.passes for other, step in reversed(found.steps) if other is not rung), None)
     explanations = []
-    for switch in backend.switches(session, rung, step.op_types):
-        if needs := getattr(switch, "needs", ""):
-            print(visible(f"{switch.name}: cannot be switched off here, as {needs}"))
+    for switch in ladder.switches(session, rung, step.op_types):
+        if switch.needs:
+            print(visible(f"{switch.name}: cannot be switched off here, as {switch.needs}"))
             continue
         print(f"bisecting {len(switch.items)} {switch.name} …", file=sys.stderr)
         explanations.append(

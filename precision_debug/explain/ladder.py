@@ -7,52 +7,13 @@ Isolating Failure-Inducing Input", IEEE Trans. Software Eng. 28 (2002), algorith
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from ..records import SessionSpec
+from ..protocols import Rung, Switch
 
-__all__ = ["Climb", "Explanation", "Ladder", "Rung", "Step", "Switch", "climb", "explain"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rung:
-    """One stage: a run mode with settings that are added to the user's. needs: why it cannot run here, or ""."""
-
-    name: str
-    mode: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    needs: str = ""
-
-
-class Switch(Protocol):
-    """A kind of part that can be switched off one by one: passes, operator types."""
-
-    @property
-    def name(self) -> str:
-        """ "passes", "operators that TensorRT takes", …"""
-
-    @property
-    def items(self) -> Sequence[str]:
-        """Everything that can be off."""
-
-    def options(self, off: Collection[str]) -> Mapping[str, Any]:
-        """The backend's settings with these off."""
-
-    def snippet(self, off: Collection[str]) -> str:
-        """What the user pastes into a script of their own."""
-
-
-@runtime_checkable
-class Ladder(Protocol):
-    """What a backend offers beyond ``Backend`` so that its modes can be climbed."""
-
-    def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
-        """The stages up to ``spec.mode``, which is the last one."""
-
-    def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:
-        """What can be off in a stage. op_types: those that the stage was seen to run."""
+__all__ = ["Climb", "Explanation", "Step", "climb", "explain"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,7 +90,7 @@ class Subject:
     @property
     def arithmetic(self) -> str:
         """The type that the target computes in: what its session says, else what its mode's name promises."""
-        return str(getattr(self.target, "arithmetic", "")) or arithmetic_of(self.run_mode)
+        return self.target.arithmetic or arithmetic_of(self.run_mode)
 
     @cached_property
     def narrow_type(self) -> str:
@@ -109,13 +109,13 @@ class Subject:
 
     def held(self, target_name: str, value: Any) -> Any:
         """What the target holds of a value; None where that is not known, or is the value itself."""
-        return self.target.held(target_name, value) if isinstance(self.target, Replacer) else None
+        return None if self.target.replacer is None else self.target.replacer.held(target_name, value)
 
     def operators(self) -> tuple[Replacer, Replacer | None]:
         """Both sides, where they can tell of their operators. Raises BackendError where the baseline cannot."""
-        if not isinstance(self.baseline, Replacer):
+        if self.baseline.replacer is None:
             raise BackendError("its operators cannot be run alone", where="explain")
-        return self.baseline, self.target if isinstance(self.target, Replacer) else None
+        return self.baseline.replacer, self.target.replacer
 
     def far(self, rel_l2: float | None, units: float | None, times: float) -> bool:
         """Whether an error is beyond so many units of rounding, and of a size that matters at all."""
@@ -184,4 +184,4 @@ class Subject:
 
 def replaces(session: Session) -> bool:
     """Whether a session can go on with other values than it computed."""
-    return isinstance(session, Replacer) and session.replaces
+    return session.replacer is not None and session.replacer.replaces

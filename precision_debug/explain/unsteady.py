@@ -11,11 +11,10 @@ import numpy as np
 
 from ..numbers.arrays import as_array
 from ..observe.store import Store
-from ..protocols import Replacer
 from ..records import Culprit
 from .effects import error_at
 from .introduced import WAITING
-from .subject import Subject, replaces
+from .subject import Subject
 
 __all__ = ["UNPROVEN", "Unsteady", "unsteady", "unsteady_culprits"]
 
@@ -98,8 +97,8 @@ def _changes(subject: Subject, is_target: bool, names: Collection[str], folder: 
             found[name] = error if error is not None else float(np.mean(before != now))
 
         for hook in (keep, hold_against):
-            if isinstance(session, Replacer) and replaces(session):
-                session.run_replacing(feeds, hook, names)  # the session that is open already
+            if session.replacer is not None and session.replacer.replaces:
+                session.replacer.run_replacing(feeds, hook, names)  # the session that is open already
             else:
                 session.run(feeds, hook, names)
     return found

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from .diff import EngineDiff, diff_engines
-from .layers import EngineLayer, EngineTensor, parse_inspector, read_inspector
+from .layer import EngineLayer, EngineTensor
 from .outputs import fused_outputs, producers, strip_subgraph_suffix
 from .precision import edge_types, is_opaque, ran_instead, real_precision
+from .read import parse_inspector, read_inspector
 
 __all__ = [
     "EngineDiff",

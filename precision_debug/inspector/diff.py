@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .layers import EngineLayer
+from .layer import EngineLayer
 from .precision import edge_types, is_opaque
 
 __all__ = ["EngineDiff", "diff_engines"]

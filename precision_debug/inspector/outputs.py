@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .layers import EngineLayer
+from .layer import EngineLayer
 
 __all__ = ["fused_outputs", "producers", "strip_subgraph_suffix"]
 

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from .layers import EngineLayer
+from .layer import EngineLayer
 
 __all__ = ["edge_types", "is_opaque", "ran_instead", "real_precision"]
 

@@ -24,11 +24,11 @@ from ..numbers import judge
 from ..numbers.host import HostComparer
 from ..numbers.native import cores_of_each
 from ..pairing.align import Alignment, Pair, stem
-from ..protocols import Comparer
+from ..protocols import BaselineStore, Comparer
 from ..reasons import Reason, say
 from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
 from .lockstep import Meeting
-from .store import BaselineStore, Store
+from .store import Store
 
 if TYPE_CHECKING:
     from ..report.model import Report

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from ..errors import BackendError
-from .store import BaselineStore
+from ..protocols import BaselineStore
 
 __all__ = ["Meeting", "run_both"]
 

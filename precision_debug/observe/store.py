@@ -7,35 +7,13 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ..errors import OutputError
 
-__all__ = ["BaselineStore", "Store"]
-
-
-class BaselineStore(Protocol):
-    """What the hooks need of a store: ``Store``, or a ``Meeting`` of two runs side by side.
-
-    Tensors are numpy arrays, or what a backend's own comparer takes.
-    """
-
-    def put(self, key: str, array: Any) -> None:
-        """Take a tensor; the caller may overwrite it afterwards."""
-
-    def get(self, key: str) -> Any:
-        """The tensor of a key, None where there is none."""
-
-    def drop(self, key: str) -> None:
-        """The tensor of a key is no longer needed."""
-
-    def __iter__(self) -> Iterator[str]:
-        """The keys that are kept."""
-
-    def close(self) -> None:
-        """Free everything."""
+__all__ = ["Store"]
 
 
 class Store:

@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import registry
 from ..errors import UsageError
-from ..protocols import Feeds, Hook, Session, Watcher
+from ..protocols import Feeds, Hook, Session
 from ..reasons import as_reason
 from ..records import Side, TensorMeta
 
@@ -77,7 +77,8 @@ def watch(config: Any) -> Watched:
     folder = tempfile.TemporaryDirectory(prefix="precision_debug-")
     try:
         for backend in registry.backends():
-            session = backend.watch(config, folder.name) if isinstance(backend, Watcher) else None
+            watcher = backend.capabilities.watcher
+            session = watcher.watch(config, folder.name) if watcher is not None else None
             if session is not None:
                 return Watched(session, backend.name, folder)
     except BaseException:

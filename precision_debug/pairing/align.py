@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import MarkError
+from ..protocols import Matches
 from ..reasons import Reason, say
 from ..records import TensorMeta
 from .producers import fits, is_clamp, plain_name
 
-__all__ = ["Alignment", "Matches", "Pair", "align", "stem"]
+__all__ = ["Alignment", "Pair", "align", "stem"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,19 +30,6 @@ class Pair:
     base: TensorMeta
     target: TensorMeta
     how: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Matches:
-    """What a comparison of values, or a backend that knows both programs, said of two graphs.
-
-    found: source name of a target tensor to (baseline name, how it was decided, with the confidence).
-    refused: source name of a target tensor to why it was left alone. missing: the same of baseline names.
-    """
-
-    found: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    refused: Mapping[str, Reason] = field(default_factory=dict)
-    missing: Mapping[str, Reason] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

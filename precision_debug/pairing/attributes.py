@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..operators import Layer, Operator
+from ..protocols import Layer, Operator
 from .agreement import is_float
 from .graph import BaseGraph, TargetGraph
 from .walk import Found

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..operators import Operator, Operators
+from ..protocols import Operator, Operators
 from ..records import TensorMeta
 from .agreement import agree
 from .fingerprint import Fingerprint, take

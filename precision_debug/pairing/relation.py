@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..operators import Layer
+from ..protocols import Layer
 
 __all__ = ["fold", "folded", "forms", "relation", "same"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..operators import Layer, Operator
+from ..protocols import Layer, Operator
 from .agreement import agree, is_float
 from .graph import BaseGraph, TargetGraph
 from .relation import folded, forms, relation

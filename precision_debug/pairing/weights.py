@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..operators import Layer
+from ..protocols import Layer
 from .relation import fold, forms, relation
 
 __all__ = ["Weight", "compare_weights", "summary"]

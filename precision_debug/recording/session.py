@@ -17,9 +17,10 @@ from ..errors import InputError, PrecisionDebugError, RecordingError
 from ..feeds.cast import exact_cast
 from ..feeds.dtypes import Array, from_plain
 from ..feeds.npz import load_npz
+from ..inspector import EngineLayer
 from ..protocols import Feeds, Hook
 from ..reasons import say
-from ..records import TensorMeta
+from ..records import Doubt, TensorMeta
 from ..safety.special_file import refuse_special
 from .format import file_crc, is_tensor_file, read_manifest
 
@@ -51,6 +52,11 @@ class RecordedSession:
     mode, backend, model (path), model_sha256, created: of the run that was recorded. feeds: its inputs, to be given
     to the other side. A tensor that was not recorded is listed with the reason.
     """
+
+    doubts: Sequence[Doubt] = ()
+    layers: Sequence[EngineLayer] = ()
+    alone = arithmetic = ""
+    replacer = None
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
         self.folder = folder

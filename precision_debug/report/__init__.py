@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..errors import OutputError
 from .atomic_file import replacing
 from .model import InputInfo, Report, Side, Verdict
-
-if TYPE_CHECKING:
-    from ..protocols import Writer
 
 __all__ = ["SUFFIXES", "InputInfo", "Report", "Side", "Verdict", "make_ready", "write"]
 
@@ -50,7 +46,7 @@ def write(report: Report, path: str | Path, *, scratch: Path | None = None) -> P
             where=str(path),
             hint=f"end it in one of {' '.join(SUFFIXES)}",
         )
-    writer: Writer = import_module(f".{name}", __name__).write
+    writer: Callable[[Report, Path], None] = import_module(f".{name}", __name__).write
     with replacing(path, scratch=scratch) as temporary:
         writer(report, temporary)
     return path

@@ -19,7 +19,8 @@ from ..codec import decode
 from ..explain import usual_error
 from ..inspector import EngineLayer
 from ..numbers import judge
-from ..pairing.align import Alignment, Matches, Pair, align, stem
+from ..pairing.align import Alignment, Pair, align, stem
+from ..protocols import Matches
 from ..reasons import NOTHING, Reason, as_reason, say
 from ..records import (
     Explanation,

@@ -74,8 +74,7 @@ def wording(code: str) -> Wording | None:
 @functools.cache
 def _of_backend(name: str) -> Catalogue:
     found = next((plugin.backend for plugin in registry.plugins() if plugin.name == name), None)
-    reasons = getattr(found, "reasons", None)
-    return reasons if isinstance(reasons, Catalogue) else Catalogue(name, {})
+    return found.reasons if found is not None else Catalogue(name, {})
 
 
 def _told(reason: str) -> Reason:

@@ -16,9 +16,7 @@ from typing import Any
 from .. import recording, registry
 from ..numbers.arrays import as_array
 from ..observe.store import Store
-from ..operators import Layer, LayerKeeper, OperatorRunner, Operators
 from ..pairing.agreement import agree
-from ..pairing.align import Matches
 from ..pairing.attributes import attribute_notes
 from ..pairing.exchanged import exchanged_inputs, exchanged_note
 from ..pairing.fingerprint import Fingerprint, pair_by_value, take
@@ -29,7 +27,17 @@ from ..pairing.repairs import Causes
 from ..pairing.verdict import coverage, fault_notes
 from ..pairing.walk import Found, walk
 from ..pairing.weights import compare_weights, summary
-from ..protocols import Backend, Exporter, Feeds, Replacer, Session, WeightKeeper
+from ..protocols import (
+    Backend,
+    Exporter,
+    Feeds,
+    Layer,
+    LayerKeeper,
+    Matches,
+    Operators,
+    Replacer,
+    Session,
+)
 from ..reasons import Reason
 from ..records import SessionSpec, TensorMeta
 from .plan import Opening
@@ -42,18 +50,19 @@ _NEAR = 1e-3
 
 def crosses(first: Opening, second: Opening) -> bool:
     """Whether the names of both sides come from different frameworks: a model against a file exported from it."""
-    exporter: object = _exporter(first)
-    return second.backend is not None and exporter is not None and exporter is not second.backend
+    made_by = _made_by(first)
+    if second.backend is None or made_by is None or made_by is second.backend:
+        return False
+    return made_by.capabilities.exporter is not None
 
 
-def _exporter(side: Opening) -> Exporter | None:
-    """The backend whose names the side has, where its models are exported; a recording says which one made it."""
+def _made_by(side: Opening) -> Backend | None:
+    """The backend whose names the side has; a recording says which one made it."""
     if not side.recording:
-        return side.exporter
+        return side.backend
     session = recording.open_recording(side.recording)
     session.close()
-    made_by: object = next((found for found in registry.backends() if found.name == session.backend), None)
-    return made_by if isinstance(made_by, Exporter) else None
+    return next((found for found in registry.backends() if found.name == session.backend), None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,7 +108,10 @@ def match_values(
     target_feeds: the same values under the target's own input names. folder, memory_budget: see Store. Raises
     PrecisionDebugError.
     """
-    exporter, path = _exporter(first), second.spec.model.path
+    made_by, path = _made_by(first), second.spec.model.path
+    assert made_by is not None
+    able = made_by.capabilities
+    exporter, keeper = able.exporter, able.layer_keeper
     assert exporter is not None
     assert second.mode is not None
     reference = second.mode.baseline
@@ -113,19 +125,20 @@ def match_values(
             replayed = recording.open_recording(first.recording)
             weights: Mapping[str, Any] = replayed.weights()
             known = replayed.mode
-            layers = exporter.layers_named(weights) if isinstance(exporter, LayerKeeper) else {}
+            layers = keeper.layers_named(weights) if keeper is not None else {}
             ours = _run(replayed, feeds, kept())
         else:
             assert first.backend is not None
             assert first.mode is not None
             known = first.mode.baseline
-            weights = exporter.weights(first.spec) if isinstance(exporter, WeightKeeper) else {}
-            layers = exporter.layers(first.spec) if isinstance(exporter, LayerKeeper) else {}
+            weights = able.weight_keeper.weights(first.spec) if able.weight_keeper is not None else {}
+            layers = keeper.layers(first.spec) if keeper is not None else {}
             ours = _run(_opened(first.backend, first.spec, known, feeds), feeds, kept(), built=True)
         given = feeds if target_feeds is None else target_feeds
         theirs = _run(_opened(backend, second.spec, reference, given), given, kept())
-        operators = backend.operators(second.spec) if isinstance(backend, OperatorRunner) else None
-        found, said, differ = _paired(exporter, ours, theirs, operators, path, layers, weights)
+        runner = backend.capabilities.operator_runner
+        operators = runner.operators(second.spec) if runner is not None else None
+        found, said, differ = _paired(exporter, keeper, ours, theirs, operators, path, layers, weights)
         where = f"in {known} against {reference}"
         notes = [
             *_weights(weights, _constants(operators, backend, second.spec), layers, path, right=not said),
@@ -135,7 +148,7 @@ def match_values(
 
 
 def _paired(
-    exporter: Exporter, ours: _Run, theirs: _Run, operators: Operators | None, path: str,
+    exporter: Exporter, keeper: LayerKeeper | None, ours: _Run, theirs: _Run, operators: Operators | None, path: str,
     layers: Mapping[str, Layer], weights: Mapping[str, Any],
 ) -> tuple[Found, Sequence[str], Sequence[str]]:  # fmt: skip
     """The pairs, what is wrong, and which attributes differ."""
@@ -155,7 +168,7 @@ def _paired(
 
     def layer_of(name: str) -> str:
         meta = base.metas.get(name)
-        return exporter.layer_of(meta) if meta is not None and isinstance(exporter, LayerKeeper) else ""
+        return keeper.layer_of(meta) if meta is not None and keeper is not None else ""
 
     shapes = {name: tuple(value.shape) for name, value in weights.items()}
     names = Names(modules=modules, layer_of=layer_of, layers=layers, shapes=shapes)
@@ -190,10 +203,11 @@ def _prints(metas: Sequence[TensorMeta], values: Mapping[str, Any]) -> list[tupl
     return [(meta, print_) for meta, print_ in found if print_ is not None]
 
 
-def _constants(operators: Operators | None, backend: object, spec: SessionSpec) -> Mapping[str, Any]:
+def _constants(operators: Operators | None, backend: Backend, spec: SessionSpec) -> Mapping[str, Any]:
     if operators is not None:
         return operators.constants
-    return backend.weights(spec) if isinstance(backend, WeightKeeper) else {}
+    keeper = backend.capabilities.weight_keeper
+    return keeper.weights(spec) if keeper is not None else {}
 
 
 def _weights(
@@ -221,7 +235,7 @@ def _run(session: Session, feeds: Feeds, store: Store, *, built: bool = False) -
 
     try:
         session.run(feeds, keep)
-        told = _built(session, feeds) if built and isinstance(session, Replacer) else {}
+        told = _built(session.replacer, feeds) if built and session.replacer is not None else {}
         return _Run(metas=tuple(session.tensors), values=_Kept(store), built=told)
     finally:
         session.close()

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..numbers.host import HostComparer
-from ..observe.store import BaselineStore
-from ..protocols import Comparer, OnDevice, OnDeviceAlone
+from ..protocols import BaselineStore, Comparer
 from .plan import Opening
 
 __all__ = ["Placed", "placed", "settled"]
@@ -30,17 +29,17 @@ class Placed:
 
 def placed(baseline: Opening, target: Opening, *, together: bool) -> Placed:
     """Choose the comparer. together: both runs advance side by side."""
-    backend: object = target.backend
-    if together and baseline.backend is target.backend and isinstance(backend, OnDevice):
-        tools = backend.on_device(baseline.spec, target.spec)
+    able = target.capabilities
+    if together and baseline.backend is target.backend and able.on_device is not None:
+        tools = able.on_device.on_device(baseline.spec, target.spec)
         if tools is not None:
             comparer, store = tools
             return Placed(
                 comparer=comparer, baseline=_showing_to(comparer, baseline), target=_showing_to(comparer, target),
                 store=store,
             )  # fmt: skip
-    if not together and isinstance(backend, OnDeviceAlone):
-        alone = backend.on_device_alone(baseline.spec, target.spec)
+    if not together and able.on_device_alone is not None:
+        alone = able.on_device_alone.on_device_alone(baseline.spec, target.spec)
         if alone is not None:
             return Placed(comparer=alone, baseline=baseline, target=_showing_to(alone, target))
     return Placed(comparer=HostComparer(), baseline=baseline, target=target)

@@ -47,8 +47,9 @@ def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
     metas = _inputs(sides[0])
     if len(sides) > 1 and _differ(sides) and not feeds and not spec.inputs:
         metas = _narrowed(metas, _inputs(sides[1]))
-    if not feeds and not spec.inputs and not spec.input_shapes and sides[0].exporter is not None:
-        example = sides[0].exporter.examples(sides[0].spec)
+    exporter = sides[0].capabilities.exporter
+    if not feeds and not spec.inputs and not spec.input_shapes and exporter is not None:
+        example = exporter.examples(sides[0].spec)
         feeds = [example] if example else ()
         source = "the model's own example inputs"
     else:

@@ -20,10 +20,10 @@ from ..feeds import FeedSet
 from ..numbers import scores
 from ..observe.hooks import AssertClose, LentBaseline, SaveBaseline
 from ..observe.lockstep import Meeting, run_both
-from ..observe.store import BaselineStore, Store
+from ..observe.store import Store
 from ..pairing import marks
-from ..pairing.align import Matches, align, stem
-from ..protocols import Comparer, Feeds, Hook, Pairer, WeightKeeper
+from ..pairing.align import align, stem
+from ..protocols import BaselineStore, Comparer, Feeds, Hook, Matches
 from ..reasons import Reason, as_reason, say
 from ..records import Row, RunSpec, TensorMeta
 from ..report import machine
@@ -128,7 +128,7 @@ def _compare(
             _if_alone(together, base, target)
             base.announce(save.tensors)
             target.announce(check.tensors)
-            journal.write("layers", layers=getattr(target.session, "layers", ()))
+            journal.write("layers", layers=target.session.layers)
             _describe_left(place.store or store, place.comparer, journal)
             if store.spilled_bytes:
                 text = f"{store.spilled_bytes / 1e6:.0f} MB of baseline tensors waited on disk, beyond --memory_budget."
@@ -191,14 +191,14 @@ class _Apart(Exception):
 
 
 def _if_alone(together: bool, *sides: OpenSide) -> None:
-    reason = next((found for side in sides if (found := getattr(side.session, "alone", ""))), "")
+    reason = next((side.session.alone for side in sides if side.session.alone), "")
     if together and reason:
         raise _Apart(as_reason(reason))
 
 
 def _known_pairs(base: OpenSide, target: OpenSide, journal: Journal) -> Matches | None:
-    backend: object = target.opening.backend
-    matches = backend.pair(base.tensors, target.tensors) if isinstance(backend, Pairer) else None
+    pairer = target.opening.capabilities.pairer
+    matches = pairer.pair(base.tensors, target.tensors) if pairer is not None else None
     if matches is not None:
         journal.write("matches", matches=matches)
     return matches
@@ -275,6 +275,7 @@ def _finish_recording(
     writer: recording.RecordingWriter, side: OpenSide, given: FeedSet, outputs: Mapping[str, Any]
 ) -> None:
     session, spec, backend = side.session, side.opening.spec, side.opening.backend
+    keeper = side.opening.capabilities.weight_keeper
     writer.finish(
         mode=spec.mode,
         backend=backend.name if backend else "recording",
@@ -284,5 +285,5 @@ def _finish_recording(
         feeds=given.feeds[0],
         tensors=tuple(session.tensors),
         outputs=outputs,
-        weights=backend.weights(spec) if isinstance(backend, WeightKeeper) else None,
+        weights=keeper.weights(spec) if keeper is not None else None,
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import recording, registry
 from ..errors import BackendUnavailable, ModelError, UsageError
-from ..protocols import Backend, Exporter, Feeds, Session
+from ..protocols import Backend, Capabilities, Feeds, Session
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
 from ..safety.special_file import refuse_special
 from ..settings import SIDES, Setting, Taker, read_by, share
@@ -33,10 +33,14 @@ class Opening:
         return self.recording or self.spec.mode
 
     @property
-    def exporter(self) -> Exporter | None:
-        """The backend, where its models are exported into other formats."""
-        backend: object = self.backend
-        return backend if isinstance(backend, Exporter) else None
+    def capabilities(self) -> Capabilities:
+        """What its backend can do beyond opening sessions; of a recording, nothing."""
+        return Capabilities() if self.backend is None else self.backend.capabilities
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        """What its backend declares; a recording takes none."""
+        return () if self.backend is None else self.backend.settings
 
     def inputs(self) -> Sequence[InputMeta]:
         """The model's inputs. Raises ModelError; a recording has none of its own."""
@@ -67,7 +71,7 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
         raise UsageError(f"a seed is a whole number from 0 up, not {spec.seed}", where="--seed")
     sides = _sides(spec)
     takers = _takers(sides)
-    shared = share(spec.options, takers, {backend.name: _table(backend) for backend in registry.backends()})
+    shared = share(spec.options, takers, {backend.name: backend.settings for backend in registry.backends()})
     made: dict[str, Opening] = {}
     for opening, taker, options in zip(sides, takers, shared, strict=True):
         if opening.backend is not None and check_machine:
@@ -124,15 +128,10 @@ def _takers(sides: Sequence[Opening]) -> list[Taker]:
     return [
         Taker(
             side=side, mode=opening.label, backend=opening.backend.name if opening.backend else "",
-            table=_table(opening.backend),
+            table=opening.settings,
         )
         for side, opening in zip(SIDES[-len(sides) :], sides, strict=True)
     ]  # fmt: skip
-
-
-def _table(backend: Backend | None) -> Sequence[Setting]:
-    """What a backend declares; one from another wheel may be older than settings."""
-    return tuple(getattr(backend, "settings", ()))
 
 
 def _found(model: ModelFiles, mode: str) -> Opening:

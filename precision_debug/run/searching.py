@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import PrecisionDebugError, UsageError
 from ..feeds import FeedSet
-from ..keeping import Keep, Keeper
+from ..protocols import Keep
 from ..records import RunSpec, TensorMeta
 from ..report.from_journal import report_of_events
 from ..report.model import Report
@@ -62,14 +62,14 @@ def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path) -> None:
     plain = {key: value for key, value in spec.options.items() if key.removeprefix("target.") not in _WRITES}
     quiet = dataclasses.replace(spec, options=plain)
     plan = make_plan(quiet, work_dir=str(folder))
-    backend: object = plan.target.backend
-    keep = backend.keep(make_plan(spec, check_machine=False).target.spec) if isinstance(backend, Keeper) else None
+    keeper = plan.target.capabilities.keeper
+    keep = keeper.keep(make_plan(spec, check_machine=False).target.spec) if keeper is not None else None
     if keep is None or plan.baseline is None:
         raise UsageError(
             f"run mode {spec.run_mode} has nothing that could be kept in a higher precision", where="search",
             hint="name a mode of lower precision: ort_fp16, ort_int8, trt_fp16, torch_bf16, …",
         )  # fmt: skip
-    cached = next((one for one in getattr(backend, "settings", ()) if one.name == "timing_cache"), None)
+    cached = next((one for one in plan.target.settings if one.name == "timing_cache"), None)
     if cached is not None and cached.matters("target", spec.run_mode) and "timing_cache" not in plain:
         # tactics that were timed once are not timed again for each set
         Path(asked.folder).mkdir(parents=True, exist_ok=True)
@@ -308,8 +308,8 @@ class _Search:
             return None
         with contextlib.suppress(PrecisionDebugError):
             opening = make_plan(stage_of(self.spec, mode, {}), work_dir=str(self._room("simulation"))).target
-            backend: object = opening.backend
-            keep = backend.keep(opening.spec) if isinstance(backend, Keeper) else None
+            keeper = opening.capabilities.keeper
+            keep = keeper.keep(opening.spec) if keeper is not None else None
             if keep is None:
                 return None
             trials = self._trials(opening, keep)

@@ -101,7 +101,7 @@ class OpenSide:
             model=opening.spec.model.path if opening.backend else opening.recording,
             versions=dict(session.versions) if session else {},
             notes=tuple(session.notes) if session else (),
-            doubts=tuple(getattr(session, "doubts", ())),
+            doubts=tuple(session.doubts) if session else (),
             simulation=bool(opening.mode and opening.mode.simulation),
             tensors=len(tensors),
             seconds=self.seconds,

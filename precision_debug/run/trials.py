@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
-from ..keeping import Handed, Keep
 from ..numbers.arrays import as_array
-from ..protocols import Feeds, Session
+from ..protocols import Feeds, Handed, Keep, Session
 from ..records import ModelFiles, SessionSpec
 from ..registry import find
 from ..search import Evaluation
@@ -106,7 +105,7 @@ class Trials:
         return _evaluation((), handed.mode, results, time.monotonic() - begun), milliseconds
 
     def _reads(self, name: str) -> bool:
-        table = getattr(self.opening.backend, "settings", ())
+        table = self.opening.settings
         return any(setting.name == name and setting.matters("target", self.mode) for setting in table)
 
     def _as(self, mode: str, model: str, options: Mapping[str, Any]) -> Opening:
@@ -115,7 +114,7 @@ class Trials:
         available = backend.availability(mode)
         if not available.ok:
             raise BackendUnavailable(f"run mode {mode} cannot run here: {available.needs}")
-        table = {setting.name: setting for setting in getattr(backend, "settings", ())}
+        table = {setting.name: setting for setting in backend.settings}
         told = {name: value for name, value in self.opening.spec.options.items() if not self._reads(name)}
         own = {name: value for name, value in self.opening.spec.options.items() if name in table and not model}
         own = {name: value for name, value in own.items() if table[name].matters("target", mode)}

@@ -30,7 +30,8 @@ if __name__ == "__main__":
 
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
-from backend_contract import same_bits  # noqa: E402
+
+from precision_debug.testing.backend_contract import same_bits  # noqa: E402
 
 __all__ = ["Case", "Result", "cases", "run_case"]
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.explain.ladder import Rung
-from precision_debug.protocols import Feeds, Hook
+from precision_debug.protocols import Capabilities, Feeds, Hook, Rung
+from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, value
 
@@ -46,6 +46,12 @@ class FakeBackend:
         Setting(name="offset", kind="names", default=(), modes=("fake_off",), help="names", zh="名字"),
     )
 
+    reasons = Catalogue("fake", {})
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(ladder=self)
+
     def availability(self, mode: str) -> Availability:
         return Availability(ok=False, needs="needs a unicorn") if mode == "fake_absent" else Availability(ok=True)
 
@@ -73,6 +79,9 @@ class FakeBackend:
 
 class FakeSession:
     versions: Mapping[str, str] = {"fake": "1"}
+    doubts = layers = ()
+    alone = arithmetic = ""
+    replacer = None
 
     def __init__(self, spec: SessionSpec, model: dict[str, int]) -> None:
         self.mode, self.depth, self.pause = spec.mode, model["layers"], model.get("pause", 0)

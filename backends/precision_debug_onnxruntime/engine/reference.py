@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from precision_debug.errors import BackendError, PrecisionDebugError
+from precision_debug.inspector import EngineLayer
 from precision_debug.protocols import Feeds, Hook, Session
 from precision_debug.reasons import NOTHING, Reason
-from precision_debug.records import SessionSpec, TensorMeta
+from precision_debug.records import Doubt, SessionSpec, TensorMeta
 
 from ..model import Model, read_model, tensor_shape
 from ..reasons import say
@@ -45,6 +46,11 @@ def open_reference(spec: SessionSpec) -> Session:
 
 
 class _ReferenceSession:
+    doubts: Sequence[Doubt] = ()
+    layers: Sequence[EngineLayer] = ()
+    alone = arithmetic = ""
+    replacer = None
+
     def __init__(self, model: Model) -> None:
         import onnx
 

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, InputError
+from precision_debug.inspector import EngineLayer
 from precision_debug.numbers.narrowing import narrow_type, narrowed
-from precision_debug.protocols import Feeds, Hook, Replace
-from precision_debug.records import Operator, TensorMeta
+from precision_debug.protocols import Feeds, Hook, Replace, Replacer
+from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .. import naming
 from ..failures import our_errors
@@ -38,6 +39,10 @@ Show = Callable[[TensorMeta, Any], None]
 
 class DygraphSession:
     """layer: as its author built it; a copy is cast and run. feeds: for listing the tensors before the first run."""
+
+    doubts: Sequence[Doubt] = ()
+    layers: Sequence[EngineLayer] = ()
+    alone = arithmetic = ""
 
     def __init__(
         self, layer: Layer, recipe: Recipe, *, versions: Mapping[str, str], feeds: Feeds | None, device: str
@@ -77,6 +82,10 @@ class DygraphSession:
 
         outputs = self._execute(feeds, show if hook is not None else None)
         return {name: _array(tensor) for name, tensor in outputs.items()}
+
+    @property
+    def replacer(self) -> Replacer:
+        return self
 
     @property
     def replaces(self) -> bool:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError
-from precision_debug.protocols import Feeds, Hook, Replace
+from precision_debug.inspector import EngineLayer
+from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
@@ -52,6 +53,9 @@ class FetchSession:
     the hook is given, lie in this machine's memory, in the model's layout. bodies: what records the values inside loops
     and branches.
     """
+
+    layers: Sequence[EngineLayer] = ()
+    alone = arithmetic = ""
 
     def __init__(
         self, model: Model, start: Start, *, unfused: bool, view: str, folder: Path, versions: Mapping[str, str],
@@ -212,6 +216,10 @@ class FetchSession:
         if hook is not None:
             bodies.rest(hook)
         return outputs
+
+    @property
+    def replacer(self) -> Replacer:
+        return self
 
     @property
     def replaces(self) -> bool:

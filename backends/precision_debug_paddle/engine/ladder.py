@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from precision_debug.errors import BackendError
-from precision_debug.explain.ladder import Rung, Switch
+from precision_debug.protocols import Rung, Switch
 from precision_debug.records import SessionSpec
 from precision_debug.safety import import_path
 
@@ -39,6 +39,7 @@ class Passes:
     items: tuple[str, ...]
     before: tuple[str, ...] = ()
     name: str = "passes"
+    needs: str = ""
 
     def options(self, off: Collection[str]) -> Mapping[str, Any]:
         return {"delete_pass": [*self.before, *off]}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError
-from precision_debug.operators import Layer
+from precision_debug.protocols import Layer
 from precision_debug.records import TensorMeta
 
 from ..model import Model

@@ -37,6 +37,10 @@ class EngineSession:
     Until then ``tensors`` are those that may be marked; afterwards those that the marked engine showed.
     """
 
+    layers: Sequence[EngineLayer] = ()
+    alone = arithmetic = ""
+    replacer = None
+
     def __init__(
         self, builder: Builder, runner: Runner, plain: Sequence[EngineLayer], versions: Mapping[str, str]
     ) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from precision_debug.inspector import EngineLayer, fused_outputs
+from precision_debug.inspector import EngineLayer, fused_outputs, real_precision
 from precision_debug.reasons import NOTHING
 from precision_debug.records import TensorMeta
 
@@ -212,7 +212,9 @@ def _build_notes(
     if not layers:
         notes.append("The engine's inspector tells no details: it was not built with profiling verbosity DETAILED.")
         return notes
-    counts = collections.Counter("copies" if layer.is_reformat else layer.precision or "not told" for layer in layers)
+    counts = collections.Counter(
+        "copies" if layer.is_reformat else real_precision(layer)[0] or "not told" for layer in layers
+    )
     told = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
     notes.append(f"The engine has {len(layers)} layers by real precision: {told}.")
     return notes

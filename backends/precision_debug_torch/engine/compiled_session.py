@@ -19,10 +19,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from precision_debug.errors import BackendError
+from precision_debug.inspector import EngineLayer
 from precision_debug.numbers.arrays import as_array
 from precision_debug.protocols import Comparer, Feeds, Hook
 from precision_debug.reasons import NOTHING, Reason
-from precision_debug.records import TensorMeta
+from precision_debug.records import Doubt, TensorMeta
 
 from ..make import Built, arguments_of, tensors_of, twin
 from ..modes import Recipe
@@ -51,6 +52,11 @@ class _Plan:
 
 class CompiledSession:
     """A torch module in the mode torch_compile; see TorchSession for the arguments."""
+
+    doubts: Sequence[Doubt] = ()
+    layers: Sequence[EngineLayer] = ()
+    alone = arithmetic = ""
+    replacer = None
 
     def __init__(
         self, built: Built, recipe: Recipe, *, level: str, seed: int, feeds: Feeds | None = None,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from precision_debug.operators import Layer
+from precision_debug.protocols import Layer
 from precision_debug.records import TensorMeta
 
 __all__ = ["layer_of", "layers_of", "layers_of_names"]

@@ -15,7 +15,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from precision_debug.callsite import CallSite
-from precision_debug.pairing.align import Matches
+from precision_debug.protocols import Matches
 from precision_debug.reasons import Reason, say
 from precision_debug.records import TensorMeta
 

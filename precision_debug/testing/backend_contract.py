@@ -2,11 +2,12 @@
 
 In a test module of your own::
 
-    from backend_contract import *  # the tests
-    from backend_contract import Subject
+    from precision_debug.testing.backend_contract import *  # the tests
+    from precision_debug.testing.backend_contract import Subject
 
     @pytest.fixture
-    def subject(tmp_path): return Subject(backend=..., mode=..., model=..., feeds=..., work_dir=str(tmp_path))
+    def subject(tmp_path):
+        return Subject(backend=..., mode=..., model=..., feeds=..., work_dir=str(tmp_path), import_name="my_plugin")
 
 Parametrise the fixture over modes and models. A mode that cannot run on the machine is skipped with what it needs.
 """
@@ -24,12 +25,42 @@ from typing import Any
 import numpy as np
 import pytest
 
-from precision_debug.errors import BackendError, BackendUnavailable, InputError, ModelError
-from precision_debug.protocols import Backend, Session
-from precision_debug.records import ModelFiles, SessionSpec
-from precision_debug.settings import SIDES, Setting
+from ..errors import BackendError, BackendUnavailable, InputError, ModelError
+from ..inspector import EngineLayer
+from ..protocols import Backend, Capabilities, Session
+from ..records import Doubt, ModelFiles, SessionSpec
+from ..settings import SIDES, Setting
 
-FRAMEWORKS = ("onnx", "onnxruntime", "onnxruntime_extensions", "torch", "paddle", "tensorrt", "openvino", "pandas")
+__all__ = [
+    "Recorder",
+    "Subject",
+    "nearly_the_same",
+    "same_bits",
+    "test_a_mode_that_cannot_run_says_what_it_needs",
+    "test_a_model_that_cannot_be_read_is_refused",
+    "test_a_second_run_shows_the_same",
+    "test_a_session_has_what_the_protocol_asks_for",
+    "test_an_input_that_is_listed_is_an_input",
+    "test_an_output_is_shown_as_it_is_returned",
+    "test_availability_never_raises",
+    "test_closing_twice_is_harmless_and_a_closed_session_says_so",
+    "test_constructing_it_imports_no_framework",
+    "test_each_baseline_tensor_is_claimed_once_at_most",
+    "test_feeds_that_do_not_fit_are_refused",
+    "test_inputs_are_those_that_are_fed",
+    "test_its_settings_are_declared",
+    "test_notes_and_versions_are_text",
+    "test_only_the_named_tensors_are_shown",
+    "test_outputs_of_baseline_and_target_are_called_the_same",
+    "test_tensors_are_listed_before_the_run",
+    "test_the_backend_is_one_and_its_modes_are_told_apart",
+    "test_the_hook_does_not_change_the_outputs",
+    "test_the_hook_sees_every_tensor_once_in_order_and_the_rest_say_why_not",
+    "test_two_sessions_in_two_threads_that_wait_for_each_other",
+    "test_what_a_hook_raises_reaches_the_caller_as_itself",
+]
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +68,7 @@ class Subject:
     """A backend in one mode with a model and inputs that fit. import_name: the package that a subprocess imports.
 
     agree: two sessions compute the same bits; where each builds an engine of its own, nearly the same numbers.
+    light: packages, beside numpy and the standard library, that importing the plugin may load; never its framework.
     """
 
     backend: Backend
@@ -47,6 +79,7 @@ class Subject:
     import_name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     agree: bool = True
+    light: Sequence[str] = ()
 
     def spec(self, mode: str = "", model: ModelFiles | None = None) -> SessionSpec:
         return SessionSpec(
@@ -64,12 +97,17 @@ class Subject:
         return next(mode for mode in self.backend.run_modes if mode.name == self.mode)
 
 
+def members(protocol: type) -> list[str]:
+    """What a protocol asks for, by name."""
+    return [name for name in vars(protocol) if not name.startswith("_")]
+
+
 class Recorder:
     """A hook that keeps a copy of everything."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
-        self.arrays: dict[str, np.ndarray] = {}
+        self.arrays: dict[str, Array] = {}
 
     def __call__(self, op_type: str, name: str, tensor: Any, /) -> None:
         assert name not in self.arrays, f"{name} was shown twice"
@@ -96,7 +134,7 @@ def same_bits(first: Any, second: Any) -> bool:
     if isinstance(first, list):
         return isinstance(second, list) and len(first) == len(second) and all(map(same_bits, first, second))
     if isinstance(first, dict):
-        return first == second
+        return bool(first == second)
     one, two = np.asarray(first), np.asarray(second)
     if one.dtype != two.dtype or one.shape != two.shape:
         return False
@@ -121,7 +159,9 @@ def test_its_settings_are_declared(subject: Subject) -> None:
 
 def test_the_backend_is_one_and_its_modes_are_told_apart(subject: Subject) -> None:
     backend = subject.backend
-    assert isinstance(backend, Backend)
+    missing = [name for name in members(Backend) if not hasattr(backend, name)]
+    assert missing == [], "protocols.Backend asks for these"
+    assert isinstance(backend.capabilities, Capabilities)
     names = [mode.name for mode in backend.run_modes]
     assert backend.name
     assert len(set(names)) == len(names)
@@ -133,17 +173,22 @@ def test_the_backend_is_one_and_its_modes_are_told_apart(subject: Subject) -> No
 
 
 def test_constructing_it_imports_no_framework(subject: Subject) -> None:
+    """Whatever the framework is called: of other packages, none is loaded but those that the subject says are light."""
     code = (
-        f"import sys, {subject.import_name} as m\n"
+        "import sys, numpy, ml_dtypes, precision_debug.protocols\n"
+        "before = set(sys.modules)\n"
+        f"import {subject.import_name} as m\n"
         f"b = getattr(m, {type(subject.backend).__name__!r})()\n"
-        "[(mode.name, mode.suffixes) for mode in b.run_modes], b.name\n"
-        f"print(*[name for name in {FRAMEWORKS!r} if name in sys.modules])"
+        "[(mode.name, mode.suffixes) for mode in b.run_modes], b.name, b.settings, b.capabilities\n"
+        "loaded = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        f"own = {{'precision_debug', 'numpy', 'ml_dtypes', {subject.import_name.partition('.')[0]!r}}}\n"
+        f"print(*sorted(loaded - own - set({list(subject.light)!r}) - set(sys.stdlib_module_names)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
     )  # fmt: skip
-    assert done.stdout.strip() == ""
+    assert done.stdout.split() == [], "importing and constructing it loads these"
 
 
 def test_availability_never_raises(subject: Subject) -> None:
@@ -173,6 +218,29 @@ def test_inputs_are_those_that_are_fed(subject: Subject) -> None:
             fixed = zip(meta.shape, np.shape(array), strict=True)
             assert all(mine == fed for mine, fed in fixed if isinstance(mine, int))
     assert all(meta.optional or meta.name in subject.feeds[0] for meta in metas.values())
+
+
+def test_a_session_has_what_the_protocol_asks_for(subject: Subject) -> None:
+    session = subject.open()
+    session.run(subject.feeds[0])
+    missing = [name for name in members(Session) if not hasattr(session, name)]
+    assert missing == [], "protocols.Session asks for these"
+    assert all(isinstance(doubt, Doubt) for doubt in session.doubts)
+    assert all(isinstance(layer, EngineLayer) for layer in session.layers)
+    assert isinstance(session.alone, str)
+    for meta in session.tensors:
+        assert all(isinstance(text, str) for pair in meta.extra.items() for text in pair), "columns hold text"
+    session.close()
+
+
+def test_an_input_that_is_listed_is_an_input(subject: Subject) -> None:
+    """Inputs are tensors too: as "Input", what rounding does to them is seen, and no operator is blamed for it."""
+    session = subject.open()
+    for meta in session.tensors:
+        if meta.name in subject.feeds[0]:
+            assert meta.op_type == "Input"
+            assert meta.inputs == ()
+    session.close()
 
 
 def test_tensors_are_listed_before_the_run(subject: Subject) -> None:
@@ -253,21 +321,25 @@ class _Stop(Exception):
 
 
 def test_what_a_hook_raises_reaches_the_caller_as_itself(subject: Subject) -> None:
-    session, calls = subject.open(), []
+    session, everything = subject.open(), Recorder()
+    session.run(subject.feeds[0], everything)
+    last = min(2, len(everything.calls))
+    assert last, "the hook was never called"
+    calls: list[str] = []
     error = _Stop("enough")
 
-    def hook(op_type: str, name: str, tensor: Any, /) -> None:
+    def hook(_op_type: str, name: str, _tensor: Any, /) -> None:
         calls.append(name)
-        if len(calls) == 2:
+        if len(calls) == last:
             raise error
 
     with pytest.raises(_Stop) as caught:
         session.run(subject.feeds[0], hook)
     assert caught.value is error
-    assert len(calls) == 2, "the hook was called after it had raised"
+    assert len(calls) == last, "the hook was called after it had raised"
     again = Recorder()
     session.run(subject.feeds[0], again)
-    assert len(again.calls) >= 2
+    assert again.calls == everything.calls
     session.close()
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..codec import parse_json
 from ..errors import ModelError
+from .layer import EngineLayer, EngineTensor
 
-__all__ = ["EngineLayer", "EngineTensor", "parse_inspector", "read_inspector"]
+__all__ = ["parse_inspector", "read_inspector"]
 
 _TYPES = {
     "float": "FP32", "fp32": "FP32", "half": "FP16", "fp16": "FP16", "bfloat16": "BF16", "bf16": "BF16", "fp8": "FP8",
@@ -27,49 +27,6 @@ _TYPE = re.compile(rf"(?<![a-z0-9])({'|'.join(_TYPES)})(?![a-z0-9])", re.IGNOREC
 _ENTRY = re.compile(r"[\x1e\x1f]+|(?<=\])(?=\[ONNX Layer: )")
 _ONNX = "[ONNX Layer: "
 _VERBOSITY = "build the engine with profiling_verbosity DETAILED (trtexec --profilingVerbosity=detailed)"
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineTensor:
-    """One input or output of a layer. shape: -1 where dynamic; None where not said.
-
-    dtype: FP32, FP16, BF16, FP8, INT8, INT32, INT64, BOOL, …; "" where the engine does not say ("N/A due to dynamic
-    shapes": give the inspector an execution context with its shapes set). format: the inspector's words.
-    """
-
-    name: str
-    shape: tuple[int, ...] | None = None
-    format: str = ""
-    dtype: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineLayer:
-    """One layer of a built engine.
-
-    onnx_nodes: the nodes fused into it; nodes_cut: the inspector cut that list off. weights_type: as EngineTensor's
-    dtype. origin: why TensorRT made the layer ("REFORMAT", "QDQ", …). is_reformat: it only copies a tensor into
-    another format or type. tactic_value: TensorRT's number of the tactic, which layers without a name have too.
-    """
-
-    name: str
-    layer_type: str
-    inputs: tuple[EngineTensor, ...] = ()
-    outputs: tuple[EngineTensor, ...] = ()
-    weights_type: str = ""
-    tactic_name: str = ""
-    onnx_nodes: tuple[str, ...] = ()
-    nodes_cut: bool = False
-    origin: str = ""
-    is_reformat: bool = False
-    tactic_value: str = ""
-
-    @property
-    def precision(self) -> str:
-        """What it computes in, by ``real_precision``."""
-        from .precision import real_precision
-
-        return real_precision(self)[0]
 
 
 def read_inspector(*sources: str | Path) -> tuple[EngineLayer, ...]:

@@ -1,4 +1,4 @@
-"""Single operators in higher precision: what a backend may offer beside Backend, so that a search finds which to keep.
+"""Single operators in higher precision: what a backend may be able to do, so that a search finds which to keep.
 
 ``search`` needs it of the target's backend; every plugin has it in its file keep.py.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
-from .records import SessionSpec, TensorMeta
+from ..records import SessionSpec, TensorMeta
 
 __all__ = ["Handed", "Keep", "Keeper"]
 
@@ -59,7 +59,6 @@ class Keep(Protocol):
         """What a user takes away. folder: an existing one for files, where they stay. Raises PrecisionDebugError."""
 
 
-@runtime_checkable
 class Keeper(Protocol):
     """A backend that can keep single operators in higher precision."""
 

@@ -1,0 +1,58 @@
+"""What the stages ask of each other. A backend elsewhere needs these, ``records``, ``settings``, ``errors``."""
+
+from __future__ import annotations
+
+from .backend import Backend
+from .capabilities import (
+    Capabilities,
+    Exporter,
+    Ladder,
+    Layer,
+    LayerKeeper,
+    Matches,
+    OnDevice,
+    OnDeviceAlone,
+    Operator,
+    OperatorRunner,
+    Operators,
+    Pairer,
+    Rung,
+    Switch,
+    Watcher,
+    WeightKeeper,
+)
+from .keeping import Handed, Keep, Keeper
+from .session import Replace, Replacer, Session
+from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor
+
+__all__ = [
+    "Backend",
+    "BaselineStore",
+    "Borrower",
+    "Capabilities",
+    "Comparer",
+    "Exporter",
+    "Feeds",
+    "Handed",
+    "Hook",
+    "Keep",
+    "Keeper",
+    "Ladder",
+    "Layer",
+    "LayerKeeper",
+    "Matches",
+    "OnDevice",
+    "OnDeviceAlone",
+    "Operator",
+    "OperatorRunner",
+    "Operators",
+    "Pairer",
+    "Replace",
+    "Replacer",
+    "Rung",
+    "Session",
+    "Switch",
+    "Tensor",
+    "Watcher",
+    "WeightKeeper",
+]

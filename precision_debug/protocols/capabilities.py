@@ -1,0 +1,237 @@
+"""What a backend can do beyond opening sessions: each capability by its name, declared in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ..reasons import Reason
+from ..records import SessionSpec, TensorMeta
+from .keeping import Keeper
+from .session import Session
+from .tensors import BaselineStore, Comparer, Feeds
+
+__all__ = [
+    "Capabilities",
+    "Exporter",
+    "Ladder",
+    "Layer",
+    "LayerKeeper",
+    "Matches",
+    "OnDevice",
+    "OnDeviceAlone",
+    "Operator",
+    "OperatorRunner",
+    "Operators",
+    "Pairer",
+    "Rung",
+    "Switch",
+    "Watcher",
+    "WeightKeeper",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """Who does each thing; None: the backend does not. A backend usually names itself.
+
+    A new capability is a protocol and a field here, and what asks for it by that name.
+    """
+
+    exporter: Exporter | None = None
+    weight_keeper: WeightKeeper | None = None
+    layer_keeper: LayerKeeper | None = None
+    operator_runner: OperatorRunner | None = None
+    pairer: Pairer | None = None
+    on_device: OnDevice | None = None
+    on_device_alone: OnDeviceAlone | None = None
+    watcher: Watcher | None = None
+    keeper: Keeper | None = None
+    ladder: Ladder | None = None
+
+
+class Exporter(Protocol):
+    """A backend whose models are exported into other formats; by its capability."""
+
+    def examples(self, spec: SessionSpec) -> Feeds:
+        """The model's own example inputs, which random ones cannot imitate; {} where it has none."""
+
+    def modules_in(self, path: str) -> Mapping[str, str]:
+        """Names of an exported file's tensors to the modules that they come from; {} where it does not say."""
+
+    def check_weights(self, spec: SessionSpec, path: str) -> Sequence[str]:
+        """What to know of an exported file's weights before an operator is blamed, one sentence each."""
+
+
+class WeightKeeper(Protocol):
+    """An exporter whose weights a recording keeps, so that an exported file's can be checked elsewhere."""
+
+    def weights(self, spec: SessionSpec) -> Mapping[str, Any]:
+        """The model's own parameters and buffers, name to numpy array."""
+
+    def check_arrays(self, weights: Mapping[str, Any], path: str) -> Sequence[str]:
+        """``Exporter.check_weights`` of kept weights, where the model's framework may be absent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """What a layer was built with.
+
+    parameters: what they are for ("weight", "bias", of a batch norm also "mean" and "variance") to their full names.
+    attributes: in ONNX's words ("epsilon", "axis", "strides").
+    """
+
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class LayerKeeper(Protocol):
+    """An exporter that knows what each layer was built with."""
+
+    def layers(self, spec: SessionSpec) -> Mapping[str, Layer]:
+        """By the names that ``layer_of`` gives."""
+
+    def layers_named(self, names: Iterable[str]) -> Mapping[str, Layer]:
+        """The same of the weights' names alone, as a recording has them."""
+
+    def layer_of(self, meta: TensorMeta) -> str:
+        """The layer that a tensor of its sessions was made in, as ``Exporter.modules_in`` calls it; "" not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """One operator of a graph. inputs: every one of them, constants too, "" where an optional one is left out.
+
+    attributes: plain values (numbers, texts, tuples of numbers); others are left out.
+    """
+
+    name: str
+    op_type: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Operators(Protocol):
+    """A model's operators in an order in which they can run, and its constants."""
+
+    @property
+    def operators(self) -> Sequence[Operator]:
+        """Of the main graph."""
+
+    @property
+    def constants(self) -> Mapping[str, Any]:
+        """Weights by name, numpy arrays; only those that an operator or the model's output reads."""
+
+    def run(
+        self, operator: Operator, values: Mapping[str, Any], attributes: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any] | None:
+        """The outputs of one operator on these inputs (constants too), by name, numpy arrays.
+
+        attributes: in place of its own. None where it cannot run alone.
+        """
+
+
+class OperatorRunner(Protocol):
+    """A backend that can run a model's operators one by one, in float32, whatever the mode."""
+
+    def operators(self, spec: SessionSpec) -> Operators:
+        """Raises ModelError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matches:
+    """What a comparison of values, or a backend that knows both programs, said of two graphs.
+
+    found: source name of a target tensor to (baseline name, how it was decided, with the confidence).
+    refused: source name of a target tensor to why it was left alone. missing: the same of baseline names.
+    """
+
+    found: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    refused: Mapping[str, Reason] = field(default_factory=dict)
+    missing: Mapping[str, Reason] = field(default_factory=dict)
+
+
+class Pairer(Protocol):
+    """A backend that knows which tensors of two runs of one program belong together; an addition to Backend."""
+
+    def pair(self, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matches | None:
+        """Decides for the names, in both directions; None where the lists do not tell enough, and names decide."""
+
+
+class OnDevice(Protocol):
+    """A backend that compares tensors on their own device; by its capability."""
+
+    def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore] | None:
+        """For two runs side by side: what compares, and what keeps the tensors that must wait; None: use the host's.
+
+        The sessions are then opened with the comparer as their option "comparer", and show tensors as it takes them.
+        """
+
+
+class OnDeviceAlone(Protocol):
+    """A backend that compares its tensors on their own device while it runs alone; an addition to Backend."""
+
+    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | None:
+        """For its run after a baseline of any backend, whose tensors wait in the host's memory; None: use the host's.
+
+        The target's session is then opened with the comparer as its option "comparer", and shows tensors as it takes
+        them; the comparer takes arrays too.
+        """
+
+
+class Watcher(Protocol):
+    """A backend that can run as somebody's own configuration object says; by its capability."""
+
+    @property
+    def name(self) -> str:
+        """The backend's."""
+
+    def watch(self, config: Any, folder: str) -> Session | None:
+        """A session on a copy of the configuration; None: it is none of this framework.
+
+        folder: an existing one for what is written. Raises PrecisionDebugError.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """One stage: a run mode with settings that are added to the user's. needs: why it cannot run here, or ""."""
+
+    name: str
+    mode: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    needs: str = ""
+
+
+class Switch(Protocol):
+    """A kind of part that can be switched off one by one: passes, operator types."""
+
+    @property
+    def name(self) -> str:
+        """ "passes", "operators that TensorRT takes", …"""
+
+    @property
+    def items(self) -> Sequence[str]:
+        """Everything that can be off."""
+
+    def options(self, off: Collection[str]) -> Mapping[str, Any]:
+        """The backend's settings with these off."""
+
+    @property
+    def needs(self) -> str:
+        """What is missing here for its parts to be switched off; "" where nothing is."""
+
+    def snippet(self, off: Collection[str]) -> str:
+        """What the user pastes into a script of their own."""
+
+
+class Ladder(Protocol):
+    """What a backend offers beyond ``Backend`` so that its modes can be climbed."""
+
+    def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
+        """The stages up to ``spec.mode``, which is the last one."""
+
+    def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:
+        """What can be off in a stage. op_types: those that the stage was seen to run."""
