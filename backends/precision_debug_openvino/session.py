@@ -12,9 +12,8 @@ import numpy as np
 
 from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
-from precision_debug.protocols import Feeds, Hook, Replace
-from precision_debug.reasons import Reason
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
+from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
 from . import isolate
