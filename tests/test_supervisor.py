@@ -387,7 +387,7 @@ def limited(kilobytes: int, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 def test_a_disk_that_is_full_for_the_report_only(model: Path) -> None:
-    done = limited(20, "--run_mode", "fake_off", "--output", "out/r.html")
+    done = limited(200, "--run_mode", "fake_off", "--output", "out/r.html")  # a page is larger
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     typed = re.search(r"`precision_debug (report .*) --output FILE`", done.stderr)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from ..errors import PrecisionDebugError
+from ..numbers.portrait import Portrait, portrait_of
 from ..reasons import say
-from ..records import Explanation, Introduced
+from ..records import Culprit, Explanation, Introduced
 from .bounds import allowed_error
 from .culprits import (
     candidates_of,
@@ -24,7 +28,7 @@ from .effects import Sink, carried, plain_sinks, sinks_of
 from .expected import expected_errors
 from .inherited import inherited_errors
 from .inputs import inputs_differ
-from .introduced import nothing_alone, run_alone
+from .introduced import Alone, nothing_alone, run_alone
 from .subject import Subject, replaces
 from .unsteady import UNPROVEN, unsteady, unsteady_culprits
 
@@ -40,15 +44,22 @@ _SMALL = 64 << 20
 """Bytes of all compared tensors up to which every operator is a suspect."""
 
 
+_DRAWN = 5
+"""Culprits of which a picture is made."""
+
 _FEW = 1000
 """Tensors up to which what each operator inherited is measured too, unasked: it takes two more runs of the baseline."""
 
 
-def explain(subject: Subject, *, level: str, seconds: float, folder: Path) -> tuple[Explanation, list[Introduced]]:
+def explain(
+    subject: Subject, *, level: str, seconds: float, folder: Path,
+    on_portrait: Callable[[Portrait], None] | None = None,
+) -> tuple[Explanation, list[Introduced]]:  # fmt: skip
     """Who introduced the error, and what each operator added, in execution order.
 
     level: "fast" (effects for as long as ``seconds``; operators of a large model that is healthy are not run alone) or
-    "full" (of every operator). folder: for what waits on disk. Whatever a model or an engine does here, the finished
+    "full" (of every operator). folder: for what waits on disk. on_portrait: called with a picture of what each of the
+    first culprits added. Whatever a model or an engine does here, the finished
     comparison is not lost for it: then the state is "unknown", with the reason.
     """
     begun = time.monotonic()
@@ -63,7 +74,7 @@ def explain(subject: Subject, *, level: str, seconds: float, folder: Path) -> tu
         reason = say("takes_long", minutes=size / _RATE / 60)
         return Explanation(state="unknown", reason=reason, allowed=usual), []
     try:
-        explanation, found = _explained(subject, level, seconds, folder, begun)
+        explanation, found = _explained(subject, level, seconds, folder, begun, on_portrait)
     except PrecisionDebugError as error:
         reason = say("failed", detail=str(error))
     except Exception as error:
@@ -74,8 +85,9 @@ def explain(subject: Subject, *, level: str, seconds: float, folder: Path) -> tu
 
 
 def _explained(
-    subject: Subject, level: str, seconds: float, folder: Path, begun: float
-) -> tuple[Explanation, list[Introduced]]:
+    subject: Subject, level: str, seconds: float, folder: Path, begun: float,
+    on_portrait: Callable[[Portrait], None] | None,
+) -> tuple[Explanation, list[Introduced]]:  # fmt: skip
     first = first_failing(subject)
     before = suspects_before(subject, 10_000 if level == "full" else 24)
     small = sum(row.comparison.base.elements for row in subject.row_of.values() if row.comparison) * 8 < _SMALL
@@ -129,9 +141,21 @@ def _explained(
             first_non_finite=_first_non_finite(subject),
             seconds=time.monotonic() - begun,
         )
+        if on_portrait is not None:
+            _draw(alone, culprits, on_portrait)
         return explanation, list(alone.found.values())
     finally:
         alone.close()
+
+
+def _draw(alone: Alone, culprits: Sequence[Culprit], on_portrait: Callable[[Portrait], None]) -> None:
+    """What the first culprits themselves added, as far as it was kept."""
+    for culprit in culprits[:_DRAWN]:
+        exact, wrong = alone.exact.get(culprit.name), alone.wrong.get(culprit.name)
+        if exact is not None and wrong is not None:
+            portrait = portrait_of(culprit.name, np.asarray(exact), np.asarray(wrong), introduced=True)
+            if portrait is not None:
+                on_portrait(portrait)
 
 
 def _worst(sinks: tuple[Sink, ...]) -> str:

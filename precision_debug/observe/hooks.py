@@ -28,6 +28,7 @@ from ..protocols import BaselineStore, Comparer
 from ..reasons import Reason, say
 from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
 from .lockstep import Meeting
+from .portraits import Portraits
 from .store import Store
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class AssertClose:
     tolerance, or atol and rtol: when a tensor passes (see Tolerance).
     alignment: the pairing where both sides' tensors are known beforehand; None pairs by name.
     consume: free each baseline tensor once it was compared.
-    on_row: called with each row as it is finished.
+    on_row: called with each row as it is finished. portraits: shown each pair that was compared in the host's memory.
     """
 
     borrows = True
@@ -216,6 +217,7 @@ class AssertClose:
         alignment: Alignment | None = None,
         consume: bool = False,
         on_row: Callable[[Row], None] | None = None,
+        portraits: Portraits | None = None,
     ) -> None:
         given = tolerance or Tolerance()
         self.tolerance = Tolerance(
@@ -235,6 +237,7 @@ class AssertClose:
         self._baseline_names = {meta.name for meta in alignment.baseline} if alignment is not None else frozenset()
         self._consume = consume
         self._on_row = on_row
+        self._portraits = portraits
         self._keys = _Names()
         self._tensors: list[TensorMeta] = []
         self._rows: list[Row] = []
@@ -265,9 +268,13 @@ class AssertClose:
             reason = self._why_alone(key, base_name, rival)
             comparer.describe(value, lambda stats: self._unmatched(op_type, key, reason, stats))
             return
-        comparer.compare(
-            base, value, self.tolerance, lambda numbers: self._compared(op_type, key, base_name, how, pair, numbers)
-        )
+
+        def compared(numbers: Comparison) -> None:
+            row = self._compared(op_type, key, base_name, how, pair, numbers)
+            if self._portraits is not None and isinstance(comparer, HostComparer):  # else they may be overwritten
+                self._portraits.look(row, base, value)
+
+        comparer.compare(base, value, self.tolerance, compared)
         if self._consume:
             self.baseline.store.drop(base_name)
 
@@ -307,23 +314,23 @@ class AssertClose:
 
     def _compared(
         self, op_type: str, key: str, base_name: str, how: str, pair: Pair | None, comparison: Comparison
-    ) -> None:
+    ) -> Row:
         status, reason = judge.verdict(comparison, self.tolerance)
         base_type = pair.base.op_type if pair is not None else self.baseline.op_type(base_name, op_type)
-        self._keep(
-            Row(
-                index=len(self._rows),
-                op_type=base_type,
-                name=base_name,
-                status=status,
-                reason=reason,
-                target_name=key,
-                target_op_type=op_type,
-                paired_by=how,
-                view=pair.target.view if pair is not None else "",
-                comparison=comparison,
-            )
+        row = Row(
+            index=len(self._rows),
+            op_type=base_type,
+            name=base_name,
+            status=status,
+            reason=reason,
+            target_name=key,
+            target_op_type=op_type,
+            paired_by=how,
+            view=pair.target.view if pair is not None else "",
+            comparison=comparison,
         )
+        self._keep(row)
+        return row
 
     def _keep(self, row: Row) -> None:
         self._rows.append(row)

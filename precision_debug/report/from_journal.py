@@ -4,7 +4,7 @@ The table has a row for every tensor of either side that was asked for: those th
 target's graph no longer has, those that only the target has, and those that could not be seen.
 
 Events of a journal: start, side, tensors, matches, renames, selected, inputs, saved, row, ran, leftover, layers, note,
-scores, introduced, explanation, tried, fix, failure, end.
+portrait, scores, introduced, explanation, tried, fix, failure, end.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..codec import decode
 from ..explain import usual_error
 from ..inspector import EngineLayer
 from ..numbers import judge
+from ..numbers.portrait import Portrait
 from ..pairing.align import Alignment, Pair, align, stem
 from ..protocols import Matches
 from ..reasons import NOTHING, Reason, as_reason, say
@@ -40,6 +41,9 @@ from .machine import machine, now
 if TYPE_CHECKING:
     from ..observe.hooks import AssertClose
     from .model import Report
+
+_FIRST, _WORST = 8, 12
+"""Rows that keep their picture."""
 
 _NORM = re.compile(r"batch_?norm", re.IGNORECASE)
 
@@ -185,6 +189,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     rows: list[Row] = []
     notes: list[Reason] = []
     introduced: dict[str, Introduced] = {}
+    portraits: dict[tuple[str, bool], Portrait] = {}
     values: dict[str, Any] = {}
     ended, ran = False, set[str]()
     for event in events:
@@ -218,6 +223,9 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
             values["layers"] = tuple(decode(EngineLayer, item) for item in event["layers"])
         elif kind == "fix":
             values["fix"] = decode(Fix, event["fix"])
+        elif kind == "portrait":
+            portrait = decode(Portrait, event["portrait"])
+            portraits[portrait.name, portrait.introduced] = portrait
         elif kind == "note":
             notes.append(as_reason(event["text"]))
         elif kind == "scores":
@@ -252,10 +260,11 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
         table = tuple(map(judge.validated, table))
     return Report(
         rows=table, spec=spec, baseline=sides["baseline"], target=sides["target"], notes=tuple(notes), failure=failure,
-        **values,
+        portraits=_worth_keeping(portraits.values(), table), **values,
     )  # fmt: skip
 
 
+from ..numbers.portrait import Portrait
 def _left_out(baseline: Sequence[TensorMeta], selected: Collection[str], alignment: Alignment) -> Iterator[Reason]:
     """What the table lacks because only some tensors were asked for."""
     unmarked = sum(1 for meta in baseline if meta.name not in selected)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..inspector import EngineLayer
+from ..numbers.portrait import Portrait
 from ..reasons import Reason
 from ..records import Doubt, Explanation, InputInfo, Row, RunSpec, Side, Status
 from ..search import Fix
@@ -48,6 +49,7 @@ class Report:
     explanation: who introduced the error, and why; None where that was not asked for.
     layers: of the engine that the target really ran, where an inspector told them.
     fix: what to keep in higher precision, where that was searched for.
+    portraits: pictures of values and errors, of culprits and of some rows that failed.
     inputs_file: where the feeds were stored, relative to the report.
     """
 
@@ -68,6 +70,7 @@ class Report:
     explanation: Explanation | None = None
     layers: tuple[EngineLayer, ...] = ()
     fix: Fix | None = None
+    portraits: tuple[Portrait, ...] = ()
     format_version: int = FORMAT_VERSION
 
     @property

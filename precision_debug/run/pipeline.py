@@ -20,6 +20,7 @@ from ..feeds import FeedSet
 from ..numbers import scores
 from ..observe.hooks import AssertClose, LentBaseline, SaveBaseline
 from ..observe.lockstep import Meeting, run_both
+from ..observe.portraits import Portraits
 from ..observe.store import Store
 from ..pairing import marks
 from ..pairing.align import align, stem
@@ -108,6 +109,10 @@ def _compare(
                 alignment=alignment,
                 consume=True,
                 on_row=lambda row: journal.write("row", row=row),
+                portraits=Portraits(
+                    None if spec.tolerance.given else explain.usual_error(target.opening.spec.mode),
+                    lambda portrait: journal.write("portrait", portrait=portrait),
+                ),
             )
             stored()
             with contextlib.ExitStack() as stack:
@@ -167,7 +172,10 @@ def _explain(
         memory_budget=value(CORE, spec.options, "memory_budget"),
     )
     patience = max(2.0, 0.5 * ((base.seconds or 0.0) + (target.seconds or 0.0)))
-    explanation, found = explain.explain(subject, level=spec.explain, seconds=patience, folder=folder)
+    explanation, found = explain.explain(
+        subject, level=spec.explain, seconds=patience, folder=folder,
+        on_portrait=lambda portrait: journal.write("portrait", portrait=portrait),
+    )  # fmt: skip
     journal.write("introduced", tensors=found)
     journal.write("explanation", explanation=explanation)
 

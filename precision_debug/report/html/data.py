@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...records import Row, Status
@@ -99,8 +99,37 @@ def _head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[
         "advice": {
             number: [list(text) for text in advice(row, report.target.mode)] for number, row in failed[:_ADVISED]
         },
-        "portraits": {},
+        "portraits": _portraits(report, place),
     }  # fmt: skip
+
+
+def _portraits(report: Report, place: Mapping[str, int]) -> dict[int, list[dict[str, Any]]]:
+    """By row: that of the comparison first, then what the operator itself added."""
+    made: dict[int, list[dict[str, Any]]] = {}
+    for one in sorted(report.portraits, key=lambda portrait: portrait.introduced):
+        if one.name not in place:
+            continue
+        drawn: dict[str, Any] = {"introduced": one.introduced, "sampled": one.sampled}
+        if one.base is not None and one.target is not None:
+            drawn["values"] = {
+                "edges": _finite(one.base.edges), "base": one.base.counts, "target": one.target.counts,
+            }  # fmt: skip
+        if one.errors is not None:
+            drawn["errors"] = {"edges": _finite(one.errors.edges), "counts": one.errors.counts}
+        if one.map is not None:
+            drawn["map"] = {"rows": one.map.cells, "shape": one.map.size}
+        if one.channels is not None:
+            drawn["channels"] = {"values": one.channels.cells[0], "size": one.channels.size[1]}
+        drawn["worst"] = [
+            [each.index, _number(each.base), _number(each.target), _number(abs(each.target - each.base))]
+            for each in one.worst
+        ]
+        made.setdefault(place[one.name], []).append(drawn)
+    return made
+
+
+def _finite(edges: Sequence[float]) -> list[float]:
+    return [edge if math.isfinite(edge) else math.copysign(1e308, edge) for edge in edges]
 
 
 def _unit(report: Report) -> float:

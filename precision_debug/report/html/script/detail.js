@@ -144,14 +144,15 @@ function heatmap(title, lines, shape) {
     canvas.title = `[${span(row, canvas.height, shape[0])}, ${span(column, canvas.width, shape[1])}]: ${lines[row][column] === null ? "nan / inf" : short(lines[row][column])}`;
   };
   const caption = both(title, "figcaption");
-  caption.append(` ${shape[0] === 1 ? shape[1] : shape.join(" × ")}, ${short(known.length ? 10 ** low : 0)} … ${short(known.length ? 10 ** high : 0)}`);
+  caption.append(` ${shape[0] === 1 ? shape[1] : shape.join(" × ")}`, known.length ? `, ${short(10 ** low)} … ${short(10 ** high)}` : "");
+  if (lines.flat().includes(null)) caption.append(" · ", both(words.lost, "span", "lost"));
   box.append(caption, canvas);
   return box;
 }
 
 function worstElements(worst) {
   const made = element("table", "list"), head = element("tr"), body = element("tbody");
-  for (const name of ["index", "baseline", "target", "error"]) head.append(both(words[name], "th"));
+  for (const name of ["index", "baseline", "target", "error"]) head.append(both(words[name], "th", name === "index" ? "" : "right"));
   const top = element("thead");
   top.append(head);
   for (const [index, base, target, error] of worst) {

@@ -1,0 +1,177 @@
+"""A tensor pair in little: histograms of values and errors, where the errors lie, and the worst elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Bins", "Element", "ErrorMap", "Portrait", "portrait_of"]
+
+Array = np.ndarray[Any, Any]
+
+_VALUE_BINS, _ERROR_BINS = 48, 40
+_CELLS = 32
+"""Cells of a map along one axis, at most."""
+_CHANNELS = 64
+_WORST = 8
+_LOOKED_AT = 1 << 17
+"""Elements that histograms are made of, at most: every so-many-th of a larger tensor."""
+_MAPPED = 1 << 20
+"""Elements that maps are made of, at most: of a larger tensor whole blocks along its first axis are left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bins:
+    """A histogram. edges: one more than counts; of errors log10 of the edge."""
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorMap:
+    """RMS of |target - base| over everything that falls into a cell, row by row; None where NaN or Inf is in it.
+
+    size: elements along the two axes (or the one of channels, after 1) that the cells stand for.
+    """
+
+    size: tuple[int, int]
+    cells: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Element:
+    """One element of the pair: its index, and both sides' values."""
+
+    index: tuple[int, ...]
+    base: float
+    target: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Portrait:
+    """What a page draws of one tensor.
+
+    introduced: of what the operator itself added, both sides having been given the same inputs; else of the comparison.
+    base, target: values of both sides on the same edges. errors: of |target - base| that is not 0, over decades.
+    map: over the last two axes. channels: over the second axis, where there are three or more.
+    worst: elements with the largest errors, NaN and Inf first. sampled: elements that the histograms were made of.
+    """
+
+    name: str
+    introduced: bool = False
+    base: Bins | None = None
+    target: Bins | None = None
+    errors: Bins | None = None
+    map: ErrorMap | None = None
+    channels: ErrorMap | None = None
+    worst: tuple[Element, ...] = ()
+    sampled: int = 0
+
+
+def portrait_of(name: str, base: Array, target: Array, *, introduced: bool = False) -> Portrait | None:
+    """The portrait of two arrays of one shape; None where there is nothing to draw: no float, another shape, empty."""
+    if base.shape != target.shape or not base.size or not (_is_real(base) and _is_real(target)):
+        return None
+    with np.errstate(all="ignore"):
+        flat_base, flat_target = base.reshape(-1), target.reshape(-1)
+        step = -(-base.size // _LOOKED_AT)
+        b, t = (flat[::step].astype(np.float64) for flat in (flat_base, flat_target))
+        error = np.abs(t - b)
+        edges = _edges(b, t)
+        mapped, channels = _maps(base, target)
+        return Portrait(
+            name=name,
+            introduced=introduced,
+            base=_bins(b, edges),
+            target=_bins(t, edges),
+            errors=_error_bins(error),
+            map=mapped,
+            channels=channels,
+            worst=_worst(base.shape, b, t, step),
+            sampled=int(b.size),
+        )
+
+
+def _is_real(array: Array) -> bool:
+    return array.dtype.kind in "fiu" or array.dtype.name.startswith(("bfloat16", "float8"))
+
+
+def _edges(b: Array, t: Array) -> Array:
+    """From the smallest to the largest finite value of both sides."""
+    finite = [side[np.isfinite(side)] for side in (b, t)]
+    some = [side for side in finite if side.size]
+    low, high = (min(map(np.min, some)), max(map(np.max, some))) if some else (0.0, 1.0)
+    return np.linspace(low, high if high > low else low + 1.0, _VALUE_BINS + 1)
+
+
+def _bins(values: Array, edges: Array) -> Bins:
+    counts, _ = np.histogram(values[np.isfinite(values)], len(edges) - 1, (edges[0], edges[-1]))
+    return Bins(edges=_short(edges), counts=tuple(map(int, counts)))
+
+
+def _error_bins(error: Array) -> Bins | None:
+    logs = np.log10(error[np.isfinite(error) & (error > 0)])
+    if not logs.size:
+        return None
+    low, high = math.floor(logs.min() * 2) / 2, math.ceil(logs.max() * 2) / 2
+    counts, edges = np.histogram(logs, _ERROR_BINS, (low, high if high > low else low + 0.5))
+    return Bins(edges=_short(edges), counts=tuple(map(int, counts)))
+
+
+def _maps(base: Array, target: Array) -> tuple[ErrorMap | None, ErrorMap | None]:
+    """Over the last two axes, and over the second one."""
+    if base.ndim == 0:
+        return None, None
+    if base.size > _MAPPED and base.ndim > 1:
+        step = min(base.shape[0], -(-base.size // _MAPPED))
+        base, target = base[::step], target[::step]
+    squared = np.square(target.astype(np.float32) - base.astype(np.float32))
+    channels = None
+    if base.ndim > 2 and base.shape[1] > 1:
+        over = tuple(axis for axis in range(base.ndim) if axis != 1)
+        channels = _map(squared.mean(over, dtype=np.float64)[None, :], _CHANNELS)
+    if base.ndim == 1:
+        return _map(squared[None, :].astype(np.float64), _CHANNELS), None
+    if min(base.shape[-2:]) == 1 and channels is not None:
+        return None, channels
+    return _map(squared.mean(tuple(range(base.ndim - 2)), dtype=np.float64), _CELLS), channels
+
+
+def _map(squared: Array, cells: int) -> ErrorMap:
+    """Mean squares along two axes to at most so many cells of RMS."""
+    height, width = squared.shape
+    for axis, size in enumerate((height, width)):
+        count = min(cells, size)
+        starts = np.arange(count) * size // count
+        lengths = np.diff(np.append(starts, size))
+        shape = (-1, 1) if axis == 0 else (1, -1)
+        squared = np.add.reduceat(squared, starts, axis) / lengths.reshape(shape) if count < size else squared
+    rms = np.sqrt(squared)
+    lines = tuple(tuple(float(f"{cell:.3g}") if np.isfinite(cell) else None for cell in line) for line in rms)
+    return ErrorMap(size=(height, width), cells=lines)
+
+
+def _worst(shape: Sequence[int], b: Array, t: Array, step: int) -> tuple[Element, ...]:
+    """Of the elements that were looked at."""
+    lost = np.isfinite(b) != np.isfinite(t)
+    error = np.where(lost, np.inf, np.nan_to_num(np.abs(t - b), nan=0.0, posinf=0.0))
+    count = min(_WORST, error.size)
+    places = np.argpartition(-error, count - 1)[:count]
+    places = places[np.argsort(-error[places], kind="stable")]
+    return tuple(
+        Element(
+            index=tuple(int(i) for i in np.unravel_index(int(place) * step, tuple(shape))),
+            base=float(b[place]), target=float(t[place]),
+        )
+        for place in places
+        if error[place] > 0
+    )  # fmt: skip
+
+
+def _short(edges: Array) -> tuple[float, ...]:
+    return tuple(float(f"{edge:.4g}") for edge in edges)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from report_factory import make_comparison, make_report, make_row, make_stats
+
+from precision_debug.numbers.portrait import Portrait, portrait_of
+from precision_debug.observe.hooks import AssertClose, SaveBaseline
+from precision_debug.observe.portraits import Portraits
+from precision_debug.report import Report
+
+
+def drawn(base: np.ndarray, target: np.ndarray) -> Portrait:
+    found = portrait_of("x", base, target)
+    assert found is not None
+    return found
+
+
+def test_the_map_shows_where_the_error_lies() -> None:
+    base = np.ones((2, 3, 70, 40), np.float32)
+    target = base.copy()
+    target[:, 1, 35:, :] += 0.5
+    found = drawn(base, target)
+    assert found.map is not None
+    assert found.map.size == (70, 40)
+    cells = np.array(found.map.cells, float)
+    assert cells.shape == (32, 32)
+    assert (cells[:15] == 0).all()
+    assert cells[17:] == pytest.approx(0.5 / np.sqrt(3), rel=1e-2)
+    assert found.channels is not None
+    assert found.channels.cells == ((0.0, pytest.approx(0.5 / np.sqrt(2), rel=1e-2), 0.0),)
+
+
+def test_histograms_count_every_finite_element_and_share_their_edges() -> None:
+    random = np.random.default_rng(0)
+    base = random.normal(size=(4, 500)).astype(np.float32)
+    target = base.astype(np.float16)
+    found = drawn(base, target)
+    assert found.base is not None
+    assert found.target is not None
+    assert found.errors is not None
+    assert found.base.edges == found.target.edges
+    assert sum(found.base.counts) == sum(found.target.counts) == base.size
+    assert sum(found.errors.counts) == np.count_nonzero(base != target)
+
+
+def test_the_worst_elements_come_first_and_nan_before_all() -> None:
+    base = np.zeros((3, 5), np.float32)
+    target = base.copy()
+    target[2, 1], target[0, 4], target[1, 0] = 3.0, -7.0, np.nan
+    found = drawn(base, target)
+    assert [element.index for element in found.worst] == [(1, 0), (0, 4), (2, 1)]
+    assert found.map is not None
+    assert found.map.cells[1][0] is None, "what is not finite has no number"
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.int8, np.float64])
+def test_types_and_shapes_of_all_kinds(dtype: type) -> None:
+    for shape in ((), (1,), (7,), (1, 1, 1, 1), (2, 3, 1, 1), (5, 1), (0, 3)):
+        portrait_of("x", np.ones(shape, np.float32), np.ones(shape, dtype))
+    assert portrait_of("x", np.ones(3), np.ones(4)) is None
+    assert portrait_of("x", np.array(["a"]), np.array(["a"])) is None
+
+
+def test_few_rows_are_drawn_and_the_worst_among_them() -> None:
+    told: list[str] = []
+    portraits = Portraits(0.01, lambda portrait: told.append(portrait.name))
+    base = np.ones(4, np.float32)
+    for number in range(500):
+        error = 0.005 if number < 50 else 0.02 + (number * 37 % 450) / 1000
+        row = make_row(number, error, comparison=make_comparison(error, base=make_stats(shape=(4,), elements=4)))
+        portraits.look(row, base, base * (1 + error))
+    assert told[0] == "/layer1/conv50/Conv_output_0", "the first beyond bounds"
+    assert 8 < len(told) <= 41
+    worst = sorted(range(50, 500), key=lambda number: number * 37 % 450)[-60:]
+    assert {f"/layer1/conv{number}/Conv_output_0" for number in worst} & set(told)
+
+
+def test_a_hook_draws_what_it_compares() -> None:
+    told: list[Portrait] = []
+    base, target = np.ones((4, 4), np.float32), np.full((4, 4), 1.5, np.float32)
+    save = SaveBaseline()
+    save("Add", "x", base)
+    AssertClose(save, portraits=Portraits(0.1, told.append))("Add", "x", target)
+    assert [portrait.name for portrait in told] == ["x"]
+    assert told[0].worst[0].target == 1.5
+
+
+def test_portraits_survive_json_and_reach_the_page(tmp_path: Path) -> None:
+    row = make_row(0, 0.1)
+    portrait = dataclasses.replace(drawn(np.ones((3, 3)), np.full((3, 3), np.inf)), name=row.name)
+    report = dataclasses.replace(make_report(0), rows=(row,), portraits=(portrait,))
+    assert Report.load(report.save(tmp_path / "r.json")).portraits == (portrait,)
+    assert '"portraits":{"0":[{' in report.save(tmp_path / "r.html").read_text(encoding="utf-8")
