@@ -264,7 +264,18 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     )  # fmt: skip
 
 
-from ..numbers.portrait import Portrait
+def _worth_keeping(portraits: Collection[Portrait], rows: Sequence[Row]) -> tuple[Portrait, ...]:
+    """Of culprits, of the first rows that failed and of the worst: what was among the worst for a while is left out."""
+    kept = [portrait for portrait in portraits if portrait.introduced]
+    drawn = {portrait.name: portrait for portrait in portraits if not portrait.introduced}
+    failed = [row for row in rows if row.status is Status.FAIL and row.name in drawn]
+    blamed = {portrait.name for portrait in kept}
+    first = [row.name for row in failed[:_FIRST]]
+    worst = sorted(failed, key=lambda row: row.relative_l2 or 0.0, reverse=True)[:_WORST]
+    wanted = {*blamed, *first, *(row.name for row in worst)}
+    return (*kept, *(drawn[row.name] for row in rows if row.name in wanted & drawn.keys()))
+
+
 def _left_out(baseline: Sequence[TensorMeta], selected: Collection[str], alignment: Alignment) -> Iterator[Reason]:
     """What the table lacks because only some tensors were asked for."""
     unmarked = sum(1 for meta in baseline if meta.name not in selected)
