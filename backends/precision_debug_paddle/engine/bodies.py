@@ -19,7 +19,7 @@ from .legacy_program import LegacyProgram
 from .program import NESTED
 from .wire import Field
 
-__all__ = ["Recorder", "with_bodies"]
+__all__ = ["Recorder", "ints", "operator", "variable", "with_bodies"]
 
 Array = np.ndarray[Any, Any]
 
@@ -190,7 +190,7 @@ class _Edit:
                     before += starts
                     made += writes
                     after += joins
-        made.append(_op("increment", {"X": [turn]}, {"Out": [turn]}, [_float("step", 1.0)]))
+        made.append(operator("increment", {"X": [turn]}, {"Out": [turn]}, [_float("step", 1.0)]))
         self._blocks[block] = [*(one for one in self._blocks[block] if one.tag != _BLOCK_OPS), *own, *made]
         return before, after, used
 
@@ -208,17 +208,17 @@ class _Edit:
         source = name
         if kept != code:
             source = f"{key}/cast"
-            own.append(_variable(source, kept, [-1]))
+            own.append(variable(source, kept, [-1]))
             kinds = [_int("in_dtype", code), _int("out_dtype", kept)]
-            writes.append(_op("cast", {"X": [name]}, {"Out": [source]}, kinds))
-        own += [_variable(f"{key}/row", kept, [-1]), _variable(f"{key}/row_shape", kept, [-1])]
+            writes.append(operator("cast", {"X": [name]}, {"Out": [source]}, kinds))
+        own += [variable(f"{key}/row", kept, [-1]), variable(f"{key}/row_shape", kept, [-1])]
         outs = {"Out": [f"{key}/row"], "XShape": [f"{key}/row_shape"]}
-        writes.append(_op("reshape2", {"X": [source]}, outs, [_ints("shape", [-1])]))
+        writes.append(operator("reshape2", {"X": [source]}, outs, [ints("shape", [-1])]))
         starts, joins = self._array(f"{key}/row", f"{key}/array", f"{key}/flat", kept, zero)
         writes.append(_write(f"{key}/row", turn, f"{key}/array"))
         if not recorded.scalar:
-            own.append(_variable(f"{key}/shape", _INT32, [-1]))
-            writes.append(_op("shape", {"Input": [name]}, {"Out": [f"{key}/shape"]}, []))
+            own.append(variable(f"{key}/shape", _INT32, [-1]))
+            writes.append(operator("shape", {"Input": [name]}, {"Out": [f"{key}/shape"]}, []))
             writes.append(_write(f"{key}/shape", turn, f"{key}/shape_array"))
             more = self._array(f"{key}/shape", f"{key}/shape_array", f"{key}/shapes", _INT32, zero)
             starts, joins = [*starts, *more[0]], [*more[1], *joins]
@@ -229,19 +229,19 @@ class _Edit:
         first = f"{row}/first"
         for name in (first, joined):
             self._declare(name, code, [1 if name == first else -1])
-        self._vars.append(_variable(array, code, [-1], kind=_ARRAY))
+        self._vars.append(variable(array, code, [-1], kind=_ARRAY))
         self._declare(f"{array}/index", _INT32, [-1])
-        join = _op(
+        join = operator(
             "tensor_array_to_tensor", {"X": [array]}, {"Out": [joined], "OutIndex": [f"{array}/index"]},
             [_int("axis", 0), _flag("use_stack", on=False)],
         )  # fmt: skip
         return [_full(first, code, 0), _write(first, zero, array)], [join]
 
     def _declare(self, name: str, code: int, shape: Sequence[int]) -> None:
-        self._vars.append(_variable(name, code, shape))
+        self._vars.append(variable(name, code, shape))
 
 
-def _variable(name: str, code: int, shape: Sequence[int], *, kind: int = _TENSOR) -> Field:
+def variable(name: str, code: int, shape: Sequence[int], *, kind: int = _TENSOR) -> Field:
     """VarDesc: name 1, type 2 (kind 1; dense tensor 3 or tensor array 4, of a description: type 1, dims 2)."""
     described = wire.message([wire.number(1, code), *(wire.number(2, dim % (1 << 64)) for dim in shape)])
     tensor = wire.message([wire.text(1, described), wire.number(2, 0)])
@@ -249,7 +249,7 @@ def _variable(name: str, code: int, shape: Sequence[int], *, kind: int = _TENSOR
     return wire.text(_BLOCK_VARS, wire.message([wire.text(1, name), wire.text(2, about), wire.number(3, 0)]))
 
 
-def _op(
+def operator(
     kind: str, inputs: Mapping[str, Sequence[str]], outputs: Mapping[str, Sequence[str]], attributes: Sequence[Field]
 ) -> Field:
     """OpDesc: inputs 1, outputs 2, type 3, attributes 4; a slot: name 1, arguments 2."""
@@ -263,7 +263,7 @@ def _op(
 
 
 def _write(source: str, turn: str, array: str) -> Field:
-    return _op("write_to_array", {"X": [source], "I": [turn]}, {"Out": [array]}, [])
+    return operator("write_to_array", {"X": [source], "I": [turn]}, {"Out": [array]}, [])
 
 
 def _full(name: str, code: int, value: int) -> Field:
@@ -271,7 +271,7 @@ def _full(name: str, code: int, value: int) -> Field:
         _int("dtype", code), _longs("shape", [1]), _float("value", float(value)), _text("str_value", str(value)),
         _flag("force_cpu", on=code == _INT64),
     ]  # fmt: skip
-    return _op("fill_constant", {}, {"Out": [name]}, attributes)
+    return operator("fill_constant", {}, {"Out": [name]}, attributes)
 
 
 def _attribute(name: str, kind: int, *values: Field) -> Field:
@@ -290,7 +290,7 @@ def _text(name: str, value: str) -> Field:
     return _attribute(name, _TEXT, wire.text(5, value))
 
 
-def _ints(name: str, values: Sequence[int]) -> Field:
+def ints(name: str, values: Sequence[int]) -> Field:
     return _attribute(name, _INTS, *(wire.number(6, value % (1 << 64)) for value in values))
 
 

@@ -27,8 +27,10 @@ from ..model import Model
 from ..reasons import say
 from ..session import NOT_ENTERED, meta_of, metas_of, not_run
 from . import tensor_memory
+from .copied import Copies
 from .fetchable import Changed, Found, Groups, Print, Trace, groups_by_value, search
 from .hook_check import Witness
+from .legacy_program import LegacyProgram
 from .operators import Operators
 from .predictor import Runner
 from .program import NESTED
@@ -76,6 +78,10 @@ class FetchSession:
         self._planned = self._closed = False
         self._rounded: frozenset[str] = frozenset()
         self._edits = 0
+        self._ranks: dict[str, int] = {}
+        self._copies: Copies | None = None
+        if isinstance(model.program, LegacyProgram) and not unfused:
+            self._copies = Copies(model.program, lambda program: start(program, ""), folder)
         self.tensors: Sequence[TensorMeta] = metas_of(meta_of(v, unseen=v.hidden) for v in self._values.values())
 
     @property
@@ -89,7 +95,8 @@ class FetchSession:
             self._plan_unfused(feeds)
             return
         begun = time.monotonic()
-        plain = self._trace(self._start(self._model.file, ""), feeds)
+        witness = Witness()
+        plain = self._trace(self._start(self._model.file, ""), feeds, witness)
         seconds = time.monotonic() - begun
         builds = self._builds or int(min(_BUILDS, max(_FEWEST, _SECONDS / seconds)))
         if self._check is not None:
@@ -120,6 +127,8 @@ class FetchSession:
             return changed
 
         outputs = [value.name for value in self._values.values() if value.output]
+        copies = self._copied(groups, witness, feeds)
+        everything, groups = groups, [group for group in groups if group[1][0] not in copies]
         loose: Groups = [("", [name]) for item in changed for name in item.names]
         searching = time.monotonic()
 
@@ -135,12 +144,24 @@ class FetchSession:
         names = [name for name in self._values if name in shown - wrong]
         batches = self._batches(names, feeds)
         self._runners = [(batch, None) for batch in batches]
-        if len(batches) == 1 and tuple(found.kept) in kept and not wrong:
+        if copies:
+            self._runners += [(batch, None) for batch in self._copies.batches] if self._copies else []
+            shown |= copies
+        if len(batches) == 1 and tuple(found.kept) in kept and not wrong and not copies:
             self._runners = [(batches[0], kept[tuple(found.kept)])]
         elif kept:
             for runner in kept.values():
                 runner.close()
-        self._list(groups, changed, found, shown, wrong)
+        self._list(everything, changed, found, shown, wrong)
+
+    def _copied(self, groups: Groups, witness: Witness, feeds: Feeds) -> frozenset[str]:
+        """What is fetched through copies of a legacy program."""
+        if self._copies is None:
+            return frozenset()
+        outputs = {name for name, value in self._values.items() if value.output}
+        names = [names[0] for _, names in groups if names[0] in self._ranks and names[0] not in outputs]
+        self._copies.find(self._batches(names, feeds), self._ranks, witness, feeds)
+        return self._copies.names
 
     def _overwritten(self, seen: Witness, runner: Runner | None) -> frozenset[str]:
         """Of what the predictor that was kept fetched in its last run, what is not what the hook saw."""
@@ -200,7 +221,7 @@ class FetchSession:
             wanted = [name for name in batch if names is None or name in names]
             if number and (hook is None or not wanted):
                 continue
-            active = runner or self._start(self._edited(batch), "")
+            active = runner or self._start(self._program(batch), "")
             active.execute(feeds)
             keys = self._keys(active.output_names)
             if not number:
@@ -275,6 +296,8 @@ class FetchSession:
     def _value(self, runner: Runner, name: str, key: str) -> np.ndarray[Any, Any]:
         """A fetched value as the program that ships has it."""
         array = runner.output(key)
+        if self._copies is not None and key == naming.fetch_name(name):
+            return self._copies.shaped(name, array)
         if name not in self._rounded or array.dtype != np.float32:
             return array
         import ml_dtypes
@@ -298,8 +321,9 @@ class FetchSession:
 
             raw = {value.variable or name: name for name, value in self._values.items() if not value.hidden}
 
-            def note(op_type: str, name: str, _: Any) -> None:
+            def note(op_type: str, name: str, array: Any) -> None:
                 named[raw.get(name, name)] = op_type  # the last operator that writes it is the one that is fetched
+                self._ranks[raw.get(name, name)] = array.ndim
 
             runner.run(feeds, note)
             runner.close()
@@ -386,6 +410,10 @@ class FetchSession:
         known = {value.output for value in self._values.values() if value.output}
         return dataclasses.replace(trace, outputs={name: array for name, array in outputs.items() if name in known})
 
+    def _program(self, batch: tuple[str, ...]) -> Path:
+        copied = self._copies.batches.get(batch) if self._copies is not None else None
+        return copied or self._edited(batch)
+
     def _edited(self, names: Sequence[str]) -> Path:
         self._edits += 1
         path = self._folder / f"marked_{self._edits}{self._model.file.suffix or '.pdmodel'}"
@@ -396,6 +424,8 @@ class FetchSession:
         pir = self._model.program.pir
         values = self._values.items()
         known = {naming.fetch_name(name) if pir else value.variable or name: name for name, value in values}
+        if not pir:
+            known.update((naming.fetch_name(name), name) for name in self._values)
         known.update((value.output, name) for name, value in self._values.items() if value.output)
         return {key: known[key] for key in outputs if key in known}
 

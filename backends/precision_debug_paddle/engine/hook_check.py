@@ -6,6 +6,7 @@ saw it before. Layouts differ between the two, so the comparison is one of all e
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,12 +41,18 @@ class Witness:
         self._named: dict[str, tuple[int, int]] = {}
         self._kept: set[tuple[int, int]] = set()
         self._in_place: set[tuple[int, int]] = set()
+        self._count: collections.Counter[tuple[int, int]] = collections.Counter()
+
+    def count(self, value: tuple[int, int]) -> int:
+        """How many operators, but for those that only carry, wrote something with this digest."""
+        return self._count[value]
 
     def saw(self, op_type: str, name: str, array: np.ndarray[Any, Any]) -> None:
         if naming.carries(op_type):
             return
         value = digest(array)
         self._named[name] = value
+        self._count[value] += 1
         (self._in_place if naming.works_in_place(op_type) else self._kept).add(value)
 
     def overwritten(self, fetched: Mapping[str, np.ndarray[Any, Any]]) -> tuple[frozenset[str], int]:

@@ -21,7 +21,7 @@ from . import wire
 from .program import NESTED, REWRITTEN, Value, dims
 from .wire import Field, first
 
-__all__ = ["LegacyProgram", "read_legacy"]
+__all__ = ["LegacyProgram", "fetch_of", "read_legacy"]
 
 _BLOCKS = 1
 _BLOCK_VARS, _BLOCK_OPS = 3, 4
@@ -110,6 +110,10 @@ class LegacyProgram:
         """What the program declares of a variable."""
         return self._vars.get(name, _Var())
 
+    def variable_of(self, name: str) -> str:
+        """The variable that a value of the main block lies in."""
+        return self._variables.get(name, name)
+
     def code(self, dtype: str) -> int:
         """Paddle's number of a type."""
         return next((code for code, name in _DTYPES.items() if name == dtype), 5)
@@ -126,7 +130,7 @@ class LegacyProgram:
         fetched = [name for op in self._ops[0] if op.type == "fetch" for name in op.reads]
         wanted = [self._variables.get(name, name) for name in names]
         extra = [
-            wire.text(_BLOCK_OPS, _fetch(name, len(fetched) + place))
+            wire.text(_BLOCK_OPS, fetch_of(name, len(fetched) + place))
             for place, name in enumerate(name for name in wanted if name not in fetched)
         ]
         block = wire.message([*self._blocks[0], *extra])
@@ -295,7 +299,9 @@ def _slots(fields: Sequence[Field], tag: int) -> tuple[tuple[str, tuple[str, ...
     return tuple(found)
 
 
-def _fetch(name: str, column: int) -> bytes:
+def fetch_of(name: str, column: int) -> bytes:
+    """An operator that hands a variable out."""
+
     def slot(parameter: str, argument: str) -> bytes:
         return wire.message([wire.text(1, parameter), wire.text(2, argument)])
 
