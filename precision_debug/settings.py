@@ -100,7 +100,20 @@ MEMORY_BUDGET = Setting(
     zh="例如 4G：超出部分的基线张量存放在磁盘上（默认全部放在内存中）",
 )  # fmt: skip
 
-CORE = (MEMORY_BUDGET,)
+SAMPLES_AXIS = Setting(
+    name="samples_axis", kind="whole", help="the arrays of --inputs hold many samples along this axis",
+    zh="--inputs 的数组沿此轴存放多个样本",
+)  # fmt: skip
+SAMPLE = Setting(
+    name="sample", kind="text", help="only this sample of --inputs, from 0, or a range FROM:TO",
+    zh="只运行 --inputs 中的这一个样本（从 0 起）或一段 FROM:TO",
+)  # fmt: skip
+METRIC = Setting(
+    name="metric", kind="text", help="FILE.py:function of a sample's outputs and labels, for both sides",
+    zh="FILE.py:函数，由样本的输出与标签计算指标，两侧各算一次",
+)  # fmt: skip
+
+CORE = (MEMORY_BUDGET, SAMPLES_AXIS, SAMPLE, METRIC)
 """Settings that no engine sees: any command may have them."""
 
 _PASSED: Mapping[str, Any] = {"side": "target", "seed": 0, "comparer": None}

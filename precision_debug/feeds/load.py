@@ -1,11 +1,12 @@
-"""Feeds from what the user has on disk: .npz, .npy, Polygraphy's JSON, a folder of these, or a script."""
+"""Feeds from what the user has on disk: .npz, .npy, Polygraphy's JSON, a folder of these, a dataset, or a script."""
 
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,14 @@ from ..codec import parse_json
 from ..errors import InputError
 from ..records import InputMeta
 from ..safety.special_file import refuse_special
+from .check import check_names
+from .dataset import is_dataset, load_dataset
 from .dtypes import Array
-from .npz import load_npz, unreadable
+from .npz import count_sets, load_npz, unreadable
 from .onnx_data import is_data_set, load_data_set
 from .script import load_script, split_script
+from .sets import SampleSets
+from .sliced import cut, mapped_npz
 
 __all__ = ["load_sets"]
 
@@ -27,37 +32,61 @@ _KINDS = (
     "or SCRIPT.py[:function]"
 )
 
-Sets = list[tuple[str, Mapping[str, Any]]]
+_LITTLE = 64 << 20
+"""Bytes of files that are read as a whole at once, to say early what does not fit."""
 
 
-def load_sets(source: str, inputs: Sequence[InputMeta]) -> Sets:
-    """Each sample set with the name of where it lies; values are unchecked. Raises InputError."""
+def load_sets(source: str, inputs: Sequence[InputMeta], samples_axis: int | None = None) -> SampleSets:
+    """Every sample set, unchecked. samples_axis: each array holds many samples along it. Raises InputError."""
     script = split_script(source)
     if script is not None and not Path(source).is_dir():
         path, function = script
         refuse_special(path, InputError)
-        return _numbered(str(path), load_script(path, function))
+        return load_script(path, function)
     path = Path(source)
     refuse_special(path, InputError)
     if path.is_dir():
-        return _folder(path, inputs)
+        return load_dataset(path, inputs) if is_dataset(path) else _folder(path, inputs)
     if not path.is_file():
         raise InputError("there is no such file or folder", where=source, hint=_KINDS)
-    return _file(path, inputs)
+    return _file(path, inputs) if samples_axis is None else _along(path, inputs, samples_axis)
 
 
-def _file(path: Path, inputs: Sequence[InputMeta]) -> Sets:
+def _file(path: Path, inputs: Sequence[InputMeta]) -> SampleSets:
     suffix = path.suffix.lower()
     if suffix == ".npz":
-        return _numbered(str(path), [_unnamed(one, inputs) for one in load_npz(path, wanted=inputs)])
+        return _sets([_unnamed(one, inputs) for one in load_npz(path, wanted=inputs)])
     if suffix == ".npy":
-        return [(str(path), {_only_input(path, inputs): _npy(path)})]
+        return _sets([{_only_input(path, inputs): _npy(path)}])
     if suffix == ".json":
-        return _numbered(str(path), _json(path))
+        return _sets(_json(path))
     raise InputError(f"'{path.suffix}' files are not read as feeds", where=str(path), hint=_KINDS)
 
 
-def _folder(folder: Path, inputs: Sequence[InputMeta]) -> Sets:
+def _sets(sets: Sequence[Mapping[str, Any]]) -> SampleSets:
+    return SampleSets(len(sets), lambda number: dict(sets[number]), cheap=True)
+
+
+def _along(path: Path, inputs: Sequence[InputMeta], axis: int) -> SampleSets:
+    """The samples of one file whose arrays hold many of them."""
+    try:
+        if path.suffix.lower() == ".npz":
+            arrays = _unnamed(mapped_npz(path), inputs)
+        elif path.suffix.lower() == ".npy":
+            arrays = {_only_input(path, inputs): np.load(path, mmap_mode="r", allow_pickle=False)}
+        else:
+            raise InputError(
+                f"'{path.suffix}' files have no --samples_axis", where=str(path), hint="give a .npz or .npy"
+            )
+    except InputError:
+        raise
+    except Exception as error:  # numpy, zlib and zipfile raise many kinds on a damaged file
+        raise InputError(unreadable(error), where=str(path)) from error
+    check_names(dict.fromkeys(arrays), inputs, where=str(path))
+    return cut(arrays, axis, inputs, str(path))
+
+
+def _folder(folder: Path, inputs: Sequence[InputMeta]) -> SampleSets:
     entries = sorted(folder.iterdir(), key=_natural)
     for entry in entries:
         if entry.suffix.lower() in (".npz", ".npy"):
@@ -73,12 +102,44 @@ def _folder(folder: Path, inputs: Sequence[InputMeta]) -> Sets:
             f"the folder has {' and '.join(kinds)}", where=str(folder), hint="keep one kind, or name the file"
         )
     if npz:
-        return [one for path in npz for one in _file(path, inputs)]
+        return _files(npz, inputs)
     if npy:
-        return [(str(folder), _by_stem(folder, npy, inputs))]
+        if _one_each(npy, inputs):
+            name = _only_input(npy[0], inputs)
+            return _read([functools.partial(_npy_of, file, name) for file in npy], npy)
+        return _sets([_by_stem(folder, npy, inputs)])
     if not kinds:
         raise InputError("the folder has no .npz, .npy or input_N.pb files", where=str(folder), hint=_KINDS)
-    return [(str(entry), load_data_set(entry, inputs)) for entry in here + data_sets]
+    return _sets([load_data_set(entry, inputs) for entry in here + data_sets])
+
+
+def _npy_of(file: Path, name: str) -> dict[str, Any]:
+    return {name: _npy(file)}
+
+
+def _one_each(files: Sequence[Path], inputs: Sequence[InputMeta]) -> bool:
+    """Whether each .npy file is a sample of the only input: several, and none bears an input's name."""
+    names = {re.sub(r"[^\w.\-]", "_", meta.name) for meta in inputs} | {meta.name for meta in inputs}
+    needed = [meta for meta in inputs if not meta.optional] or list(inputs)
+    return len(files) > 1 and len(needed) == 1 and not any(file.stem in names for file in files)
+
+
+def _files(files: Sequence[Path], inputs: Sequence[InputMeta]) -> SampleSets:
+    loads: list[Callable[[], Mapping[str, Any]]] = []
+    for file in files:
+        for number in range(count_sets(file)):
+            loads.append(functools.partial(_one_of, file, number, inputs))
+    return _read(loads, files)
+
+
+def _one_of(file: Path, number: int, inputs: Sequence[InputMeta]) -> dict[str, Any]:
+    return _unnamed(load_npz(file, inputs, number)[0], inputs)
+
+
+def _read(loads: Sequence[Callable[[], Mapping[str, Any]]], files: Sequence[Path]) -> SampleSets:
+    """One set a call; together they are read at once where the files are small."""
+    size = sum(file.stat().st_size for file in files)
+    return SampleSets(len(loads), lambda number: dict(loads[number]()), cheap=size <= _LITTLE)
 
 
 def _by_stem(folder: Path, files: Sequence[Path], inputs: Sequence[InputMeta]) -> dict[str, Array]:
@@ -155,12 +216,6 @@ def _decode(value: Any, name: str, path: Path) -> Any:
     except Exception as error:
         what = f"the array of '{name}' is damaged: {type(error).__name__}: {error}"
         raise InputError(what, where=str(path)) from error
-
-
-def _numbered(where: str, sets: Sequence[Mapping[str, Any]]) -> Sets:
-    if len(sets) == 1:
-        return [(where, sets[0])]
-    return [(f"{where} (sample set {number})", one) for number, one in enumerate(sets, 1)]
 
 
 def _natural(path: Path) -> tuple[list[tuple[int, str]], str]:

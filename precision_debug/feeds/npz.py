@@ -8,11 +8,12 @@ does not know; such an array is stored as unsigned integers of its bits.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from ..records import InputMeta
 from .check import check_names
 from .dtypes import Array, dtype_name, from_plain, to_plain
 
-__all__ = ["load_npz", "save_feeds", "unreadable"]
+__all__ = ["count_sets", "load_npz", "save_feeds", "unreadable"]
 
 _INDEX = "__feeds__"
 _VERSION = 1
@@ -57,19 +58,33 @@ def save_feeds(path: str | Path, feeds: Feeds | Sequence[Feeds]) -> Path:
     return target
 
 
-def load_npz(path: Path, wanted: Sequence[InputMeta] | None = None) -> list[dict[str, Any]]:
+def count_sets(path: Path) -> int:
+    """How many sample sets a .npz file holds, the arrays unread. Raises InputError."""
+    with _opened(path) as archive:
+        return len(_index(archive, path)) if _INDEX in archive.files else 1
+
+
+def load_npz(
+    path: Path, wanted: Sequence[InputMeta] | None = None, only: int | None = None
+) -> list[dict[str, Any]]:  # fmt: skip
     """The sample sets of a .npz file: of ``save_feeds``, or of ``numpy.savez`` with input names as keys.
 
     Only what is used is inflated: a few kilobytes may hold many gigabytes. wanted: the model's inputs; names of others
-    are refused unread. Raises InputError.
+    are refused unread. only: this one of the sample sets. Raises InputError.
     """
+    with _opened(path) as archive:
+        if _INDEX in archive.files:
+            return _sets(archive, path, only)
+        if wanted is not None and archive.files != ["arr_0"]:
+            check_names(dict.fromkeys(archive.files), wanted, where=str(path))
+        return [{key: archive[key] for key in archive.files}]
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            if _INDEX in archive.files:
-                return _sets(archive, path)
-            if wanted is not None and archive.files != ["arr_0"]:
-                check_names(dict.fromkeys(archive.files), wanted, where=str(path))
-            return [{key: archive[key] for key in archive.files}]
+            yield archive
     except InputError:
         raise
     except Exception as error:  # numpy, zlib and zipfile raise many kinds on a damaged file
@@ -78,13 +93,24 @@ def load_npz(path: Path, wanted: Sequence[InputMeta] | None = None) -> list[dict
         ) from error
 
 
-def _sets(archive: Mapping[str, Array], path: Path) -> list[dict[str, Any]]:
+def _sets(archive: Mapping[str, Array], path: Path, only: int | None) -> list[dict[str, Any]]:
+    sets = _index(archive, path)
+    try:
+        return [
+            {name: _decode(value, archive) for name, value in one} for one in (sets if only is None else [sets[only]])
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"its {_INDEX} entry is damaged: {error}", where=str(path)) from error
+
+
+def _index(archive: Mapping[str, Array], path: Path) -> list[Any]:
     try:
         index = parse_json(str(archive[_INDEX]))
         version = index["version"]
         if version != _VERSION:
             raise InputError(f"written by another version (feeds format {version}, not {_VERSION})", where=str(path))
-        return [{name: _decode(value, archive) for name, value in one} for one in index["sets"]]
+        sets: list[Any] = index["sets"]
+        return list(sets)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"its {_INDEX} entry is damaged: {error}", where=str(path)) from error
 

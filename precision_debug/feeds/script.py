@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 from ..safety.import_path import Neighbours
+from .sets import SampleSets
 
 __all__ = ["load_function", "load_script", "split_script"]
 
 DEFAULT_FUNCTION = "load_data"
-_MOST = 4096
+_MOST = 1 << 20
 
 
 def split_script(source: str) -> tuple[Path, str] | None:
@@ -26,11 +27,12 @@ def split_script(source: str) -> tuple[Path, str] | None:
     return (Path(source), DEFAULT_FUNCTION) if source.endswith(".py") else None
 
 
-def load_script(path: Path, function: str = DEFAULT_FUNCTION) -> list[Mapping[str, Any]]:
+def load_script(path: Path, function: str = DEFAULT_FUNCTION) -> SampleSets:
     """Run the script and call its function, which takes no arguments.
 
     It returns one feed dict, or a list or generator of them (each a sample set); Polygraphy's data loader scripts
-    work as they are. The script's folder is importable while it runs. Raises InputError with the script's own line.
+    work as they are. A generator is gone through once to count its sets, and again when they are asked for: nothing is
+    kept. The script's folder is importable while it runs. Raises InputError with the script's own line.
     """
     where = f"{path}:{function}"
     folder = str(path.resolve().parent)
@@ -41,7 +43,7 @@ def load_script(path: Path, function: str = DEFAULT_FUNCTION) -> list[Mapping[st
                 known = [name for name, value in vars(module).items() if isinstance(value, types.FunctionType)]
                 hint = f"it defines {', '.join(known)}" if known else f"define {function}() returning a dict of arrays"
                 raise InputError(f"the script has no function '{function}'", where=str(path), hint=hint)
-            return _sets(getattr(module, function)(), where)
+            return _sets(getattr(module, function), where, folder)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
@@ -82,21 +84,50 @@ def _module(path: Path) -> types.ModuleType:
     return module
 
 
-def _sets(result: Any, where: str) -> list[Mapping[str, Any]]:
+def _sets(call: Callable[[], Any], where: str, folder: str) -> SampleSets:
+    result = call()
     if isinstance(result, Mapping):
-        return [result]
+        return _listed([result])
     if not isinstance(result, Iterable) or isinstance(result, (str, bytes)) or hasattr(result, "__array__"):
         hint = "return a dict of arrays, or a list of such dicts"
         raise InputError(f"it returned {type(result).__name__}", where=where, hint=hint)
-    sets: list[Mapping[str, Any]] = []
-    for one in result:
-        if not isinstance(one, Mapping):
-            what = f"sample set {len(sets) + 1} is {type(one).__name__}"
-            raise InputError(what, where=where, hint="each is a dict of arrays")
-        if len(sets) == _MOST:
+    if not isinstance(result, Iterator):
+        return _listed([_known(one, number, where) for number, one in enumerate(result, 1)])
+    count = 0
+    for count, one in enumerate(result, 1):
+        _known(one, count, where)
+        if count > _MOST:
             raise InputError(f"it yields more than {_MOST} sample sets", where=where, hint="end the generator sooner")
-        sets.append(one)
-    return sets
+    return SampleSets(count, _Again(call, where, folder).sample)
+
+
+def _listed(sets: Sequence[Mapping[str, Any]]) -> SampleSets:
+    return SampleSets(len(sets), lambda number: dict(sets[number]), cheap=True)
+
+
+def _known(one: Any, number: int, where: str) -> Mapping[str, Any]:
+    if not isinstance(one, Mapping):
+        raise InputError(f"sample set {number} is {type(one).__name__}", where=where, hint="each is a dict of arrays")
+    return one
+
+
+class _Again:
+    """A generator's sets by their number: started anew where one is asked for that it has passed."""
+
+    def __init__(self, call: Callable[[], Any], where: str, folder: str) -> None:
+        self._call, self._where, self._folder = call, where, folder
+        self._next = 0
+        self._left: Iterator[Any] = iter(())
+
+    def sample(self, number: int) -> dict[str, Any]:
+        with Neighbours(self._folder):
+            if number < self._next or self._next == 0:
+                self._next, self._left = 0, iter(self._call())
+            for one in self._left:
+                self._next += 1
+                if self._next > number:
+                    return dict(_known(one, number + 1, self._where))
+        raise InputError("it yields fewer sample sets than it did before", where=self._where)
 
 
 def _line(path: Path, error: BaseException) -> str:

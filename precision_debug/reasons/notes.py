@@ -49,6 +49,15 @@ NOTES: Mapping[str, Wording] = {
         "{name} has this name because the usual one belongs to something else.",
         "{name} 使用此名，是因为惯用的名字已属于别的文件。", "Write the report into a folder of its own.",
     ),
+    "samples": Wording(
+        "{count} samples were compared: each row is one tensor over all of them. Worst by its outputs: {worst}; "
+        "--sample NUMBER runs one alone.",
+        "共比较 {count} 个样本：每行为一个张量在全部样本上的结果。按输出最差的样本：{worst}；--sample 编号 可单独运行。",
+    ),
+    "samples_calibrate": Wording(
+        "The first {count} of {all} samples calibrate, where the run mode needs that.",
+        "{all} 个样本中前 {count} 个用于校准（若运行模式需要）。",
+    ),
     "apart": Wording(
         "The two runs went one after the other, since they cannot be side by side: {why}.",
         "两次运行先后进行，因为无法并行：{why}。",

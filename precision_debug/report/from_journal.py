@@ -4,7 +4,7 @@ The table has a row for every tensor of either side that was asked for: those th
 target's graph no longer has, those that only the target has, and those that could not be seen.
 
 Events of a journal: start, side, tensors, matches, renames, selected, inputs, saved, row, ran, leftover, layers, note,
-portrait, scores, introduced, explanation, tried, fix, failure, end.
+portrait, scores, shard, introduced, explanation, tried, fix, failure, end.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..explain import usual_error
 from ..inspector import EngineLayer
 from ..numbers import judge
 from ..numbers.portrait import Portrait
+from ..observe.shard import Shard
 from ..pairing.align import Alignment, Pair, align, stem
 from ..protocols import Matches
 from ..reasons import NOTHING, Reason, as_reason, say
@@ -191,6 +192,7 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     introduced: dict[str, Introduced] = {}
     portraits: dict[tuple[str, bool], Portrait] = {}
     values: dict[str, Any] = {}
+    whole: Shard | None = None
     ended, ran = False, set[str]()
     for event in events:
         kind = event["event"]
@@ -215,6 +217,12 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
                 stats[event["name"]] = decode(TensorStats, event["stats"])
         elif kind == "row":
             rows.append(decode(Row, event["row"]))
+        elif kind == "shard":
+            found = Shard.from_plain({key: value for key, value in event.items() if key != "event"})
+            if whole is None:
+                whole = found
+            else:
+                whole.merge(found)
         elif kind == "introduced":
             introduced = {item["name"]: decode(Introduced, item) for item in event["tensors"]}
         elif kind == "explanation":
@@ -238,6 +246,8 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
         elif kind == "end":
             ended = True
             values["seconds"] = event["seconds"]
+    if whole is not None:
+        rows = whole.rows(spec.tolerance)
     if not ended and not failure:
         failure = "the run ended before its time, and nothing says why"
     renames = {

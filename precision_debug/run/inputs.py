@@ -14,20 +14,47 @@ import numpy as np
 
 from .. import numbers, recording
 from ..errors import InputError
-from ..feeds import FeedSet, check_feeds, make_feeds, match_inputs, save_feeds
+from ..feeds import FeedSet, SampleSets, check_feeds, make_feeds, match_inputs, save_feeds
 from ..feeds.cast import exact_cast
 from ..feeds.dtypes import as_dtype, is_float
 from ..numbers.arrays import as_array
 from ..protocols import Feeds
+from ..reasons import say
 from ..records import InputInfo, InputMeta, RunSpec
+from ..settings import CORE, value
 from .journal import Journal
 from .plan import Opening, Plan
-from .side import guarded
+from .samples import chosen_samples
+from .side import CALIBRATE, guarded
 
 __all__ = ["feeds_of", "storing"]
 
 
 def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
+    """The sample sets of a run, and which of them are compared. Raises InputError or ModelError.
+
+    feeds: arrays that the caller has already. One that is to be compared alone comes first; all of them calibrate.
+    """
+    given = _feeds_of(spec, plan, feeds)
+    first, many = chosen_samples(value(CORE, spec.options, "sample"), len(given.feeds))
+    if plan.baseline is None or spec.record:
+        many = None
+    if first and many is None:
+        given = dataclasses.replace(
+            given, feeds=_with_first(given.feeds, first),
+            target=None if given.target is None else _with_first(given.target, first),
+        )  # fmt: skip
+    return dataclasses.replace(given, many=many)
+
+
+def _with_first(sets: Sequence[dict[str, Any]], first: int) -> Sequence[dict[str, Any]]:
+    order = [first, *(number for number in range(len(sets)) if number != first)]
+    if isinstance(sets, SampleSets):
+        return SampleSets(len(sets), lambda place: sets[order[place]], cheap=sets.cheap)
+    return tuple(sets[number] for number in order)
+
+
+def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
     """The sample sets of a run. feeds: arrays that the caller has already. Raises InputError or ModelError."""
     sides = [side for side in (plan.baseline, plan.target) if side is not None]
     recorded = next((side.recording for side in sides if side.recording), "")
@@ -58,8 +85,9 @@ def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
         given = check_feeds(metas, FeedSet(feeds=tuple(dict(f) for f in feeds), source=source, notes=()))
     else:
         given = make_feeds(
-            metas, source=spec.inputs, shapes=spec.input_shapes, val_range=spec.val_range, seed=spec.seed
-        )
+            metas, source=spec.inputs, shapes=spec.input_shapes, val_range=spec.val_range, seed=spec.seed,
+            samples_axis=value(CORE, spec.options, "samples_axis"),
+        )  # fmt: skip
     if len(sides) > 1 and _differ(sides):
         return _for_both(metas, _inputs(sides[1]), given, spec.renames)
     return given
@@ -69,13 +97,24 @@ def _for_both(
     ours: Sequence[InputMeta], theirs: Sequence[InputMeta], given: FeedSet, renames: Mapping[str, str]
 ) -> FeedSet:
     """The feeds as the target wants them too, under its own names where those differ. Raises InputError."""
-    absent = [meta.name for meta in ours if any(meta.name not in feeds for feeds in given.feeds)]
+    first = given.feeds[0]
+    absent = [meta.name for meta in ours if meta.name not in first]
     names, notes = match_inputs([meta for meta in ours if meta.name not in absent], theirs, renames)
     same = all(new == old for new, old in names.items()) and len(names) == len(ours) - len(absent)
-    renamed = given.feeds if same else [{new: feeds[old] for new, old in names.items()} for feeds in given.feeds]
-    fed, rounded = _as_deployed(renamed, theirs)
-    if same and not rounded:
-        return check_feeds(theirs, given)
+
+    def deployed(feeds: Mapping[str, Any], said: list[str]) -> dict[str, Any]:
+        return _as_deployed(feeds if same else {new: feeds[old] for new, old in names.items()}, theirs, said)
+
+    rounded: list[str] = []
+    deployed(first, rounded)
+    if isinstance(given.feeds, SampleSets):
+        if same and not rounded:
+            return given
+        fed: Sequence[dict[str, Any]] = given.feeds.each(lambda feeds: deployed(feeds, []))
+    else:
+        fed = tuple(deployed(feeds, rounded) for feeds in given.feeds)
+        if same and not rounded:
+            return check_feeds(theirs, given)
     checked = check_feeds(theirs, FeedSet(feeds=fed, source=given.source))
     return dataclasses.replace(
         given, notes=tuple(dict.fromkeys((*given.notes, *notes, *rounded, *checked.notes))), target=checked.feeds,
@@ -83,29 +122,26 @@ def _for_both(
     )  # fmt: skip
 
 
-def _as_deployed(sets: Sequence[Feeds], metas: Sequence[InputMeta]) -> tuple[tuple[dict[str, Any], ...], list[str]]:
+def _as_deployed(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: list[str]) -> dict[str, Any]:
     """Floats in the type that a model takes, rounded where they have to be as a deployment rounds them; and notes."""
-    fed: list[dict[str, Any]] = []
-    notes: list[str] = []
-    for feeds in sets:
-        fed.append(dict(feeds))
-        for meta in metas:
-            value, wanted = feeds.get(meta.name), as_dtype(meta.dtype)
-            have = getattr(value, "dtype", None)
-            if wanted is None or have is None or have == wanted or not (is_float(have) and is_float(wanted)):
-                continue
-            array = np.asarray(value)
-            if exact_cast(array, wanted) is not None:
-                continue
-            with np.errstate(over="ignore"):
-                fed[-1][meta.name] = array.astype(wanted)
-            beyond = int(np.count_nonzero(np.isinf(fed[-1][meta.name].astype(np.float32)) & np.isfinite(array)))
-            more = f"; {beyond} values become infinite" if beyond else ""
-            notes.append(
-                f"{meta.name}: the target takes {meta.dtype}, and is fed the baseline's {have.name} values rounded to "
-                f"it, as a deployment would{more}"
-            )
-    return tuple(fed), list(dict.fromkeys(notes))
+    fed = dict(feeds)
+    for meta in metas:
+        value, wanted = feeds.get(meta.name), as_dtype(meta.dtype)
+        have = getattr(value, "dtype", None)
+        if wanted is None or have is None or have == wanted or not (is_float(have) and is_float(wanted)):
+            continue
+        array = np.asarray(value)
+        if exact_cast(array, wanted) is not None:
+            continue
+        with np.errstate(over="ignore"):
+            fed[meta.name] = array.astype(wanted)
+        beyond = int(np.count_nonzero(np.isinf(fed[meta.name].astype(np.float32)) & np.isfinite(array)))
+        more = f"; {beyond} values become infinite" if beyond else ""
+        notes.append(
+            f"{meta.name}: the target takes {meta.dtype}, and is fed the baseline's {have.name} values rounded to "
+            f"it, as a deployment would{more}"
+        )
+    return fed
 
 
 def _narrowed(ours: Sequence[InputMeta], theirs: Sequence[InputMeta]) -> list[InputMeta]:
@@ -147,15 +183,14 @@ def storing(given: FeedSet, journal: Journal, folder: Path) -> Iterator[Callable
 
 
 def _store(given: FeedSet, journal: Journal, folder: Path) -> None:
-    save_feeds(folder / "inputs.npz", given.feeds)
+    few = not isinstance(given.feeds, SampleSets)
+    save_feeds(folder / "inputs.npz", given.feeds if few else given.feeds[0])
     infos = [_info_of(name, value) for name, value in given.feeds[0].items()]
     journal.write("inputs", inputs=infos, source=given.source, file="")
     for note in given.notes:
         journal.write("note", text=note)
-    if len(given.feeds) > 1:
-        journal.write(
-            "note", text=f"{len(given.feeds)} sample sets were given; the first one is compared, all of them calibrate."
-        )
+    if len(given.feeds) > CALIBRATE:
+        journal.write("note", text=say("samples_calibrate", count=CALIBRATE, all=len(given.feeds)))
 
 
 def _info_of(name: str, value: Any) -> InputInfo:

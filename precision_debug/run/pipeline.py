@@ -9,31 +9,28 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from .. import explain, recording
 from ..errors import UsageError
 from ..feeds import FeedSet
 from ..numbers import scores
-from ..observe.hooks import AssertClose, LentBaseline, SaveBaseline
-from ..observe.lockstep import Meeting, run_both
 from ..observe.portraits import Portraits
-from ..observe.store import Store
 from ..pairing import marks
-from ..pairing.align import align, stem
-from ..protocols import BaselineStore, Comparer, Feeds, Hook, Matches
+from ..pairing.align import align
+from ..protocols import Feeds, Matches
 from ..reasons import Reason, as_reason, say
 from ..records import Row, RunSpec, TensorMeta
 from ..report import machine
 from ..settings import CORE, value
 from .across_frameworks import crosses, match_values
-from .comparer import placed, settled
+from .both import Both, Each
+from .comparer import placed
 from .inputs import feeds_of, storing
 from .journal import Journal
 from .plan import Opening, make_plan
+from .samples import Samples, finish_scores, worst_sample
 from .side import OpenSide, open_both
 
 __all__ = ["execute"]
@@ -65,7 +62,7 @@ def _compare(
     spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path,
     stored: Callable[[], None], *, apart: bool = False,
 ) -> None:  # fmt: skip
-    labels = scores.load_labels(spec.labels) if spec.labels else None
+    labels = scores.load_labels(spec.labels) if spec.labels and given.many is None else None
     if labels is not None:
         scores.check_labels(labels, given.feeds[0])
     matches = _matched(spec, first, second, given, journal, folder) if crosses(first, second) else None
@@ -86,59 +83,51 @@ def _compare(
         if spec.fused_only:
             names = frozenset(paired if names is None else names & paired)
             journal.write("selected", names=[meta.name for meta in base.tensors if meta.name in names])
-        known = {meta.name for meta in base.tensors}
-        of_target = None if names is None else {n for n, pair in alignment.pairs.items() if pair.base.name in names}
         seen = [meta for meta in base.tensors if not meta.unseen and (names is None or meta.name in names)]
         journal.write("plan", baseline=len(seen), target=sum(meta.name in paired for meta in seen))
-
-        def may_have_a_partner(key: str) -> bool:
-            return key not in known or key in paired or stem(key) in paired
-
-        budget = value(CORE, spec.options, "memory_budget")
-        with Store(folder=folder, memory_budget=budget) as store, ThreadPoolExecutor(1) as beside:
-            meeting = Meeting(place.store or store) if together else None
-            settings: dict[str, Any] = {
-                "wanted": may_have_a_partner,
-                "on_saved": lambda key, stats: journal.write("saved", name=key, stats=stats),
-                "comparer": place.comparer,
-            }
-            save = LentBaseline(meeting, beside, **settings) if meeting else SaveBaseline(store=store, **settings)
-            check = AssertClose(
-                save,
-                tolerance=spec.tolerance,
-                alignment=alignment,
-                consume=True,
-                on_row=lambda row: journal.write("row", row=row),
+        both = Both(
+            spec=spec, base=base, target=target, names=names, alignment=alignment, place=place, together=together,
+            folder=folder,
+        )  # fmt: skip
+        if given.many is not None:
+            stored()
+            samples = Samples(both, given, journal)
+            whole = samples.run(given.many)
+            finish_scores(spec, whole, journal, base.tensors, samples.metric)
+            _if_alone(together, base, target)
+            base.announce(both.seen[0])
+            target.announce(both.seen[1])
+            journal.write("layers", layers=target.session.layers)
+            if spec.explain != "off":
+                worst = worst_sample(whole, base.tensors)
+                journal.write("stage", text=f"explaining sample {worst}, the worst")
+                again = both.run(given.feeds[worst], given.for_target().feeds[worst])
+                one = dataclasses.replace(given, feeds=given.feeds[worst : worst + 1])
+                _explain(spec, base, target, again.rows, one, journal, folder, together)
+            return
+        stored()
+        with contextlib.ExitStack() as stack:
+            writer = stack.enter_context(recording.RecordingWriter(spec.record)) if spec.record else None
+            ran = both.run(
+                given.feeds[0], given.for_target().feeds[0], journal=journal,
+                on_row=lambda row: journal.write("row", row=row), also=writer,
                 portraits=Portraits(
                     None if spec.tolerance.given else explain.usual_error(target.opening.spec.mode),
                     lambda portrait: journal.write("portrait", portrait=portrait),
                 ),
-            )
-            stored()
-            with contextlib.ExitStack() as stack:
-                hook: Hook = check
-                if spec.record:
-                    writer = stack.enter_context(recording.RecordingWriter(spec.record))
-                    hook = _Each((check, writer))
-                with settled(place.comparer):
-                    if meeting is not None:
-                        base_outputs, target_outputs = run_both(
-                            meeting, lambda: base.run(save, names), lambda: target.run(hook, of_target)
-                        )
-                    else:
-                        base_outputs = base.run(save, names)
-                        target_outputs = target.run(hook, of_target)
-                if spec.record:
-                    _finish_recording(writer, target, given.for_target(), target_outputs)
-            _if_alone(together, base, target)
-            base.announce(save.tensors)
-            target.announce(check.tensors)
-            journal.write("layers", layers=target.session.layers)
-            _describe_left(place.store or store, place.comparer, journal)
-            if store.spilled_bytes:
-                text = f"{store.spilled_bytes / 1e6:.0f} MB of baseline tensors waited on disk, beyond --memory_budget."
-                journal.write("note", text=text)
-        result = scores.score(base_outputs, target_outputs, labels) if spec.labels or spec.top1 else None
+            )  # fmt: skip
+            if writer is not None:
+                _finish_recording(writer, target, given.for_target(), ran.target_outputs)
+        _if_alone(together, base, target)
+        base.announce(both.seen[0])
+        target.announce(both.seen[1])
+        journal.write("layers", layers=target.session.layers)
+        for name, stats in ran.left.items():
+            journal.write("leftover", name=name, stats=stats)
+        if ran.spilled_bytes:
+            text = f"{ran.spilled_bytes / 1e6:.0f} MB of baseline tensors waited on disk, beyond --memory_budget."
+            journal.write("note", text=text)
+        result = scores.score(ran.base_outputs, ran.target_outputs, labels) if spec.labels or spec.top1 else None
         if result is not None:
             journal.write("scores", scores=result.shares, samples=result.samples)
         elif spec.top1:
@@ -147,7 +136,7 @@ def _compare(
             )
             journal.write("note", text=text)
         if spec.explain != "off":
-            _explain(spec, base, target, check.rows, given, journal, folder, together)
+            _explain(spec, base, target, ran.rows, given, journal, folder, together)
 
 
 def _explain(
@@ -178,16 +167,6 @@ def _explain(
     )  # fmt: skip
     journal.write("introduced", tensors=found)
     journal.write("explanation", explanation=explanation)
-
-
-def _describe_left(store: BaselineStore, comparer: Comparer, journal: Journal) -> None:
-    """Tell of the baseline's tensors that no partner came for."""
-    for name in store:
-        value = store.get(name)
-        if value is not None:
-            comparer.describe(value, lambda stats, name=name: journal.write("leftover", name=name, stats=stats))  # type: ignore[misc]
-    comparer.settle()
-    store.close()
 
 
 class _Apart(Exception):
@@ -252,7 +231,7 @@ def _record(spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal, s
                 journal.write("saved", name=name, stats=None)
 
             stored()
-            outputs = side.run(_Each((writer, tell)), names)
+            outputs = side.run(Each(hooks=(writer, tell)), names)
             _finish_recording(writer, side, given, outputs)
 
 
@@ -265,18 +244,6 @@ def _selected(spec: RunSpec, tensors: Sequence[TensorMeta], journal: Journal) ->
     names = marks.select(patterns, spec.marks_between, [meta.name for meta in tensors])
     journal.write("selected", names=list(names))
     return frozenset(names)
-
-
-@dataclass(frozen=True)
-class _Each:
-    """Shows each tensor to several hooks in turn; all are ours, and keep nothing of it."""
-
-    hooks: tuple[Hook, ...]
-    borrows: ClassVar[bool] = True
-
-    def __call__(self, op_type: str, name: str, tensor: Any, /) -> None:
-        for hook in self.hooks:
-            hook(op_type, name, tensor)
 
 
 def _finish_recording(

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import BackendError, PrecisionDebugError
 from ..feeds import FeedSet, as_option
 from ..numbers.native import cores_of_each
-from ..protocols import Hook, Session
+from ..protocols import Feeds, Hook, Session
 from ..records import Side, TensorMeta
 from .journal import Journal
 from .plan import Opening
@@ -45,6 +45,10 @@ def _with_its_share(opening: Opening) -> Opening:
     return dataclasses.replace(opening, spec=dataclasses.replace(opening.spec, cores=cores_of_each()))
 
 
+CALIBRATE = 128
+"""Samples that calibrate, at most, where a mode needs that."""
+
+
 class OpenSide:
     """A side's session, opened at once. role: "baseline" or "target"."""
 
@@ -53,7 +57,7 @@ class OpenSide:
         self.seconds: float | None = None
         journal.write("stage", text=f"opening the {role}: {opening.label}")
         self._tell(())
-        self.session: Session = self._sized(lambda: opening.open(given.feeds))
+        self.session: Session = self._sized(lambda: opening.open(given.feeds[:CALIBRATE]))
         self.announce()
 
     def __enter__(self) -> OpenSide:
@@ -66,12 +70,18 @@ class OpenSide:
     def tensors(self) -> Sequence[TensorMeta]:
         return self.session.tensors
 
-    def run(self, hook: Hook, names: Collection[str] | None) -> Mapping[str, Any]:
-        self.journal.write("stage", text=f"running the {self.role}: {self.opening.label}")
+    def run(
+        self, hook: Hook, names: Collection[str] | None, feeds: Feeds | None = None, *, quiet: bool = False
+    ) -> Mapping[str, Any]:
+        """feeds: in place of the first sample. quiet: the journal is not told."""
+        fed = self.given.feeds[0] if feeds is None else feeds
+        if not quiet:
+            self.journal.write("stage", text=f"running the {self.role}: {self.opening.label}")
         begun = time.monotonic()
-        outputs: Mapping[str, Any] = self._sized(lambda: self.session.run(self.given.feeds[0], hook, names))
+        outputs: Mapping[str, Any] = self._sized(lambda: self.session.run(fed, hook, names))
         self.seconds = time.monotonic() - begun
-        self.journal.write("ran", side=self.role)
+        if not quiet:
+            self.journal.write("ran", side=self.role)
         return outputs
 
     def _sized(self, call: Callable[[], Any]) -> Any:

@@ -1,0 +1,146 @@
+"""What became of some of the samples: one row a tensor over all of them, as plain JSON that merges with any other's.
+
+Samples, child processes and machines all give shards; the merge of any split is the whole, bit for bit: see
+``numbers.merged``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..codec import decode, encode
+from ..numbers import judge
+from ..numbers.exact_sum import ExactSum
+from ..numbers.merged import Merged
+from ..numbers.merged_json import from_plain, to_plain
+from ..records import Row, Status, Tolerance
+
+__all__ = ["SAMPLES", "WORST_SAMPLES", "Shard"]
+
+SAMPLES, WORST_SAMPLES, WORST_AT = "Samples", "Worst Samples", "Max Atol Sample"
+"""Columns of a table over many samples."""
+
+Score = tuple[ExactSum, int]
+Key = tuple[str, str, bool]
+
+
+class Shard:
+    """Rows and scores of some samples.
+
+    samples: their numbers. scores: by name the sum over samples and what it is divided by. parts: by a sample's number
+    what a metric of the user's keeps of the baseline and the target.
+    """
+
+    def __init__(self) -> None:
+        self.samples: set[int] = set()
+        self.scores: dict[str, Score] = {}
+        self.parts: dict[int, tuple[Any, Any]] = {}
+        self.seconds = 0.0
+        self._tensors: dict[Key, tuple[int, Row, Merged | None]] = {}
+
+    def add(self, sample: int, rows: Iterable[Row]) -> None:
+        """Take in a sample; comparisons are best Measured."""
+        self.samples.add(sample)
+        for row in rows:
+            merged = None if row.comparison is None else Merged.of(row.comparison, sample)
+            self._take(_key(row), sample, dataclasses.replace(row, comparison=None), merged)
+
+    def score(self, name: str, total: float, count: int) -> None:
+        """Add to a score."""
+        before = self.scores.get(name, (ExactSum(), 0))
+        self.scores[name] = before[0] + ExactSum.of(total), before[1] + count
+
+    def merge(self, other: Shard) -> None:
+        """Take in other samples."""
+        self.samples |= other.samples
+        self.parts |= other.parts
+        self.seconds += other.seconds
+        for name, (total, count) in other.scores.items():
+            before = self.scores.get(name, (ExactSum(), 0))
+            self.scores[name] = before[0] + total, before[1] + count
+        for key, found in other._tensors.items():
+            self._take(key, *found)
+
+    def _take(self, key: Key, sample: int, row: Row, merged: Merged | None) -> None:
+        if key not in self._tensors:
+            self._tensors[key] = sample, row, merged
+            return
+        first, kept, before = self._tensors[key]
+        if before is not None:
+            merged = before if merged is None else Merged.merge(before, merged)
+        self._tensors[key] = (sample, row, merged) if sample < first else (first, kept, merged)
+
+    def rows(self, tolerance: Tolerance) -> list[Row]:
+        """One row a tensor, judged over all samples, in the order in which the first samples showed them."""
+        found = sorted(self._tensors.values(), key=lambda item: (item[0], item[1].index))
+        return [_judged(row, merged, tolerance) for _, row, merged in found]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The scores; those of nothing are left out."""
+        return {name: total.scaled(0, count) for name, (total, count) in sorted(self.scores.items()) if count}
+
+    def worst(self, names: Iterable[str] = ()) -> list[tuple[float, int]]:
+        """(error, sample) of the worst samples of some tensors (none: of all), the worst first; each sample once."""
+        wanted = set(names)
+        worst: dict[int, float] = {}
+        for _, row, merged in self._tensors.values():
+            for error, sample in merged.worst if merged is not None and (not wanted or row.name in wanted) else ():
+                worst[sample] = max(error, worst.get(sample, -1.0))
+        return sorted(((error, sample) for sample, error in worst.items()), key=lambda pair: (-pair[0], pair[1]))
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "samples": _ranges(self.samples),
+            "seconds": self.seconds,
+            "scores": {name: [total.text, count] for name, (total, count) in self.scores.items()},
+            "parts": {str(sample): list(parts) for sample, parts in self.parts.items()},
+            "tensors": [
+                {"first": first, "row": encode(row), "totals": None if merged is None else to_plain(merged)}
+                for first, row, merged in self._tensors.values()
+            ],
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Shard:
+        """The inverse. Raises KeyError, TypeError or ValueError on foreign data."""
+        found = cls()
+        for low, high in plain["samples"]:
+            found.samples.update(range(low, high))
+        found.seconds = float(plain["seconds"])
+        found.scores = {name: (ExactSum.from_text(text), int(count)) for name, (text, count) in plain["scores"].items()}
+        found.parts = {int(sample): (parts[0], parts[1]) for sample, parts in plain["parts"].items()}
+        for item in plain["tensors"]:
+            row = decode(Row, item["row"])
+            totals = None if item["totals"] is None else from_plain(item["totals"])
+            found._tensors[_key(row)] = int(item["first"]), row, totals
+        return found
+
+
+def _key(row: Row) -> Key:
+    return row.name, row.target_name, row.status is Status.UNMATCHED
+
+
+def _judged(row: Row, merged: Merged | None, tolerance: Tolerance) -> Row:
+    if merged is None:
+        return row
+    comparison = merged.comparison()
+    status, reason = judge.verdict(comparison, tolerance)
+    worst = ", ".join(f"{sample} ({error:.2e})" for error, sample in merged.worst)
+    extra = {**row.extra, SAMPLES: str(merged.samples), WORST_SAMPLES: worst}
+    if merged.max_abs is not None:
+        extra[WORST_AT] = str(merged.max_abs.sample)
+    return dataclasses.replace(row, comparison=comparison, status=status, reason=reason, extra=extra)
+
+
+def _ranges(samples: Iterable[int]) -> list[list[int]]:
+    found: list[list[int]] = []
+    for sample in sorted(samples):
+        if found and found[-1][1] == sample:
+            found[-1][1] += 1
+        else:
+            found.append([sample, sample + 1])
+    return found

@@ -1,0 +1,145 @@
+"""Both sides, open and paired: one sample after the other runs through them, and each run gives its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ..numbers.host import HostComparer
+from ..observe.hooks import AssertClose, LentBaseline, SaveBaseline
+from ..observe.lockstep import Meeting, run_both
+from ..observe.portraits import Portraits
+from ..observe.store import Store
+from ..pairing.align import Alignment, stem
+from ..protocols import BaselineStore, Comparer, Feeds, Hook
+from ..records import Row, RunSpec, TensorMeta, TensorStats
+from ..settings import CORE, value
+from .comparer import Placed, settled
+from .journal import Journal
+from .side import OpenSide
+
+__all__ = ["Both", "Each", "Ran"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """One sample's run. rows: in the target's order. left: of the baseline's tensors that no partner came for."""
+
+    rows: tuple[Row, ...]
+    base_outputs: Mapping[str, Any]
+    target_outputs: Mapping[str, Any]
+    left: Mapping[str, TensorStats]
+    spilled_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Each:
+    """Shows each tensor to several hooks in turn; all are ours, and keep nothing of it."""
+
+    hooks: tuple[Hook, ...]
+    borrows: ClassVar[bool] = True
+
+    def __call__(self, op_type: str, name: str, tensor: Any, /) -> None:
+        for hook in self.hooks:
+            hook(op_type, name, tensor)
+
+
+@dataclass(kw_only=True)
+class Both:
+    """names: of the baseline's tensors that are wanted; None: all. seen: what the last run showed, on each side."""
+
+    spec: RunSpec
+    base: OpenSide
+    target: OpenSide
+    names: frozenset[str] | None
+    alignment: Alignment
+    place: Placed
+    together: bool
+    folder: Path
+    seen: tuple[tuple[TensorMeta, ...], tuple[TensorMeta, ...]] = ((), ())
+    _known: frozenset[str] = field(init=False)
+    _paired: frozenset[str] = field(init=False)
+    _of_target: frozenset[str] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        pairs = self.alignment.pairs
+        self._known = frozenset(meta.name for meta in self.base.tensors)
+        self._paired = frozenset(pair.base.name for pair in pairs.values() if not pair.target.unseen)
+        names = self.names
+        self._of_target = None if names is None else frozenset(n for n, p in pairs.items() if p.base.name in names)
+
+    def with_totals(self) -> Comparer:
+        """What compares, from now on with totals that can be merged."""
+        comparer: Any = self.place.comparer
+        if not hasattr(comparer, "totals"):  # another wheel's: its tensors are compared in the host's memory
+            comparer = HostComparer()
+        comparer.totals = True
+        return comparer  # type: ignore[no-any-return]
+
+    def run(
+        self, feeds: Feeds, target_feeds: Feeds, *, journal: Journal | None = None,
+        on_row: Callable[[Row], None] | None = None, also: Hook | None = None, comparer: Comparer | None = None,
+        portraits: Portraits | None = None,
+    ) -> Ran:  # fmt: skip
+        """Run one sample on both sides, and compare.
+
+        journal: is told of each tensor and stage. also: a hook that sees the target's tensors too. comparer: in place
+        of the run's own. portraits: of the tensors, where they are wanted.
+        """
+        place, comparer = self.place, comparer or self.place.comparer
+        budget = value(CORE, self.spec.options, "memory_budget")
+
+        def told(key: str, stats: TensorStats | None) -> None:
+            if journal is not None:
+                journal.write("saved", name=key, stats=stats)
+
+        with Store(folder=self.folder, memory_budget=budget) as store, ThreadPoolExecutor(1) as beside:
+            meeting = Meeting(place.store or store) if self.together else None
+            settings: dict[str, Any] = {"wanted": self._may_have_a_partner, "on_saved": told, "comparer": comparer}
+            save = LentBaseline(meeting, beside, **settings) if meeting else SaveBaseline(store=store, **settings)
+            check = AssertClose(
+                save,
+                tolerance=self.spec.tolerance,
+                alignment=self.alignment,
+                consume=True,
+                on_row=on_row,
+                portraits=portraits,
+            )
+            hook: Hook = check if also is None else Each(hooks=(check, also))
+            quiet = journal is None
+            with settled(comparer):
+                if meeting is not None:
+                    outputs = run_both(
+                        meeting,
+                        lambda: self.base.run(save, self.names, feeds, quiet=quiet),
+                        lambda: self.target.run(hook, self._of_target, target_feeds, quiet=quiet),
+                    )
+                else:
+                    outputs = (
+                        self.base.run(save, self.names, feeds, quiet=quiet),
+                        self.target.run(hook, self._of_target, target_feeds, quiet=quiet),
+                    )
+            self.seen = save.tensors, check.tensors
+            left = _left(place.store or store, comparer)
+            return Ran(
+                rows=check.rows, base_outputs=outputs[0], target_outputs=outputs[1], left=left,
+                spilled_bytes=store.spilled_bytes,
+            )  # fmt: skip
+
+    def _may_have_a_partner(self, key: str) -> bool:
+        return key not in self._known or key in self._paired or stem(key) in self._paired
+
+
+def _left(store: BaselineStore, comparer: Comparer) -> dict[str, TensorStats]:
+    """Numbers of the baseline's tensors that no partner came for; they are freed."""
+    found: dict[str, TensorStats] = {}
+    for name in store:
+        held = store.get(name)
+        if held is not None:
+            comparer.describe(held, lambda stats, name=name: found.update({name: stats}))  # type: ignore[misc]
+    comparer.settle()
+    store.close()
+    return found
