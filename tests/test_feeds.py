@@ -354,7 +354,7 @@ def test_scripts(tmp_path, text, function, sets):
         ("def load_data():\n    return 3", "", ["returned int"]),
         ("def load_data():\n    return [3]", "", ["sample set 1 is int"]),
         ("def load_data():\n    return []", "", ["no sample set"]),
-        ("def load_data():\n    while True:\n        yield {}", "", ["more than 4096"]),
+        ("def load_data():\n    while True:\n        yield {}", "", ["more than 1048576"]),
         ("def load_data():\n    return [{'x': [[1, 2, 3]] * 2}, {'y': 1}]", "", ["sample set 2", "no input 'y'"]),
     ],
 )

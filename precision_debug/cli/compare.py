@@ -89,8 +89,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--inputs",
         metavar="FILE|DIR|SCRIPT.py[:f]",
         default="",
-        help=".npz, .npy, a folder of them, Polygraphy's JSON, or a script's function (default: seeded random)",
+        help=".npz, .npy, a folder of them, Polygraphy's JSON, a dataset folder, or a script's function; of many"
+        " samples each row is one tensor over all of them (default: seeded random)",
     )
+    group.add_argument(
+        "--samples_axis", metavar="N", default="", help="the arrays of --inputs hold many samples along this axis"
+    )
+    group.add_argument("--sample", metavar="N|FROM:TO", default="", help="only this sample, from 0, or these")
     group.add_argument(
         "--input_shapes",
         metavar="NAME:SHAPE",
@@ -108,6 +113,10 @@ def build_parser() -> argparse.ArgumentParser:
         default="",
         help="class index of each sample (.npy): the report then shows both runs' accuracy",
     )
+    group.add_argument(
+        "--metric", metavar="FILE.py:f", default="",
+        help="a number of your own, from a sample's outputs and labels (any .npy), for both runs",
+    )  # fmt: skip
 
     group.add_argument(
         "--top1",
@@ -275,6 +284,9 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
     options |= engine_options(given)
     if given.use_dynamic_shape is not None:
         options["use_dynamic_shape"] = given.use_dynamic_shape
+    for name in ("samples_axis", "sample", "metric"):
+        if getattr(given, name):
+            options[name] = getattr(given, name)
     if given.memory_budget:
         options["memory_budget"] = given.memory_budget
     return RunSpec(

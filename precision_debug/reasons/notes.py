@@ -52,7 +52,8 @@ NOTES: Mapping[str, Wording] = {
     "samples": Wording(
         "{count} samples were compared: each row is one tensor over all of them. Worst by its outputs: {worst}; "
         "--sample NUMBER runs one alone.",
-        "共比较 {count} 个样本：每行为一个张量在全部样本上的结果。按输出最差的样本：{worst}；--sample 编号 可单独运行。",
+        "共比较 {count} 个样本：每行为一个张量在全部样本上的结果。按输出最差的样本：{worst}；"
+        "--sample 编号 可单独运行。",
     ),
     "samples_calibrate": Wording(
         "The first {count} of {all} samples calibrate, where the run mode needs that.",
