@@ -61,7 +61,7 @@ def test_one_row_a_tensor_over_all_samples(model: Path, data: np.ndarray, tmp_pa
     np.savez(tmp_path / "many.npz", x=data)
     many = compare(model, inputs=tmp_path / "many.npz", samples_axis=0)
     alone = [compare(model, inputs=tmp_path / "many.npz", samples_axis=0, sample=str(number)) for number in range(9)]
-    assert sum(row.comparison is not None for row in many.rows) == 3
+    assert len(many.compared) >= 3
     for place, row in enumerate(many.rows):
         if row.comparison is None:
             continue
