@@ -12,7 +12,7 @@ if import_path.running_as_module():  # before anything that a file of the curren
 import importlib
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from .version import __version__ as __version__
 
 __all__ = [
     "AssertClose",
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AssertClose": "observe.hooks",
+    "AssertClose": "run.script_hooks",
     "ModelFiles": "records",
     "PrecisionDebugError": "errors",
     "Report": "report.model",
@@ -47,11 +47,12 @@ _HOMES = {
 if TYPE_CHECKING:
     from .api import compare
     from .errors import PrecisionDebugError
-    from .observe.hooks import AssertClose, SaveBaseline
+    from .observe.hooks import SaveBaseline
     from .observe.watch import watch
     from .pairing.marks import assign_mark_names, get_mark_names_from_serialized_json
     from .records import ModelFiles, Row, Status, Tolerance
     from .report.model import Report
+    from .run.script_hooks import AssertClose
 
 
 def __getattr__(name: str) -> object:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from precision_debug.pairing.align import align
 from precision_debug.records import Row, Status, TensorMeta
-from precision_debug.report.from_journal import complete_table
+from precision_debug.report.complete_table import complete_table
 
 
 def test_a_run_that_ended_early_drops_no_tensor_of_either_side() -> None:

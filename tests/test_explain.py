@@ -25,7 +25,7 @@ from precision_debug.explain.units import arithmetic_of, unit_of
 from precision_debug.records import Culprit, Row, Status, TensorMeta, TensorStats
 from precision_debug.report.blame import CAUSES, sentence_of
 from precision_debug.report.curve import curve
-from precision_debug.report.json import from_dict
+from precision_debug.report.formats.json import from_dict
 from precision_debug.report.model import Report
 
 pytest.importorskip("onnxruntime")

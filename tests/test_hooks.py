@@ -138,7 +138,7 @@ def test_only_the_wanted_names_are_kept() -> None:
 def test_error_growth_names_the_operator_that_lost_the_precision(tmp_path: Path) -> None:
     from precision_debug.pairing.align import align
     from precision_debug.records import TensorMeta
-    from precision_debug.report.from_journal import complete_table
+    from precision_debug.report.complete_table import complete_table
 
     base = SaveBaseline()
     check = AssertClose(base)
@@ -164,7 +164,7 @@ def test_error_growth_names_the_operator_that_lost_the_precision(tmp_path: Path)
 def test_error_growth_is_unknown_where_an_input_was_not_compared() -> None:
     from precision_debug.pairing.align import align
     from precision_debug.records import TensorMeta
-    from precision_debug.report.from_journal import complete_table
+    from precision_debug.report.complete_table import complete_table
 
     base = SaveBaseline()
     check = AssertClose(base)

@@ -20,11 +20,12 @@ from precision_debug_paddle.engine import capability
 from precision_debug_paddle.engine.framework import inference_module
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
-from precision_debug.observe.hooks import AssertClose, SaveBaseline
+from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.pairing.align import align
 from precision_debug.protocols import Session
 from precision_debug.records import ModelFiles, Row, SessionSpec, Status, Tolerance
-from precision_debug.report.from_journal import complete_table
+from precision_debug.report.complete_table import complete_table
+from precision_debug.run.script_hooks import AssertClose
 
 BF16 = pytest.mark.skipif(
     not modes.availability("onednn_bf16").ok, reason=f"onednn_bf16 {modes.availability('onednn_bf16').needs}"

@@ -14,7 +14,7 @@ import numpy as np
 import paddle_models
 import pytest
 from precision_debug_paddle import modes
-from precision_debug_paddle.engine import capability, inspector_files, tensorrt, tf32
+from precision_debug_paddle.engine import capability, inspector_files, tensorrt, tensorrt_session, tf32
 from precision_debug_paddle.model import read_model
 
 from precision_debug.errors import BackendError, BackendUnavailable, UsageError
@@ -92,7 +92,7 @@ def test_what_comes_before_a_batch_norm_that_paddle_did_not_fold_is_shown(
         folder = tmp_path / path.stem
         folder.mkdir()
         feeds = [paddle_models.feeds("cnn")]
-        session = tensorrt.open_tensorrt(spec, read_model(files), modes.recipe("trt_fp16"), feeds, folder, {})
+        session = tensorrt_session.open_tensorrt(spec, read_model(files), modes.recipe("trt_fp16"), feeds, folder, {})
         assert _shown(session) == expected
 
 
@@ -199,7 +199,9 @@ def _files(folder: Path) -> ModelFiles:
 
 def _open(folder: Path, mode: str = "trt_fp16", feeds: Sequence[Mapping[str, Any]] = FEEDS, **options: Any) -> Any:
     spec = SessionSpec(model=_files(folder), mode=mode, options=options, work_dir=str(folder))
-    return tensorrt.open_tensorrt(spec, read_model(spec.model), modes.recipe(mode), feeds, folder, {"paddle": "x"})
+    return tensorrt_session.open_tensorrt(
+        spec, read_model(spec.model), modes.recipe(mode), feeds, folder, {"paddle": "x"}
+    )
 
 
 def _shown(session: Any, names: Any = None) -> list[str]:
@@ -467,7 +469,7 @@ def test_pir_goes_another_way_and_says_what_is_missing(tmp_path: Path) -> None:
     ):
         chosen = SessionSpec(model=spec.model, mode=spec.mode, options=options, work_dir=str(tmp_path))
         with pytest.raises(error, match=words):
-            tensorrt.open_tensorrt(
+            tensorrt_session.open_tensorrt(
                 chosen, read_model(spec.model), modes.recipe("trt_fp16"), [paddle_models.feeds("cnn")], tmp_path, {}
             )
 
@@ -534,7 +536,7 @@ def test_a_pir_program_keeps_its_names_through_paddles_converter(
         options={"disable_tensorrt_ops": ["softmax", "pd_op.gelu"], "delete_pass": "some_pass"},
     )  # fmt: skip
     model, feeds = read_model(spec.model), paddle_models.feeds("encoder")
-    session = tensorrt.open_tensorrt(spec, model, modes.recipe("trt_fp16"), [feeds], tmp_path, {})
+    session = tensorrt_session.open_tensorrt(spec, model, modes.recipe("trt_fp16"), [feeds], tmp_path, {})
     seen: dict[str, Any] = {}
     session.run(feeds, lambda _, name, tensor: seen.update({name: np.array(tensor)}))
     assert list(seen) == [meta.name for meta in session.tensors]

@@ -9,9 +9,10 @@ import pytest
 from report_factory import make_comparison, make_report, make_row, make_stats
 
 from precision_debug.numbers.portrait import Portrait, portrait_of
-from precision_debug.observe.hooks import AssertClose, SaveBaseline
+from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.observe.portraits import Portraits
 from precision_debug.report import Report
+from precision_debug.run.script_hooks import AssertClose
 
 
 def drawn(base: np.ndarray, target: np.ndarray) -> Portrait:

@@ -17,9 +17,9 @@ from report_factory import make_comparison, make_report, make_row, make_stats
 
 from precision_debug.records import Row, Status
 from precision_debug.report import Report, write
-from precision_debug.report.excel import table
-from precision_debug.report.excel.stream import letters
-from precision_debug.report.excel.text import CELL_LIMIT, fit, xml
+from precision_debug.report.formats.xlsx import table
+from precision_debug.report.formats.xlsx.stream import letters
+from precision_debug.report.formats.xlsx.text import CELL_LIMIT, fit, xml
 from precision_debug.report.layout import BAND, columns, columns_for_people
 from precision_debug.safety.visible import visible
 

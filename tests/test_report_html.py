@@ -18,8 +18,8 @@ from report_factory import make_comparison, make_report, make_row
 
 from precision_debug.records import Status
 from precision_debug.report import Report, write
+from precision_debug.report.formats.md import ROWS_SHOWN
 from precision_debug.report.layout import columns
-from precision_debug.report.markdown import ROWS_SHOWN
 from precision_debug.report.words import explained
 from precision_debug.safety.visible import visible
 
@@ -94,7 +94,7 @@ def test_the_policy_allows_this_script_and_nothing_else(tmp_path: Path) -> None:
 
 def test_the_libraries_are_what_npm_has() -> None:
     """Byte for byte, with their licences beside them: anyone can check them against the registry."""
-    vendor = files("precision_debug.report.html").joinpath("vendor")
+    vendor = files("precision_debug.report.formats.html").joinpath("vendor")
     told = vendor.joinpath("README.md").read_text(encoding="utf-8")
     names = [path.name for path in vendor.iterdir() if path.name.endswith((".js", ".css"))]
     assert len(names) == 5

@@ -16,7 +16,7 @@ from precision_debug.errors import OutputError
 from precision_debug.reasons import say
 from precision_debug.records import Comparison, ModelFiles, Row, Side, Status, TensorStats, Tolerance
 from precision_debug.report import Report, write
-from precision_debug.report.json import from_dict, load, to_dict
+from precision_debug.report.formats.json import from_dict, load, to_dict
 from precision_debug.report.words import is_whole, word
 
 NUMBERS = st.none() | st.floats() | st.integers(-(2**70), 2**70).map(float)

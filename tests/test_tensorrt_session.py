@@ -23,8 +23,9 @@ from tensorrt_fake import HostCuda, fake_tensorrt
 from precision_debug.api import compare
 from precision_debug.errors import MarkError, UsageError
 from precision_debug.inspector import EngineLayer, read_inspector
-from precision_debug.observe.hooks import AssertClose, SaveBaseline
+from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
+from precision_debug.run.script_hooks import AssertClose
 
 pytest.importorskip("onnxruntime", reason="the stand-in computes with it")
 

@@ -32,7 +32,7 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
     device, notes = _device(recipe)
     versions = capability.versions(gpu=device == "gpu", tensorrt=recipe.tensorrt)
     if recipe.tensorrt:
-        from .engine.tensorrt import open_tensorrt
+        from .engine.tensorrt_session import open_tensorrt
 
         return open_tensorrt(spec, model, recipe, feeds, folder, versions)
     if device == "gpu" and recipe.precision == "float32" and (said := tf32.own_kernels(spec.options)):

@@ -10,14 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.numbers.host import HostComparer
-from precision_debug.observe.hooks import AssertClose, SaveBaseline
+from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.observe.lockstep import Meeting, run_both
 from precision_debug.observe.store import Store
 from precision_debug.pairing.align import Alignment, align
 from precision_debug.reasons import as_reason, say
 from precision_debug.records import ModelFiles, Row, RunSpec, Side, Tolerance
-from precision_debug.report.from_journal import complete_table
+from precision_debug.report.complete_table import complete_table
 from precision_debug.report.machine import machine, now
+from precision_debug.run.script_hooks import AssertClose
 
 from . import modes
 from .backend import on_device, open_model

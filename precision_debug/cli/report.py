@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import RecordingError
+from ..report.formats.json import from_dict, to_dict
 from ..report.from_journal import report_of_events
-from ..report.json import from_dict, to_dict
 from ..report.model import Report
 from ..run.journal import read_events
 from ..run.overwriting import refuse_overwriting

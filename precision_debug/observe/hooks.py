@@ -1,14 +1,6 @@
 """The two hooks: one keeps the baseline's tensors, the other compares the target's with them while they live.
 
-Both have Paddle's signature, ``hook(op_type, tensor_name, tensor)``, and work in anybody's script::
-
-    base = SaveBaseline()
-    predictor_fp32.register_output_hook(base)
-    ...                                        # run it
-    check = AssertClose(base, atol=1e-3, rtol=1e-3)
-    predictor_fp16.register_output_hook(check)
-    ...                                        # run it on the same input
-    check.report().to_excel("output.xlsx")
+Both have Paddle's signature, ``hook(op_type, tensor_name, tensor)``; for scripts see ``run.script_hooks``.
 """
 
 from __future__ import annotations
@@ -18,7 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..numbers import judge
 from ..numbers.host import HostComparer
@@ -31,10 +23,7 @@ from .lockstep import Meeting
 from .portraits import Portraits
 from .store import Store
 
-if TYPE_CHECKING:
-    from ..report.model import Report
-
-__all__ = ["AssertClose", "LentBaseline", "PrecisionWarning", "SaveBaseline"]
+__all__ = ["CheckTarget", "LentBaseline", "PrecisionWarning", "SaveBaseline"]
 
 
 _BLOCKED = re.compile(r"onednn|mkldnn", re.IGNORECASE)
@@ -196,7 +185,7 @@ class LentBaseline(SaveBaseline):
         return finish
 
 
-class AssertClose:
+class CheckTarget:
     """Compares what it is shown with the baseline and keeps one row a tensor.
 
     tolerance, or atol and rtol: when a tensor passes (see Tolerance).
@@ -281,12 +270,6 @@ class AssertClose:
     def announce(self, tensors: Sequence[TensorMeta], side: Side) -> None:
         """See SaveBaseline."""
         self.announced, self.side = tuple(tensors), side
-
-    def report(self) -> Report:
-        """The table of everything seen so far, ordered and completed by what the target never showed."""
-        from ..report.from_journal import report_of_hooks
-
-        return report_of_hooks(self)
 
     def _why_alone(self, key: str, base_name: str, rival: str | None) -> Reason:
         refused = self._alignment.refused.get(key) if self._alignment is not None else None

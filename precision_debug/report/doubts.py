@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..inspector import ran_instead
 from ..numbers.judge import HIDDEN
@@ -16,10 +15,8 @@ from ..reasons import Plain
 from ..records import Doubt, Row, Status
 from .coverage import ENOUGH, QUANTISED, coverage
 from .figures import count, figure, percent, sufficient
+from .judged import Judged
 from .words import Text, same, sentence, wording
-
-if TYPE_CHECKING:
-    from .model import Report
 
 __all__ = ["ROUNDING", "decides", "doubts", "worded"]
 
@@ -40,7 +37,7 @@ this is asked for before no trace is no trace."""
 _NAMES = 3
 
 
-def doubts(report: Report) -> tuple[Doubt, ...]:
+def doubts(report: Judged) -> tuple[Doubt, ...]:
     """Everything that weakens the report, the weightiest first; none is there twice."""
     kept: list[Doubt] = []
     for doubt in _found(report):
@@ -72,7 +69,7 @@ class _Values(dict[str, Plain]):
         return "?"
 
 
-def _found(report: Report) -> Iterator[Doubt]:
+def _found(report: Judged) -> Iterator[Doubt]:
     yield from report.target.doubts
     yield from report.baseline.doubts
     yield from _of_outputs(report)
@@ -96,7 +93,7 @@ def _found(report: Report) -> Iterator[Doubt]:
     yield from _not_fp32(report)
 
 
-def _of_outputs(report: Report) -> Iterator[Doubt]:
+def _of_outputs(report: Judged) -> Iterator[Doubt]:
     missing = [row.name for row in report.outputs if row.comparison is None and row.status is not Status.FAIL]
     if missing:
         more = f", … (+{count(len(missing) - _NAMES)})" if len(missing) > _NAMES else ""
@@ -111,7 +108,7 @@ def _of_outputs(report: Report) -> Iterator[Doubt]:
         yield Doubt(code="output_hidden", values={"name": row.name, "reason": row.reason, "atol": fits})
 
 
-def _of_precision(report: Report) -> Iterator[Doubt]:
+def _of_precision(report: Judged) -> Iterator[Doubt]:
     """A mode that names a precision of which no tensor shows a trace, whichever engine it is."""
     mode = report.target.mode
     precision = max((name for name in ROUNDING if name in mode), key=ROUNDING.__getitem__, default="")
@@ -132,7 +129,7 @@ def _of_precision(report: Report) -> Iterator[Doubt]:
         yield Doubt(code="precision_unseen", values={**values, "rounding": figure(ROUNDING[precision])})
 
 
-def _has_no_float(report: Report) -> bool:
+def _has_no_float(report: Judged) -> bool:
     """Whether the whole model, not only what was marked of it, is of whole numbers, flags and text."""
     spec = report.spec
     if not report.compared or spec.marks or spec.marks_between or spec.marks_from_inspector or spec.fused_only:
@@ -160,7 +157,7 @@ def _ran_in(precision: str, row: Row) -> bool:
     return target.startswith(_DTYPES.get(precision, ("-",))) and (precision != "int8" or target != base)
 
 
-def _not_fp32(report: Report) -> Iterator[Doubt]:
+def _not_fp32(report: Judged) -> Iterator[Doubt]:
     for side, of_base in ((report.baseline, True), (report.target, False)):
         if "fp32" not in side.mode:
             continue

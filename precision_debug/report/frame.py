@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OutputError
+from .judged import Judged
 from .layout import columns
-from .model import Report
 
 if TYPE_CHECKING:
     import pandas
@@ -23,7 +23,7 @@ _DTYPES = {
 }
 
 
-def to_pandas(report: Report) -> pandas.DataFrame:
+def to_pandas(report: Judged) -> pandas.DataFrame:
     """One line a row, one column a column of the table, named by ``Column.key``.
 
     Integers are Int64 and flags boolean (both nullable), numbers float64 (None becomes NaN), index columns hold tuples.

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ..records import Row
 from .catalogue import COLUMNS as _KNOWN
 from .column import Column, column
-from .model import Report
+from .judged import Judged
 from .tolerance import statistic
 from .values import extra, metric
 from .words import Text, explained
@@ -40,14 +40,14 @@ _BOTH = 64
 """Width of a reason in two languages."""
 
 
-def columns(report: Report) -> tuple[Column, ...]:
+def columns(report: Judged) -> tuple[Column, ...]:
     """The columns of one report: the fixed ones, the judged statistic where one is, and every key of ``Row.extra``."""
     tolerance = report.spec.tolerance
     judged = () if tolerance.check_error_stat == "elemwise" else _stat_columns(statistic(tolerance))
     return (*COLUMNS, *judged, *_extra_columns(report.rows))
 
 
-def columns_for_people(report: Report) -> tuple[Column, ...]:
+def columns_for_people(report: Judged) -> tuple[Column, ...]:
     """The same, with each row's reason in both languages."""
 
     def reason(row: Row) -> str:

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-from .. import __version__
+from ..version import __version__
 
 __all__ = ["machine", "now", "processor"]
 

@@ -15,6 +15,7 @@ from ..numbers.portrait import Portrait
 from ..reasons import Reason
 from ..records import Doubt, Explanation, InputInfo, Row, RunSpec, Side, Status
 from ..search import Fix
+from .formats import format_of, write
 
 if TYPE_CHECKING:
     import pandas
@@ -152,9 +153,7 @@ class Report:
 
     def save(self, path: str | Path) -> Path:
         """Write the report in the format of the path's suffix (.xlsx .csv .json …). Raises OutputError."""
-        from . import write
-
-        return write(self, Path(path))
+        return write(self, path)
 
     def to_excel(self, path: str | Path) -> Path:
         """``save`` to a path that ends in .xlsx. Raises UsageError where it does not, and OutputError."""
@@ -184,16 +183,14 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values; ``from_dict`` is the inverse."""
-        from .json import to_dict
-
-        return to_dict(self)
+        plain: dict[str, Any] = format_of("json").to_dict(self)
+        return plain
 
     @classmethod
     def load(cls, path: str | Path) -> Report:
         """Read a .json report back. Raises OutputError where it is none."""
-        from .json import load
-
-        return load(Path(path))
+        found: Report = format_of("json").load(Path(path))
+        return found
 
 
 def _own_infinities(row: Row) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..numbers.host import HostComparer
-from ..observe.hooks import AssertClose, LentBaseline, SaveBaseline
+from ..observe.hooks import CheckTarget, LentBaseline, SaveBaseline
 from ..observe.lockstep import Meeting, run_both
 from ..observe.portraits import Portraits
 from ..observe.store import Store
@@ -100,7 +100,7 @@ class Both:
             meeting = Meeting(place.store or store) if self.together else None
             settings: dict[str, Any] = {"wanted": self._may_have_a_partner, "on_saved": told, "comparer": comparer}
             save = LentBaseline(meeting, beside, **settings) if meeting else SaveBaseline(store=store, **settings)
-            check = AssertClose(
+            check = CheckTarget(
                 save,
                 tolerance=self.spec.tolerance,
                 alignment=self.alignment,

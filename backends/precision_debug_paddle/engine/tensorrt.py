@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
+from precision_debug.errors import BackendError, ModelError, PrecisionDebugError, UsageError
 from precision_debug.inspector import (
     EngineLayer,
     fused_outputs,
     read_inspector,
     strip_subgraph_suffix,
 )
-from precision_debug.protocols import Feeds, Session
+from precision_debug.protocols import Feeds
 from precision_debug.records import SessionSpec
 
 from ..failures import our_errors
@@ -33,36 +33,15 @@ from ..make import make_config
 from ..model import Model
 from ..modes import Recipe
 from ..settings import setting
-from . import capability, tf32
+from . import tf32
 from .calibration import Tables
 from .framework import inference_module
 from .inspector_files import InspectorFiles
 from .predictor import Runner
-from .tensorrt_session import EngineSession
 
-__all__ = ["Builder", "fused_names", "open_tensorrt", "shape_range"]
+__all__ = ["Builder", "fused_names", "shape_range"]
 
 _QUANTISERS = re.compile(r"fake_quantize|fake_dequantize|quantize_linear")
-
-
-def open_tensorrt(
-    spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path, versions: Mapping[str, str]
-) -> Session:
-    """Build and probe the engine. Raises our errors; what Paddle would abort on is refused before."""
-    if model.program.pir:
-        from .tensorrt_pir import open_pir
-
-        return open_pir(spec, model, recipe, feeds, folder, versions)
-    if not capability.tensorrt_version():
-        raise BackendUnavailable(
-            "this Paddle has TensorRT for PIR models only (paddle.tensorrt), and this is a legacy program",
-            where=model.path,
-            hint="export the model with Paddle 3 (.json), or install paddlepaddle-gpu 2.6 with TensorRT",
-        )
-    if not feeds:
-        raise UsageError("an engine is built for given inputs, and there are none", where=model.path)
-    builder = Builder(spec, model, recipe, feeds, folder)
-    return builder.session(versions)
 
 
 def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence[Feeds]) -> str:
@@ -128,11 +107,6 @@ class Builder:
         self.calibrates = int8 and (not quantised if calibration is None else calibration)
         self.shapes = shape_range(self.options, calibrates=self.calibrates, feeds=feeds)
         self.ranges = self._ranges()
-
-    def session(self, versions: Mapping[str, str]) -> EngineSession:
-        folder, runner = self.built(())
-        plain = self.inspected(folder)
-        return EngineSession(self, runner, plain, versions)
 
     def markable(self, plain: Sequence[EngineLayer]) -> tuple[str, ...]:
         """What may be marked: with fused_only what the unmarked engine still computes, else every tensor."""

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from precision_debug.errors import BackendError, BackendUnavailable
+from precision_debug.errors import BackendError, BackendUnavailable, UsageError
 from precision_debug.inspector import EngineLayer, diff_engines, ran_instead
-from precision_debug.protocols import Feeds, Hook
-from precision_debug.records import Doubt, TensorMeta
+from precision_debug.protocols import Feeds, Hook, Session
+from precision_debug.records import Doubt, SessionSpec, TensorMeta
 
 from .. import naming
+from ..model import Model
+from ..modes import Recipe
 from ..session import HookSession, meta_of, metas_of
 from ..settings import setting
 from . import capability
 from .inspector_files import WANTED, columns, norms_apart, precision_note, precisions_differ, without_suffixes
 from .predictor import Runner
+from .tensorrt import Builder
 
-if TYPE_CHECKING:
-    from .tensorrt import Builder
-
-__all__ = ["ENGINE", "EngineSession"]
+__all__ = ["ENGINE", "EngineSession", "open_tensorrt"]
 
 ENGINE = "tensorrt_engine"
 _OUTSIDE = "use a GPU that the wheel has code for, or try --option min_subgraph_size=1"
@@ -29,6 +30,27 @@ _CALIBRATES = (
     "calibration needs a static shape, and with one Paddle gives TensorRT no matrix product: write fully connected "
     "layers as 1x1 convolutions, quantise the model before (PaddleSlim), or use a GPU that the wheel has code for"
 )
+
+
+def open_tensorrt(
+    spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path, versions: Mapping[str, str]
+) -> Session:
+    """Build and probe the engine. Raises our errors; what Paddle would abort on is refused before."""
+    if model.program.pir:
+        from .tensorrt_pir import open_pir
+
+        return open_pir(spec, model, recipe, feeds, folder, versions)
+    if not capability.tensorrt_version():
+        raise BackendUnavailable(
+            "this Paddle has TensorRT for PIR models only (paddle.tensorrt), and this is a legacy program",
+            where=model.path,
+            hint="export the model with Paddle 3 (.json), or install paddlepaddle-gpu 2.6 with TensorRT",
+        )
+    if not feeds:
+        raise UsageError("an engine is built for given inputs, and there are none", where=model.path)
+    builder = Builder(spec, model, recipe, feeds, folder)
+    built, runner = builder.built(())
+    return EngineSession(builder, runner, builder.inspected(built), versions)
 
 
 class EngineSession:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..model import Report
+from ...model import Report
 from .text import fit
 
 __all__ = ["write_layers"]
@@ -27,7 +27,7 @@ def write_layers(book: Any, report: Report) -> None:
     """One line a layer, in the engine's order; no sheet where there are none."""
     if not report.layers:
         return
-    from ...inspector import real_precision
+    from ....inspector import real_precision
 
     sheet = book.add_worksheet("Layers")
     header = book.add_format({"bold": True, "bg_color": "#1D3557", "font_color": "#FFFFFF", "valign": "vcenter"})

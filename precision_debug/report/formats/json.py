@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from ..codec import decode, encode, parse_json
-from ..errors import OutputError
-from ..records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
-from .blame import culprits, sentence_of
-from .doubts import decides, worded
-from .model import FORMAT_VERSION, Report
+from ...codec import decode, encode, parse_json
+from ...errors import OutputError
+from ...records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
+from ..blame import culprits, sentence_of
+from ..doubts import decides, worded
+from ..model import FORMAT_VERSION, Report
 
 __all__ = ["from_dict", "load", "to_dict", "write"]
 

@@ -7,19 +7,19 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...records import Row, Status
-from ...safety.visible import visible
-from ..advice import advice
-from ..blame import culprits
-from ..column import Column
-from ..doubts import ROUNDING
-from ..layer import grouped
-from ..layout import DECIDING, columns
-from ..model import Report
-from ..noise import KINDS, noise_of
-from ..summary import STATUS_NAME, STATUS_TEXT, STATUS_TONE
-from ..widths import fitted_width, text_width
-from ..words import Text, explained
+from ....records import Row, Status
+from ....safety.visible import visible
+from ...advice import advice
+from ...blame import culprits
+from ...column import Column
+from ...doubts import ROUNDING
+from ...layer import grouped
+from ...layout import DECIDING, columns
+from ...model import Report
+from ...noise import KINDS, noise_of
+from ...summary import STATUS_NAME, STATUS_TEXT, STATUS_TONE
+from ...widths import fitted_width, text_width
+from ...words import Text, explained
 
 __all__ = ["written"]
 

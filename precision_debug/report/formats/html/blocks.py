@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ..figures import percent
-from ..model import Report
-from ..section import Cell, Section
-from ..summary import Summary
-from ..words import Text
+from ...figures import percent
+from ...model import Report
+from ...section import Cell, Section
+from ...summary import Summary
+from ...words import Text
 from .text import escaped
 
 __all__ = ["ABOVE", "IN_ANSWER", "UNEXPLAINED", "answer", "block", "budget", "folded"]

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ..records import Row, Status
-from ..safety.visible import visible
-from .figures import count, figure
-from .model import Report
-from .section import Cell, Section
-from .summary import summary
-from .words import Text
+from ...records import Row, Status
+from ...safety.visible import visible
+from ..figures import count, figure
+from ..model import Report
+from ..section import Cell, Section
+from ..summary import summary
+from ..words import Text
 
 __all__ = ["ROWS_SHOWN", "write"]
 

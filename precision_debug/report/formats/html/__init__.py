@@ -14,10 +14,10 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from ...safety.visible import visible
-from ..blame import culprits
-from ..model import Report
-from ..summary import summary
+from ....safety.visible import visible
+from ...blame import culprits
+from ...model import Report
+from ...summary import summary
 from .blocks import ABOVE, IN_ANSWER, UNEXPLAINED, answer, block, budget, folded
 from .data import written
 from .text import escaped

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..curve import Curve, Point, curve
-from ..model import Report
+from ...curve import Curve, Point, curve
+from ...model import Report
 from .formats import Formats
 from .text import fit
 

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...records import Row, Status
-from ..column import Column
+from ....records import Row, Status
+from ...column import Column
 from .formats import ALARM, QUIET, Formats, band, chip
 from .text import fit, xml
 

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..layout import columns_for_people
-from ..model import Report, Verdict
-from ..summary import summary
+from ...layout import columns_for_people
+from ...model import Report, Verdict
+from ...summary import summary
 from .chart import write_chart
 from .formats import Formats
 from .layers import write_layers

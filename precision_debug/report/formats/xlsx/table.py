@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...records import Row
-from ..column import Column
-from ..layout import BAND
-from ..widths import fitted_width, text_width
+from ....records import Row
+from ...column import Column
+from ...layout import BAND
+from ...widths import fitted_width, text_width
 from .formats import Formats
 from .stream import letters, stream_rows
 from .text import fit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from ...safety.visible import visible
+from ....safety.visible import visible
 
 __all__ = ["escaped"]
 

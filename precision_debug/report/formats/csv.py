@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..safety.visible import visible
-from .doubts import decides, worded
-from .layout import columns
-from .model import Report, Verdict
-from .summary import shares
+from ...safety.visible import visible
+from ..doubts import decides, worded
+from ..layout import columns
+from ..model import Report, Verdict
+from ..summary import shares
 
 __all__ = ["write"]
 

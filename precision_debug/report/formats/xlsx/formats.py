@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...records import Status
-from ..summary import STATUS_TONE
+from ....records import Status
+from ...summary import STATUS_TONE
 
 __all__ = ["ALARM", "INK", "QUIET", "TONES", "Formats", "band", "chip"]
 

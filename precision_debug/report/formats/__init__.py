@@ -1,0 +1,68 @@
+"""Report formats, found by name: a module of this folder is one, and each entry point of ``precision_debug.formats``.
+
+A format is a module with ``write(report, path)``; its name is the ending of its files ("xlsx" writes "*.xlsx"). A wheel
+of somebody else's names ``ending = "module"`` under the entry-point group, and nothing of ours changes.
+"""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+from collections.abc import Mapping
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+from ...errors import OutputError
+from ..atomic_file import replacing
+
+__all__ = ["GROUP", "built_in", "endings", "format_of", "modules", "write"]
+
+GROUP = "precision_debug.formats"
+
+
+def built_in() -> tuple[str, ...]:
+    """The formats of this folder, by name; nothing is imported for it."""
+    return tuple(sorted(found.name for found in pkgutil.iter_modules(__path__)))
+
+
+@functools.cache
+def modules() -> Mapping[str, str]:
+    """Name of each format to the module that writes it; a wheel's may take the place of one of ours."""
+    ours = {name: f"{__name__}.{name}" for name in built_in()}
+    return {**ours, **{entry.name: entry.value for entry in metadata.entry_points(group=GROUP)}}
+
+
+def endings() -> tuple[str, ...]:
+    """The endings of files that can be written, with the dot, lower case."""
+    return tuple(f".{name}" for name in modules())
+
+
+def format_of(name: str) -> Any:
+    """The module of a format. Raises OutputError where there is none, or it cannot be imported."""
+    found = modules().get(name.lower())
+    if found is None:
+        known = " ".join(endings())
+        what = f"no report format has the ending '.{name}'" if name else "the report's name has no ending"
+        raise OutputError(what, hint=f"end it in one of {known}")
+    try:
+        return import_module(found)
+    except ImportError as error:
+        raise OutputError(f"the report format {name} cannot be loaded: {error}", hint=f"it is {found}") from error
+
+
+def write(report: Any, path: str | Path, *, scratch: Path | None = None, form: str = "") -> Path:
+    """Write a report to ``path`` and return it. The file appears whole or not at all; missing folders are made.
+
+    form: the format's name; "": as the path's ending says. scratch: an existing folder for what is not finished, in
+    place of the one that the file goes to. Raises OutputError where the format is unknown or the place cannot be
+    written.
+    """
+    path = Path(path)
+    try:
+        writer = format_of(form or path.suffix.lower()[1:]).write
+    except OutputError as error:
+        raise OutputError(error.what, where=str(path), hint=error.hint) from error
+    with replacing(path, scratch=scratch) as temporary:
+        writer(report, temporary)
+    return path

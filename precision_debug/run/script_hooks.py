@@ -1,0 +1,76 @@
+"""The hooks for scripts of your own: both have Paddle's signature, ``hook(op_type, tensor_name, tensor)``::
+
+base = SaveBaseline()
+predictor_fp32.register_output_hook(base)
+...                                        # run it
+check = AssertClose(base, atol=1e-3, rtol=1e-3)
+predictor_fp16.register_output_hook(check)
+...                                        # run it on the same input
+check.report().to_excel("output.xlsx")
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from .. import numbers
+from ..observe.hooks import CheckTarget, SaveBaseline
+from ..pairing.align import align
+from ..reasons import Reason, say
+from ..records import ModelFiles, RunSpec, Side, TensorMeta
+from ..report.complete_table import complete_table
+from ..report.machine import machine, now
+from ..report.model import Report
+
+__all__ = ["AssertClose", "SaveBaseline"]
+
+_NORM = re.compile(r"batch_?norm", re.IGNORECASE)
+
+
+class AssertClose(CheckTarget):
+    """Compares what it is shown with a SaveBaseline, and makes a report of it; see CheckTarget for the arguments."""
+
+    def report(self) -> Report:
+        """The table of everything seen so far, ordered and completed by what the target never showed."""
+        return report_of_hooks(self)
+
+
+def report_of_hooks(check: CheckTarget) -> Report:
+    """A report of two hooks that somebody else's script drove."""
+    base = check.baseline
+    stats = dict(base.stats)
+    shown = {row.name for row in check.rows}
+    for name in base.store:
+        array = base.store.get(name) if name not in shown else None
+        if array is not None:
+            stats[name] = numbers.describe(array)
+    first, second = _known(base.announced, base.tensors), _known(check.announced, check.tensors)
+    rows = complete_table(check.rows, align(first, second), stats=stats)
+    spec = RunSpec(model=ModelFiles(), run_mode="hook", baseline="hook", tolerance=check.tolerance)
+    notes = list(_raw_hooks(first, second)) if check.side is None else []
+    if base.side is None or check.side is None:
+        notes.append(say("hooks_only"))
+    return Report(
+        rows=rows,
+        spec=spec,
+        baseline=base.side or Side(mode="hook", backend="", model="", tensors=len(base.tensors)),
+        target=check.side or Side(mode="hook", backend="", model="", tensors=len(check.tensors)),
+        machine=machine(),
+        started=now(),
+        notes=tuple(notes),
+    )
+
+
+def _known(announced: Sequence[TensorMeta], seen: Sequence[TensorMeta]) -> tuple[TensorMeta, ...]:
+    """What a run announced, and what its hook was shown beyond that."""
+    names = {meta.name for meta in announced}
+    return (*announced, *(meta for meta in seen if meta.name not in names))
+
+
+def _raw_hooks(first: Sequence[TensorMeta], second: Sequence[TensorMeta]) -> Iterator[Reason]:
+    """A warning where batch norms of one side are no operators of the other, as where they were folded into weights."""
+    still = {meta.name for meta in second if _NORM.search(meta.op_type)}
+    gone = [meta.name for meta in first if _NORM.search(meta.op_type) and meta.name not in still]
+    if gone:
+        yield say("norms_folded", count=len(gone), some=[*gone[:3], *("…" for _ in gone[3:4])])
