@@ -9,25 +9,23 @@ import sys
 import typing
 from pathlib import Path
 
+import house_numbers
 import pytest
 
 from precision_debug import registry
 from precision_debug.protocols import Capabilities
 
-# Each stage may import the ones before it. Report.to_* and the hooks' report() call a later stage when they are used:
-# those imports stand inside a function, and only there.
+# Each stage may import the ones before it: at the top, in functions and for type checkers alike.
 STAGES = (
-    ("callsite",),
+    ("version", "callsite"),
     ("safety",),
     ("errors", "compiled", "reasons"),
     ("records",),
     ("codec",),
     ("settings",),
-    ("numbers",),
-    ("inspector",),
+    ("numbers", "inspector"),
     ("protocols",),
-    ("testing",),
-    ("feeds",),
+    ("testing", "feeds"),
     ("pairing",),
     ("recording", "registry"),
     ("observe",),
@@ -39,7 +37,6 @@ STAGES = (
     ("cli",),
     ("__main__",),
 )
-LATER_WHEN_CALLED = {("observe", "report")}
 FRAMEWORKS = {"onnx", "onnxruntime", "torch", "paddle", "tensorrt", "openvino", "pandas", "onnxruntime_extensions"}
 
 
@@ -50,49 +47,31 @@ def stage_of(module: str) -> int:
     raise AssertionError(f"precision_debug/{module} has no stage: add it to STAGES in tests/test_house.py")
 
 
-def imports_of(path: Path, package: Path) -> list[tuple[str, bool]]:
-    """First component of each relative import below the package's root, and whether it stands at module level."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    typing_only = {
-        id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for node in ast.walk(block)
-    }
-    inner = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for node in ast.walk(function)
-    }
-    depth = len(path.relative_to(package).parts)
-    found = []
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or id(node) in typing_only:
-            continue
-        if node.level == depth:
-            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
-        elif node.level == 0 and (node.module or "").startswith("precision_debug."):
-            names = [(node.module or "").split(".")[1]]
-        else:
-            continue
-        found += [(name, id(node) not in inner) for name in names if not name.startswith("__")]
-    return found
+@pytest.fixture(scope="module")
+def edges(root: Path) -> dict[str, set[str]]:
+    """Every module of the house, and what it imports."""
+    return house_numbers.graph(root)
 
 
-def test_a_module_imports_only_earlier_stages(root: Path) -> None:
-    package = root / "precision_debug"
+def test_a_module_imports_only_earlier_stages(edges: dict[str, set[str]]) -> None:
     wrong = []
-    for path in sorted(package.rglob("*.py")):
-        own = path.relative_to(package).parts[0].removesuffix(".py")
-        if own == "__init__":
-            continue
-        for name, at_module_level in imports_of(path, package):
-            if name == own or (not at_module_level and (own, name) in LATER_WHEN_CALLED):
-                continue
-            if stage_of(name) >= stage_of(own):
-                wrong.append(f"{path.relative_to(root)} imports {name}")
+    for module, others in edges.items():
+        package, _, own = house_numbers.room_of(module).partition(".")
+        for other in others if package == "precision_debug" and own else ():
+            theirs = house_numbers.room_of(other).partition(".")[2]
+            if theirs != own and (not theirs or stage_of(theirs) >= stage_of(own)):
+                wrong.append(f"{module} imports {other}")
     assert not wrong
+
+
+def test_nothing_imports_in_circles(edges: dict[str, set[str]]) -> None:
+    """Neither modules nor rooms, whether an import stands at the top, in a function or under TYPE_CHECKING."""
+    assert house_numbers.circles(edges) == []
+    assert house_numbers.circles(house_numbers.room_graph(edges)) == []
+
+
+def test_a_circle_would_be_found() -> None:
+    assert house_numbers.circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [("a", "b", "c")]
 
 
 def test_no_framework_is_imported_by_the_core(root: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from report_factory import make_report
 
 from precision_debug.errors import OutputError, UsageError
-from precision_debug.report import SUFFIXES, Report, write
+from precision_debug.report import SUFFIXES, Report, formats, write
 
 
 @pytest.fixture
@@ -226,3 +226,33 @@ def test_a_method_writes_its_own_format_only(method: str, name: str, tmp_path: P
     with pytest.raises(UsageError, match=r"this writes \.\w+ files"):
         getattr(make_report(2), method)(tmp_path / name)
     assert not (tmp_path / name).exists()
+
+
+def test_a_format_of_another_wheel_is_a_file_and_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pip installs it: a module, and the wheel's metadata beside it."""
+    (tmp_path / "names_only.py").write_text(
+        "def write(report, path):\n    path.write_text('\\n'.join(row.name for row in report.rows))\n"
+    )
+    info = tmp_path / "names_only-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: names-only\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{formats.GROUP}]\nnames = names_only\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    formats.modules.cache_clear()
+    try:
+        report = make_report(5)
+        assert ".names" in formats.endings()
+        written = write(report, tmp_path / "report.names")
+        assert written.read_text().splitlines() == [row.name for row in report.rows]
+        assert write(report, tmp_path / "report.txt", form="names").read_text() == written.read_text()
+        with pytest.raises(OutputError, match=r"no report format has the ending '\.txt'.*\.names"):
+            write(report, tmp_path / "report.txt")
+    finally:
+        formats.modules.cache_clear()
+
+
+def test_a_format_of_ours_is_a_file_in_its_folder() -> None:
+    assert set(formats.built_in()) == {"csv", "html", "json", "md", "xlsx"}
+    assert all(callable(formats.format_of(name).write) for name in formats.built_in())
