@@ -1,0 +1,108 @@
+"""How many engines a report costs, and how long they take beside the real one, by model and mode.
+
+    . ENV/env.sh; cd CHECKOUT; OUT=/some/empty/folder python3.11 tests/gpu/tensorrt_builds.py [CASE …]
+
+Each case runs in a process of its own: what the first build of a process loads is part of its real build. Prints a line
+a case: real build, rebuilt engines with their seconds and marks, the whole command, and the ratio of all builds to the
+real one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests")]
+OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu"))
+SOURCES = os.environ.get("SOURCES", "EDGE_MASK_CONVOLUTIONS,JIT_CONVOLUTIONS")  # others may be stubs
+
+
+def _encoder(layers: int) -> tuple[Any, dict[str, Any]]:
+    import numpy as np
+    import tensorrt_models
+
+    model = tensorrt_models.encoder(layers=layers, length=64, width=256, heads=4)
+    return model, {"embeddings": np.random.default_rng(0).uniform(-1, 1, (1, 64, 256)).astype(np.float32)}
+
+
+def _resnet(depth: int, batch: str = "1") -> tuple[Any, dict[str, Any]]:
+    import numpy as np
+    import onnx
+
+    path = OUT / f"resnet{depth}_{batch}_{os.getpid()}.onnx"
+    build = [sys.executable, str(ROOT / "examples" / "resnet" / "build.py"), "--depth", str(depth), "--batch", batch]
+    subprocess.run([*build, "-o", str(path)], check=True, capture_output=True)
+    model = onnx.load(path)
+    path.unlink()
+    size = 2 if batch == "dynamic" else int(batch)
+    feed = np.random.default_rng(0).normal(size=(size, 3, 224, 224)).astype(np.float32)
+    return model, {model.graph.input[0].name: feed}
+
+
+CASES: dict[str, tuple[Any, str, dict[str, Any]]] = {
+    "resnet18 fp16": (lambda: _resnet(18), "trt_fp16", {}),
+    "resnet50 fp16": (lambda: _resnet(50), "trt_fp16", {}),
+    "encoder of 4 fp16": (lambda: _encoder(4), "trt_fp16", {}),
+    "encoder of 12 fp16": (lambda: _encoder(12), "trt_fp16", {}),
+    "resnet18 dynamic batch fp16": (lambda: _resnet(18, "dynamic"), "trt_fp16", {}),
+    "resnet18 int8": (lambda: _resnet(18), "trt_int8", {}),
+    "resnet18 fp32": (lambda: _resnet(18), "trt_fp32", {}),
+}
+
+
+def one(name: str) -> int:
+    """Run a case; its figures as one line of JSON."""
+    import onnx
+    from precision_debug_tensorrt.make import Maker
+
+    import precision_debug
+
+    make, mode, options = CASES[name]
+    model, feeds = make()
+    path = OUT / f"{name.replace(' ', '_')}.onnx"
+    onnx.save(model, path)
+    builds: list[tuple[int, float]] = []
+    plain = Maker._build
+
+    def counted(self: Any, marks: Any, *rest: Any) -> Any:
+        begun = time.monotonic()
+        try:
+            return plain(self, marks, *rest)
+        finally:
+            builds.append((len(marks), round(time.monotonic() - begun, 1)))
+
+    Maker._build = counted  # type: ignore[method-assign]
+    begun = time.monotonic()
+    settings = {"tactic_sources": SOURCES, **options} if SOURCES else options
+    report = precision_debug.compare(path, run_mode=mode, inputs=feeds, output=[OUT / f"{path.stem}.json"], **settings)
+    path.unlink()
+    real = builds[0][1]
+    told = {
+        "case": name, "real": real, "rebuilt": builds[1:], "ratio": round(sum(s for _, s in builds) / real, 2),
+        "whole": round(time.monotonic() - begun, 1), "verdict": str(report.verdict),
+        "rows": {str(status): count for status, count in report.counts.items() if count},
+        "notes": [note for note in map(str, report.target.notes) if "rebuilt" in note or "another" in note],
+    }  # fmt: skip
+    print(json.dumps(told), flush=True)
+    return 0
+
+
+def main(names: list[str]) -> int:
+    OUT.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for name in names or CASES:
+        done = subprocess.run([sys.executable, __file__, "--one", name], capture_output=True, text=True, check=False)
+        line = next((line for line in reversed(done.stdout.splitlines()) if line.startswith("{")), "")
+        print(line or f"{name}: status {done.returncode} {done.stderr[-1500:]}", flush=True)
+        failed += not line
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(one(sys.argv[2]) if sys.argv[1:2] == ["--one"] else main(sys.argv[1:]))
