@@ -11,6 +11,7 @@ import onnx_models
 import pytest
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
+from precision_debug_onnxruntime.engine.reference_operators import corrected
 
 import precision_debug
 from precision_debug.records import ModelFiles, SessionSpec, Status
@@ -37,6 +38,9 @@ RIGHT: list[tuple[str, list[Any], dict[str, Any], list[int]]] = [
     ("BatchNormalization", [X, *STATISTICS], {"epsilon": 1e-3, "momentum": 0.5}, [7, 8, 9, 13, 14, 17]),
     ("BatchNormalization", [normal(3, 4), *STATISTICS], {}, [7, 9, 15]),
     ("BatchNormalization", [normal(2, 4, 5), *STATISTICS], {}, [8, 9, 15]),
+    ("Conv", [normal(2, 4, 40), normal(6, 2, 3), normal(6)], {"dilations": [8], "group": 2, "pads": [3, 1]}, [11, 22]),
+    ("Conv", [X, normal(3, 4, 2, 3)], {"dilations": [2, 1], "strides": [1, 2], "pads": [1, 0, 2, 1]}, [11]),
+    ("Conv", [normal(1, 2, 9, 9, 9), normal(2, 2, 2, 2, 2)], {"dilations": [2, 1, 3]}, [11]),
     ("GlobalMaxPool", [normal(2, 3, 5)], {}, [7, 22]),
     ("GlobalMaxPool", [X], {}, [7, 22]),
     ("GlobalMaxPool", [normal(2, 3, 4, 5, 6)], {}, [11, 22]),
@@ -54,6 +58,19 @@ RIGHT: list[tuple[str, list[Any], dict[str, Any], list[int]]] = [
     ("LpNormalization", [X], {"axis": 1, "p": 2}, [7]),
     ("LSTM", *lstm(), [7, 14]),  # type: ignore[list-item]
 ]
+
+
+def test_a_dilated_convolution_takes_memory_by_its_own_size() -> None:
+    """Filled with zeros and unfolded, this one would take 128 GB."""
+    x, weight = normal(1, 64, 40000), normal(32, 64, 3)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], dilations=[12000], pads=[12000, 12000])
+    made = corrected(node, 17)
+    assert made is not None
+    (found,) = made.run(x, weight)
+    middle = sum(weight[:, :, k].astype(np.float64) @ x[0, :, 8000 + 12000 * k].astype(np.float64) for k in range(3))
+    np.testing.assert_allclose(found[0, :, 20000], middle, rtol=1e-3, atol=1e-3)
+
+
 NONE: list[tuple[str, list[Any], dict[str, Any], list[int]]] = [
     ("LSTM", *lstm(clip=0.5), [14]),  # type: ignore[list-item]
     ("LSTM", *lstm(activations=["Sigmoid", "Relu", "Tanh"]), [14]),  # type: ignore[list-item]

@@ -50,6 +50,8 @@ def corrected(node: Any, version: int) -> Corrected | None:
         found = _softmax
     elif node.op_type == "BatchNormalization" and 7 <= version < 14 and not any(node.output[1:]):
         found = _batch_normalization
+    elif node.op_type == "Conv" and _explicit(node) and any(step > 1 for step in attribute(node, "dilations") or ()):
+        found = _dilated
     elif node.op_type in _RIGHT:
         found = _RIGHT[node.op_type]
     return None if found is None else Corrected(node, found)
@@ -74,6 +76,10 @@ def refusal(node: Any, version: int) -> Reason:
         or (node.op_type == "Resize" and attribute(node, "coordinate_transformation_mode") == "align_corners")
     )
     return say("reference_wrong") if wrong else NOTHING
+
+
+def _explicit(node: Any) -> bool:
+    return attribute(node, "auto_pad", "NOTSET") in {"NOTSET", b"NOTSET"}
 
 
 def _padded(node: Any) -> bool:
@@ -105,6 +111,37 @@ def _batch_normalization(node: Any, x: Any, scale: Any, bias: Any, mean: Any, va
     scale, bias, mean, var = (each.reshape(shape) for each in (scale, bias, mean, var))
     epsilon = float(attribute(node, "epsilon", 1e-5))
     return ((scale * (x - mean) / np.sqrt(var + epsilon) + bias).astype(x.dtype),)
+
+
+def _dilated(node: Any, x: Any, weight: Any, bias: Any = None) -> tuple[Any, ...]:
+    """A convolution whose kernel has gaps. onnx.reference fills them with zeros and unfolds the input as often as the
+    filled kernel is long: 30 GB for a kernel of 3 with a dilation of 4096.
+    """
+    import numpy as np
+
+    rank = x.ndim - 2
+    kernel = weight.shape[2:]
+    strides = tuple(attribute(node, "strides") or (1,) * rank)
+    dilations = tuple(attribute(node, "dilations"))
+    groups = int(attribute(node, "group", 1))
+    spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
+    pads = attribute(node, "pads") or (0,) * 2 * rank
+    padded = np.pad(x, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)])
+    sizes = [(full - span) // step + 1 for full, span, step in zip(padded.shape[2:], spans, strides, strict=True)]
+    split = weight.reshape(groups, -1, *weight.shape[1:])
+    found = np.zeros((x.shape[0], groups, split.shape[1], *sizes), x.dtype)
+    for place in np.ndindex(*kernel):
+        starts = [index * step for index, step in zip(place, dilations, strict=True)]
+        window = padded[
+            (slice(None), slice(None), *(
+                slice(start, start + (size - 1) * step + 1, step)
+                for start, size, step in zip(starts, sizes, strides, strict=True)
+            ))
+        ]  # fmt: skip
+        part = window.reshape(x.shape[0], groups, -1, *sizes)
+        found += np.einsum("goi,ngi...->ngo...", split[(..., *place)], part)
+    found = found.reshape(x.shape[0], -1, *sizes)
+    return (found if bias is None else found + bias.reshape(1, -1, *(1,) * rank),)
 
 
 def _global_max_pool(_: Any, x: Any) -> tuple[Any, ...]:
