@@ -130,16 +130,15 @@ def _dilated(node: Any, x: Any, weight: Any, bias: Any = None) -> tuple[Any, ...
     sizes = [(full - span) // step + 1 for full, span, step in zip(padded.shape[2:], spans, strides, strict=True)]
     split = weight.reshape(groups, -1, *weight.shape[1:])
     found = np.zeros((x.shape[0], groups, split.shape[1], *sizes), x.dtype)
+    everything = (slice(None), slice(None))
     for place in np.ndindex(*kernel):
         starts = [index * step for index, step in zip(place, dilations, strict=True)]
-        window = padded[
-            (slice(None), slice(None), *(
-                slice(start, start + (size - 1) * step + 1, step)
-                for start, size, step in zip(starts, sizes, strides, strict=True)
-            ))
-        ]  # fmt: skip
-        part = window.reshape(x.shape[0], groups, -1, *sizes)
-        found += np.einsum("goi,ngi...->ngo...", split[(..., *place)], part)
+        window = tuple(
+            slice(start, start + (size - 1) * step + 1, step)
+            for start, size, step in zip(starts, sizes, strides, strict=True)
+        )
+        part = padded[everything + window].reshape(x.shape[0], groups, -1, *sizes)
+        found += np.einsum("goi,ngi...->ngo...", split[(Ellipsis, *place)], part)
     found = found.reshape(x.shape[0], -1, *sizes)
     return (found if bias is None else found + bias.reshape(1, -1, *(1,) * rank),)
 
