@@ -137,8 +137,9 @@ def _dilated(node: Any, x: Any, weight: Any, bias: Any = None) -> tuple[Any, ...
             slice(start, start + (size - 1) * step + 1, step)
             for start, size, step in zip(starts, sizes, strides, strict=True)
         )
+        kept = (*everything, slice(None), *place)
         part = padded[everything + window].reshape(x.shape[0], groups, -1, *sizes)
-        found += np.einsum("goi,ngi...->ngo...", split[(Ellipsis, *place)], part)
+        found += np.einsum("goi,ngi...->ngo...", split[kept], part)
     found = found.reshape(x.shape[0], -1, *sizes)
     return (found if bias is None else found + bias.reshape(1, -1, *(1,) * rank),)
 
