@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from report_factory import make_comparison, make_report, make_row
 
+from precision_debug.reasons import Reason
 from precision_debug.records import Status
 from precision_debug.report import Report, write
 from precision_debug.report.formats.md import ROWS_SHOWN
@@ -109,8 +110,8 @@ def test_what_says_nothing_is_folded_with_its_count(tmp_path: Path) -> None:
     rows = (
         make_row(0, 1e-4),
         make_row(1, None),
-        make_row(2, **alone, op_type="DequantizeLinear", reason="a constant of the model in another form"),
-        make_row(3, **alone, op_type="Transpose", reason="holds the same numbers as x"),
+        make_row(2, **alone, op_type="DequantizeLinear", reason=Reason("", "onnxruntime.constant")),
+        make_row(3, **alone, op_type="Transpose", reason=Reason("", "onnxruntime.same_as")),
         make_row(4, **alone, op_type="QuantizeLinear", reason="the baseline has no tensor of this name"),
         make_row(5, None, status=Status.NOT_COMPARED, reason="the run ended before this tensor"),
         make_row(6, None, is_output=True, op_type="QuantizeLinear"),
@@ -119,7 +120,7 @@ def test_what_says_nothing_is_folded_with_its_count(tmp_path: Path) -> None:
     data = data_of(page_of(dataclasses.replace(make_report(0), rows=rows), tmp_path))
     kinds = [text[0] for _, text in data["folds"]]
     assert [kinds[n - 1] if n else "" for n in data["noise"]] == [
-        "", "fused away", "constants", "copies", "quantiser helpers", "", "", "",
+        "", "fused away", "constants and the like", "copies", "quantiser helpers", "", "", "",
     ]  # fmt: skip
     assert [count for count, _ in data["folds"]] == [1, 1, 1, 1]
 

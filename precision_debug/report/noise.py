@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from ..explain.operators import MOVE, plain_type
 from ..records import Row, Status
 from .coverage import QUANTISED
-from .words import Text, explained
+from .words import Text, is_whole
 
 __all__ = ["KINDS", "noise_of"]
 
 KINDS: Mapping[str, Text] = {
     "fused": Text("fused away", "被融合"),
-    "constant": Text("constants", "常量"),
+    "constant": Text("constants and the like", "常量等"),
     "copy": Text("copies", "副本"),
     "quantiser": Text("quantiser helpers", "量化辅助张量"),
 }
 """What is folded, in words that follow a number."""
 
-_CONSTANT = re.compile(r"a constant of the model|the feed itself|uninitialised|bookkeeping|a shape tensor")
-_COPY = re.compile(r"holds the same numbers as|repeats |its baseline tensor is compared with|changes nothing")
+_COPIES = frozenset({"same_as", "repeats", "taken", "dropped"})
+"""What a reason is called whose tensor has its numbers in another row."""
+
 _SAME = 1e-3
 """How far the error of a tensor that is only moved may be from its source's."""
 
@@ -33,11 +33,8 @@ def noise_of(row: Row) -> str:
     if row.comparison is not None:
         growth = row.error_growth
         return "copy" if plain_type(row.op_type) in MOVE and (growth is None or abs(growth - 1) < _SAME) else ""
-    reason = explained(row.reason).en
-    if _COPY.search(reason):
-        return "copy"
-    if _CONSTANT.search(reason):
-        return "constant"
-    if QUANTISED.search(row.op_type) or QUANTISED.search(row.target_op_type):
-        return "quantiser"
-    return "fused" if row.status is Status.FUSED_AWAY else ""
+    if row.status is Status.FUSED_AWAY:
+        return "fused"
+    if is_whole(row.reason):
+        return "copy" if row.reason.code.rpartition(".")[2] in _COPIES else "constant"
+    return "quantiser" if QUANTISED.search(row.op_type) or QUANTISED.search(row.target_op_type) else ""
