@@ -200,5 +200,5 @@ def test_notes_say_which_side_they_are_of() -> None:
         baseline=dataclasses.replace(report.baseline, notes=("One thread.", "Only here.")),
         target=dataclasses.replace(report.target, notes=("One thread.", "Cast.")),
     )
-    said = [text.partition("note")[2].strip() for _, text in lines(report) if text.startswith("  note")][1:]
+    said = [line.text.en for line in lines(report) if line.label.en == "note"][1:]
     assert said == ["baseline and target: One thread.", "baseline: Only here.", "target: Cast."]

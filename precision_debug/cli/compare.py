@@ -16,6 +16,7 @@ from ..run.overwriting import refuse_overwriting
 from ..safety.visible import visible
 from . import VERBS
 from .engine_options import add_engine_options, engine_options, settings_help
+from .language import add_language
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["DEFAULT_OUTPUT", "build_parser", "check_before", "make_spec", "run"]
@@ -207,6 +208,7 @@ def build_parser() -> argparse.ArgumentParser:
         default="auto",
         help="both runs advance together and meet at each tensor, so that none waits (default: where both can)",
     )
+    add_language(group)
     group.add_argument("--verbose", action="store_true", help="show what the frameworks print, and tracebacks")
     group.add_argument("--quiet", action="store_true", help="no summary; the exit status and the report tell")
     return parser
@@ -227,11 +229,11 @@ def run(arguments: Sequence[str]) -> int:
     from ..run.supervisor import supervise
     from . import progress, summary
 
-    with progress.bar(quiet=given.quiet or given.verbose) as on_event:
-        outcome = supervise(spec, outputs, verbose=given.verbose, on_event=on_event, on_note=_note)
+    with progress.bar(quiet=given.quiet or given.verbose, language=given.lang) as on_event:
+        outcome = supervise(spec, outputs, verbose=given.verbose, on_event=on_event, on_note=_note, language=given.lang)
     recorded_only = not outputs
     if outcome.report is not None and not given.quiet and not recorded_only:
-        summary.show(outcome.report, outputs)
+        summary.show(outcome.report, outputs, language=given.lang)
     if outcome.error is not None:
         print(f"precision_debug: {outcome.error}", file=sys.stderr)
         return outcome.exit_status

@@ -79,7 +79,7 @@ class _Climber:
         return self._judge(outcome.report)
 
     def _judge(self, report: Report) -> Step:
-        from .summary import describe
+        from .summary import described
 
         rows = [row for row in report.rows if row.comparison is not None and (self.on_all or row.is_output)]
         if not rows:
@@ -90,9 +90,9 @@ class _Climber:
         wrong = next((row for row in rows if row.status is Status.FAIL), None)
         open_ = next((row for row in rows if row.status is Status.INCONCLUSIVE), None)
         if wrong is None and open_ is not None:  # it would pass whatever it holds, which is no pass
-            return Step(passes=None, text=f"inconclusive: {describe(open_)}", op_types=types, exit_status=1)
+            return Step(passes=None, text=f"inconclusive: {described(open_).en}", op_types=types, exit_status=1)
         worst = max(rows, key=lambda row: (row.comparison.max_abs or 0.0) if row.comparison else 0.0)
-        return Step(passes=wrong is None, text=describe(wrong or worst), op_types=types)
+        return Step(passes=wrong is None, text=described(wrong or worst).en, op_types=types)
 
 
 def _explain(

@@ -1,43 +1,147 @@
-"""A progress bar on a terminal; nothing elsewhere."""
+"""What runs now, how far it is, and how long it will still take: a bar on a terminal, a line a minute elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ..report.figures import count, duration
+from ..report.words import Text
 from ..safety.visible import visible
+from .language import in_words, language_of
 
-__all__ = ["bar"]
+__all__ = ["EVERY", "Progress", "bar"]
+
+EVERY = 60.0
+"""Seconds between two lines where there is no terminal."""
+
+_STAGES = {
+    "opening the baseline": "打开基线",
+    "opening the target": "打开目标",
+    "running the baseline": "运行基线",
+    "running the target": "运行目标",
+    "explaining": "归因：逐个算子单独运行",
+    "pairing both graphs": "配对两侧的图，并检查导出问题",
+    "handing over": "生成产物",
+}
+"""Chinese of how a stage begins; what follows a colon is a name."""
+
+
+class Progress:
+    """How far a run is, from the events of its journal. clock: seconds, as ``time.monotonic``."""
+
+    def __init__(self, language: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._language = language
+        self._clock = clock
+        self.begun = clock()
+        self.stage = in_words(Text("starting", "启动"), language)
+        self.done, self.total = 0, 0
+        self._first: float | None = None
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """One event."""
+        kind = event["event"]
+        if kind == "stage":
+            self.stage = _stage(visible(str(event["text"])), self._language)
+        elif kind == "plan":
+            self.total, self.done, self._first = event["baseline"] + event["target"], 0, None
+        elif kind in ("saved", "row"):
+            self.done += 1
+            self._first = self._clock() if self._first is None else self._first
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that the tensors still to come will take at the rate so far; None where that cannot be told."""
+        if self._first is None or self.done < 2 or self.done >= self.total:
+            return None
+        return (self._clock() - self._first) / (self.done - 1) * (self.total - self.done)
+
+    def line(self) -> str:
+        """Stage, tensors, time."""
+        parts = [Text(self.stage, self.stage)]
+        if self.total:
+            some, all_ = count(min(self.done, self.total)), count(self.total)
+            parts.append(Text(f"{some} of {all_} tensors", f"{some} / {all_} 个张量"))
+        passed = duration(self._clock() - self.begun)
+        parts.append(Text(passed, f"已用 {passed}"))
+        if (left := self.left) is not None:
+            parts.append(Text(f"about {duration(left)} left", f"约剩 {duration(left)}"))
+        separator = "，" if self._language == "zh" else ", "
+        return separator.join(in_words(part, self._language) for part in parts)
+
+
+def _stage(text: str, language: str) -> str:
+    if language != "zh":
+        return text
+    head, colon, rest = text.partition(":")
+    begin = next((chinese for english, chinese in _STAGES.items() if head.startswith(english)), None)
+    if begin is None:
+        return text
+    return f"{begin}：{rest.strip()}" if colon and not begin.startswith("归因") else begin
 
 
 @contextlib.contextmanager
-def bar(*, quiet: bool = False) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Yields what to call with each event of the journal."""
-    if quiet or not sys.stderr.isatty():
+def bar(
+    *, quiet: bool = False, language: str = "", every: float = EVERY
+) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Yields what to call with each event of the journal. every: see ``EVERY``."""
+    if quiet:
         yield lambda _event: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    language = language_of(language)
+    with _drawn(language) if sys.stderr.isatty() else _told(language, every) as on_event:
+        yield on_event
 
+
+@contextlib.contextmanager
+def _told(language: str, every: float) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """A line now and then: a log shows that it goes on, and a short run says nothing."""
+    progress, ended = Progress(language), threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(every):
+            with contextlib.suppress(OSError, ValueError):
+                print(f"precision_debug: {progress.line()}", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=tell, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield progress.take
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def _drawn(language: str) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    progress = Progress(language)
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}", markup=False),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=None)
+    with Bar(*columns, console=Console(stderr=True), transient=True) as drawn:
+        task = drawn.add_task(progress.stage, total=None, left="")
 
         def on_event(event: Mapping[str, Any]) -> None:
-            kind = event["event"]
-            if kind == "stage":
-                progress.update(task, description=visible(str(event["text"])))
-            elif kind == "plan":
-                progress.update(task, total=event["baseline"] + event["target"], completed=0)
-            elif kind in ("saved", "row"):
-                progress.advance(task)
+            progress.take(event)
+            left = progress.left
+            said = "" if left is None else in_words(
+                Text(f"about {duration(left)} left", f"约剩 {duration(left)}"), language
+            )  # fmt: skip
+            drawn.update(
+                task, description=progress.stage, total=progress.total or None, completed=progress.done, left=said
+            )
 
         yield on_event

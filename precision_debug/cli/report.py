@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import RecordingError
+from ..report import write
 from ..report.formats.json import from_dict, to_dict
 from ..report.from_journal import report_of_events
 from ..report.model import Report
 from ..run.journal import read_events
 from ..run.overwriting import refuse_overwriting
 from . import summary
+from .language import add_language
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
@@ -28,14 +30,15 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--output", metavar="FILE", action="append", default=[], help="may be repeated; format by suffix"
     )
+    add_language(parser)
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     given = parse(parser, arguments)
     outputs = [Path(path) for path in given.output]
     refuse_overwriting(outputs, given.source)
     report = _load(Path(given.source))
     for output in outputs:
-        report.save(output)
-    summary.show(report, outputs)
+        write(report, output, language=given.lang)
+    summary.show(report, outputs, language=given.lang)
     return report.exit_status
 
 

@@ -63,9 +63,9 @@ def run(arguments: Sequence[str]) -> int:
         folder=str(first.with_name(f"{first.stem}.search")),
         artefacts=str(Path(given.artefacts).absolute() if given.artefacts else first.with_name(f"{first.stem}.fix")),
     )  # fmt: skip
-    outcome = _searched(spec, outputs, asked, given.verbose, _progress(given.quiet))
+    outcome = _searched(spec, outputs, asked, given.verbose, given.lang, _progress(given.quiet))
     if outcome.report is not None and not given.quiet:
-        summary.show(outcome.report, outputs)
+        summary.show(outcome.report, outputs, language=given.lang)
     if outcome.error is not None:
         print(f"precision_debug: {outcome.error}", file=sys.stderr)
         return outcome.exit_status
@@ -75,11 +75,16 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _searched(
-    spec: Any, outputs: Sequence[Path], asked: Asked, verbose: bool, on_event: Callable[[Mapping[str, Any]], None]
+    spec: Any,
+    outputs: Sequence[Path],
+    asked: Asked,
+    verbose: bool,
+    language: str,
+    on_event: Callable[[Mapping[str, Any]], None],
 ) -> Outcome:
     """Where an engine takes the process with it, that set fails, and the search goes on in a new process."""
     for _ in range(_CRASHES):
-        outcome = supervise(spec, outputs, verbose=verbose, on_event=on_event, asked=asked)
+        outcome = supervise(spec, outputs, verbose=verbose, on_event=on_event, asked=asked, language=language)
         if not isinstance(outcome.error, BackendCrash):
             return outcome
         if not crashed(Path(asked.folder, EVALUATIONS), str(outcome.error)):

@@ -1,21 +1,26 @@
-"""What the terminal says of a finished report."""
+"""What the terminal says of a finished report: the sentence first, then what it rests on."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..records import Row, Status
+from ..report.advice import advice, finer_than_rounding
 from ..report.blame import blame, culprits, expectation
 from ..report.doubts import decides, worded
 from ..report.fix import fix_lines
+from ..report.lead import lead
 from ..report.model import Report, Verdict
-from ..report.summary import shares
+from ..report.summary import STATUS_NAME, VERDICT_NAME, shares
+from ..report.words import Text, explained, same
 from ..safety.visible import visible
+from .language import in_words, language_of
 
-__all__ = ["lines", "show"]
+__all__ = ["Line", "described", "lines", "show"]
 
 _STYLE = {
     Verdict.PASS: "bold green",
@@ -25,107 +30,197 @@ _STYLE = {
     Verdict.PARTIAL: "bold yellow",
 }
 _ROW_STYLE = {Status.FAIL: "red", Status.INCONCLUSIVE: "yellow"}
+_NOTHING = same("")
+_LABEL = 16
 
 
-def show(report: Report, outputs: Sequence[Path]) -> None:
-    """Print the summary to standard output, coloured on a terminal."""
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """style: in rich's words. label: what stands before it, "" for a sentence that goes over the whole width."""
+
+    text: Text
+    label: Text = _NOTHING
+    style: str = ""
+
+
+def show(report: Report, outputs: Sequence[Path], *, language: str = "") -> None:
+    """Print the summary to standard output: on a terminal coloured, and broken between words at its width.
+
+    language: "en" or "zh"; "": that of the locale. Where it is no terminal, each line stays whole: programs read it.
+    """
     from rich.console import Console
-    from rich.text import Text
+    from rich.table import Table
+    from rich.text import Text as Styled
 
+    language = language_of(language)
     console = Console(highlight=False, soft_wrap=True)
-    for style, text in lines(report, outputs):
-        console.print(Text(visible(text), style=style))
+    for line in lines(report, outputs):
+        label, text = (visible(in_words(part, language)) for part in (line.label, line.text))
+        if not console.is_terminal:
+            console.print(Styled(f"  {_padded(label)}{text}" if label else text), soft_wrap=True)
+            continue
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        if label:
+            grid.add_column(width=2)
+            grid.add_column(width=_LABEL, overflow="fold")
+            grid.add_column(overflow="fold")
+            grid.add_row("", Styled(label), Styled(text, style=line.style))
+        else:
+            grid.add_column(overflow="fold")
+            grid.add_row(Styled(text, style=line.style))
+        console.print(grid, soft_wrap=False)
 
 
-def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[tuple[str, str]]:
-    """Style and text of each line: verdict, first mismatch, worst operators, outputs, scores, notes, files."""
+def _padded(label: str) -> str:
+    """Chinese characters take two places."""
+    from ..report.widths import text_width
+
+    return label + " " * max(2, _LABEL + 2 - text_width(label))
+
+
+def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[Line]:
+    """The sentence, the verdict, what it rests on, what was not proven, outputs, scores, notes, files."""
+    yield from _answer(report)
+    yield from _coverage(report)
+    yield from _failures(report)
+    yield from _outcome(report)
+    yield from _notes(report)
+    for output in outputs:
+        yield Line(label=Text("report", "报告"), text=same(str(output)))
+    if outputs and report.inputs_file:
+        place = outputs[0].parent / report.inputs_file
+        yield Line(label=Text("inputs", "输入"), text=same(f"{place} ({report.inputs_source})"))
+
+
+def _answer(report: Report) -> Iterator[Line]:
     target, baseline = report.target, report.baseline
-    simulated = " (a simulation)" if target.simulation else ""
-    yield (
-        _STYLE[report.verdict],
-        f"{report.verdict.value.upper()}  {target.mode}{simulated} against {baseline.mode}, {target.model}",
+    first, *more = lead(report)
+    style = _STYLE[report.verdict]
+    yield Line(text=first, style=style)
+    name = VERDICT_NAME[report.verdict]
+    simulated = Text(" (a simulation)", "（模拟）") if target.simulation else _NOTHING
+    sides = f"{target.mode}{{}}{{}}{baseline.mode}, {target.model}"
+    yield Line(
+        text=Text(
+            f"{name.en.upper()}  {sides.format(simulated.en, ' against ')}",
+            f"{name.zh}  {sides.format(simulated.zh, ' 对比 ')}",
+        ),
+        style=style,
     )
-    if report.failure:
-        yield "yellow", f"  ended early       {report.failure}"
-    yield from fix_lines(report)
+    for sentence in more:
+        yield Line(text=sentence)
+    label = Text("evidence", "依据")
+    for place, cells in enumerate(blame(report).lines):
+        words = [cell.text for cell in cells]
+        text = Text(*(" ".join(filter(None, part)) for part in zip(*words, strict=True)))
+        if (place == 0 and culprits(report)) or text.en == first.en:
+            continue  # the lead says it
+        yield Line(label=label, text=text)
     for sentence in expectation(report):
-        yield "", f"  {sentence.en}"
-    for text in said(report):
-        yield "bold", f"  {text}"
+        yield Line(label=Text("expected", "预期"), text=sentence)
+    for fix_style, fix_label, text in fix_lines(report):
+        yield Line(label=fix_label, text=text, style=fix_style)
+
+
+def _coverage(report: Report) -> Iterator[Line]:
     counts = report.counts
-    parts = [f"{counts[status]} {status.value}" for status in Status if counts[status]]
-    yield "", f"  tensors           {len(report.rows)}: " + (", ".join(parts) or "none")
+    total = len(report.rows)
+    present = [status for status in Status if counts[status]]
+    text = Text(
+        f"{total}: " + (", ".join(f"{counts[s]} {STATUS_NAME[s].en}" for s in present) or "none"),
+        f"{total}：" + ("，".join(f"{STATUS_NAME[s].zh} {counts[s]}" for s in present) or "无"),
+    )
+    yield Line(label=Text("tensors", "张量"), text=text)
     if report.rows:
-        yield "", f"  covered           {shares(report).en}"
+        yield Line(label=Text("covered", "覆盖"), text=shares(report))
     for doubt in report.doubts:
-        label = "not proven" if decides(doubt) else "mind"
-        yield "yellow", f"  {label:18s}{worded(doubt).en}"
+        label = Text("not proven", "未证实") if decides(doubt) else Text("mind", "注意")
+        yield Line(label=label, text=worded(doubt), style="yellow")
+
+
+def _failures(report: Report) -> Iterator[Line]:
     first = report.first_mismatch
     if first is not None:
-        yield "", f"  first mismatch    {describe(first)}"
-        worst = report.worst(5)
-        if worst and not culprits(report):
-            yield "", "  worst operators   (by the error that the operator itself added)"
+        yield Line(label=Text("first mismatch", "首个超差"), text=described(first))
+        if not culprits(report):
+            for sentence in advice(first, report.target.mode)[:2]:
+                yield Line(label=Text("what to look at", "建议检查"), text=sentence)
+            worst = report.worst(5)
+            if worst:
+                text = Text("by the error that the operator itself added", "按算子自身引入的误差")
+                yield Line(label=Text("worst operators", "损失最大"), text=text)
             for row in worst:
-                yield "", f"                    {describe(row)}"
+                yield Line(label=same(" "), text=described(row))
+    for sentence in finer_than_rounding(report) if report.spec.tolerance.given else ():
+        yield Line(label=Text("mind", "注意"), text=sentence, style="yellow")
     broken = report.first_non_finite
     if broken is not None:
-        yield "yellow", f"  first NaN or Inf  #{broken.index} {broken.op_type} {broken.name}: {broken.non_finite}"
-    if report.outputs:
-        yield "", "  final outputs"
-        for row in report.outputs[:10]:
-            yield _ROW_STYLE.get(row.status, ""), f"    {row.status.value:15s} {describe(row)}"
-        if len(report.outputs) > 10:
-            yield "", f"    … and {len(report.outputs) - 10} more"
+        what = explained(broken.non_finite)
+        name = f"#{broken.index} {broken.op_type} {broken.name}"
+        label = Text("first NaN or Inf", "首个 NaN 或 Inf")
+        yield Line(label=label, text=Text(f"{name}: {what.en}", f"{name}：{what.zh}"), style="yellow")
+
+
+def _outcome(report: Report) -> Iterator[Line]:
+    label = Text("final outputs", "最终输出")
+    for row in report.outputs[:10]:
+        name, text = STATUS_NAME[row.status], described(row)
+        both = Text(f"{name.en:13s} {text.en}", f"{name.zh} {text.zh}")
+        yield Line(label=label, text=both, style=_ROW_STYLE.get(row.status, ""))
+        label = same(" ")
+    if len(report.outputs) > 10:
+        more = len(report.outputs) - 10
+        yield Line(label=label, text=Text(f"… and {more} more", f"……另有 {more} 个"))
     if report.scores:
-        shares_of = ", ".join(f"{name} {value:.2%}" for name, value in report.scores.items())
-        yield "", f"  on the answer     {shares_of}" + (f" (n = {report.scored})" if report.scored else "")
+        samples = f" (n = {report.scored})" if report.scored else ""
+        said = ", ".join(f"{name} {value:.2%}" for name, value in report.scores.items())
+        yield Line(label=Text("on the answer", "对结果的影响"), text=same(said + samples))
     missing = Counter(row.reason for row in report.rows if row.status is Status.NOT_COMPARED)
-    for reason, count in missing.most_common(5):
-        yield "yellow", f"  not compared      {count}: {reason}"
+    for reason, number in missing.most_common(5):
+        told = explained(reason)
+        text = Text(f"{number}: {told.en}", f"{number}：{told.zh}")
+        yield Line(label=Text("not compared", "未比较"), text=text, style="yellow")
+
+
+def _notes(report: Report) -> Iterator[Line]:
+    label = Text("note", "说明")
     for note in dict.fromkeys(report.notes):
-        yield "dim", f"  note              {note}"
-    for note in dict.fromkeys((*baseline.notes, *target.notes)):
-        whose = [side for side, info in (("baseline", baseline), ("target", target)) if note in info.notes]
-        yield "dim", f"  note              {' and '.join(whose)}: {note}"
-    for output in outputs:
-        yield "", f"  report            {output}"
-    if outputs and report.inputs_file:
-        yield "", f"  inputs            {outputs[0].parent / report.inputs_file} ({report.inputs_source})"
+        yield Line(label=label, text=explained(note), style="dim")
+    sides = ((Text("baseline", "基线"), report.baseline), (Text("target", "目标"), report.target))
+    for note in dict.fromkeys((*report.baseline.notes, *report.target.notes)):
+        whose, told = [name for name, side in sides if note in side.notes], explained(note)
+        english, chinese = " and ".join(n.en for n in whose), "与".join(n.zh for n in whose)
+        yield Line(label=label, text=Text(f"{english}: {told.en}", f"{chinese}：{told.zh}"), style="dim")
 
 
-def said(report: Report) -> Iterator[str]:
-    """Who did it, and why, in a sentence each."""
-    for line in blame(report).lines:
-        yield " ".join(cell.text.en for cell in line if cell.text.en)
-
-
-def describe(row: Row) -> str:
+def described(row: Row) -> Text:
     """One row in words: place, operator, tensor, and the numbers that say how bad it is."""
-    text = f"#{row.index} {row.op_type} {row.name}"
+    name = f"#{row.index} {row.op_type} {row.name}"
     comparison = row.comparison
-    if comparison is None:
-        return f"{text}: {row.reason}"
+    if comparison is None or row.status is Status.INCONCLUSIVE:
+        reason = explained(row.reason)
+        return Text(f"{name}: {reason.en}", f"{name}：{reason.zh}")
     if not comparison.shapes_match:
-        return f"{text}: {row.shape_text}"
-    parts = []
-    if row.status is Status.INCONCLUSIVE:
-        return f"{text}: {row.reason}"
+        return same(f"{name}: {row.shape_text}")
     if comparison.identical and row.status is Status.PASS:
-        return f"{text}: identical"
+        return Text(f"{name}: identical", f"{name}：逐位相同")
+    parts: list[Text] = []
     if comparison.mismatched is not None and comparison.base.elements:
         share = comparison.mismatched / comparison.base.elements
-        parts.append(f"{comparison.mismatched} of {comparison.base.elements} elements ({share:.2%})")
+        some, all_ = comparison.mismatched, comparison.base.elements
+        parts.append(Text(f"{some} of {all_} elements ({share:.2%})", f"{all_} 个元素中有 {some} 个（{share:.2%}）"))
     if comparison.max_abs is not None:
-        parts.append(f"max abs {comparison.max_abs:.3g}")
+        parts.append(Text(f"max abs {comparison.max_abs:.3g}", f"最大绝对误差 {comparison.max_abs:.3g}"))
     if comparison.sqnr_db is not None and math.isfinite(comparison.sqnr_db):
-        parts.append(f"SQNR {comparison.sqnr_db:.1f} dB")
-    if row.error_growth is not None and math.isfinite(row.error_growth) and row.error_growth != 1:
-        parts.append(f"{row.error_growth:.3g} x its inputs' error")
+        parts.append(Text(f"SQNR {comparison.sqnr_db:.1f} dB", f"信噪比 {comparison.sqnr_db:.1f} dB"))
+    growth = row.error_growth
+    if growth is not None and math.isfinite(growth) and growth != 1:
+        parts.append(Text(f"{growth:.3g} x its inputs' error", f"为输入误差的 {growth:.3g} 倍"))
     for what, ours, theirs in (
         ("NaN", comparison.target.nan, comparison.base.nan),
         ("Inf", comparison.target.inf, comparison.base.inf),
     ):
         if ours != theirs or (ours and row.status is Status.FAIL):
-            parts.append(f"{ours} {what} (baseline {theirs})")
-    return f"{text}: " + ", ".join(parts)
+            parts.append(Text(f"{ours} {what} (baseline {theirs})", f"{ours} 个 {what}（基线 {theirs}）"))
+    english, chinese = ", ".join(part.en for part in parts), "，".join(part.zh for part in parts)
+    return Text(f"{name}: {english}", f"{name}：{chinese}")

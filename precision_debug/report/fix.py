@@ -6,7 +6,7 @@ from ..search import Artefact, Fix, KeptUnit, TradePoint
 from .figures import count, duration, figure, percent
 from .model import Report
 from .section import Cell, Section, pair, plain
-from .words import Text, same
+from .words import Text, explained, same
 
 __all__ = ["fix_lines", "fix_sections", "fix_sentences"]
 
@@ -236,40 +236,50 @@ def _artefact(item: Artefact) -> tuple[Cell, ...]:
     )
 
 
-def fix_lines(report: Report) -> list[tuple[str, str]]:
-    """Style and text of each line that the terminal shows."""
+def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
+    """Style, label and text of each line that the terminal shows; the answer itself stands in the report's lead."""
     fix = report.fix
     if fix is None:
         return []
-    style = {"good": "bold green", "warn": "bold yellow", "bad": "bold red"}[_TONES[fix.state]]
-    lines = [(style, f"  fix               {sentence.en}") for sentence in fix_sentences(report)]
-    lines.append(("", f"  effort            {_effort(fix)}"))
+    lines = [("", Text("effort", "代价"), _effort(fix))]
     for unit in fix.kept[:12]:
+        share = percent(unit.share) if unit.share else ""
         why = (
-            "NaN or Inf are born here" if unit.certain else f"{percent(unit.share)} of the error" if unit.share else ""
-        )
-        lines.append(("", f"    keep            {', '.join(unit.op_types)} {unit.key}  {why}".rstrip()))
+            Text("NaN or Inf are born here", "此处产生 NaN 或 Inf") if unit.certain
+            else Text(f"{share} of the error", f"占误差的 {share}") if share else same("")
+        )  # fmt: skip
+        name = f"{', '.join(unit.op_types)} {unit.key}"
+        lines.append(("", Text("keep", "保留"), Text(f"{name}  {why.en}".rstrip(), f"{name}  {why.zh}".rstrip())))
     if len(fix.kept) > 12:
-        lines.append(("", f"                    … and {len(fix.kept) - 12} more"))
+        more = len(fix.kept) - 12
+        lines.append(("", same(""), Text(f"… and {more} more", f"……另有 {more} 个")))
     for point in fix.trade:
-        speed = f"{point.milliseconds:10.3g} ms" if point.milliseconds is not None else " " * 13
-        lines.append(("", f"    {point.kept:5d} kept  {_error(point.error):>10s}{speed}  {_WHAT[point.what].en}"))
+        speed = f"  {point.milliseconds:.3g} ms" if point.milliseconds is not None else ""
+        what = _WHAT.get(point.what, same(point.what))
+        error = f"Rel L2 {_error(point.error)}{speed}"
+        lines.append(
+            ("", Text(f"{point.kept} kept", f"保留 {point.kept}"), Text(f"{error}  {what.en}", f"{error}  {what.zh}"))
+        )
     for item in fix.artefacts:
-        word = {True: "verified", False: "FAILS", None: "not run here"}[item.verified]
-        lines.append(("red" if item.verified is False else "", f"  {word:18s}{item.title}: {item.path or item.text}"))
-    lines += [("", f"  engine            {told}") for told in fix.obeyed[:8]]
-    lines += [("yellow", f"  mind              {note}") for note in fix.notes]
+        label = {
+            True: Text("verified", "已验证"), False: Text("FAILS", "不成立"), None: Text("not run here", "未在此运行"),
+        }[item.verified]  # fmt: skip
+        text = same(f"{item.title}: {item.path or item.text}")
+        lines.append(("red" if item.verified is False else "", label, text))
+    lines += [("", Text("engine", "引擎"), explained(told)) for told in fix.obeyed[:8]]
+    lines += [("yellow", Text("mind", "注意"), explained(note)) for note in fix.notes]
     return lines
 
 
-def _effort(fix: Fix) -> str:
-    where = (
-        f" ({fix.on_engine} on the engine, the others in {fix.simulation}; {fix.builds} builds)"
-        if fix.simulation
-        else ""
-    )
-    again = f", {fix.again} of them known from before" if fix.again else ""
-    return f"{fix.evaluations} sets{where}{again}; {fix.limit}"
+def _effort(fix: Fix) -> Text:
+    sets, own, builds = count(fix.evaluations), count(fix.on_engine), count(fix.builds)
+    where, wo = "", ""
+    if fix.simulation:
+        where = f" ({own} on the engine, the others in {fix.simulation}; {builds} builds)"
+        wo = f"（引擎 {own} 个，其余在 {fix.simulation} 中；构建 {builds} 次）"
+    again = f", {count(fix.again)} of them known from before" if fix.again else ""
+    zai = f"，其中 {count(fix.again)} 个来自之前" if fix.again else ""
+    return Text(f"{sets} sets{where}{again}; {fix.limit}", f"{sets} 个集合{wo}{zai}；{fix.limit}")
 
 
 def _error(error: float | None) -> str:

@@ -19,7 +19,7 @@ from .section import Cell, Section, linked, pair, plain
 from .tolerance import tolerance_text
 from .words import Text, explained, same
 
-__all__ = ["STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "Summary", "shares", "summary"]
+__all__ = ["STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "VERDICT_NAME", "Summary", "shares", "summary"]
 
 _NAMES_SHOWN = 3
 _LINKED = 40
@@ -47,13 +47,18 @@ STATUS_TONE = {
     Status.UNMATCHED: "warn", Status.NOT_COMPARED: "warn",
 }  # fmt: skip
 
-_HEADLINES = {
-    Verdict.PASS: (Text("Within tolerance", "在容差内"), "good"),
-    Verdict.EXPECTED: (Text("As expected", "符合预期"), "good"),
-    Verdict.FAIL: (Text("Out of tolerance", "超出容差"), "bad"),
-    Verdict.INCONCLUSIVE: (Text("Inconclusive", "无法下结论"), "warn"),
-    Verdict.PARTIAL: (Text("Partial: the run ended early", "不完整：运行提前结束"), "warn"),
+VERDICT_NAME = {
+    Verdict.PASS: Text("Within tolerance", "在容差内"),
+    Verdict.EXPECTED: Text("As expected", "符合预期"),
+    Verdict.FAIL: Text("Out of tolerance", "超出容差"),
+    Verdict.INCONCLUSIVE: Text("Inconclusive", "无法下结论"),
+    Verdict.PARTIAL: Text("Partial: the run ended early", "不完整：运行提前结束"),
 }
+
+_TONES = {
+    Verdict.PASS: "good", Verdict.EXPECTED: "good", Verdict.FAIL: "bad", Verdict.INCONCLUSIVE: "warn",
+    Verdict.PARTIAL: "warn",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +79,7 @@ class Summary:
 
 def summary(report: Report) -> Summary:
     """The summary of a report; sections that have nothing to say are left out."""
-    headline, tone = _HEADLINES[report.verdict]
+    headline, tone = VERDICT_NAME[report.verdict], _TONES[report.verdict]
     made = (
         *fix_sections(report),
         blame(report),

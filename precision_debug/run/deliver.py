@@ -31,17 +31,18 @@ PREFIX = ".precision_debug-"
 JOB, JOURNAL, LOG = "job.json", "journal.jsonl", "log.txt"
 
 
-def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "") -> Report:
+def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "", language: str = "") -> Report:
     """Make the report of a run's folder, write it to every output, and remove the folder.
 
-    failure: why the run ended early, where its journal does not say; the log is then kept beside the first output.
+    language: see ``report.write``. failure: why the run ended early, where its journal does not say; the log is then
+    kept beside the first output.
     Raises OutputError, which says where the finished rows are; the folder then stays, so that nothing is lost.
     """
     with ThreadPoolExecutor(1) as beside:
         # what backends wrote is large, and in nobody's way; the list is made before a report draws anything there
         clearing = beside.submit(_clear, [path for path in folder.iterdir() if path.is_dir()])
         try:
-            report = _deliver(folder, outputs, failure, clearing)
+            report = _deliver(folder, outputs, failure, language, clearing)
         except OutputError as error:
             raise OutputError(error.what, where=error.where, hint=f"{error.hint}; {rescue(folder)}") from error
         except Exception as error:
@@ -72,7 +73,7 @@ def _clear(folders: Sequence[Path]) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _deliver(folder: Path, outputs: Sequence[Path], failure: str, clearing: Future[None]) -> Report:
+def _deliver(folder: Path, outputs: Sequence[Path], failure: str, language: str, clearing: Future[None]) -> Report:
     report = report_of_events(read_events(folder / JOURNAL), failure=failure)
     if not outputs:
         return report
@@ -85,7 +86,7 @@ def _deliver(folder: Path, outputs: Sequence[Path], failure: str, clearing: Futu
     written = [_beside(report, output, inputs) for output in outputs]
     for each, output in zip(written, outputs, strict=True):
         try:
-            _write(each, output, folder, clearing)
+            _write(each, output, folder, language, clearing)
         except OutputError as error:  # the other outputs may still be written
             problems.append(error)
     if problems:
@@ -100,14 +101,14 @@ def _beside(report: Report, output: Path, inputs: Path | None) -> Report:
     return dataclasses.replace(report, inputs_file=os.path.relpath(inputs, output.parent) if inputs else "")
 
 
-def _write(report: Report, output: Path, folder: Path, clearing: Future[None]) -> None:
+def _write(report: Report, output: Path, folder: Path, language: str, clearing: Future[None]) -> None:
     try:
-        write(report, output, scratch=folder)
+        write(report, output, scratch=folder, language=language)
     except OutputError as error:
         if getattr(error.__cause__, "errno", None) not in (errno.ENOSPC, errno.EDQUOT):
             raise
         clearing.result()  # which may make room
-        write(report, output, scratch=folder)
+        write(report, output, scratch=folder, language=language)
     except Exception as error:
         raise OutputError(_unmade(error), where=str(output), hint="choose another format") from error
 

@@ -56,10 +56,11 @@ def supervise(
     on_event: Callable[[Event], None] | None = None,
     on_note: Callable[[str], None] | None = None,
     asked: Asked | None = None,
+    language: str = "",
 ) -> Outcome:
     """Run a command in a child process and deliver its report.
 
-    asked: search for what to keep in higher precision too.
+    asked: search for what to keep in higher precision too. language: see ``report.write``.
 
     outputs: files to write, at least one unless the run is only recorded. verbose: what the child prints goes to
     standard error too. on_event: called with each event of the journal as it comes. on_note: called with what is to be
@@ -84,7 +85,7 @@ def supervise(
             (folder / LOG).write_bytes(log_head(outputs))
             status = _run(folder, verbose, on_event or _ignore, stopping, (*locks.values(), held))
             failed = _error(folder, status, stopping.asked)
-            return _finished(folder, outputs, failed, stopping)
+            return _finished(folder, outputs, failed, stopping, language)
         except BaseException:
             if not has_rows(folder):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -92,7 +93,7 @@ def supervise(
 
 
 def _finished(
-    folder: Path, outputs: Sequence[Path], failed: PrecisionDebugError | None, stopping: Stopping
+    folder: Path, outputs: Sequence[Path], failed: PrecisionDebugError | None, stopping: Stopping, language: str
 ) -> Outcome:  # fmt: skip
     if failed is not None and not has_rows(folder):
         if isinstance(failed, BackendError) and outputs:
@@ -102,7 +103,7 @@ def _finished(
         return Outcome(None, failed)
     try:
         with stopping.finishing("the report is being written"):
-            return Outcome(deliver(folder, outputs, failure=str(failed) if failed else ""), failed)
+            return Outcome(deliver(folder, outputs, failure=str(failed) if failed else "", language=language), failed)
     except OutputError as error:
         return Outcome(None, error)
     except KeyboardInterrupt:

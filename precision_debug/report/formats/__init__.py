@@ -51,18 +51,22 @@ def format_of(name: str) -> Any:
         raise OutputError(f"the report format {name} cannot be loaded: {error}", hint=f"it is {found}") from error
 
 
-def write(report: Any, path: str | Path, *, scratch: Path | None = None, form: str = "") -> Path:
+def write(
+    report: Any, path: str | Path, *, scratch: Path | None = None, form: str = "", language: str = ""
+) -> Path:
     """Write a report to ``path`` and return it. The file appears whole or not at all; missing folders are made.
 
     form: the format's name; "": as the path's ending says. scratch: an existing folder for what is not finished, in
-    place of the one that the file goes to. Raises OutputError where the format is unknown or the place cannot be
+    place of the one that the file goes to. language: "en" or "zh", for formats that have one (LANGUAGES in their module);
+    "": what the reader prefers. Raises OutputError where the format is unknown or the place cannot be
     written.
     """
     path = Path(path)
     try:
-        writer = format_of(form or path.suffix.lower()[1:]).write
+        module = format_of(form or path.suffix.lower()[1:])
     except OutputError as error:
         raise OutputError(error.what, where=str(path), hint=error.hint) from error
     with replacing(path, scratch=scratch) as temporary:
-        writer(report, temporary)
+        spoken = {"language": language} if language and hasattr(module, "LANGUAGES") else {}
+        module.write(report, temporary, **spoken)
     return path

@@ -22,7 +22,10 @@ from .blocks import ABOVE, IN_ANSWER, UNEXPLAINED, answer, block, budget, folded
 from .data import written
 from .text import escaped
 
-__all__ = ["write"]
+__all__ = ["LANGUAGES", "write"]
+
+LANGUAGES = ("en", "zh")
+"""What ``write`` can be told to open the page in."""
 
 _LIBRARIES = ("tabulator.min.js", "uPlot.iife.min.js", "dagre.min.js")
 _STYLES = ("tabulator.min.css", "uPlot.min.css")

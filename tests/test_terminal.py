@@ -1,0 +1,134 @@
+"""What a terminal shows: at any width, in both languages, and while it still runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_factory import make_report, make_row
+
+from precision_debug.cli import progress, summary
+from precision_debug.cli.language import language_of
+from precision_debug.records import Culprit, Explanation
+from precision_debug.report import Report
+from precision_debug.report.widths import text_width
+
+
+def explained() -> Report:
+    report = make_report(60)
+    culprit = Culprit(
+        name=report.rows[2].name, node="", op_types=("MatMul",), cause="overflow", confidence="isolated",
+        evidence={"largest": 1e6, "limit": 65504.0, "count": 12}, share=0.9, at="logits", keep=(report.rows[2].name,),
+    )  # fmt: skip
+    return dataclasses.replace(report, explanation=Explanation(state="culprits", culprits=(culprit,), at="logits"))
+
+
+def printed(report: Report, monkeypatch: pytest.MonkeyPatch, width: int, language: str, *, terminal: bool) -> str:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    summary.show(report, [Path("o.html")], language=language)
+    monkeypatch.undo()
+    return re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue())
+
+
+def test_the_sentence_is_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = explained()
+    first = printed(report, monkeypatch, 80, "en", terminal=False).splitlines()[0]
+    assert first.startswith(f"MatMul `{report.rows[2].name}` lost it: overflow")
+    assert f"Keep `{report.rows[2].name}`" in first
+    assert "上溢" in printed(report, monkeypatch, 80, "zh", terminal=False).splitlines()[0]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_eighty_columns_break_no_word(monkeypatch: pytest.MonkeyPatch, language: str) -> None:
+    report = explained()
+    whole = set(printed(report, monkeypatch, 100_000, language, terminal=True).split())
+    lines = printed(report, monkeypatch, 80, language, terminal=True).splitlines()
+    assert all(text_width(line.rstrip()) <= 80 for line in lines)
+    if language == "en":
+        room = 80 - 2 - 16 - 2
+        broken = {word for line in lines for word in line.split()} - whole
+        assert not {
+            word for word in broken if len(word) < room and not any(word in long for long in whole if len(long) > room)
+        }
+
+
+def test_where_it_is_no_terminal_each_line_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = printed(explained(), monkeypatch, 40, "en", terminal=False)
+    assert "  final outputs     " in said
+    assert max(map(len, said.splitlines())) > 80
+
+
+def test_everything_has_chinese() -> None:
+    for report in (make_report(60), make_report(60, failure="killed"), explained(), make_report(0)):
+        for line in summary.lines(report, [Path("o.html")]):
+            assert line.label.en == line.label.zh or not line.label.zh.isascii()
+            if line.label.en in ("report", "inputs", "note", "on the answer"):
+                continue  # paths, names, and what a backend of the factory says
+            assert not line.text.zh.isascii(), line
+
+
+def test_the_advice_of_the_page_is_given_too() -> None:
+    rows = (make_row(0, 1e-5), make_row(1, 0.4, error_growth=400.0))
+    report = dataclasses.replace(make_report(0), rows=rows)
+    labels = {line.label.en: line.text.en for line in summary.lines(report)}
+    assert "Every element" in labels["what to look at"] or "Error growth" in labels["what to look at"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "language"),
+    [
+        ({"LANG": "zh_CN.UTF-8"}, "zh"),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": "C.UTF-8"}, "en"),
+        ({"LC_MESSAGES": "zh_TW"}, "zh"),
+        ({}, "en"),
+    ],
+)
+def test_the_locale_chooses(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], language: str) -> None:
+    for name in ("LANG", "LC_ALL", "LC_MESSAGES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert language_of() == language
+    assert language_of("en") == "en"
+
+
+def test_progress_tells_stage_tensors_and_what_is_left() -> None:
+    now = [100.0]
+    run = progress.Progress("en", clock=lambda: now[0])
+    run.take({"event": "stage", "text": "running the target: ort_int8"})
+    run.take({"event": "plan", "baseline": 10, "target": 11})
+    assert run.left is None
+    for _ in range(11):
+        run.take({"event": "row"})
+        now[0] += 2.0
+    assert run.left == pytest.approx(22.0)
+    assert run.line() == "running the target: ort_int8, 11 of 21 tensors, 22 s, about 22 s left"
+    chinese = progress.Progress("zh", clock=lambda: now[0])
+    chinese.take({"event": "stage", "text": "running the target: ort_int8"})
+    assert chinese.line().startswith("运行目标：ort_int8")
+
+
+def test_a_line_now_and_then_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    said: Any = ""
+    with progress.bar(language="en", every=0.05) as on_event:
+        on_event({"event": "stage", "text": "opening the baseline: ort_fp32"})
+        for _ in range(600):
+            said += capsys.readouterr().err
+            if said:
+                break
+            time.sleep(0.05)
+    assert said.startswith("precision_debug: opening the baseline: ort_fp32, ")
+    with progress.bar(language="en") as on_event:
+        on_event({"event": "row"})
+    assert capsys.readouterr().err == "", "a short run says nothing"
