@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import TYPE_CHECKING
 
-from ..report.words import Text
+if TYPE_CHECKING:
+    from ..report.words import Text  # numpy would come with it, and --help needs none
 
 __all__ = ["LANGUAGES", "add_language", "in_words", "language_of"]
 
