@@ -51,15 +51,12 @@ def format_of(name: str) -> Any:
         raise OutputError(f"the report format {name} cannot be loaded: {error}", hint=f"it is {found}") from error
 
 
-def write(
-    report: Any, path: str | Path, *, scratch: Path | None = None, form: str = "", language: str = ""
-) -> Path:
+def write(report: Any, path: str | Path, *, scratch: Path | None = None, form: str = "", language: str = "") -> Path:
     """Write a report to ``path`` and return it. The file appears whole or not at all; missing folders are made.
 
     form: the format's name; "": as the path's ending says. scratch: an existing folder for what is not finished, in
-    place of the one that the file goes to. language: "en" or "zh", for formats that have one (LANGUAGES in their module);
-    "": what the reader prefers. Raises OutputError where the format is unknown or the place cannot be
-    written.
+    place of the one that the file goes to. language: "en" or "zh", for formats whose module has LANGUAGES; "": what
+    the reader prefers. Raises OutputError where the format is unknown or the place cannot be written.
     """
     path = Path(path)
     try:
