@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,8 @@ from .engine.tap import NAME, Receive, tap_types
 from .failures import building
 
 __all__ = ["Built", "Maker", "folded"]
+
+_NOT_FOLDED = "DisableConstantFolding_0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,15 +129,33 @@ class Maker:
 def folded(model: Any) -> Any:
     """A copy in which everything that does not depend on an input is a constant already.
 
-    OpenVINO would find that out while it changes types, and take a tap for a part of it.
+    OpenVINO would find that out while it changes types, and take a tap for a part of it. Weights that are held in
+    half of their bits stay so: which kernel multiplies by them depends on it.
     """
     from openvino.passes import ConstantFolding, Manager
 
     clone = model.clone()
+    held = [op for op in _every_op(clone) if op.get_type_name() == "Convert" and _is_half(op.input_value(0))]
+    for op in held:
+        op.get_rt_info()[_NOT_FOLDED] = ""
     manager = Manager()
     manager.register_pass(ConstantFolding())
     manager.run_passes(clone)
+    for op in held:
+        del op.get_rt_info()[_NOT_FOLDED]
     return clone
+
+
+def _is_half(port: Any) -> bool:
+    constant = port.get_node().get_type_name() == "Constant"
+    return constant and port.get_element_type().get_type_name() in {"f16", "bf16"}
+
+
+def _every_op(model: Any) -> Iterator[Any]:
+    for op in model.get_ordered_ops():
+        for body in bodies(op):
+            yield from _every_op(body)
+        yield op
 
 
 def _each_port(model: Any, keys: Collection[Key], insert: Callable[[Any, Key], None]) -> None:
