@@ -184,9 +184,9 @@ class OpenVinoSession:
         return None if entry is None else isolate.rounded(value, entry.meta.dtype)
 
     def operator(self, name: str) -> Operator | None:
-        """See protocols.Replacer."""
-        entry = self._entry(name)
-        return None if entry is None or entry.value.op_type == "Input" else entry.value.operator()
+        """See protocols.Replacer; of what is inside a layer too."""
+        value = self._graph.named.get(name) or self._graph.named.get(name.rpartition("@")[0])
+        return None if value is None or value.op_type == "Input" else value.operator()
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer."""

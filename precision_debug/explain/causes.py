@@ -154,6 +154,8 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
     types = _types(subject, name)
     if types & REACH_FURTHER and _largest_input(subject, name) ** 2 > limit:
         return "range_inside", {"largest": _largest_input(subject, name), "limit": limit}
+    if narrow == "float32" and types & SUM_UP and (rounded := _other_weight(subject, name)):
+        return "files_differ", rounded
     if narrow == "float32" and types & SUM_UP and _LEAST_TF32 <= (found.rel_l2 or 0.0) * 2**11 <= _MOST_TF32:
         return "tf32", {"units": (found.rel_l2 or 0.0) * 2**11, "count": 1}
     if narrow in _WIDE and (found.rel_l2 or 0.0) > 1e-3:
@@ -340,6 +342,33 @@ def files_differ(subject: Subject, name: str) -> Evidence:
         difference = _difference(mine, theirs)
         if difference:
             return difference
+    return {}
+
+
+def _other_weight(subject: Subject, name: str) -> Evidence:
+    """A weight that the target's file holds rounded, whatever its backend calls the operator; {} where none is."""
+    baseline, target = subject.operators()
+    row = subject.row_of[name]
+    for meta in reversed(subject.region_of.get(name, ())):
+        mine = baseline.operator(meta.name)
+        there = row.target_name if meta.name == name else meta.name
+        theirs = target.operator(there) if target is not None else None
+        if mine is None or theirs is None:
+            continue
+        others = [np.asarray(value) for value in theirs.parameters.values() if np.ndim(value) > 1]
+        for key, value in mine.parameters.items():
+            weight = np.asarray(value)
+            if weight.ndim < 2 or len(others) != 1 or others[0].size != weight.size:
+                continue
+            b, t = weight.astype(np.float64).reshape(-1), others[0].astype(np.float64).reshape(-1)
+            apart = b != t
+            if apart.any() and np.allclose(t, b, rtol=2.0**-8, atol=2.0**-24):
+                place = int(np.argmax(np.abs(b - t)))
+                return {
+                    "what": "constant", "name": key, "count": int(apart.sum()), "elements": int(b.size),
+                    "at": [int(i) for i in np.unravel_index(place, weight.shape)], "base": float(b[place]),
+                    "target": float(t[place]),
+                }  # fmt: skip
     return {}
 
 

@@ -157,7 +157,8 @@ def _explain(
         together=together,
         run_mode=target.opening.spec.mode,
         simulation=bool(target.opening.mode and target.opening.mode.simulation),
-        two_files=base.opening.spec.model != target.opening.spec.model,
+        two_files=base.opening.spec.model != target.opening.spec.model
+        and base.opening.backend is target.opening.backend,  # another backend has other words for the same operator
         memory_budget=value(CORE, spec.options, "memory_budget"),
     )
     patience = max(2.0, 0.5 * ((base.seconds or 0.0) + (target.seconds or 0.0)))

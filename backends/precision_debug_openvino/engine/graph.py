@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,6 +65,11 @@ class Graph:
     values: Mapping[Key, Value]
     outputs: Mapping[str, Key]
     rank: Mapping[str, int] = field(default_factory=dict)
+
+    @functools.cached_property
+    def named(self) -> Mapping[str, Value]:
+        """By every name."""
+        return {name: value for value in self.values.values() for name in value.names}
 
     def computed(self) -> Iterator[Value]:
         """Everything but inputs and constants, of the main graph."""
