@@ -16,6 +16,7 @@ from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
+    from .keep import OpenVinoKeep
     from .modes import Recipe
 
 __all__ = ["OpenVinoBackend"]
@@ -40,7 +41,7 @@ class OpenVinoBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities()
+        return Capabilities(keeper=self)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)
@@ -56,6 +57,12 @@ class OpenVinoBackend:
         from .opening import open_session
 
         return open_session(spec, chosen, feeds)
+
+    def keep(self, spec: SessionSpec) -> OpenVinoKeep | None:
+        """See ``protocols.Keeper``."""
+        from .keep import OpenVinoKeep
+
+        return OpenVinoKeep.of(spec, recipe(spec.mode))
 
     def _available(self, mode: str) -> Recipe:
         found = availability(mode)

@@ -1,32 +1,139 @@
-"""Which operators stay in float32: an attribute of OpenVINO's on them, which its IR keeps.
+"""Which operators stay in float32, and what a user takes away of that: an attribute of OpenVINO's, which its IR keeps.
 
 ``DisablePrecisionConversion`` (up to 2026.1 ``precise``) is what OpenVINO itself puts on operators that must not be
 converted to FP16; the CPU obeys it for BF16 too. Only its IR reader lets one be set from outside, so the model is
-written, marked and read again. A fused layer stays in float32 as a whole.
+written, marked and read again. A fused layer stays in float32 as a whole. What the marked operators came to is read
+from the layers that really run.
 """
 
 from __future__ import annotations
 
 import difflib
+import functools
+import json
+import shlex
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from precision_debug.errors import UsageError
+from precision_debug.protocols import Handed
+from precision_debug.records import SessionSpec, TensorMeta
 
-from .engine.graph import Graph, Key
+from .engine.graph import Graph, Key, read_graph
 from .engine.layers import Layer
 from .engine.marks import surviving
+from .engine.quantise import is_quantised
 from .failures import reading
+from .model import read_model
+from .modes import Recipe
+from .settings import setting
 
-__all__ = ["ATTRIBUTES", "marked_model", "operators_of", "regions", "save_model"]
+__all__ = ["ATTRIBUTES", "OpenVinoKeep", "excluded", "marked_model", "operators_of", "save_model"]
 
 ATTRIBUTES: Sequence[Mapping[str, str]] = (
     {"name": "DisablePrecisionConversion", "version": "0", "value": "dynamic:f16,bf16"},
     {"name": "precise", "version": "0"},
 )
 """As they stand in an IR; a reader passes over the one that it does not know."""
+
+_TURNED = "/turned"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenVinoKeep:
+    """See protocols.Keep. In INT8 NNCF leaves the named operators out; elsewhere they stay in float32."""
+
+    spec: SessionSpec
+    recipe: Recipe
+    unit: str = "operator"
+    simulation: str = ""
+
+    @classmethod
+    def of(cls, spec: SessionSpec, recipe: Recipe) -> OpenVinoKeep | None:
+        """None where the mode has no lower precision, or the model brings its own quantisation. Raises ModelError."""
+        if recipe.precision == "f32" and not recipe.quantise:
+            return None
+        found = cls(spec=spec, recipe=recipe)
+        return None if recipe.quantise and found._model[1] else found
+
+    def key_of(self, meta: TensorMeta) -> str:
+        """The tensor's name, which both an ONNX baseline and OpenVINO have; an own step's by its operator."""
+        graph = self._model[0]
+        if meta.name in graph.named:
+            return meta.name
+        return meta.node if meta.node in graph.rank else ""
+
+    def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        given: tuple[str, ...] = setting(self.spec.options, self._name)
+        return {self._name: tuple(dict.fromkeys((*given, *keys)))}
+
+    def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
+        """The names for this tool, and an IR with the operators marked in it, which any OpenVINO program compiles."""
+        names = self.options(keys)[self._name]
+        listed = json.dumps(list(names), ensure_ascii=False)
+        path = folder / f"{Path(self.spec.model.model_file).stem}.{self.spec.mode.removeprefix('ov_')}.xml"
+        common = {name: self.spec.options[name] for name in _COMMON if name in self.spec.options}
+        config = {} if self.recipe.precision == "" else {"INFERENCE_PRECISION_HINT": self.recipe.precision}
+        return [
+            Handed(
+                kind="setting", title=f"{self._name} for this tool",
+                text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'{self._name}={listed}')}",
+                mode=self.spec.mode, options={self._name: names},
+            ),
+            Handed(
+                kind="model", title="OpenVINO IR: what stays in float32 is marked in it", path=str(path),
+                mode=self.spec.mode, model=str(path), options=common, maker=self.spec.mode,
+                maker_options={self._name: names, **common, "save_ir": str(path)},
+            ),
+            Handed(
+                kind="wrapper", title="OpenVINO's Python API",
+                text=f"openvino.Core().compile_model({path.name!r}, \"CPU\", {json.dumps(config)})",
+                note="compiles the IR above",
+            ),
+        ]  # fmt: skip
+
+    @property
+    def _name(self) -> str:
+        return "nodes_to_exclude" if self.recipe.quantise else "keep_fp32"
+
+    @functools.cached_property
+    def _model(self) -> tuple[Graph, bool]:
+        model = read_model(self.spec)
+        return read_graph(model), is_quantised(model)
+
+
+_COMMON = ("inference_num_threads", "properties")
+
+
+def excluded(graph: Graph, names: Collection[str]) -> list[str]:
+    """Operators that make these tensors, or have these names, with what their importer made of each.
+
+    Raises UsageError for a name that the model does not have.
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        waiting = [graph.values[key].key for key in graph.values if key[0] == name]
+        if name in graph.named:
+            waiting.append(graph.named[name].key)
+        if not waiting:
+            raise UsageError(
+                f"the model has no operator or tensor {name}",
+                where="--option nodes_to_exclude",
+                hint=_near(graph, name),
+            )
+        while waiting:
+            value = graph.values[waiting.pop()]
+            found[value.key[0]] = None
+            waiting += [key for key in value.reads if graph.values[key].own and key[0] not in found]
+    return list(found)
+
+
+def _near(graph: Graph, name: str) -> str:
+    near = difflib.get_close_matches(name, [*graph.rank, *graph.named], n=2)
+    return f"did you mean {' or '.join(near)}?" if near else "give names of operators or of tensors"
 
 
 def regions(graph: Graph, layers: Sequence[Layer]) -> Mapping[str, frozenset[str]]:
@@ -58,32 +165,77 @@ def operators_of(graph: Graph, layers: Sequence[Layer], names: Collection[str]) 
     Raises UsageError for a name that the model does not have.
     """
     region = regions(graph, layers)
-    by_tensor = {name: value.key[0] for value in graph.values.values() for name in value.names}
     found: set[str] = set()
     for name in names:
-        op = name if name in region else by_tensor.get(name, "")
+        op = graph.named[name].key[0] if name in graph.named else name if name in graph.rank else ""
         if not op:
-            near = difflib.get_close_matches(name, [*region, *by_tensor], n=2)
-            hint = f"did you mean {' or '.join(near)}?" if near else "give names of operators or of tensors"
-            raise UsageError(f"the model has no operator or tensor {name}", where="--option keep_fp32", hint=hint)
+            what = f"the model has no operator or tensor {name}"
+            raise UsageError(what, where="--option keep_fp32", hint=_near(graph, name))
         found |= region.get(op, frozenset({op}))
     return frozenset(found)
 
 
-def marked_model(core: Any, model: Any, ops: Collection[str], folder: str) -> Any:
-    """The model with these operators kept in float32, by way of files in ``folder``. Raises ModelError."""
-    import openvino
+def marked_model(core: Any, model: Any, ops: frozenset[str], folder: str) -> Any:
+    """The model with these operators kept in float32, by way of files in ``folder``. Raises ModelError.
 
+    A pass that makes a new operator of an old one drops the attribute: so the passes that fold batch norms and scales
+    into weights run before, and a product with a weight is written so that it is not made a FullyConnected.
+    """
+    import openvino
+    from openvino._offline_transformations import apply_moc_transformations
+
+    clone = model.clone()
+    _turn_products(clone, ops)
+    before = {str(op.get_friendly_name()) for op in clone.get_ops()}
+    apply_moc_transformations(clone, cf=True)
+    marked = {*ops, *(f"{name}{_TURNED}" for name in ops)}
+    for op in reversed(clone.get_ordered_ops()):  # what a pass made is kept with what reads it
+        readers = {
+            target.get_node().get_friendly_name() for port in op.outputs() for target in port.get_target_inputs()
+        }
+        if op.get_friendly_name() not in before and readers & marked:
+            marked.add(str(op.get_friendly_name()))
     path = Path(folder, "kept.xml")
     with reading(str(path)):
-        openvino.save_model(model, path, compress_to_fp16=False)
+        openvino.save_model(clone, path, compress_to_fp16=False)
         tree = ElementTree.parse(path)
         layers = tree.getroot().find("layers")
         for layer in layers if layers is not None else ():
-            if layer.get("name") in ops and layer.get("type") not in {"Const", "Parameter", "Result"}:
+            if layer.get("type") not in {"Const", "Parameter", "Result"} and layer.get("name") in marked:
                 _mark(layer)
         tree.write(path)
         return core.read_model(path)
+
+
+def _turn_products(model: Any, ops: frozenset[str]) -> None:
+    """x @ w as (w' @ x')', which OpenVINO leaves a MatMul: it makes others with a weight FullyConnected layers."""
+    import numpy as np
+    from openvino import opset13
+
+    for op in model.get_ordered_ops():
+        rank = op.output(0).get_partial_shape().rank if op.get_output_size() else None
+        if (
+            op.get_type_name() != "MatMul" or op.get_friendly_name() not in ops or rank is None or rank.is_dynamic
+            or rank.get_length() < 2 or not _is_weight(op.input_value(1)) or _is_weight(op.input_value(0))
+        ):  # fmt: skip
+            continue
+        turned, name = op.get_attributes(), op.get_friendly_name()
+        product = opset13.matmul(
+            op.input_value(1), op.input_value(0), not turned["transpose_b"], not turned["transpose_a"],
+            name=f"{name}{_TURNED}",
+        )  # fmt: skip
+        order = [*range(rank.get_length() - 2), rank.get_length() - 1, rank.get_length() - 2]
+        back = opset13.transpose(product, opset13.constant(np.array(order, np.int64)), name=name)
+        back.output(0).set_names(op.output(0).get_names())
+        for reader in list(op.output(0).get_target_inputs()):
+            reader.replace_source_output(back.output(0))
+
+
+def _is_weight(port: Any) -> bool:
+    node = port.get_node()
+    while node.get_type_name() in {"Convert", "Reshape", "Transpose"} and node.get_input_size():
+        node = node.input_value(0).get_node()
+    return bool(node.get_type_name() == "Constant")
 
 
 def save_model(model: Any, path: str) -> None:

@@ -63,7 +63,7 @@ def name_operators(ops: Sequence[Any], taken: set[str], prefix: str = "") -> Non
             str(target.get_node().get_friendly_name()) for port in op.outputs() for target in port.get_target_inputs()
         )
         heir = min(names) if names else next((heirs[reader] for reader in readers if reader in heirs), prefix)
-        numbered = re.fullmatch(rf"{kind}_\d+", own) is not None
+        numbered = re.fullmatch(rf"{kind}_\d+" if names else r"[A-Z][A-Za-z0-9]*_\d+", own) is not None
         heirs[own] = heir
         if numbered and (names or heir):
             renamed.append((op, f"{heir}/{kind}"))

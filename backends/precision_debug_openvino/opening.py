@@ -15,7 +15,7 @@ from precision_debug.settings import passed
 
 from .engine.graph import read_graph
 from .engine.quantise import quantised
-from .keep import marked_model, operators_of, save_model
+from .keep import excluded, marked_model, operators_of, save_model
 from .make import Maker, folded
 from .model import checked_feeds, read_inputs, read_model
 from .modes import Recipe
@@ -38,7 +38,8 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     notes: list[Reason] = []
     if recipe.quantise:
         fed = [checked_feeds(one, inputs, spec.model.path) for one in feeds]
-        model, note = quantised(model, fed, spec.options, spec.model.path)
+        ignored = excluded(read_graph(model), setting(spec.options, "nodes_to_exclude"))
+        model, note = quantised(model, fed, spec.options, ignored, spec.model.path)
         notes.append(note)
     graph = read_graph(model)
 

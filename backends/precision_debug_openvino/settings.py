@@ -54,7 +54,8 @@ SETTINGS = (
     ),
     Setting(
         name="nodes_to_exclude", kind="names", default=(), modes=("ov_int8",),
-        help="names of operators that NNCF does not quantise", zh="NNCF 不量化的算子名",
+        help="names of operators or tensors whose operators NNCF does not quantise",
+        zh="NNCF 不量化的算子名，或其产生的张量名",
     ),
 )  # fmt: skip
 

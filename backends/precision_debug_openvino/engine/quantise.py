@@ -29,12 +29,12 @@ def is_quantised(model: Any) -> bool:
 
 
 def quantised(
-    model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], path: str
+    model: Any, feeds: Sequence[Mapping[str, Any]], options: Mapping[str, Any], ignored: Sequence[str], path: str
 ) -> tuple[Any, Reason]:
     """The model that is to run, and what to say of how it was quantised.
 
-    feeds: contiguous arrays by input name. Raises BackendUnavailable where NNCF is needed and not there, and
-    BackendError where it fails.
+    feeds: contiguous arrays by input name. ignored: operators that stay as they are. Raises BackendUnavailable where
+    NNCF is needed and not there, and BackendError where it fails.
     """
     if is_quantised(model):
         return model, say("own_quantisation")
@@ -47,7 +47,6 @@ def quantised(
 
         presets = {"performance": nncf.QuantizationPreset.PERFORMANCE, "mixed": nncf.QuantizationPreset.MIXED}
         preset = presets.get(setting(options, "preset"))
-        ignored = setting(options, "nodes_to_exclude")
         scope = nncf.IgnoredScope(names=list(ignored)) if ignored else None
         data = nncf.Dataset([{name: np.asarray(value) for name, value in one.items()} for one in feeds])
         with contextlib.redirect_stdout(io.StringIO()):  # its progress bars
