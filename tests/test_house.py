@@ -31,6 +31,7 @@ STAGES = (
     ("observe",),
     ("explain",),
     ("search",),
+    ("events",),
     ("report",),
     ("run",),
     ("api",),

@@ -7,18 +7,25 @@ import numpy as np
 import pytest
 
 from precision_debug.errors import RecordingError
+from precision_debug.events import EVENTS, End, Note, Scores
+from precision_debug.reasons import say
 from precision_debug.run.journal import Journal, read_events
 
 
 def test_events_come_back_and_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     with Journal(path) as journal:
-        journal.write("row", value=math.inf, count=np.int64(3))
-        journal.write("end")
+        journal.write(Scores(scores={"top-1": math.inf}, samples=np.int64(3)))
+        journal.write(Note(text=say("other_name", name="log.txt")))
+        journal.write(End(seconds=0.5))
     with path.open("a", encoding="utf-8") as file:
         file.write('{"event": "row", "val')
-    assert [event["event"] for event in read_events(path)] == ["row", "end"]
-    assert next(iter(read_events(path)))["count"] == 3
+    assert list(read_events(path)) == [
+        Scores(scores={"top-1": math.inf}, samples=3), Note(text=say("other_name", name="log.txt")), End(seconds=0.5),
+    ]  # fmt: skip
+    note = next(read_events(path, Note))
+    assert isinstance(note, Note)
+    assert (note.text.code, note.text.args) == ("other_name", {"name": "log.txt"})
 
 
 def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
@@ -26,3 +33,17 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     path.write_text("hello\n", encoding="utf-8")
     with pytest.raises(RecordingError, match="line 1"):
         list(read_events(path))
+
+
+def test_an_event_of_a_newer_version_is_passed_over_and_an_odd_one_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text('{"event": "dreamt", "of": 1}\n{"event": "end", "seconds": 1, "new": 2}\n', encoding="utf-8")
+    assert list(read_events(path)) == [End(seconds=1)]
+    path.write_text('{"event": "end", "seconds": "1"}\n', encoding="utf-8")
+    with pytest.raises(RecordingError, match="line 1"):
+        list(read_events(path))
+
+
+def test_every_event_has_a_name_of_its_own() -> None:
+    assert len(EVENTS) == 27
+    assert all(kind.event == name for name, kind in EVENTS.items())

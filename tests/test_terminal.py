@@ -15,6 +15,8 @@ from report_factory import make_report, make_row
 
 from precision_debug.cli import progress, summary
 from precision_debug.cli.language import language_of
+from precision_debug.events import Stage, written
+from precision_debug.reasons import say
 from precision_debug.records import Culprit, Explanation
 from precision_debug.report import Report
 from precision_debug.report.widths import text_width
@@ -106,7 +108,7 @@ def test_the_locale_chooses(monkeypatch: pytest.MonkeyPatch, environment: dict[s
 def test_progress_tells_stage_tensors_and_what_is_left() -> None:
     now = [100.0]
     run = progress.Progress("en", clock=lambda: now[0])
-    run.take({"event": "stage", "text": "running the target: ort_int8"})
+    run.take(written(Stage(text=say("stage_running", side=say("target"), mode="ort_int8"))))
     run.take({"event": "plan", "baseline": 10, "target": 11})
     assert run.left is None
     for _ in range(11):
@@ -115,14 +117,14 @@ def test_progress_tells_stage_tensors_and_what_is_left() -> None:
     assert run.left == pytest.approx(22.0)
     assert run.line() == "running the target: ort_int8, 11 of 21 tensors, 22 s, about 22 s left"
     chinese = progress.Progress("zh", clock=lambda: now[0])
-    chinese.take({"event": "stage", "text": "running the target: ort_int8"})
+    chinese.take(written(Stage(text=say("stage_running", side=say("target"), mode="ort_int8"))))
     assert chinese.line().startswith("运行目标：ort_int8")
 
 
 def test_a_line_now_and_then_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     said: Any = ""
     with progress.bar(language="en", every=0.05) as on_event:
-        on_event({"event": "stage", "text": "opening the baseline: ort_fp32"})
+        on_event(written(Stage(text=say("stage_opening", side=say("baseline"), mode="ort_fp32"))))
         for _ in range(600):
             said += capsys.readouterr().err
             if said:

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ..events import Plan, RowDone, Saved, Stage, read
 from ..report.figures import count, duration
-from ..report.words import Text
+from ..report.words import Text, word
 from ..safety.visible import visible
 from .language import in_words, language_of
 
@@ -18,17 +19,6 @@ __all__ = ["EVERY", "Progress", "bar"]
 
 EVERY = 60.0
 """Seconds between two lines where there is no terminal."""
-
-_STAGES = {
-    "opening the baseline": "打开基线",
-    "opening the target": "打开目标",
-    "running the baseline": "运行基线",
-    "running the target": "运行目标",
-    "explaining": "归因：逐个算子单独运行",
-    "pairing both graphs": "配对两侧的图，并检查导出问题",
-    "handing over": "生成产物",
-}
-"""Chinese of how a stage begins; what follows a colon is a name."""
 
 
 class Progress:
@@ -44,14 +34,15 @@ class Progress:
 
     def take(self, event: Mapping[str, Any]) -> None:
         """One event."""
-        kind = event["event"]
-        if kind == "stage":
-            self.stage = _stage(visible(str(event["text"])), self._language)
-        elif kind == "plan":
-            self.total, self.done, self._first = event["baseline"] + event["target"], 0, None
-        elif kind in ("saved", "row"):
+        if event["event"] in (Saved.event, RowDone.event):  # many: what they hold is of no interest here
             self.done += 1
             self._first = self._clock() if self._first is None else self._first
+            return
+        match read(event):
+            case Stage(text=text):
+                self.stage = visible(word(text, self._language))
+            case Plan(baseline=baseline, target=target):
+                self.total, self.done, self._first = baseline + target, 0, None
 
     @property
     def left(self) -> float | None:
@@ -72,16 +63,6 @@ class Progress:
             parts.append(Text(f"about {duration(left)} left", f"约剩 {duration(left)}"))
         separator = "，" if self._language == "zh" else ", "
         return separator.join(in_words(part, self._language) for part in parts)
-
-
-def _stage(text: str, language: str) -> str:
-    if language != "zh":
-        return text
-    head, colon, rest = text.partition(":")
-    begin = next((chinese for english, chinese in _STAGES.items() if head.startswith(english)), None)
-    if begin is None:
-        return text
-    return f"{begin}：{rest.strip()}" if colon and not begin.startswith("归因") else begin
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BackendCrash, UsageError
+from ..events import Stage, Tried, read
 from ..run.evaluations import crashed
 from ..run.overwriting import refuse_overwriting
 from ..run.searching import EVALUATIONS
@@ -102,13 +103,14 @@ def _progress(quiet: bool) -> Callable[[Mapping[str, Any]], None]:
     def tell(event: Mapping[str, Any]) -> None:
         if quiet:
             return
-        if event["event"] == "stage":
-            print(visible(f"  {event['text']} …"), file=sys.stderr, flush=True)
-        elif event["event"] == "tried":
-            found = event["evaluation"]
-            word = "holds" if found["passes"] else "fails"
-            error = found.get("error")
-            said = f"Rel L2 {error:.3g}" if isinstance(error, (int, float)) else found.get("text", "") or "NaN or Inf"
-            print(visible(f"    {event['kept']} kept: {word}, {said}"), file=sys.stderr, flush=True)
+        if event["event"] not in (Stage.event, Tried.event):
+            return
+        match read(event):
+            case Stage(text=text):
+                print(visible(f"  {text} …"), file=sys.stderr, flush=True)
+            case Tried(kept=kept, evaluation=found):
+                word = "holds" if found.passes else "fails"
+                said = found.text or "NaN or Inf" if found.error is None else f"Rel L2 {found.error:.3g}"
+                print(visible(f"    {kept} kept: {word}, {said}"), file=sys.stderr, flush=True)
 
     return tell

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import InputError
+from ..reasons import Reason, say
 from ..records import InputMeta
 from .check import check_names, check_one, check_shape
 from .defaults import as_option, default_feeds, sized
@@ -41,7 +42,7 @@ class FeedSet:
 
     feeds: Sequence[dict[str, Any]]
     source: str
-    notes: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
     target: Sequence[dict[str, Any]] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     chosen: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -84,7 +85,7 @@ def make_feeds(
     sets = load_sets(source, metas, samples_axis)
     if not sets:
         raise InputError("it has no sample set", where=source, hint="give at least one dict of arrays")
-    idle = ["--val_range has no effect on values from --inputs"] if val_range else []
+    idle = [say("range_idle")] if val_range else []
     return _checked(metas, sets, source, idle)
 
 
@@ -101,7 +102,7 @@ def _as_sets(sets: list[dict[str, Any]]) -> SampleSets:
     return SampleSets(len(sets), lambda number: sets[number], cheap=True)
 
 
-def _checked(inputs: Sequence[InputMeta], sets: SampleSets, source: str, notes: Sequence[str]) -> FeedSet:
+def _checked(inputs: Sequence[InputMeta], sets: SampleSets, source: str, notes: Sequence[Reason]) -> FeedSet:
     """What costs little is checked as a whole now; of the rest the first set, and each other one when it is read."""
     known = dict.fromkeys(notes)
     many = len(sets) > 1

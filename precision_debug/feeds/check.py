@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..reasons import Reason, say
 from ..records import InputMeta
 from ..safety.nearest import did_you_mean
 from .cast import exact_cast
@@ -16,7 +17,9 @@ from .dtypes import Array, as_dtype, dtype_name, is_float, is_integer
 __all__ = ["check_names", "check_one", "check_shape"]
 
 
-def check_one(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> tuple[dict[str, Any], list[str]]:
+def check_one(
+    feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str
+) -> tuple[dict[str, Any], list[Reason]]:
     """The feeds in the model's order and types, and notes on what was converted or looks odd.
 
     Values may be anything with ``__array__``, or nested lists of numbers, which have no type of their own and take
@@ -29,12 +32,12 @@ def check_one(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: s
             f"no value for {_listed(absent)}", where=where, hint=f"it has {_listed(list(feeds)) or 'none'}"
         )
     checked: dict[str, Any] = {}
-    notes: list[str] = []
+    notes: list[Reason] = []
     for meta in inputs:
         if meta.name in feeds:
             checked[meta.name] = _checked(feeds[meta.name], meta, notes, where)
         else:
-            notes.append(f"{meta.name}: left out, the model has a default for it")
+            notes.append(say("input_left_out", name=meta.name))
     return checked, notes
 
 
@@ -61,10 +64,10 @@ def check_shape(shape: Sequence[int], meta: InputMeta, *, where: str) -> None:
         )
 
 
-def _checked(value: Any, meta: InputMeta, notes: list[str], where: str) -> Any:
+def _checked(value: Any, meta: InputMeta, notes: list[Reason], where: str) -> Any:
     wanted = as_dtype(meta.dtype)
     if wanted is None:
-        notes.append(f"{meta.name}: type {meta.dtype or 'unknown'} was passed on unchecked")
+        notes.append(say("input_unchecked", name=meta.name, dtype=meta.dtype or "unknown"))
         return value
     untyped = isinstance(value, (list, tuple, int, float, complex, str)) and not isinstance(value, np.generic)
     try:
@@ -99,12 +102,12 @@ def _text(array: Array, meta: InputMeta, where: str) -> Array:
     return array if array.dtype.kind == "U" else np.asarray(np.array(items, dtype=np.str_).reshape(array.shape))
 
 
-def _cast(array: Array, wanted: np.dtype[Any], meta: InputMeta, notes: list[str], where: str) -> Array:
+def _cast(array: Array, wanted: np.dtype[Any], meta: InputMeta, notes: list[Reason], where: str) -> Array:
     have = array.dtype
     if have == wanted or (have.kind == "U" and wanted.kind == "U"):
         return array
     if have.kind == "V" and have.isbuiltin == 0 and wanted.isbuiltin == 2 and have.itemsize == wanted.itemsize:
-        notes.append(f"{meta.name}: raw {have.itemsize}-byte values read as {meta.dtype}")
+        notes.append(say("input_raw", name=meta.name, bytes=have.itemsize, dtype=meta.dtype))
         return array.view(wanted)
     bits = have.kind == "u" and have.itemsize == wanted.itemsize and is_float(wanted) and wanted.itemsize < 4
     converted = None if bits else exact_cast(array, wanted)
@@ -115,17 +118,17 @@ def _cast(array: Array, wanted: np.dtype[Any], meta: InputMeta, notes: list[str]
             where=where,
             hint=f"convert it to {meta.dtype} yourself",
         )
-    notes.append(f"{meta.name}: {dtype_name(have)} converted to {meta.dtype}, every value kept")
+    notes.append(say("input_converted", name=meta.name, have=dtype_name(have), dtype=meta.dtype))
     return converted
 
 
-def _note_non_finite(array: Array, meta: InputMeta, notes: list[str]) -> None:
+def _note_non_finite(array: Array, meta: InputMeta, notes: list[Reason]) -> None:
     if not (is_float(array.dtype) or array.dtype.kind == "c"):
         return
     wide = array if array.dtype.kind in "fc" and array.dtype.isbuiltin == 1 else array.astype(np.float32)
     if not np.isfinite(wide).all():
         nan, inf = int(np.isnan(wide).sum()), int(np.isinf(wide).sum())
-        notes.append(f"{meta.name}: {nan} NaN and {inf} infinite of {array.size} values")
+        notes.append(say("input_non_finite", name=meta.name, nan=nan, inf=inf, count=array.size))
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

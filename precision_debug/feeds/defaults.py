@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..reasons import Reason, say
 from ..records import InputMeta
 from .dtypes import Array, as_dtype, is_float, is_integer
 
@@ -172,7 +173,7 @@ def _size(role: str, name: str, dims: tuple[int | str, ...], roles: Sequence[str
 
 def conventional(
     meta: InputMeta, shape: tuple[int, ...], rng: np.random.Generator, *, ranged: bool = False
-) -> tuple[Array, str] | None:
+) -> tuple[Array, Reason] | None:
     """Values that are a convention, and what they are in words; None: any values of the range will do.
 
     ranged: a range was given for all inputs, so that only what the model itself asks for is kept.
@@ -185,18 +186,18 @@ def conventional(
         return None
     size = int(np.prod(shape))
     if _MASK.search(meta.name):
-        return np.ones(shape, dtype), "ones, as nothing is masked"
+        return np.ones(shape, dtype), say("ones")
     if is_float(dtype):
         return None
     if _RATE.search(meta.name) and size == 1 and dtype.itemsize > 1:
-        return np.full(shape, RATE, dtype), f"a sampling rate of {RATE}"
+        return np.full(shape, RATE, dtype), say("sampling_rate", rate=RATE)
     if _TYPES.search(meta.name):
-        return np.zeros(shape, dtype), "zeros, one kind of token"
+        return np.zeros(shape, dtype), say("zeros")
     if _POSITIONS.search(meta.name) and shape:
         row = np.arange(shape[-1]) % (meta.limit or shape[-1])
-        return np.broadcast_to(row, shape).astype(dtype), "positions from 0 up"
+        return np.broadcast_to(row, shape).astype(dtype), say("positions")
     low, top = _top(meta, dtype) if meta.limit or not ranged else (0, 0)
-    return (rng.integers(low, top, shape).astype(dtype), f"whole numbers from {low} to {top - 1}") if top else None
+    return (rng.integers(low, top, shape).astype(dtype), say("whole_numbers", low=low, high=top - 1)) if top else None
 
 
 def _top(meta: InputMeta, dtype: np.dtype[Any]) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..errors import InputError
+from ..reasons import Reason, say
 from ..records import InputMeta
 from .dtypes import as_dtype
 
@@ -13,7 +14,7 @@ __all__ = ["match_inputs"]
 
 def match_inputs(
     baseline: Sequence[InputMeta], target: Sequence[InputMeta], renames: Mapping[str, str]
-) -> tuple[dict[str, str], tuple[str, ...]]:
+) -> tuple[dict[str, str], tuple[Reason, ...]]:
     """Target input to baseline input, and notes on what was not settled by equal names.
 
     renames: target name to baseline name. Then equal names; then shape and type where only one fits; then the order,
@@ -22,25 +23,25 @@ def match_inputs(
     ours, theirs = {meta.name: meta for meta in baseline}, {meta.name: meta for meta in target}
     found = {new: old for new, old in renames.items() if new in theirs and old in ours}
     found.update({name: name for name in theirs if name in ours and name not in found and name not in found.values()})
-    notes: list[str] = []
+    notes: list[Reason] = []
 
     def left() -> tuple[list[str], list[str]]:
         return [name for name in ours if name not in found.values()], [name for name in theirs if name not in found]
 
-    def say(new: str, how: str) -> None:
-        notes.append(f"The target's input {new} was given what the baseline's {found[new]} was given: {how}.")
+    def note(new: str, how: Reason) -> None:
+        notes.append(say("input_given", name=new, other=found[new], how=how))
 
     mine, others = left()
     fitting = {new: [old for old in mine if _fits(ours[old], theirs[new])] for new in others}
     for new, old in ((new, fits[0]) for new, fits in fitting.items() if len(fits) == 1):
         if sum(old in fits for fits in fitting.values()) == 1:
             found[new] = old
-            say(new, "no other one has this shape and type")
+            note(new, say("only_fit"))
     mine, others = left()
     if len(mine) == len(others) and all(_fits(ours[old], theirs[new]) for old, new in zip(mine, others, strict=True)):
         for old, new in zip(mine, others, strict=True):
             found[new] = old
-            say(new, "by the order of the inputs; --rename TARGET=BASELINE says otherwise")
+            note(new, say("by_order"))
     mine, others = left()
     wanting = [name for name in others if not theirs[name].optional]
     if wanting:
@@ -49,7 +50,7 @@ def match_inputs(
             where="inputs", hint=f"name it: --rename {wanting[0]}=BASELINE_INPUT",
         )  # fmt: skip
     if mine:
-        notes.append(f"The target has no input {', '.join(mine)}: only the baseline was given it.")
+        notes.append(say("only_baseline", names=mine))
     return {name: found[name] for name in theirs if name in found}, tuple(notes)
 
 

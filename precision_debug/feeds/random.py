@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..reasons import Reason, say
 from ..records import InputMeta
 from .defaults import as_option, conventional, sized
 from .dtypes import Array, as_dtype, is_float, is_integer
@@ -25,7 +26,7 @@ def random_feeds(
     shapes: Mapping[str, tuple[int, ...]],
     val_range: Mapping[str, tuple[float, float]],
     seed: int,
-) -> tuple[dict[str, Array], list[str]]:
+) -> tuple[dict[str, Array], list[Reason]]:
     """One sample set and what the reader must know of it.
 
     Each input has a random stream of its own, from the seed and its name: adding an input changes no other. Floats
@@ -35,19 +36,17 @@ def random_feeds(
     chosen: see ``defaults``. Inputs with a default are left out unless a shape or a range is given for them.
     """
     feeds: dict[str, Array] = {}
-    notes: list[str] = []
+    notes: list[Reason] = []
     wanted = [meta for meta in inputs if not meta.optional or meta.name in shapes or meta.name in val_range]
     sizes = sized(wanted, shapes)
     for meta in inputs:
         if meta not in wanted:
-            notes.append(f"{meta.name}: left out, the model has a default for it")
+            notes.append(say("input_left_out", name=meta.name))
             continue
         shape = sizes[meta.name].shape
         if sizes[meta.name].chosen:
-            notes.append(
-                f"{meta.name}: {', '.join(sizes[meta.name].chosen)} chosen for what the model leaves open; "
-                f"{as_option(meta.name, shape)} sets others"
-            )
+            option = as_option(meta.name, shape)
+            notes.append(say("input_sized", name=meta.name, chosen=sizes[meta.name].chosen, option=option))
         try:
             feeds[meta.name] = _values(meta, shape, val_range, _stream(seed, meta.name), notes)
         except (MemoryError, ValueError) as error:
@@ -70,24 +69,24 @@ def _values(
     shape: tuple[int, ...],
     val_range: Mapping[str, tuple[float, float]],
     rng: np.random.Generator,
-    notes: list[str],
+    notes: list[Reason],
 ) -> Array:
     dtype = as_dtype(meta.dtype)
     own = meta.name in val_range
     known = None if own else conventional(meta, shape, rng, ranged="" in val_range)
     if known is not None:
-        notes.append(f"{meta.name} ({meta.dtype}): {known[1]}; --val_range {meta.name}:LOW,HIGH sets others")
+        notes.append(say("input_convention", name=meta.name, dtype=meta.dtype, what=known[1]))
         return known[0]
     low, high = val_range.get(meta.name, val_range.get("", DEFAULT_RANGE))
     if dtype is not None and dtype.kind == "U":
-        notes.append(f"{meta.name} (text): random words; --inputs gives real ones")
+        notes.append(say("input_words", name=meta.name))
         return np.asarray(np.array(_WORDS)[rng.integers(0, len(_WORDS), shape)])
     if dtype is not None and dtype.kind == "b":
         return np.asarray(rng.integers(0, 2, shape, dtype=np.uint8)).astype(np.bool_)
     if dtype is not None and is_integer(dtype):
         first, last = _whole(meta, dtype, low, high, own)
         if not own:
-            notes.append(f"{meta.name} ({meta.dtype}): whole numbers from {first} to {last}; --val_range sets others")
+            notes.append(say("input_whole", name=meta.name, dtype=meta.dtype, low=first, high=last))
         wide: Any = np.uint64 if first >= 0 else np.int64
         return np.asarray(rng.integers(first, last, shape, dtype=wide, endpoint=True)).astype(dtype)
     if dtype is not None and (is_float(dtype) or dtype.kind == "c"):

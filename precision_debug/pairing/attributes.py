@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..protocols import Layer, Operator
+from ..reasons import Reason, say
 from .agreement import is_float
 from .graph import BaseGraph, TargetGraph
 from .walk import Found
@@ -58,7 +59,7 @@ class _Differs:
 def attribute_notes(
     base: BaseGraph, target: TargetGraph, found: Found, built: Built, layers: Mapping[str, Layer],
     layer_of: Callable[[str], str], path: str, said: Sequence[str] = (),
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[Reason, ...]:  # fmt: skip
     """One sentence on each attribute that differs. said: notes on wrong operators; what they say is not said again."""
     file = Path(path).name
     differ = [
@@ -66,14 +67,16 @@ def attribute_notes(
         if not any(f"({one.operator})" in note and f"{one.attribute} " in note for note in said)
     ]  # fmt: skip
     notes = [
-        f"{one.attribute} of {one.operator} in {file} is {_plain(one.has)}, and {_plain(one.wanted)} in the model "
-        f"({one.of}): the attributes differ, even where the values of this input agree."
+        say("attribute_differs", attribute=one.attribute, operator=one.operator, file=file, has=_plain(one.has),
+            wanted=_plain(one.wanted), of=one.of)
         for one in differ[:_MOST]
-    ]
+    ]  # fmt: skip
     if len(differ) > _MOST:
-        names = ", ".join(f"{one.attribute} of {one.of}" for one in differ[_MOST : 4 * _MOST])
-        more = " …" if len(differ) > 4 * _MOST else ""
-        notes.append(f"{len(differ) - _MOST} more attributes in {file} differ: {names}{more}.")
+        names: list[str] = [
+            say("attribute_of", attribute=one.attribute, of=one.of) for one in differ[_MOST : 4 * _MOST]
+        ]
+        names += ["…"] * (len(differ) > 4 * _MOST)
+        notes.append(say("attributes_differ_more", count=len(differ) - _MOST, file=file, names=names))
     return tuple(notes)
 
 

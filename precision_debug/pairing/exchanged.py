@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..reasons import Reason, say
 from .agreement import agree
 from .graph import BaseGraph, TargetGraph
 
@@ -48,12 +49,9 @@ def exchanged_inputs(base: BaseGraph, target: TargetGraph, outputs: Mapping[str,
     return None
 
 
-def exchanged_note(found: Exchanged | None, path: str) -> tuple[str, ...]:
+def exchanged_note(found: Exchanged | None, path: str) -> tuple[Reason, ...]:
     """What to say of it."""
     if found is None:
         return ()
-    text = ", ".join(f"{name} is used as {other}" for name, other in found.belongs.items())
-    return (
-        f"{Path(path).name} is wrong at its inputs. Cause: they are exchanged: {text}; given the other way round, its "
-        "outputs agree.",
-    )
+    pairs = [say("used_as", name=name, other=other) for name, other in found.belongs.items()]
+    return (say("exchanged", file=Path(path).name, pairs=pairs),)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..protocols import Layer
+from ..reasons import Reason, ReasonOrText, say
 
 __all__ = ["fold", "folded", "forms", "relation", "same"]
 
@@ -50,7 +51,7 @@ def fold(weight: Array, bias: Array | None, norm: Mapping[str, Array], epsilon: 
     )
 
 
-def folded(layers: Sequence[Layer], weights: Mapping[str, Array], like: Array) -> Iterator[tuple[str, Array]]:
+def folded(layers: Sequence[Layer], weights: Mapping[str, Array], like: Array) -> Iterator[tuple[ReasonOrText, Array]]:
     """Weights and biases of layers with the batch norm among them folded in, in the shape of one of the file's."""
     norms = [layer for layer in layers if "variance" in layer.parameters]
     for norm, layer in itertools.product(norms, layers):
@@ -65,38 +66,36 @@ def folded(layers: Sequence[Layer], weights: Mapping[str, Array], like: Array) -
         bias = own or norm.parameters.get("bias", name)
         for full, value in ((name, made[0]), (bias, made[1])):
             if value.shape == like.shape:
-                yield f"{full} (with its batch norm folded in)", value.astype(like.dtype)
+                yield say("with_norm", name=full), value.astype(like.dtype)
 
 
-def relation(name: str, right: Array, has: Array, weights: Mapping[str, Array]) -> str:
+def relation(name: ReasonOrText, right: Array, has: Array, weights: Mapping[str, Array]) -> Reason:
     """How what a file has differs from what is right, in one clause."""
     wide, other = right.astype(np.float64), has.astype(np.float64)
     if right.ndim > 1:
         for axes in itertools.permutations(range(right.ndim)) if right.ndim < 5 else ():
             turned = wide.transpose(axes)
             if axes != tuple(range(right.ndim)) and turned.shape == other.shape and np.allclose(turned, other, 1e-6, 0):
-                return f"{name} is transposed"
+                return say("is_transposed", name=name)
     for full, value in weights.items():
         other_one = full not in name and value.size == has.size and not np.array_equal(value.ravel(), right.ravel())
         if other_one and np.any(value != value.flat[0]) and any(same(form, has) for form in forms(value, has)):
-            return f"{name} holds the values of {full}: two layers are swapped"
+            return say("swapped", name=name, other=full)
     differs = np.abs(wide - other) > 1e-6 * (np.abs(wide) + np.sqrt(np.mean(np.square(wide))))
     count = int(differs.sum())
     if 0 < count <= max(1, int(_FEW * differs.size)):
         place = tuple(int(axis) for axis in np.argwhere(differs)[0])
-        what = "element differs" if count == 1 else "elements differ"
-        return (
-            f"{count} of {differs.size} {what} in {name}, the first at {list(place)}: "
-            f"{other[place]:.6g} for {wide[place]:.6g}"
-        )
+        there, wanted = float(other[place]), float(wide[place])
+        return say("elements_changed", count=count, all=differs.size, name=name, place=str(list(place)), has=there,
+                   wanted=wanted)  # fmt: skip
     norm = float(np.square(wide).sum())
     factor = float((wide * other).sum()) / norm if norm else 0.0
     apart = float(np.linalg.norm(wide - other)) / max(float(np.sqrt(norm)), 1e-300)
     if factor and np.linalg.norm(other - factor * wide) <= 1e-5 * np.linalg.norm(other):
-        return f"{name} is scaled by {factor:.4g}"
+        return say("is_scaled", name=name, factor=factor)
     if not np.any(other):
-        return f"{name} is missing (all zero in the file)"
-    return f"{name} differs (relative distance {apart:.3g}): is this an old export, or another checkpoint?"
+        return say("all_zero", name=name)
+    return say("other_checkpoint", name=name, distance=apart)
 
 
 def _plain(shape: Sequence[int]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..protocols import Layer, Operator
+from ..reasons import NOTHING, Reason, say
 from .agreement import agree, is_float
 from .graph import BaseGraph, TargetGraph
 from .relation import folded, forms, relation
@@ -40,20 +41,20 @@ class Causes:
     weights: Mapping[str, Array]
     layer_of: Callable[[str], str]
 
-    def of(self, fault: Fault) -> str:
+    def of(self, fault: Fault) -> Reason:
         """What repairs an operator, in one clause; "" where nothing that was tried does."""
         known = self.base.values[fault.baseline]
         region = [one for one in self.target.operators if one.name in set(fault.operators)]
         layers = self._layers(fault.baseline)
         if not region:
-            return ""
+            return NOTHING
 
         def repairs(**changes: Any) -> bool:
             made = self.target.compute(region, self._exactly, **changes).get(fault.target)
             return made is not None and agree(made, known, _REPAIRED)
 
         value = self.target.compute(region, self._exactly).get(fault.target)
-        tests: tuple[Callable[[], str], ...] = (
+        tests: tuple[Callable[[], Reason], ...] = (
             lambda: self._bias(value, known, layers),
             lambda: self._attribute(region, layers, repairs),
             lambda: self._weight(region, layers, repairs),
@@ -62,7 +63,7 @@ class Causes:
             lambda: self._order(region, repairs),
             lambda: self._factor(value, known),
         )
-        return next((text for test in tests if (text := test())), "")
+        return next((text for test in tests if (text := test())), NOTHING)
 
     def _exactly(self, name: str) -> Array | None:
         own = self.target.own.get(name)
@@ -87,9 +88,9 @@ class Causes:
                     waiting.append(source)
         return list(found.values())
 
-    def _bias(self, value: Array | None, known: Array, layers: Sequence[Layer]) -> str:
+    def _bias(self, value: Array | None, known: Array, layers: Sequence[Layer]) -> Reason:
         if value is None or value.shape != known.shape or not is_float(known):
-            return ""
+            return NOTHING
         lacks = known.astype(np.float64) - value.astype(np.float64)
         for layer in layers:
             for role, name in layer.parameters.items():
@@ -101,18 +102,18 @@ class Causes:
                         shape = [bias.size if place == axis else 1 for place in range(known.ndim)]
                         whole = np.broadcast_to(bias.astype(np.float64).reshape(shape), known.shape)
                         if agree(lacks, whole, 10 * _REPAIRED):
-                            return f"{name} is missing: the difference is this {role}"
+                            return say("bias_missing", name=name, role=role)
                         if agree(-lacks, whole, 10 * _REPAIRED):
-                            return f"{name} is added twice"
-        return ""
+                            return say("bias_twice", name=name)
+        return NOTHING
 
-    def _attribute(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> str:
+    def _attribute(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> Reason:
         for one, (name, wanted) in itertools.product(region, _attributes(layers)):
             has = one.attributes.get(name, _DEFAULTS.get(name))
             if has is None or has == wanted or (isinstance(has, tuple) and len(has) != len(wanted)):
                 continue
             if repairs(attributes={one.name: {name: wanted}}):
-                return f"{name} of {one.op_type} is {_plain(has)}, the layer's is {_plain(wanted)}"
+                return say("attribute_is", name=name, operator=one.op_type, has=_plain(has), wanted=_plain(wanted))
         small = {
             name: value for one in region for name in one.inputs
             if (value := self.target.constants.get(name)) is not None and value.size == 1 and is_float(value)
@@ -121,31 +122,31 @@ class Causes:
             has = float(value.reshape(-1)[0])
             differs = isinstance(wanted, float) and has != wanted
             if differs and repairs(changed={constant: np.full_like(value, wanted)}):
-                return f"{name} is {_plain(has)}, the layer's is {_plain(wanted)}"
-        return ""
+                return say("number_is", name=name, has=_plain(has), wanted=_plain(wanted))
+        return NOTHING
 
-    def _weight(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> str:
+    def _weight(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> Reason:
         for constant, value in self._constants(region):
             for name, right in self._candidates(layers, value):
                 if not np.array_equal(right, value) and repairs(changed={constant: right}):
                     return relation(name, right, value, self.weights)
-        return ""
+        return NOTHING
 
-    def _turned(self, region: Sequence[Operator], repairs: Any) -> str:
+    def _turned(self, region: Sequence[Operator], repairs: Any) -> Reason:
         """A square weight that is the model's, but read the other way round."""
         for constant, value in self._constants(region):
             for axes in itertools.permutations(range(value.ndim)) if 1 < value.ndim < 5 else ():
                 turned = np.ascontiguousarray(value.transpose(axes))
                 other = turned.shape == value.shape and axes != tuple(range(value.ndim))
                 if other and repairs(changed={constant: turned}):
-                    return f"the weight {constant} is transposed"
+                    return say("weight_transposed", name=constant)
         for one in region:
             for name in ("transB", "transA"):
                 if one.op_type == "Gemm" and repairs(attributes={one.name: {name: 1 - one.attributes.get(name, 0)}}):
-                    return f"{name} of Gemm is {one.attributes.get(name, 0)}: the operand is transposed"
-        return ""
+                    return say("operand_transposed", name=name, value=one.attributes.get(name, 0))
+        return NOTHING
 
-    def _weights_together(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> str:
+    def _weights_together(self, region: Sequence[Operator], layers: Sequence[Layer], repairs: Any) -> Reason:
         """Several weights at once: an old checkpoint."""
         choices: list[tuple[str, Array, list[tuple[str, Array]]]] = []
         for constant, value in self._constants(region):
@@ -160,10 +161,10 @@ class Causes:
                     for (_, value, _), (name, right) in zip(choices, picked, strict=True)
                     if not np.array_equal(right, value)
                 ]
-                return "; ".join(parts)
-        return ""
+                return say("together", causes=parts)
+        return NOTHING
 
-    def _order(self, region: Sequence[Operator], repairs: Any) -> str:
+    def _order(self, region: Sequence[Operator], repairs: Any) -> Reason:
         """Inputs that changed places: of the whole model, or of one operator."""
         given = [name for name in self.target.own if name not in self.target.producer]
         for read in dict.fromkeys(name for one in region for name in self.target.reads(one) if name in given):
@@ -171,7 +172,7 @@ class Causes:
                 value, own = self._exactly(other), self._exactly(read)
                 fits = other != read and value is not None and own is not None and value.shape == own.shape
                 if fits and repairs(changed={read: value}):
-                    return f"it reads the input {read} where {other} belongs: the model's inputs are exchanged"
+                    return say("input_exchanged", read=read, other=other)
         for one in region:
             reads = self.target.reads(one)
             if not 1 < len(reads) <= _TOGETHER:
@@ -181,15 +182,15 @@ class Causes:
                 if order == tuple(reads) or any(value is None for value in values):
                     continue
                 if repairs(changed=dict(zip(reads, values, strict=True))):
-                    return f"{one.op_type} reads {', '.join(reads)}, and should read {', '.join(order)}"
-        return ""
+                    return say("reads_order", operator=one.op_type, reads=reads, order=order)
+        return NOTHING
 
-    def _factor(self, value: Array | None, known: Array) -> str:
+    def _factor(self, value: Array | None, known: Array) -> Reason:
         if value is None or value.shape != known.shape or not is_float(known) or known.size < 2:
-            return ""
+            return NOTHING
         one, other = known.astype(np.float64).ravel(), value.astype(np.float64).ravel()
         factor = float(one @ other) / max(float(one @ one), 1e-300)
-        return f"its output is {factor:.4g} times the model's" if agree(other, factor * one, _REPAIRED) else ""
+        return say("output_scaled", factor=factor) if agree(other, factor * one, _REPAIRED) else NOTHING
 
     def _constants(self, region: Sequence[Operator]) -> Iterator[tuple[str, Array]]:
         for name in dict.fromkeys(name for one in region for name in one.inputs):

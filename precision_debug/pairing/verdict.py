@@ -6,6 +6,7 @@ import collections
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..reasons import Reason, say
 from .agreement import agree, distance
 from .repairs import Causes
 from .walk import Fault, Found
@@ -16,16 +17,22 @@ _MOST = 8
 _LIKELY = 1e-3
 
 
-def coverage(found: Found, where: str, path: str, target: int, baseline: int) -> str:
-    """One line. target, baseline: how many tensors each side showed."""
+def coverage(found: Found, modes: tuple[str, str], path: str, target: int, baseline: int) -> Reason:
+    """One line. modes: in which they were run. target, baseline: how many tensors each side showed."""
     kinds = collections.Counter(_kind(how) for _, how in found.pairs.values())
-    parts = ", ".join(f"{kinds[kind]} by {kind}" for kind in ("value", "graph neighbours", "output") if kinds[kind])
-    return (
-        f"Paired by value and graph {where}: {len(found.pairs)} of the {target} tensors of {path}"
-        + (f" ({parts})" if parts else "")
-        + f"; {len(found.refused)} refused because values cannot tell them apart; "
-        f"{len({base for base, _ in found.pairs.values()})} of the model's {baseline} tensors have a partner."
-    )
+    ways = [
+        say("by_value", count=kinds["value"]), say("by_neighbours", count=kinds["graph neighbours"]),
+        say("by_output", count=kinds["output"]),
+    ]  # fmt: skip
+    some = [way for way in ways if way.args["count"]]
+    mode, other = modes
+    count, refused = len(found.pairs), len(found.refused)
+    partners = len({base for base, _ in found.pairs.values()})
+    if not some:
+        return say("paired_by_value_none", mode=mode, other=other, count=count, all=target, path=path, refused=refused,
+                   partners=partners, own=baseline)  # fmt: skip
+    return say("paired_by_value", mode=mode, other=other, count=count, all=target, path=path, kinds=some,
+               refused=refused, partners=partners, own=baseline)  # fmt: skip
 
 
 def _kind(how: str) -> str:
@@ -34,32 +41,35 @@ def _kind(how: str) -> str:
     return "graph neighbours" if how.startswith("graph") else "value"
 
 
-def fault_notes(causes: Causes, path: str) -> tuple[str, ...]:
+def fault_notes(causes: Causes, path: str) -> tuple[Reason, ...]:
     """One sentence on each wrong operator, the first one first; and where outputs differ and none was found, that."""
     file, faults = Path(path).name, causes.found.faults
-    notes = [f"{file} is wrong at {_where(causes, fault)}{_why(causes, fault)}." for fault in faults[:_MOST]]
+    notes = [_wrong(causes, fault, file) for fault in faults[:_MOST]]
     if len(faults) > _MOST:
-        more = ", ".join(fault.baseline for fault in faults[_MOST : 2 * _MOST])
-        notes.append(f"{file} is wrong at {len(faults) - _MOST} more operators: {more}.")
+        names = [fault.baseline for fault in faults[_MOST : 2 * _MOST]]
+        notes.append(say("wrong_at_more", file=file, count=len(faults) - _MOST, names=names))
     if not faults:
         notes += [
-            f"The output {name} of {file} differs from the model's {base} (relative distance {apart:.3g}), and no "
-            "operator could be found that is wrong: what lies between was not paired."
-            for name, base, apart in _apart(causes)
+            say("output_apart", name=name, file=file, base=base, distance=apart) for name, base, apart in _apart(causes)
         ]
     return tuple(notes)
 
 
-def _where(causes: Causes, fault: Fault) -> str:
+def _wrong(causes: Causes, fault: Fault, file: str) -> Reason:
     made = causes.target.producer.get(fault.target)
-    operator = f"{made.op_type} {made.name}" if made is not None else "its input"
-    apart = "another shape" if fault.distance == float("inf") else f"relative distance {fault.distance:.3g}"
-    return f"{fault.baseline} ({operator}): its inputs agree, the output {fault.target} does not ({apart})"
-
-
-def _why(causes: Causes, fault: Fault) -> str:
-    text = causes.of(fault)
-    return f". Cause: {text}" if text else ""
+    operator = f"{made.op_type} {made.name}" if made is not None else say("its_input")
+    name, output = fault.baseline, fault.target
+    place = (
+        say("inputs_agree_shape", name=name, operator=operator, output=output)
+        if fault.distance == float("inf")
+        else say("inputs_agree", name=name, operator=operator, output=output, distance=fault.distance)
+    )
+    cause = causes.of(fault)
+    return (
+        say("wrong_at_because", file=file, place=place, cause=cause)
+        if cause
+        else say("wrong_at", file=file, place=place)
+    )
 
 
 def _apart(causes: Causes) -> Iterator[tuple[str, str, float]]:

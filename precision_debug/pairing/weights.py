@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..protocols import Layer
+from ..reasons import NOTHING, Reason, say
 from .relation import fold, forms, relation
 
 __all__ = ["Weight", "compare_weights", "summary"]
@@ -43,7 +44,7 @@ class Weight:
     name: str
     state: str
     distance: float | None = None
-    said: str = ""
+    said: Reason = NOTHING
 
 
 def compare_weights(
@@ -59,39 +60,46 @@ def compare_weights(
     return tuple(found.values())
 
 
-def summary(weights: Sequence[Weight], path: str | Path, *, agrees: bool = False) -> tuple[str, ...]:
+def summary(weights: Sequence[Weight], path: str | Path, *, agrees: bool = False) -> tuple[Reason, ...]:
     """One sentence on what is there, and one on what differs. agrees: the outputs do all the same."""
     names: dict[str, list[str]] = {}
     for weight in weights:
         names.setdefault(weight.state, []).append(weight.name)
     file = Path(path).name
     same = sum(len(names.get(state, ())) for state in (EQUAL, TURNED))
-    parts = [f"{same} of {len(weights)} weights of the module are in {file} as they are"]
-    words = {
-        ROUNDED: "rounded to a lower precision", JOINED: "joined with others into one",
-        FOLDED: "scaled by a folded batch norm, or folded with it",
-    }  # fmt: skip
-    parts += [f"{len(names[state])} {text}" for state, text in words.items() if state in names]
+    parts = [say("weights_same", count=same, all=len(weights), file=file)]
+    if ROUNDED in names:
+        parts.append(say("weights_rounded", count=len(names[ROUNDED])))
+    if JOINED in names:
+        parts.append(say("weights_joined", count=len(names[JOINED])))
+    if FOLDED in names:
+        parts.append(say("weights_folded", count=len(names[FOLDED])))
     if ABSENT in names:
-        parts.append(f"{len(names[ABSENT])} not there (folded into others, or not exported)")
-    found = ["; ".join(parts) + "."]
+        parts.append(say("weights_absent", count=len(names[ABSENT])))
+    found = [say("weights", parts=parts)]
     if DIFFERS in names:
         worst = max((w for w in weights if w.state == DIFFERS), key=lambda w: w.distance or 0.0)
         count = len(names[DIFFERS])
-        differs = f"{count} {'weight' if count == 1 else 'weights'} in {file} {'has' if count == 1 else 'have'} other"
         if agrees:
             other = [one for one in weights if one.state == DIFFERS]
-            which = _few([f"{one.name}: {one.said}" if "epsilon" in one.said else one.name for one in other])
-            found.append(f"{differs} values than the module's ({which}), and the outputs agree all the same.")
+            which = _few([say("named", name=one.name, why=one.said) if _of_epsilon(one) else one.name for one in other])
+            found.append(say("weights_differ_all_the_same", count=count, file=file, which=which))
         else:
-            why = worst.said or f"{worst.name} differs (relative distance {worst.distance:.3g})"
-            asks = "" if "old export" in why else "; is this an old export, or another checkpoint?"
-            found.append(f"{differs} values than the module's, most of all {worst.name}: {why}{asks}")
+            why = worst.said or say("differs_by", name=worst.name, distance=worst.distance)
+            found.append(
+                say("weights_differ", count=count, file=file, worst=worst.name, why=why)
+                if why.code == "other_checkpoint"
+                else say("weights_differ_ask", count=count, file=file, worst=worst.name, why=why)
+            )
     return tuple(found)
 
 
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
+def _of_epsilon(weight: Weight) -> bool:
+    return weight.said.code == "folded_with"
+
+
+def _few(names: Sequence[str]) -> list[str]:
+    return [*names[:4], *("…" for _ in names[4:5])]
 
 
 class _Search:
@@ -119,7 +127,7 @@ class _Search:
             apart = float(np.linalg.norm(wide - named.astype(np.float64)))
             return Weight(
                 name=name, state=DIFFERS, distance=apart / norm if norm else float("inf"),
-                said=relation(name, own, named, self.own) if own.dtype.kind == "f" else "",
+                said=relation(name, own, named, self.own) if own.dtype.kind == "f" else NOTHING,
             )  # fmt: skip
         return Weight(name=name, state=ABSENT)
 
@@ -191,7 +199,7 @@ def _fold(found: dict[str, Weight], search: _Search, norm: Layer, layer: Layer) 
             if epsilon == wanted:
                 epsilon = _told(weight, value, values, wanted)  # noqa: PLW2901
             state = FOLDED if abs(epsilon - wanted) <= 0.01 * wanted + 1e-9 else DIFFERS
-            said = "" if state == FOLDED else f"folded with epsilon {epsilon:.3g}, the layer's is {wanted:g}"
+            said = NOTHING if state == FOLDED else say("folded_with", epsilon=epsilon, wanted=wanted)
             found[name] = Weight(name=name, state=state, distance=0.0 if state == FOLDED else 1.0, said=said)
             if any(_close(moved, other) for other in search.of_size(moved)):
                 for full in (bias, *norm.parameters.values()):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from .doubts import DOUBTS
-from .notes import NOTES
+from .exports import EXPORTS
+from .inputs import INPUTS
+from .notes import NOTES, STAGES
 from .reason import Catalogue
 from .rows import ROWS
 
 __all__ = ["CORE"]
 
-CORE = Catalogue("", {**ROWS, **NOTES, **DOUBTS})
+CORE = Catalogue("", {**ROWS, **INPUTS, **EXPORTS, **NOTES, **STAGES, **DOUBTS})
 """Every reason that the core gives."""

@@ -43,7 +43,8 @@ DOUBTS: Mapping[str, Wording] = {
         "Pair names with --rename.",
     ),
     "precision_unseen": Wording(
-        "{mode} left no trace of {precision}: the largest Rel L2 of a tensor is {error}, and one rounding alone leaves"
+        "{mode} left no trace of {precision}: the largest Rel L2 of a tensor is {error}, and one rounding alone"
+        " leaves"
         " about {rounding}. Most likely nothing ran in {precision}.",
         "{mode} 没有留下 {precision} 的痕迹：各张量的相对 L2 误差最大为 {error}，而仅一次舍入就约为 {rounding}。"
         "很可能没有任何部分以 {precision} 运行。",

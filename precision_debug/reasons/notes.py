@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from .reason import Wording
 
-__all__ = ["NOTES"]
+__all__ = ["NOTES", "STAGES"]
 
 _RANGE = "Give --val_range NAME:LOW,HIGH, or real --inputs."
 _ALL = "Leave marks out to compare every tensor."
@@ -63,4 +63,48 @@ NOTES: Mapping[str, Wording] = {
         "The two runs went one after the other, since they cannot be side by side: {why}.",
         "两次运行先后进行，因为无法并行：{why}。",
     ),
+    "spilled": Wording(
+        "{megabytes:.0f} MB of baseline tensors waited on disk, beyond --memory_budget.",
+        "基线张量中有 {megabytes:.0f} MB 超出 --memory_budget，暂存于磁盘。", "Raise --memory_budget for speed.",
+    ),
+    "no_top1": Wording(
+        "--top1: no float output of shape [N, classes] that both sides have, so there is no agreement to show.",
+        "--top1：两侧没有共同的 [N, classes] 形状的浮点输出，因此无法给出一致率。", "Leave --top1 out.",
+    ),
+    # of a search
+    "only_outputs": Wording(
+        "Only outputs were compared on the engine, since showing others builds further engines; the simulation shows"
+        " which operators did it.",
+        "在引擎上只比较了输出，因为观测其他张量需另建引擎；由模拟指出是哪些算子。",
+    ),
+    "not_held_out": Wording(
+        "Not checked on other inputs, as there are none: give more with --inputs, or with --held_out.",
+        "没有其他输入可供验证：请用 --inputs 或 --held_out 给出更多输入。", "Give --held_out.",
+    ),
+    "comparison_known": Wording(
+        "The comparison was taken from an earlier search of the same model on the same inputs.",
+        "对比结果取自此前对同一模型、同一输入的搜索。", "Remove the search's folder to compare anew.",
+    ),
+    "simulation_blind": Wording(
+        "{mode} holds with nothing kept, so that it tells nothing of this engine.",
+        "{mode} 不保留任何算子也满足要求，因此无法说明该引擎的情况。",
+    ),
+}  # fmt: skip
+
+STAGES: Mapping[str, Wording] = {
+    "baseline": Wording("baseline", "基线"),
+    "target": Wording("target", "目标"),
+    "stage_opening": Wording("opening the {side}: {mode}", "打开{side}：{mode}"),
+    "stage_running": Wording("running the {side}: {mode}", "运行{side}：{mode}"),
+    "stage_pairing": Wording(
+        "pairing both graphs, and looking for what the export has wrong", "配对两侧的图，并查找导出中的错误"
+    ),
+    "stage_explaining": Wording("explaining: each operator alone", "归因：逐个运行算子"),
+    "stage_explaining_worst": Wording("explaining sample {sample}, the worst", "归因：误差最大的样本 {sample}"),
+    "stage_set": Wording(
+        "set {number}: {count} of {all} kept ({names}) in {mode}",
+        "第 {number} 组：{mode} 中保留 {all} 个中的 {count} 个（{names}）",
+    ),
+    "stage_for": Wording("{stage}, {what}", "{stage}，{what}"),
+    "stage_handing_over": Wording("handing over: {title}", "移交：{title}"),
 }  # fmt: skip

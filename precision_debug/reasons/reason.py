@@ -76,7 +76,8 @@ class Wording:
     """The sentences of one code, with arguments in braces as ``str.format`` has them.
 
     ``{count:tensor|tensors}`` is the first word where the number is 1, else the second; an argument of several values
-    is joined by commas. do: what a reader can do about it, for the page of all reasons; "" where it only informs.
+    is joined by commas, ``{parts:;}`` by semicolons.
+    do: what a reader can do about it, for the page of all reasons; "" where it only informs.
     whole: nothing is missing from a comparison because of it: the tensor's numbers are elsewhere, or it has none.
     decides: of a doubt, whether it leaves the verdict open.
     """
@@ -163,6 +164,8 @@ def _shown(value: Plain, spec: str, between: str, nested: Callable[[Reason], str
     if isinstance(value, Reason):
         return nested(value)
     if isinstance(value, tuple):
+        if spec == ";":
+            between, spec = ("; " if between == ", " else "；"), ""
         return between.join(_shown(item, spec, between, nested) for item in value)
     if "|" in spec:
         one, _, more = spec.partition("|")

@@ -18,26 +18,18 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..codec import parse_json
 from ..errors import RecordingError
+from ..reasons import Reason
 
 __all__ = [
-    "FORMAT",
-    "INPUTS",
-    "MANIFEST",
-    "OUTPUTS",
-    "TENSORS",
-    "VERSION",
-    "WEIGHTS",
-    "WEIGHT_BYTES",
-    "file_crc",
-    "is_recording",
-    "is_tensor_file",
-    "read_manifest",
-]
+    "FORMAT", "INPUTS", "MANIFEST", "OUTPUTS", "TENSORS", "VERSION", "WEIGHTS", "WEIGHT_BYTES", "Noted", "file_crc",
+    "is_recording", "is_tensor_file", "read_manifest",
+]  # fmt: skip
 
 FORMAT = "precision_debug recording"
 VERSION = 1
@@ -51,6 +43,13 @@ WEIGHT_BYTES = 1 << 30
 """Weights of larger models are not kept."""
 
 _AGAIN = "record the run again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noted:
+    """The manifest's notes, with the codes that stand beside them."""
+
+    notes: tuple[Reason, ...] = ()
 
 
 def is_recording(path: str | Path) -> bool:

@@ -19,10 +19,10 @@ from ..feeds.dtypes import Array, from_plain
 from ..feeds.npz import load_npz
 from ..inspector import EngineLayer
 from ..protocols import Feeds, Hook
-from ..reasons import say
+from ..reasons import Reason, say
 from ..records import Doubt, TensorMeta
 from ..safety.special_file import refuse_special
-from .format import file_crc, is_tensor_file, read_manifest
+from .format import Noted, file_crc, is_tensor_file, read_manifest
 
 __all__ = ["RecordedSession", "open_recording"]
 
@@ -66,7 +66,11 @@ class RecordedSession:
         self.model_sha256 = str(manifest["model"]["sha256"])
         self.created = str(manifest["created"])
         self._versions = {str(name): str(version) for name, version in manifest["versions"].items()}
-        self._notes = (*map(str, manifest["notes"]), f"replayed from {folder}, recorded {self.created}")
+        replayed = say("replayed", folder=folder, when=self.created)
+        self._notes = (
+            *codec.decode(Noted, {"notes": manifest["notes"], "codes": manifest.get("codes")}).notes,
+            replayed,
+        )
         self._calls: list[dict[str, Any]] = [dict(call) for call in manifest["tensors"]]
         self._outputs = dict(manifest["outputs"])
         _check_types(
@@ -83,7 +87,7 @@ class RecordedSession:
         return self._tensors
 
     @property
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> Sequence[Reason]:
         """The recorded session's, and where and when it was recorded."""
         return self._notes
 

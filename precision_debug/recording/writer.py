@@ -21,8 +21,9 @@ from ..feeds import save_feeds
 from ..feeds.dtypes import Array, dtype_name, from_plain, to_plain
 from ..numbers.arrays import as_array
 from ..protocols import Feeds
+from ..reasons import as_reason
 from ..records import TensorMeta
-from .format import FORMAT, INPUTS, MANIFEST, OUTPUTS, TENSORS, VERSION, WEIGHT_BYTES, WEIGHTS, file_crc
+from .format import FORMAT, INPUTS, MANIFEST, OUTPUTS, TENSORS, VERSION, WEIGHT_BYTES, WEIGHTS, Noted, file_crc
 
 __all__ = ["RecordingWriter"]
 
@@ -108,7 +109,8 @@ class RecordingWriter:
                 "backend": backend,
                 "model": _model(model),
                 "versions": dict(versions or {}),
-                "notes": list(notes),
+                "notes": [],
+                **codec.encode(Noted(notes=tuple(map(as_reason, notes)))),
                 "created": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
                 "inputs": self._archive(INPUTS, dict(feeds or {})),
                 "outputs": self._outputs(outputs or {}),

@@ -135,7 +135,7 @@ def _overview(fix: Fix) -> Section:
     for told in fix.obeyed:
         lines.append(pair(Text("The engine says", "引擎的说法"), told))
     for note in fix.notes:
-        lines.append(pair(Text("Mind", "注意"), note))
+        lines.append((plain(Text("Mind", "注意")), plain(explained(note))))
     title = Text("What to keep in higher precision", "应保留为高精度的算子")
     return Section(key="fix", title=title, lines=tuple(lines))
 

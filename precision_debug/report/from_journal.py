@@ -1,8 +1,4 @@
-"""From a journal to a report.
-
-Events of a journal: start, side, tensors, matches, renames, selected, inputs, saved, row, ran, leftover, layers, note,
-portrait, scores, shard, introduced, explanation, tried, fix, failure, end.
-"""
+"""From a journal to a report."""
 
 from __future__ import annotations
 
@@ -10,18 +6,16 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..codec import decode
+from .. import events
 from ..explain import usual_error
-from ..inspector import EngineLayer
 from ..numbers import judge
 from ..numbers.portrait import Portrait
 from ..observe.shard import Shard
 from ..pairing.align import Alignment, align
 from ..protocols import Matches
-from ..reasons import Reason, as_reason, say
+from ..reasons import Reason, say
 from ..records import (
     Explanation,
-    InputInfo,
     Introduced,
     ModelFiles,
     Row,
@@ -31,7 +25,6 @@ from ..records import (
     TensorMeta,
     TensorStats,
 )
-from ..search import Fix
 from .complete_table import complete_table
 from .model import Report
 
@@ -41,10 +34,10 @@ _FIRST, _WORST = 8, 12
 __all__ = ["report_of_events"]
 
 
-def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") -> Report:
+def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Report:
     """The report of a run from its journal, also of one that ended early.
 
-    failure: why it did, where the journal itself does not say. Raises KeyError or TypeError on a foreign journal.
+    told: see ``events``. failure: why it did, where the journal itself does not say.
     """
     spec = RunSpec(model=ModelFiles(), run_mode="")
     sides = {name: Side(mode="", backend="", model="") for name in ("baseline", "target")}
@@ -60,58 +53,54 @@ def report_of_events(events: Iterable[Mapping[str, Any]], *, failure: str = "") 
     values: dict[str, Any] = {}
     whole: Shard | None = None
     ended, ran = False, set[str]()
-    for event in events:
-        kind = event["event"]
-        if kind == "start":
-            spec = decode(RunSpec, event["spec"])
-            values |= {"machine": event["machine"], "started": event["started"]}
-        elif kind == "side":
-            sides[event["side"]] = decode(Side, event["info"])
-        elif kind == "tensors":
-            tensors[event["side"]] = tuple(decode(TensorMeta, item) for item in event["tensors"])
-        elif kind == "matches":
-            matches = decode(Matches, event["matches"])
-        elif kind == "renames":
-            renamed = {str(new): str(old) for new, old in event["renames"].items()}
-        elif kind == "selected":
-            selected = set(event["names"])
-        elif kind == "inputs":
-            values |= {"inputs": tuple(decode(InputInfo, item) for item in event["inputs"])}
-            values |= {"inputs_source": event["source"], "inputs_file": event["file"]}
-        elif kind in ("saved", "leftover"):
-            if event.get("stats") is not None:
-                stats[event["name"]] = decode(TensorStats, event["stats"])
-        elif kind == "row":
-            rows.append(decode(Row, event["row"]))
-        elif kind == "shard":
-            found = Shard.from_plain({key: value for key, value in event.items() if key != "event"})
-            if whole is None:
-                whole = found
-            else:
-                whole.merge(found)
-        elif kind == "introduced":
-            introduced = {item["name"]: decode(Introduced, item) for item in event["tensors"]}
-        elif kind == "explanation":
-            values["explanation"] = decode(Explanation, event["explanation"])
-        elif kind == "layers":
-            values["layers"] = tuple(decode(EngineLayer, item) for item in event["layers"])
-        elif kind == "fix":
-            values["fix"] = decode(Fix, event["fix"])
-        elif kind == "portrait":
-            portrait = decode(Portrait, event["portrait"])
-            portraits[portrait.name, portrait.introduced] = portrait
-        elif kind == "note":
-            notes.append(as_reason(event["text"]))
-        elif kind == "scores":
-            values["scores"] = {key: decode(float, value) for key, value in event["scores"].items()}
-            values["scored"] = event["samples"]
-        elif kind == "ran":
-            ran.add(event["side"])
-        elif kind == "failure":
-            failure = failure or event["text"]
-        elif kind == "end":
-            ended = True
-            values["seconds"] = event["seconds"]
+    for event in told:
+        match event:
+            case events.Start():
+                spec = event.spec
+                values |= {"machine": event.machine, "started": event.started}
+            case events.SideTold():
+                sides[event.side] = event.info
+            case events.Tensors():
+                tensors[event.side] = event.tensors
+            case events.Matched():
+                matches = event.matches
+            case events.Renames():
+                renamed = event.renames
+            case events.Selected():
+                selected = set(event.names)
+            case events.Inputs():
+                values |= {"inputs": event.inputs, "inputs_source": event.source, "inputs_file": event.file}
+            case events.Saved() | events.Leftover() if event.stats is not None:
+                stats[event.name] = event.stats
+            case events.RowDone():
+                rows.append(event.row)
+            case events.ShardDone():
+                found = Shard.from_plain(vars(event))
+                if whole is None:
+                    whole = found
+                else:
+                    whole.merge(found)
+            case events.IntroducedErrors():
+                introduced = {one.name: one for one in event.tensors}
+            case events.Explained():
+                values["explanation"] = event.explanation
+            case events.Layers():
+                values["layers"] = event.layers
+            case events.FixFound():
+                values["fix"] = event.fix
+            case events.PortraitMade():
+                portraits[event.portrait.name, event.portrait.introduced] = event.portrait
+            case events.Note():
+                notes.append(event.text)
+            case events.Scores():
+                values |= {"scores": event.scores, "scored": event.samples}
+            case events.Ran():
+                ran.add(event.side)
+            case events.Failure():
+                failure = failure or event.text
+            case events.End():
+                ended = True
+                values["seconds"] = event.seconds
     if whole is not None:
         rows = whole.rows(spec.tolerance)
     if not ended and not failure:

@@ -6,7 +6,7 @@ from ..records import ModelFiles, Side
 from .figures import count, duration, figure, shape
 from .model import Report
 from .section import Cell, Section, pair, plain
-from .words import Text, same
+from .words import Text, explained, same
 
 __all__ = ["SIMULATION", "provenance"]
 
@@ -44,7 +44,7 @@ def _run(report: Report) -> Section:
         lines.append(pair(Text("Inputs", "输入"), report.inputs_source))
     label = Text("Notes", "说明")
     for note in report.notes:
-        lines.append((plain(label), plain(same(note))))
+        lines.append((plain(label), plain(explained(note))))
         label = same("")
     return Section(key="run", title=Text("Run", "运行"), lines=tuple(lines))
 
@@ -58,7 +58,7 @@ def _side(title: Text, side: Side) -> list[tuple[Cell, Cell]]:
     lines = [pair(title, f"{side.mode} ({', '.join(parts)})" if parts else side.mode)]
     if side.simulation:
         lines.append((plain(same("")), Cell(text=SIMULATION, tone="warn")))
-    lines += [(plain(same("")), plain(same(note))) for note in side.notes]
+    lines += [(plain(same("")), plain(explained(note))) for note in side.notes]
     return lines
 
 

@@ -38,7 +38,7 @@ from ..protocols import (
     Replacer,
     Session,
 )
-from ..reasons import Reason
+from ..reasons import Reason, say
 from ..records import SessionSpec, TensorMeta
 from .plan import Opening
 
@@ -102,7 +102,7 @@ class _Kept(Mapping[str, Any]):
 def match_values(
     first: Opening, second: Opening, feeds: Feeds, *, target_feeds: Feeds | None = None,
     folder: str | Path | None = None, memory_budget: int | None = None,
-) -> tuple[Matches, tuple[str, ...]]:  # fmt: skip
+) -> tuple[Matches, tuple[Reason, ...]]:  # fmt: skip
     """The pairs, and what to say of them and of the exported weights.
 
     target_feeds: the same values under the target's own input names. folder, memory_budget: see Store. Raises
@@ -139,10 +139,9 @@ def match_values(
         runner = backend.capabilities.operator_runner
         operators = runner.operators(second.spec) if runner is not None else None
         found, said, differ = _paired(exporter, keeper, ours, theirs, operators, path, layers, weights)
-        where = f"in {known} against {reference}"
         notes = [
             *_weights(weights, _constants(operators, backend, second.spec), layers, path, right=not said),
-            coverage(found, where, path, len(theirs.values), len(ours.values)), *said, *differ,
+            coverage(found, (known, reference), path, len(theirs.values), len(ours.values)), *said, *differ,
         ]  # fmt: skip
     return Matches(found=found.pairs, refused=found.refused), tuple(notes)
 
@@ -150,7 +149,7 @@ def match_values(
 def _paired(
     exporter: Exporter, keeper: LayerKeeper | None, ours: _Run, theirs: _Run, operators: Operators | None, path: str,
     layers: Mapping[str, Layer], weights: Mapping[str, Any],
-) -> tuple[Found, Sequence[str], Sequence[str]]:  # fmt: skip
+) -> tuple[Found, Sequence[Reason], Sequence[Reason]]:  # fmt: skip
     """The pairs, what is wrong, and which attributes differ."""
     modules = exporter.modules_in(path)
     ends = pair_outputs(ours.metas, theirs.metas, ours.values, theirs.values)
@@ -212,12 +211,12 @@ def _constants(operators: Operators | None, backend: Backend, spec: SessionSpec)
 
 def _weights(
     weights: Mapping[str, Any], file: Mapping[str, Any], layers: Mapping[str, Layer], path: str, *, right: bool
-) -> Sequence[str]:
+) -> Sequence[Reason]:
     """right: nothing in the file was found wrong."""
     if not weights:
-        return ["The exported weights were not checked: the baseline does not have the model's."]
+        return [say("weights_unchecked")]
     if not file:
-        return [f"The exported weights were not checked: those of {path} cannot be read here."]
+        return [say("weights_unreadable", path=path)]
     return summary(compare_weights(weights, file, layers.values()), path, agrees=right)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ..events import Saved
 from ..numbers.host import HostComparer
 from ..observe.hooks import CheckTarget, LentBaseline, SaveBaseline
 from ..observe.lockstep import Meeting, run_both
@@ -94,7 +95,7 @@ class Both:
 
         def told(key: str, stats: TensorStats | None) -> None:
             if journal is not None:
-                journal.write("saved", name=key, stats=stats)
+                journal.write(Saved(name=key, stats=stats))
 
         with Store(folder=self.folder, memory_budget=budget) as store, ThreadPoolExecutor(1) as beside:
             meeting = Meeting(place.store or store) if self.together else None

@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ..errors import OutputError, RecordingError
+from ..events import RowDone, Saved
 from ..reasons import say
 from ..report import write
 from ..report.from_journal import report_of_events
@@ -54,7 +55,7 @@ def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "", languag
 def has_rows(folder: Path) -> bool:
     """Whether a run came as far as to see a tensor."""
     try:
-        return any(event["event"] in ("saved", "row") for event in read_events(folder / JOURNAL))
+        return any(True for _ in read_events(folder / JOURNAL, Saved, RowDone))
     except RecordingError:  # a damaged one may hold rows all the same
         return (folder / JOURNAL).exists()
 

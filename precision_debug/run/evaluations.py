@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..codec import decode, encode
+from ..codec import encode
 from ..errors import OutputError, RecordingError
+from ..events import Evaluated, Event, Kept, Trying
 from ..records import ModelFiles, RunSpec
 from ..search import Evaluation
 from ..search.asked import Asked
@@ -37,14 +38,14 @@ class Evaluations:
     def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
         self.again = 0
-        self._known: dict[str, Mapping[str, Any]] = {}
+        self._known: dict[str, Evaluated | Kept] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             _mend(path)
             try:
-                for event in read_events(path):
-                    if event["event"] in ("evaluated", "told"):
-                        self._known[str(event["key"])] = event
+                for event in read_events(path, Evaluated, Kept):
+                    if isinstance(event, (Evaluated, Kept)):
+                        self._known[event.key] = event
             except RecordingError as error:
                 raise OutputError(
                     f"the journal of an earlier search is damaged ({error.what})", where=str(path),
@@ -62,30 +63,30 @@ class Evaluations:
     def find(self, mode: str, kept: Sequence[str], what: str = "") -> Evaluation | None:
         """What is known of a set."""
         event = self._known.get(self._key(mode, kept, what))
-        if event is None or event["event"] != "evaluated":
+        if not isinstance(event, Evaluated):
             return None
-        self.again += str(event["key"]) in self._earlier
-        self._earlier.discard(str(event["key"]))
-        return decode(Evaluation, event["evaluation"])
+        self.again += event.key in self._earlier
+        self._earlier.discard(event.key)
+        return event.evaluation
 
     def begin(self, mode: str, kept: Sequence[str], what: str = "") -> None:
         """A set is about to be run."""
-        self._journal.write("trying", key=self._key(mode, kept, what), mode=mode, kept=list(kept))
+        self._journal.write(Trying(key=self._key(mode, kept, what), mode=mode, kept=tuple(kept)))
 
     def end(self, evaluation: Evaluation, what: str = "") -> None:
         """A set was run."""
         key = self._key(evaluation.mode, evaluation.kept, what)
-        self._journal.write("evaluated", key=key, evaluation=evaluation)
-        self._known[key] = {"event": "evaluated", "key": key, "evaluation": encode(evaluation)}
+        self._known[key] = Evaluated(key=key, evaluation=evaluation)
+        self._journal.write(self._known[key])
 
     def recall(self, what: str, kept: Sequence[str] = ()) -> Any:
         """Something else that was kept under a name; None where nothing was."""
         event = self._known.get(self._key("", kept, what))
-        return None if event is None else event["value"]
+        return event.value if isinstance(event, Kept) else None
 
     def keep(self, what: str, value: Any, kept: Sequence[str] = ()) -> None:
         """Keep plain values under a name."""
-        self._journal.write("told", key=self._key("", kept, what), value=encode(value))
+        self._journal.write(Kept(key=self._key("", kept, what), value=encode(value)))
 
     def _key(self, mode: str, kept: Sequence[str], what: str) -> str:
         return digest_of([self.key, what, mode, sorted(kept)])
@@ -96,14 +97,14 @@ def crashed(path: Path, text: str) -> bool:
     if not path.exists():
         return False
     _mend(path)
-    last: Mapping[str, Any] | None = None
+    last: Event | None = None
     for event in read_events(path):
         last = event
-    if last is None or last["event"] != "trying":
+    if not isinstance(last, Trying):
         return False
-    gone = Evaluation(kept=tuple(last["kept"]), mode=str(last["mode"]), passes=False, text=text, crashed=True)
+    gone = Evaluation(kept=last.kept, mode=last.mode, passes=False, text=text, crashed=True)
     with Journal(path) as journal:
-        journal.write("evaluated", key=last["key"], evaluation=gone)
+        journal.write(Evaluated(key=last.key, evaluation=gone))
     return True
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..feeds import FeedSet
+from ..reasons import NOTHING, Reason, say
 from ..records import RunSpec
 from ..search.asked import Asked
 from .inputs import feeds_of
@@ -21,7 +22,7 @@ Pair = tuple[dict[str, Any], dict[str, Any]]
 
 def held_out_feeds(
     spec: RunSpec, asked: Asked, baseline: Opening, target: Opening, given: FeedSet
-) -> tuple[list[Pair], str]:
+) -> tuple[list[Pair], Reason]:
     """For both sides: the user's own, or other random ones where the inputs are random; and why there are none.
 
     Raises InputError or ModelError.
@@ -29,9 +30,9 @@ def held_out_feeds(
     plan = Plan(baseline=baseline, target=target)
     if asked.held_out:
         more = feeds_of(dataclasses.replace(spec, inputs=asked.held_out), plan, ())
-        return list(zip(more.feeds, more.for_target().feeds, strict=True)), ""
+        return list(zip(more.feeds, more.for_target().feeds, strict=True)), NOTHING
     if spec.inputs or not given.source.startswith("seeded random"):
-        return [], "Not checked on other inputs, as there are none: give more with --inputs, or with --held_out."
+        return [], say("not_held_out")
     found: list[Pair] = []
     for step in range(1, _SEEDS + 1):
         other = dataclasses.replace(spec, seed=(spec.seed + step) % 2**63)
@@ -39,4 +40,4 @@ def held_out_feeds(
         if any(fresh.feeds[0].keys() != feeds.keys() for feeds in given.feeds):
             raise InputError("other random inputs have other names", where="--held_out")
         found.append((fresh.feeds[0], fresh.for_target().feeds[0]))
-    return found, ""
+    return found, NOTHING

@@ -14,12 +14,13 @@ import numpy as np
 
 from .. import numbers, recording
 from ..errors import InputError
+from ..events import Inputs, Note
 from ..feeds import FeedSet, SampleSets, check_feeds, make_feeds, match_inputs, save_feeds
 from ..feeds.cast import exact_cast
 from ..feeds.dtypes import as_dtype, is_float
 from ..numbers.arrays import as_array
 from ..protocols import Feeds
-from ..reasons import say
+from ..reasons import Reason, say
 from ..records import InputInfo, InputMeta, RunSpec
 from ..settings import CORE, value
 from .journal import Journal
@@ -102,10 +103,10 @@ def _for_both(
     names, notes = match_inputs([meta for meta in ours if meta.name not in absent], theirs, renames)
     same = all(new == old for new, old in names.items()) and len(names) == len(ours) - len(absent)
 
-    def deployed(feeds: Mapping[str, Any], said: list[str]) -> dict[str, Any]:
+    def deployed(feeds: Mapping[str, Any], said: list[Reason]) -> dict[str, Any]:
         return _as_deployed(feeds if same else {new: feeds[old] for new, old in names.items()}, theirs, said)
 
-    rounded: list[str] = []
+    rounded: list[Reason] = []
     deployed(first, rounded)
     if isinstance(given.feeds, SampleSets):
         if same and not rounded:
@@ -122,7 +123,7 @@ def _for_both(
     )  # fmt: skip
 
 
-def _as_deployed(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: list[str]) -> dict[str, Any]:
+def _as_deployed(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: list[Reason]) -> dict[str, Any]:
     """Floats in the type that a model takes, rounded where they have to be as a deployment rounds them; and notes."""
     fed = dict(feeds)
     for meta in metas:
@@ -136,10 +137,11 @@ def _as_deployed(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: li
         with np.errstate(over="ignore"):
             fed[meta.name] = array.astype(wanted)
         beyond = int(np.count_nonzero(np.isinf(fed[meta.name].astype(np.float32)) & np.isfinite(array)))
-        more = f"; {beyond} values become infinite" if beyond else ""
+        name, dtype = meta.name, meta.dtype
         notes.append(
-            f"{meta.name}: the target takes {meta.dtype}, and is fed the baseline's {have.name} values rounded to "
-            f"it, as a deployment would{more}"
+            say("input_rounded_infinite", name=name, dtype=dtype, have=have.name, beyond=beyond)
+            if beyond
+            else say("input_rounded", name=name, dtype=dtype, have=have.name)
         )
     return fed
 
@@ -186,11 +188,11 @@ def _store(given: FeedSet, journal: Journal, folder: Path) -> None:
     few = not isinstance(given.feeds, SampleSets)
     save_feeds(folder / "inputs.npz", given.feeds if few else given.feeds[0])
     infos = [_info_of(name, value) for name, value in given.feeds[0].items()]
-    journal.write("inputs", inputs=infos, source=given.source, file="")
+    journal.write(Inputs(inputs=tuple(infos), source=given.source, file=""))
     for note in given.notes:
-        journal.write("note", text=note)
+        journal.write(Note(text=note))
     if len(given.feeds) > CALIBRATE:
-        journal.write("note", text=say("samples_calibrate", count=CALIBRATE, all=len(given.feeds)))
+        journal.write(Note(text=say("samples_calibrate", count=CALIBRATE, all=len(given.feeds))))
 
 
 def _info_of(name: str, value: Any) -> InputInfo:

@@ -12,10 +12,10 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from ..codec import encode, parse_json
+from ..codec import parse_json
 from ..errors import OutputError, RecordingError
+from ..events import EVENTS, Event, read, written
 
 __all__ = ["UNTOLD", "Journal", "read_events"]
 
@@ -31,12 +31,12 @@ class Journal:
         self._file = self.path.open("ab", buffering=0)
         self._lock = threading.Lock()
 
-    def write(self, event: str, **values: Any) -> None:
+    def write(self, event: Event) -> None:
         """Append one event and hand it to the operating system, so that it outlives this process.
 
         Raises OutputError where there is no room for it; the journal then ends with the event before.
         """
-        line = json.dumps({"event": event, **{key: encode(value) for key, value in values.items()}}, allow_nan=False)
+        line = json.dumps(written(event), allow_nan=False)
         with self._lock:
             end = os.fstat(self._file.fileno()).st_size
             rest = memoryview(line.encode() + b"\n")
@@ -62,19 +62,21 @@ class Journal:
         self.close()
 
 
-def read_events(path: str | Path) -> Iterator[dict[str, Any]]:
-    """The finished events of a journal. Raises RecordingError on a file that is no journal."""
+def read_events(path: str | Path, *kinds: type[Event]) -> Iterator[Event]:
+    """The finished events of a journal, of the given kinds alone where there are some. Raises RecordingError on a file
+    that is no journal, or holds something else than an event of such a kind does."""
+    wanted = {kind.event for kind in kinds} or EVENTS
     try:
         with Path(path).open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith("\n"):
                     return
                 try:
-                    event = parse_json(line)
-                except (ValueError, RecursionError) as error:
+                    plain = parse_json(line)
+                    event = read(plain) if plain["event"] in wanted else None
+                except (ValueError, TypeError, KeyError, RecursionError) as error:
                     raise RecordingError(f"line {number} is no journal entry", where=str(path)) from error
-                if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-                    raise RecordingError(f"line {number} is no journal entry", where=str(path))
-                yield event
+                if event is not None:
+                    yield event
     except OSError as error:
         raise RecordingError(f"cannot be read: {error.strerror or error}", where=str(path)) from error

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import explain, recording
+from .. import events, explain, recording
 from ..errors import UsageError
 from ..feeds import FeedSet
 from ..numbers import scores
@@ -43,7 +43,7 @@ def execute(spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Fe
     of ``spec.inputs``. Raises PrecisionDebugError; what was finished before is in the journal.
     """
     begun = time.monotonic()
-    journal.write("start", spec=spec, machine=machine.machine(), started=machine.now())
+    journal.write(events.Start(spec=spec, machine=machine.machine(), started=machine.now()))
     plan = make_plan(spec, work_dir=str(folder))
     given = feeds_of(spec, plan, feeds)
     with storing(given, journal, folder) as stored:
@@ -53,9 +53,9 @@ def execute(spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Fe
             try:
                 _compare(spec, plan.baseline, plan.target, given, journal, folder, stored)
             except _Apart as reason:
-                journal.write("note", text=say("apart", why=reason.why))
+                journal.write(events.Note(text=say("apart", why=reason.why)))
                 _compare(spec, plan.baseline, plan.target, given, journal, folder, stored, apart=True)
-    journal.write("end", seconds=time.monotonic() - begun)
+    journal.write(events.End(seconds=time.monotonic() - begun))
 
 
 def _compare(
@@ -75,16 +75,16 @@ def _compare(
         names = _selected(spec, base.tensors, journal)
         _if_alone(together, base, target)
         renames = _renames(spec, given, base.tensors, target.tensors)
-        journal.write("renames", renames=renames)
+        journal.write(events.Renames(renames=renames))
         if matches is None:
             matches = _known_pairs(base, target, journal)
         alignment = align(base.tensors, target.tensors, renames, matches)
         paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
         if spec.fused_only:
             names = frozenset(paired if names is None else names & paired)
-            journal.write("selected", names=[meta.name for meta in base.tensors if meta.name in names])
+            journal.write(events.Selected(names=tuple(meta.name for meta in base.tensors if meta.name in names)))
         seen = [meta for meta in base.tensors if not meta.unseen and (names is None or meta.name in names)]
-        journal.write("plan", baseline=len(seen), target=sum(meta.name in paired for meta in seen))
+        journal.write(events.Plan(baseline=len(seen), target=sum(meta.name in paired for meta in seen)))
         both = Both(
             spec=spec, base=base, target=target, names=names, alignment=alignment, place=place, together=together,
             folder=folder,
@@ -97,10 +97,10 @@ def _compare(
             _if_alone(together, base, target)
             base.announce(both.seen[0])
             target.announce(both.seen[1])
-            journal.write("layers", layers=target.session.layers)
+            journal.write(events.Layers(layers=tuple(target.session.layers)))
             if spec.explain != "off":
                 worst = worst_sample(whole, base.tensors)
-                journal.write("stage", text=f"explaining sample {worst}, the worst")
+                journal.write(events.Stage(text=say("stage_explaining_worst", sample=worst)))
                 again = both.run(given.feeds[worst], given.for_target().feeds[worst])
                 one = dataclasses.replace(given, feeds=given.feeds[worst : worst + 1])
                 _explain(spec, base, target, again.rows, one, journal, folder, together)
@@ -110,10 +110,10 @@ def _compare(
             writer = stack.enter_context(recording.RecordingWriter(spec.record)) if spec.record else None
             ran = both.run(
                 given.feeds[0], given.for_target().feeds[0], journal=journal,
-                on_row=lambda row: journal.write("row", row=row), also=writer,
+                on_row=lambda row: journal.write(events.RowDone(row=row)), also=writer,
                 portraits=Portraits(
                     None if spec.tolerance.given else explain.usual_error(target.opening.spec.mode),
-                    lambda portrait: journal.write("portrait", portrait=portrait),
+                    lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
                 ),
             )  # fmt: skip
             if writer is not None:
@@ -121,20 +121,16 @@ def _compare(
         _if_alone(together, base, target)
         base.announce(both.seen[0])
         target.announce(both.seen[1])
-        journal.write("layers", layers=target.session.layers)
+        journal.write(events.Layers(layers=tuple(target.session.layers)))
         for name, stats in ran.left.items():
-            journal.write("leftover", name=name, stats=stats)
+            journal.write(events.Leftover(name=name, stats=stats))
         if ran.spilled_bytes:
-            text = f"{ran.spilled_bytes / 1e6:.0f} MB of baseline tensors waited on disk, beyond --memory_budget."
-            journal.write("note", text=text)
+            journal.write(events.Note(text=say("spilled", megabytes=ran.spilled_bytes / 1e6)))
         result = scores.score(ran.base_outputs, ran.target_outputs, labels) if spec.labels or spec.top1 else None
         if result is not None:
-            journal.write("scores", scores=result.shares, samples=result.samples)
+            journal.write(events.Scores(scores=result.shares, samples=result.samples))
         elif spec.top1:
-            text = (
-                "--top1: no float output of shape [N, classes] that both sides have, so there is no agreement to show."
-            )
-            journal.write("note", text=text)
+            journal.write(events.Note(text=say("no_top1")))
         if spec.explain != "off":
             _explain(spec, base, target, ran.rows, given, journal, folder, together)
 
@@ -144,7 +140,7 @@ def _explain(
     folder: Path, together: bool,
 ) -> None:  # fmt: skip
     """Both sides once more, each operator alone, and what its error does: see ``explain``."""
-    journal.write("stage", text="explaining: each operator alone")
+    journal.write(events.Stage(text=say("stage_explaining")))
     outputs = {meta.name for meta in base.tensors if meta.is_output}
     subject = explain.Subject(
         baseline=base.session,
@@ -164,10 +160,10 @@ def _explain(
     patience = max(2.0, 0.5 * ((base.seconds or 0.0) + (target.seconds or 0.0)))
     explanation, found = explain.explain(
         subject, level=spec.explain, seconds=patience, folder=folder,
-        on_portrait=lambda portrait: journal.write("portrait", portrait=portrait),
+        on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
     )  # fmt: skip
-    journal.write("introduced", tensors=found)
-    journal.write("explanation", explanation=explanation)
+    journal.write(events.IntroducedErrors(tensors=tuple(found)))
+    journal.write(events.Explained(explanation=explanation))
 
 
 class _Apart(Exception):
@@ -188,19 +184,19 @@ def _known_pairs(base: OpenSide, target: OpenSide, journal: Journal) -> Matches 
     pairer = target.opening.capabilities.pairer
     matches = pairer.pair(base.tensors, target.tensors) if pairer is not None else None
     if matches is not None:
-        journal.write("matches", matches=matches)
+        journal.write(events.Matched(matches=matches))
     return matches
 
 
 def _matched(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path) -> Matches:
-    journal.write("stage", text="pairing both graphs, and looking for what the export has wrong")
+    journal.write(events.Stage(text=say("stage_pairing")))
     matches, notes = match_values(
         first, second, given.feeds[0], target_feeds=given.for_target().feeds[0], folder=folder,
         memory_budget=spec.options.get("memory_budget"),
     )  # fmt: skip
-    journal.write("matches", matches=matches)
+    journal.write(events.Matched(matches=matches))
     for note in notes:
-        journal.write("note", text=note)
+        journal.write(events.Note(text=as_reason(note)))
     return matches
 
 
@@ -229,7 +225,7 @@ def _record(spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal, s
         with recording.RecordingWriter(spec.record) as writer:
 
             def tell(_op_type: str, name: str, _tensor: Any, /) -> None:
-                journal.write("saved", name=name, stats=None)
+                journal.write(events.Saved(name=name, stats=None))
 
             stored()
             outputs = side.run(Each(hooks=(writer, tell)), names)
@@ -243,7 +239,7 @@ def _selected(spec: RunSpec, tensors: Sequence[TensorMeta], journal: Journal) ->
     if not patterns and spec.marks_between is None:
         return None
     names = marks.select(patterns, spec.marks_between, [meta.name for meta in tensors])
-    journal.write("selected", names=list(names))
+    journal.write(events.Selected(names=tuple(names)))
     return frozenset(names)
 
 

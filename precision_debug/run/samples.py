@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..events import Leftover, Note, Scores, ShardDone
 from ..feeds import FeedSet
 from ..numbers import scores
 from ..numbers.merged import WORST
@@ -93,7 +94,7 @@ class Samples:
     def _keep(self, part: Shard, begun: float) -> float:
         now = time.monotonic()
         part.seconds = now - begun
-        self._journal.write("shard", **part.to_plain())
+        self._journal.write(ShardDone(**part.to_plain()))
         return now
 
     def _one(self, number: int, part: Shard) -> None:
@@ -101,7 +102,7 @@ class Samples:
         ran = self._both.run(feeds, theirs, journal=self._journal if self._first else None, comparer=self._comparer)
         if self._first:
             for name, stats in ran.left.items():
-                self._journal.write("leftover", name=name, stats=stats)
+                self._journal.write(Leftover(name=name, stats=stats))
         self._first = False
         part.add(number, ran.rows)
         self._score(number, ran, part)
@@ -136,7 +137,7 @@ def finish_scores(
         metric = UserMetric(source)
     outputs = [meta.name for meta in tensors if meta.is_output]
     worst = [f"{sample} ({error:.2e})" for error, sample in (whole.worst(outputs) or whole.worst())[:WORST]]
-    journal.write("note", text=say("samples", count=len(whole.samples), worst=tuple(worst)))
+    journal.write(Note(text=say("samples", count=len(whole.samples), worst=tuple(worst))))
     found = {**whole.means, **(metric.finish(whole) if metric is not None else {})}
     if found:
-        journal.write("scores", scores=found, samples=len(whole.samples))
+        journal.write(Scores(scores=found, samples=len(whole.samples)))

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import events
 from ..errors import PrecisionDebugError, UsageError
 from ..feeds import FeedSet
 from ..protocols import Keep
+from ..reasons import Reason, say
 from ..records import RunSpec, TensorMeta
 from ..report.from_journal import report_of_events
 from ..report.model import Report
@@ -94,7 +96,7 @@ class _Search:
         self.level = spec.explain
         self.tried = self.on_engine = self.rankings = 0
         self.counted: set[tuple[str, tuple[str, ...], str]] = set()
-        self.notes: list[str] = []
+        self.notes: list[Reason] = []
         self.oracles: dict[str, Oracle] = {}
 
     def run(self) -> None:
@@ -105,10 +107,7 @@ class _Search:
         if self.keep.simulation and not (self.spec.marks or self.spec.marks_between):
             names = tuple(meta.name for meta in tensors if meta.is_output)
             self.spec = dataclasses.replace(self.spec, marks=names, explain="off")
-            self.notes.append(
-                "Only outputs were compared on the engine, since showing others builds further engines; the simulation"
-                " shows which operators did it."
-            )
+            self.notes.append(say("only_outputs"))
         whole = len(tensors) <= _WHOLE
         self.level = "full" if whole or self.spec.explain == "full" else "fast"
         if not self.keep.simulation:
@@ -121,11 +120,11 @@ class _Search:
                         zip(samples, low.errors or [None] * len(samples), strict=True)]  # fmt: skip
         self.held_out = self._with_low(trials, self.held_out)
         found, checks = self._found(trials, report)
-        self.journal.write("fix", fix=self._fix(trials, found, low, checks))
+        self.journal.write(events.FixFound(fix=self._fix(trials, found, low, checks)))
 
     def _baseline(self) -> tuple[list[Sample], list[Sample], Sequence[TensorMeta]]:
         """Both kinds of samples with what the baseline gives, and the baseline's tensors."""
-        self.journal.write("stage", text=f"running the baseline: {self.baseline.label}")
+        self.journal.write(events.Stage(text=say("stage_running", side=say("baseline"), mode=self.baseline.label)))
         fed = list(zip(self.given.feeds, self.given.for_target().feeds, strict=True))
         count = len(fed) if len(fed) < 2 or self.asked.held_out else max(1, len(fed) // 2)
         seen, rest = fed[:count], fed[count:]
@@ -164,9 +163,9 @@ class _Search:
                 pipeline.execute(self.spec, told, folder=self._room("comparison"))
             fresh.rename(kept)
         else:
-            self.notes.append("The comparison was taken from an earlier search of the same model on the same inputs.")
+            self.notes.append(say("comparison_known"))
         for event in read_events(kept):
-            self.journal.write(**event)
+            self.journal.write(event)
         inputs = self._room("comparison") / "inputs.npz"
         if inputs.exists():
             shutil.move(inputs, self.folder / "inputs.npz")
@@ -210,13 +209,12 @@ class _Search:
         if found is None:
             if self.asked.seconds and time.monotonic() - self.begun > self.asked.seconds:
                 raise Spent
-            names = ", ".join(self.units.units[unit].key for unit in sorted(kept)[:3])
-            more = ", …" if len(kept) > 3 else ""
-            self.journal.write(
-                "stage",
-                text=f"set {self.tried + 1}: {len(kept)} of {len(self.units)} kept ({names}{more}) in {trials.mode}"
-                + (f", {what}" if what else ""),
-            )
+            names = [self.units.units[unit].key for unit in sorted(kept)[:3]] + ["…"] * (len(kept) > 3)
+            number, count, every, mode = self.tried + 1, len(kept), len(self.units), trials.mode
+            text = say("stage_set", number=number, count=count, all=every, names=names, mode=mode)
+            if what:
+                text = say("stage_for", stage=text, what=what)
+            self.journal.write(events.Stage(text=text))
             self.known.begin(trials.mode, keys, what)
             costly = bool(self.keep.simulation) and trials.mode == self.spec.run_mode and not what.startswith(_CHECKS)
             found = trials.run(keys, samples, self.held_out if costly else ())
@@ -225,7 +223,7 @@ class _Search:
             self.tried += 1
             self.on_engine += trials.mode == self.spec.run_mode
         self.counted.add((trials.mode, keys, what))
-        self.journal.write("tried", kept=len(kept), evaluation=dataclasses.replace(found, kept=()), what=what)
+        self.journal.write(events.Tried(kept=len(kept), evaluation=dataclasses.replace(found, kept=()), what=what))
         return found
 
     def _oracle(self, trials: Trials, samples: Sequence[Sample], what: str = "") -> Oracle:
@@ -315,7 +313,7 @@ class _Search:
             trials = self._trials(opening, keep)
             oracle = self._oracle(trials, self.samples)
             if oracle.holds(()):
-                self.notes.append(f"{mode} holds with nothing kept, so that it tells nothing of this engine.")
+                self.notes.append(say("simulation_blind", mode=mode))
                 return None
             found = minimise(oracle, self.units, self._ranked(mode, keep, None), start=None)
             self.simulation = mode
@@ -412,7 +410,7 @@ class _Search:
         everything = [*self.samples, *self.held_out]
         for handed in self.keep.hand_over(keys, tensors, home):
             plain = Artefact(kind=handed.kind, title=handed.title, path=handed.path, text=handed.text, note=handed.note)
-            self.journal.write("stage", text=f"handing over: {handed.title}")
+            self.journal.write(events.Stage(text=say("stage_handing_over", title=handed.title)))
             try:
                 if handed.maker:
                     trials.made(handed)

@@ -10,9 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..errors import BackendError, PrecisionDebugError
+from ..events import Ran, SideTold, Stage, Tensors
 from ..feeds import FeedSet, as_option
 from ..numbers.native import cores_of_each
 from ..protocols import Feeds, Hook, Session
+from ..reasons import say
 from ..records import Side, TensorMeta
 from .journal import Journal
 from .plan import Opening
@@ -55,7 +57,8 @@ class OpenSide:
     def __init__(self, role: str, opening: Opening, given: FeedSet, journal: Journal) -> None:
         self.role, self.opening, self.given, self.journal = role, opening, given, journal
         self.seconds: float | None = None
-        journal.write("stage", text=f"opening the {role}: {opening.label}")
+        self._side = say("baseline") if role == "baseline" else say("target")
+        journal.write(Stage(text=say("stage_opening", side=self._side, mode=opening.label)))
         self._tell(())
         self.session: Session = self._sized(lambda: opening.open(given.feeds[:CALIBRATE]))
         self.announce()
@@ -76,12 +79,12 @@ class OpenSide:
         """feeds: in place of the first sample. quiet: the journal is not told."""
         fed = self.given.feeds[0] if feeds is None else feeds
         if not quiet:
-            self.journal.write("stage", text=f"running the {self.role}: {self.opening.label}")
+            self.journal.write(Stage(text=say("stage_running", side=self._side, mode=self.opening.label)))
         begun = time.monotonic()
         outputs: Mapping[str, Any] = self._sized(lambda: self.session.run(fed, hook, names))
         self.seconds = time.monotonic() - begun
         if not quiet:
-            self.journal.write("ran", side=self.role)
+            self.journal.write(Ran(side=self.role))
         return outputs
 
     def _sized(self, call: Callable[[], Any]) -> Any:
@@ -100,7 +103,7 @@ class OpenSide:
         """Tell what the session lists, and what its hook showed beyond that."""
         listed = {meta.name for meta in self.session.tensors}
         tensors = [*self.session.tensors, *(meta for meta in seen if meta.name not in listed)]
-        self.journal.write("tensors", side=self.role, tensors=tensors)
+        self.journal.write(Tensors(side=self.role, tensors=tuple(tensors)))
         self._tell(tensors)
 
     def _tell(self, tensors: Sequence[TensorMeta]) -> None:
@@ -116,7 +119,7 @@ class OpenSide:
             tensors=len(tensors),
             seconds=self.seconds,
         )
-        self.journal.write("side", side=self.role, info=info)
+        self.journal.write(SideTold(side=self.role, info=info))
 
 
 def guarded(label: str, call: Callable[[], Any]) -> Any:

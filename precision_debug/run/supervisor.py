@@ -16,6 +16,7 @@ from typing import IO, Any
 from .. import errors
 from ..codec import encode
 from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError, shortened
+from ..events import Failure, Stage
 from ..records import RunSpec
 from ..report import make_ready
 from ..report.model import Report
@@ -32,6 +33,7 @@ from .overwriting import refuse_overwriting
 __all__ = ["Outcome", "supervise"]
 
 Event = Mapping[str, Any]
+"""An event of the journal as it stands there: see ``events.read``."""
 
 
 class Outcome:
@@ -201,10 +203,10 @@ def _error(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError 
     if interrupted and status != 0:
         hint = "the finished rows are in the report" if has_rows(folder) else "nothing was compared yet"
         return BackendError("interrupted", hint=hint)
-    told = next((event for event in read_events(folder / JOURNAL) if event["event"] == "failure"), None)
-    if told is not None:
-        kind = getattr(errors, told["kind"], BackendError)
-        error: PrecisionDebugError = kind(told["what"], where=told["where"], hint=told["hint"])
+    told = next(read_events(folder / JOURNAL, Failure), None)
+    if isinstance(told, Failure):
+        kind = getattr(errors, told.kind, BackendError)
+        error: PrecisionDebugError = kind(told.what, where=told.where, hint=told.hint)
         return error
     if status == 0:
         return None
@@ -212,9 +214,8 @@ def _error(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError 
         what = "the disk is full, or files may not grow: the run could not write what it had finished"
         return OutputError(what, where=str(folder.parent), hint="free some space, or name another --output")
     stage = ""
-    for event in read_events(folder / JOURNAL):
-        if event["event"] == "stage":
-            stage = event["text"]
+    for event in read_events(folder / JOURNAL, Stage):
+        stage = str(event.text) if isinstance(event, Stage) else stage
     last = _last_words(folder / LOG)
     said = f" (its last words: {last})" if last else ""
     if status < 0:

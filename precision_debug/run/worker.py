@@ -20,6 +20,7 @@ from typing import NoReturn
 
 from ..codec import decode
 from ..errors import BackendError, OutputError, PrecisionDebugError
+from ..events import Failure
 from ..records import RunSpec
 from ..safety import import_path
 from ..search.asked import Asked
@@ -60,9 +61,8 @@ def _fail(journal: Journal, error: PrecisionDebugError) -> int:
     with contextlib.suppress(OSError):
         traceback.print_exc()
     try:
-        journal.write(
-            "failure", text=str(error), kind=type(error).__name__, what=error.what, where=error.where, hint=error.hint
-        )
+        told = {"what": error.what, "where": error.where, "hint": error.hint}
+        journal.write(Failure(text=str(error), kind=type(error).__name__, **told))
     except OutputError:
         return UNTOLD
     return error.exit_status

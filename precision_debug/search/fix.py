@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..reasons import Reason
+
 __all__ = ["STATES", "Artefact", "Evaluation", "Fix", "KeptUnit", "TradePoint"]
 
 STATES = ("not needed", "found", "diffuse", "not verified", "not possible", "unfinished")
@@ -125,5 +127,5 @@ class Fix:
     artefacts: tuple[Artefact, ...] = ()
     obeyed: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
     seconds: float = 0.0

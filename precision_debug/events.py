@@ -1,0 +1,286 @@
+"""What a journal tells: one type an event, frozen, with the names that stand in the file.
+
+An event travels as {"event": NAME, ...its fields}. One of a name that this version does not know is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args
+
+from .codec import decode, encode
+from .inspector import EngineLayer
+from .numbers.portrait import Portrait
+from .protocols import Matches
+from .reasons import Reason
+from .records import Explanation, InputInfo, Introduced, Number, Row, RunSpec, Side, TensorMeta, TensorStats
+from .search import Evaluation, Fix
+
+__all__ = [
+    "EVENTS", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Inputs", "IntroducedErrors", "Kept",
+    "Layers", "Leftover", "Matched", "Note", "Plan", "PortraitMade", "Ran", "Renames", "RowDone", "Saved", "Scores",
+    "Selected", "ShardDone", "SideTold", "Stage", "Start", "Tensors", "Tried", "Trying", "read", "written",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """A run begins."""
+
+    event: ClassVar[str] = "start"
+    spec: RunSpec
+    machine: Mapping[str, str]
+    started: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What is being done, for those who wait, and where a crash was."""
+
+    event: ClassVar[str] = "stage"
+    text: Reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How many tensors will be seen of each side."""
+
+    event: ClassVar[str] = "plan"
+    baseline: int
+    target: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideTold:
+    """side: "baseline" or "target"; it was run."""
+
+    event: ClassVar[str] = "side"
+    side: str
+    info: Side
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensors:
+    """The tensors of a side, in its order; a later list takes the place of an earlier one."""
+
+    event: ClassVar[str] = "tensors"
+    side: str
+    tensors: tuple[TensorMeta, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matched:
+    """What values, or a backend, said of the pairs."""
+
+    event: ClassVar[str] = "matches"
+    matches: Matches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renames:
+    """Target name to baseline name."""
+
+    event: ClassVar[str] = "renames"
+    renames: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selected:
+    """The baseline's names that were asked for."""
+
+    event: ClassVar[str] = "selected"
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The feeds. file: where they are stored, beside the report."""
+
+    event: ClassVar[str] = "inputs"
+    inputs: tuple[InputInfo, ...]
+    source: str
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """The baseline showed a tensor. stats: of one that no partner comes for."""
+
+    event: ClassVar[str] = "saved"
+    name: str
+    stats: TensorStats | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leftover:
+    """A tensor of the baseline that no partner came for."""
+
+    event: ClassVar[str] = "leftover"
+    name: str
+    stats: TensorStats | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowDone:
+    """A finished row."""
+
+    event: ClassVar[str] = "row"
+    row: Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """A side has run to its end."""
+
+    event: ClassVar[str] = "ran"
+    side: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """Of the engine that the target ran."""
+
+    event: ClassVar[str] = "layers"
+    layers: tuple[EngineLayer, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """What the reader of the report must know."""
+
+    event: ClassVar[str] = "note"
+    text: Reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """What the answer is worth, shares of ``samples``."""
+
+    event: ClassVar[str] = "scores"
+    scores: Mapping[str, Number]
+    samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntroducedErrors:
+    """What each operator added itself."""
+
+    event: ClassVar[str] = "introduced"
+    tensors: tuple[Introduced, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """Who did it."""
+
+    event: ClassVar[str] = "explanation"
+    explanation: Explanation
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixFound:
+    """The answer of a search."""
+
+    event: ClassVar[str] = "fix"
+    fix: Fix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """A search has evaluated one of its sets. kept: how many operators. what: which part of the search it was."""
+
+    event: ClassVar[str] = "tried"
+    kept: int
+    evaluation: Evaluation
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trying:
+    """A search is about to run a set; see run.evaluations, as of the next two."""
+
+    event: ClassVar[str] = "trying"
+    key: str
+    mode: str
+    kept: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """A set was run."""
+
+    event: ClassVar[str] = "evaluated"
+    key: str
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """Something else that a search keeps under a name: plain values."""
+
+    event: ClassVar[str] = "told"
+    key: str
+    value: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortraitMade:
+    """What a page draws of one tensor."""
+
+    event: ClassVar[str] = "portrait"
+    portrait: Portrait
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardDone:
+    """Some of many samples, as plain values: see observe.shard.Shard."""
+
+    event: ClassVar[str] = "shard"
+    samples: Any
+    seconds: Number
+    scores: Any
+    parts: Any
+    tensors: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why the run ended early. kind: the name of our exception; text: it in one line."""
+
+    event: ClassVar[str] = "failure"
+    text: str
+    kind: str
+    what: str
+    where: str
+    hint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """The run came to its end."""
+
+    event: ClassVar[str] = "end"
+    seconds: Number
+
+
+Event = (
+    Start | Stage | Plan | SideTold | Tensors | Matched | Renames | Selected | Inputs | Saved | Leftover | RowDone | Ran
+    | Layers | Note | Scores | IntroducedErrors | Explained | FixFound | PortraitMade | ShardDone | Tried | Trying
+    | Evaluated | Kept | Failure | End
+)  # fmt: skip
+
+EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}
+"""Every event, by its name in a journal."""
+
+
+def written(event: Event) -> dict[str, Any]:
+    """An event as plain values."""
+    return {"event": event.event, **encode(event)}
+
+
+def read(plain: Mapping[str, Any]) -> Event | None:
+    """The inverse of ``written``; None for one of an unknown name. Raises ValueError, TypeError or KeyError."""
+    kind: Any = EVENTS.get(plain["event"])
+    found: Event | None = None if kind is None else decode(kind, dict(plain))
+    return found
