@@ -19,10 +19,10 @@ from precision_debug.protocols import Capabilities
 STAGES = (
     ("version", "callsite"),
     ("safety",),
-    ("errors", "compiled", "reasons"),
+    ("errors", "reasons"),
     ("records",),
     ("codec",),
-    ("settings",),
+    ("settings", "onnx"),
     ("numbers", "inspector"),
     ("protocols",),
     ("testing", "feeds"),
@@ -154,3 +154,23 @@ def test_a_backend_declares_what_it_has_the_methods_for() -> None:
             methods = [method for method in vars(protocol) if not method.startswith("_")]
             able = all(hasattr(type(backend), method) for method in methods)
             assert able == (getattr(backend.capabilities, name) is not None), (backend.name, name)
+
+
+def test_no_plugin_imports_another(root: Path, edges: dict[str, set[str]]) -> None:
+    """What two of them need is the core's; a module that a text names is looked for too."""
+    names = [path.name for path in house_numbers.plugins(root)]
+    for module, others in edges.items():
+        own = module.split(".")[0]
+        assert not [other for other in others if other.split(".")[0] not in ("precision_debug", own)], module
+    for module, path in house_numbers.sources(root).items():
+        own = module.split(".")[0]
+        if own == "precision_debug":
+            continue  # the registry names them all
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert not [name for name in names if name != own and name in node.value], f"{module}: {node.value}"
+
+
+def test_the_core_has_few_rooms(root: Path) -> None:
+    rooms = [name for name in house_numbers.rooms(root) if not name.startswith("__")]
+    assert len(rooms) <= 24, rooms

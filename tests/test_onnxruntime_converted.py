@@ -18,7 +18,7 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine.runtime import Runtime
 from precision_debug_onnxruntime.make import changed
-from precision_debug_onnxruntime.make.weights import read_source
+from precision_debug_onnxruntime.model import read_source
 from precision_debug_onnxruntime.modes import recipe
 
 from precision_debug.errors import ModelError

@@ -16,7 +16,7 @@ import pytest
 from precision_debug_onnxruntime import modes
 from precision_debug_onnxruntime.engine import providers, runtime
 from precision_debug_onnxruntime.engine.providers import CPU, Shares, missing, saved_shares, shares_of
-from precision_debug_onnxruntime.make.weights import read_source
+from precision_debug_onnxruntime.model import read_source
 
 from precision_debug import compare
 from precision_debug.errors import BackendUnavailable

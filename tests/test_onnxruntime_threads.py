@@ -24,7 +24,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_pure_python_protobuf_is_told_from_the_others() -> None:
-    ask = "from precision_debug_onnxruntime.model import threads_may_read; print(threads_may_read())"
+    ask = "from precision_debug.onnx.model import threads_may_read; print(threads_may_read())"
     assert python(ask).stdout.strip() == "False"
 
 

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from precision_debug_onnxruntime import OnnxRuntimeBackend
-from precision_debug_onnxruntime.engine.graph import external_data, external_tensors
-from precision_debug_onnxruntime.engine.wire import cut
-from precision_debug_onnxruntime.make import weights
+from precision_debug_onnxruntime import model as weights
 from precision_debug_onnxruntime.make.running_graph import _bring_along
-from precision_debug_onnxruntime.make.weights import read_source
-from precision_debug_onnxruntime.model import read_model
+from precision_debug_onnxruntime.model import read_source
 
 from precision_debug.errors import ModelError
+from precision_debug.onnx.graph import external_data, external_tensors
+from precision_debug.onnx.model import read_model
+from precision_debug.onnx.without_weights import cut
 from precision_debug.records import ModelFiles, SessionSpec
 
 

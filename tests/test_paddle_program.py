@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from precision_debug_paddle import naming
-from precision_debug_paddle.engine import wire
 from precision_debug_paddle.engine.fetchable import Changed, Print, Trace, groups_by_value, search
 from precision_debug_paddle.engine.hook_check import Witness
 from precision_debug_paddle.engine.legacy_program import read_legacy
 from precision_debug_paddle.failures import our_errors
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError
+from precision_debug.onnx import wire
 
 FIXTURES = sorted(path.name.partition(".")[0] for path in paddle_models.DATA.glob("*.pdmodel.z"))
 

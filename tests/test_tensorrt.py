@@ -180,7 +180,7 @@ def test_marks_inside_loops_and_branches_and_of_shapes_are_refused() -> None:
 
 def test_tensors_of_a_loop_body_are_listed_with_the_reason() -> None:
     proto = models.loop()
-    from precision_debug_onnxruntime.model import name_nodes
+    from precision_debug.onnx.model import name_nodes
 
     name_nodes(proto.graph)
     found = {meta.name: meta for meta in onnx_tensors(proto.graph, {"before_out": "", "looped": "", "y": ""}, {})}

@@ -50,9 +50,10 @@ class OnnxRuntimeBackend:
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
         self._available(spec.mode)
+        from precision_debug.onnx.model import read_inputs
+
         from .engine.input_roles import with_uses
-        from .make.weights import of_run, read_source
-        from .model import read_inputs
+        from .model import of_run, read_source
 
         source = read_source(spec.model.model_file, of_run(spec))
         return with_uses(read_inputs(source), source.proto.graph)

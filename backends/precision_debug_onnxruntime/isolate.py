@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError
+from precision_debug.onnx.graph import outer_reads
+from precision_debug.onnx.model import named, opened, parsed
 from precision_debug.protocols import Operator
-
-from .engine.graph import outer_reads
-from .model import named, opened, parsed
 
 __all__ = ["OrtOperators", "read_operators"]
 

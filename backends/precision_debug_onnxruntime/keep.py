@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import UsageError
+from precision_debug.onnx.graph import Scope, all_graphs, subgraphs
+from precision_debug.onnx.model import Model
 from precision_debug.protocols import Handed
 from precision_debug.records import SessionSpec, TensorMeta
 
-from .engine.graph import Scope, all_graphs, subgraphs
 from .engine.runtime import Runtime
-from .model import Model
 from .settings import setting
 
 if TYPE_CHECKING:

@@ -1,185 +1,74 @@
-"""Reads a model file: its inputs, its tensors by node, and where its external weights lie. Weights stay on disk."""
+"""Reads a model file once for all that ask: its large weights stay in it, so that copies of the graph are small."""
 
 from __future__ import annotations
 
-import mmap
-import os
-from dataclasses import dataclass, replace
+import threading
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from precision_debug.errors import ModelError
-from precision_debug.records import InputMeta
+from precision_debug.onnx.graph import external_data, external_tensors
+from precision_debug.onnx.model import Model, named, opened, parsed, read_model
+from precision_debug.onnx.without_weights import cut
+from precision_debug.records import SessionSpec
 
-from .engine.graph import all_graphs, external_data, external_tensors, initializers_of, move_external_data
-from .engine.types import dtype_name
+__all__ = ["of_run", "read_source"]
 
-__all__ = [
-    "Model", "name_nodes", "named", "opened", "parsed", "read_inputs", "read_model", "tensor_shape", "threads_may_read",
-]  # fmt: skip
-
-_AGAIN = "export or copy the model again"
-_GIT_LFS = b"version https://git-lfs"
+_SMALL = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
-    """A model that ONNX Runtime can load.
+class _Kept:
+    """A model that was read: its graph's bytes, which refer to the weights in its file."""
 
-    proto: onnx.ModelProto whose every node has a name of its own; external weights are references.
-    folder: where the external weights lie. path: the file that messages name.
-    """
-
-    proto: Any
+    key: tuple[str, int, int, str]
+    graph: bytes
     folder: Path
-    path: str
 
 
-def read_model(path: str) -> Model:
-    """Read an ``.onnx`` file without its external weights. Raises ModelError."""
-    proto = parsed(opened(Path(path)), path)
-    folder = _find_external(proto, Path(path))
-    return Model(proto=named(proto, path), folder=folder, path=path)
+_lock = threading.Lock()
+_kept: list[_Kept] = []
 
 
-def named(proto: Any, path: str) -> Any:
-    """The model with its functions written out and a name for every node. Raises ModelError."""
-    if proto.functions:
-        proto = _inlined(proto, path)
-    for graph in all_graphs(proto.graph):
-        name_nodes(graph)
-    return proto
+def of_run(spec: SessionSpec) -> str:
+    """What both sides of a run have in common: the folder that their own folders lie in."""
+    return str(Path(spec.work_dir).parent) if spec.work_dir else ""
 
 
-def read_inputs(model: Model) -> tuple[InputMeta, ...]:
-    """The inputs that a caller feeds, in the model's order; those with a default value are optional."""
-    defaults = initializers_of(model.proto.graph)
-    return tuple(_input(value, value.name in defaults) for value in model.proto.graph.input)
+def read_source(path: str, run: str = "") -> Model:
+    """The model of a file; its large weights are external data, namely parts of that very file.
 
-
-def opened(path: Path) -> memoryview:
-    """The bytes of a file that may be a model, mapped into memory. Raises ModelError."""
-    if path.is_dir():
-        raise ModelError("is a folder, not an .onnx file", where=str(path), hint="name the .onnx file inside it")
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-    except FileNotFoundError as error:
-        raise ModelError("no such file", where=str(path), hint="check --model_file") from error
-    except OSError as error:
-        raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    if not data:
-        raise ModelError("the file is empty", where=str(path), hint=_AGAIN)
-    view = memoryview(data)
-    if view[: len(_GIT_LFS)] == _GIT_LFS:
-        raise ModelError("is a Git LFS pointer, not the model", where=str(path), hint="run git lfs pull")
-    return view  # the mapping goes with its last view
-
-
-def parsed(data: bytes | memoryview, path: str) -> Any:
-    """The onnx.ModelProto in some bytes. Raises ModelError."""
-    import onnx
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
-
-    proto = onnx.ModelProto()
-    try:
-        proto.ParseFromString(data)
-    except DecodeError as error:
-        raise ModelError("is not an ONNX model, or is cut off", where=path, hint=_AGAIN) from error
-    if not proto.ir_version or not proto.opset_import or not proto.graph.output:
-        raise ModelError("is not an ONNX model: no IR version, opset or output in it", where=path, hint=_AGAIN)
-    return proto
-
-
-def threads_may_read() -> bool:
-    """Whether two threads may read one parsed model. With protobuf in pure Python, reading a field writes it."""
-    from google.protobuf.internal import api_implementation  # type: ignore[import-untyped, unused-ignore]
-
-    return bool(api_implementation.Type() != "python")
-
-
-def _inlined(proto: Any, path: str) -> Any:
-    """The model with its functions written out, so that every mode calls what is inside them the same."""
-    from onnx import inliner
-
-    try:
-        return inliner.inline_local_functions(proto)
-    except Exception as error:
-        raise ModelError(f"its functions cannot be inlined: {error}", where=path) from error
-
-
-def _find_external(proto: Any, path: Path) -> Path:
-    """The folder of a model's external weights: the one of the file, or of what it is a link to.
-
-    Weights that are links themselves, as in a cache of downloads, are named by the files that they lead to: onnx, and
-    ONNX Runtime where it is given bytes, refuse links. Raises ModelError.
+    ONNX Runtime maps them from there, as it does any external data: whatever their offset is, nothing is copied.
+    run: a name that all share who read the file only once; "" shares nothing. A model that has external weights already
+    keeps its other ones in the graph. Raises ModelError.
     """
-    tensors = list(external_tensors(proto.graph))
-    beside, behind = path.absolute().parent, path.resolve().parent
-    ends: dict[str, int] = {}
-    for tensor in tensors:
-        try:
-            place = external_data(tensor)
-        except ValueError as error:
-            what = f"says of '{tensor.name}' that its weights lie at no number: {error}"
-            raise ModelError(what, where=str(path), hint="export the model again") from error
-        ends[place.location] = max(ends.get(place.location, 0), place.offset + place.length)
-    places: dict[str, Path] = {}
-    for location, end in ends.items():
-        if "\0" in location:
-            raise ModelError("its external weights have a name that no file has", where=str(path))
-        if Path(location).is_absolute() or ".." in Path(location).parts:
-            # else a model could have any file of the machine read as a weight, and its numbers shown
-            what = f"its external weights {location} lie outside its folder"
-            raise ModelError(what, where=str(path), hint="save it with its weights beside it (onnx.save_model)")
-        file = next((one for folder in (beside, behind) if (one := folder / location).is_file()), None)
-        if file is None or file.stat().st_size < end:
-            what = f"its external weights {location} are {'missing' if file is None else 'cut off'}"
-            raise ModelError(what, where=str(path), hint="copy the weights next to the .onnx file")
-        places[location] = file
-    folders = {file.resolve().parent for file in places.values()}
-    if len(folders) != 1:
-        return next((beside for file in places.values() if beside in file.parents), behind)
-    for tensor in tensors:
-        place = external_data(tensor)
-        move_external_data(tensor, replace(place, location=places[place.location].resolve().name))
-    return folders.pop()
+    with _lock:
+        key = _key(path, run)
+        kept = next((item for item in _kept if item.key == key), None)
+        if kept is None:
+            model = _read(path)
+            if run:
+                _kept[:] = [_Kept(key=key, graph=model.proto.SerializeToString(), folder=model.folder)]
+            return model
+    return Model(proto=parsed(kept.graph, path), folder=kept.folder, path=path)
 
 
-def name_nodes(graph: Any) -> None:
-    """Give every node a name that no other node of the graph has; it depends on the node's output, not its place."""
-    taken: set[str] = set()
-    for node in graph.node:
-        if not node.name:
-            output = next((name for name in node.output if name), "")
-            node.name = f"{node.op_type}:{output}"
-        name, count = node.name, 1
-        while node.name in taken:
-            count += 1
-            node.name = f"{name}#{count}"
-        taken.add(node.name)
+def _key(path: str, run: str) -> tuple[str, int, int, str]:
+    try:
+        file = Path(path).resolve()
+        state = file.stat()
+    except OSError:
+        return path, 0, 0, run
+    return str(file), state.st_mtime_ns, state.st_size, run
 
 
-def _input(value: Any, optional: bool) -> InputMeta:
-    kind = value.type.WhichOneof("value")
-    if kind == "optional_type":
-        inner = value.type.optional_type.elem_type
-        kind = inner.WhichOneof("value")
-        tensor = inner.tensor_type if kind == "tensor_type" else None
-        optional = True
-    else:
-        tensor = value.type.tensor_type if kind == "tensor_type" else None
-    if tensor is None:
-        return InputMeta(name=value.name, dtype=str(kind or "unknown").removesuffix("_type"), shape=None)
-    return InputMeta(name=value.name, dtype=dtype_name(tensor.elem_type), shape=tensor_shape(tensor), optional=optional)
-
-
-def tensor_shape(tensor: Any) -> tuple[int | str, ...] | None:
-    """Shape of a TypeProto.Tensor, as InputMeta has it."""
-    if not tensor.HasField("shape"):
-        return None
-    return tuple(
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"dim{place}"
-        for place, dim in enumerate(tensor.shape.dim)
-    )
+def _read(path: str) -> Model:
+    data = opened(Path(path))
+    file = Path(path).resolve()  # not a link: external data behind one is refused
+    try:
+        light = cut(data, larger=_SMALL, location=file.name)
+    except ValueError:
+        return read_model(path)
+    proto = parsed(light, path)
+    if {external_data(tensor).location for tensor in external_tensors(proto.graph)} != {file.name}:
+        return read_model(path)
+    return Model(proto=named(proto, path), folder=file.parent, path=path)

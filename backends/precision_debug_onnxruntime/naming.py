@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .engine.graph import Scope, scopes
+from precision_debug.onnx.graph import Scope, scopes
+
 from .engine.same_tensor import NCHWC, Edge, Form, find_edges, is_carrier
 from .engine.source_tensors import Known, spellings
 from .engine.types import Types

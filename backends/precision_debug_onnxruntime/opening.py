@@ -12,12 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from precision_debug.onnx.graph import values
+from precision_debug.onnx.model import Model, threads_may_read
 from precision_debug.protocols import Feeds, Session
 from precision_debug.records import SessionSpec
 from precision_debug.report.machine import processor
 
 from .engine.fused_into import with_absorbed
-from .engine.graph import values
 from .engine.runtime import Runtime
 from .engine.source_tensors import Known
 from .engine.tensor_list import Entry, list_tensors, with_dropped
@@ -27,8 +28,7 @@ from .make import build, changed
 from .make.running_graph import infer_types
 from .make.saving import save
 from .make.simulate import internal, is_rounded
-from .make.weights import of_run, read_source
-from .model import Model, threads_may_read
+from .model import of_run, read_source
 from .modes import Recipe
 from .naming import hold
 from .session import OrtSession

@@ -9,6 +9,7 @@ from typing import Any
 
 from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
+from precision_debug.onnx.model import Model, tensor_shape
 from precision_debug.protocols import Borrower, Feeds, Hook, Replace, Replacer
 from precision_debug.records import Doubt, Operator, TensorMeta
 
@@ -20,7 +21,6 @@ from .engine.seen_tensors import Shown, wanted
 from .engine.signals import Interrupts
 from .engine.tapped_graph import Tap, insert_taps
 from .engine.tensor_list import Entry
-from .model import Model, tensor_shape
 
 __all__ = ["OrtSession"]
 

@@ -86,7 +86,8 @@ class TensorRTKeep:
         if not base:
             return Handed(kind="model", title=title, note="of INT8: quantise with nodes_to_exclude, see ort_int8")
         import onnx
-        from precision_debug_onnxruntime.model import read_model
+
+        from precision_debug.onnx.model import read_model
 
         from .engine.casts import write_casts
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from precision_debug_onnxruntime.model import Model, read_model
-from precision_debug_onnxruntime.model import read_inputs as onnx_inputs
-
 from precision_debug.errors import ModelError
+from precision_debug.onnx.model import Model, read_model
+from precision_debug.onnx.model import read_inputs as onnx_inputs
 from precision_debug.records import InputMeta, ModelFiles
 from precision_debug.safety.import_path import Neighbours
 

@@ -10,10 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from precision_debug_onnxruntime.engine.graph import initializers_of, labels, outer_reads, values
-from precision_debug_onnxruntime.engine.types import dtype_name
-
 from precision_debug.inspector import EngineLayer, is_opaque, real_precision
+from precision_debug.onnx.graph import initializers_of, labels, outer_reads, values
+from precision_debug.onnx.types import dtype_name
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import TensorMeta
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import load as load_library
 from ..errors import UsageError
 from .blocks import FlatReader
+from .compiled import load as load_library
 from .kinds import Array
 from .metrics import DECLARED
 from .totals import BUCKETS, Pairs, Side, Task, Totals

@@ -164,7 +164,7 @@ def _model() -> bytes:
 
 def models(random_: random.Random, folder: Path) -> None:
     """.onnx files with spoiled bytes, and such that name weights elsewhere, read as every backend reads them."""
-    from precision_debug_onnxruntime.model import read_inputs, read_model
+    from precision_debug.onnx.model import read_inputs, read_model
 
     if random_.random() < 0.2:
         proto = mlp()

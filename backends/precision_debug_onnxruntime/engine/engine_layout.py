@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from precision_debug.numbers.narrowing import narrowed
+from precision_debug.onnx.graph import all_graphs
+from precision_debug.onnx.model import Model
+from precision_debug.onnx.types import numpy_dtype
 from precision_debug.records import Operator
 
-from ..model import Model
-from .graph import all_graphs
 from .scales import Scale
 from .tensor_list import Entry
-from .types import numpy_dtype
 
 __all__ = ["Constants", "rounded", "write"]
 

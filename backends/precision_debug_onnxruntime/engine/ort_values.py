@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from precision_debug.errors import InputError
-
-from .types import dtype_name, elem_of, numpy_dtype
+from precision_debug.onnx.types import dtype_name, elem_of, numpy_dtype
 
 __all__ = ["run"]
 

@@ -8,14 +8,15 @@ from typing import Any
 
 from precision_debug.errors import BackendError, PrecisionDebugError
 from precision_debug.inspector import EngineLayer
+from precision_debug.onnx.graph import attribute, initializers_of, subgraphs
+from precision_debug.onnx.model import Model, read_model, tensor_shape
+from precision_debug.onnx.types import dtype_name
 from precision_debug.protocols import Feeds, Hook, Session
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import Doubt, SessionSpec, TensorMeta
 
-from ..model import Model, read_model, tensor_shape
 from ..reasons import say
 from .check_feeds import checked_feeds
-from .graph import attribute, initializers_of, subgraphs
 from .model_layout import View
 from .reference_fallback import Borrowed, OneByOne
 from .reference_subgraphs import (
@@ -31,7 +32,6 @@ from .reference_subgraphs import (
 from .runtime import our_errors
 from .seen_tensors import Shown
 from .tensor_list import Entry, Labels, all_values, op_type
-from .types import dtype_name
 
 __all__ = ["open_reference"]
 

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from precision_debug.onnx.model import Model
+from precision_debug.onnx.types import elem_of, numpy_dtype
 from precision_debug.reasons import Reason
 
-from ..model import Model
 from . import ort_values
 from .runtime import Runtime
-from .types import TypeInfo, Types, elem_of, numpy_dtype
+from .types import TypeInfo, Types
 
 __all__ = ["Borrowed", "OneByOne"]
 

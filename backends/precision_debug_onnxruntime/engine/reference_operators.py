@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from precision_debug.onnx.graph import attribute, words
 from precision_debug.reasons import NOTHING, Reason
 
 from ..reasons import say
-from .graph import attribute, words
 
 __all__ = ["Corrected", "corrected", "refusal"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from precision_debug.errors import PrecisionDebugError
+from precision_debug.onnx.graph import outer_reads, subgraphs
 
 from ..reasons import say
-from .graph import outer_reads, subgraphs
 from .reference_fallback import Borrowed
 from .reference_operators import corrected, refusal
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, shortened
+from precision_debug.onnx.graph import external_data, external_tensors
+from precision_debug.onnx.model import Model
 
-from ..model import Model
 from ..settings import setting
-from .graph import external_data, external_tensors
 from .providers import CPU, RECORD, Shares, missing, saved_shares, shares_of
 from .taps import library as taps_library
 

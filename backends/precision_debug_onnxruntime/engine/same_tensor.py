@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .graph import Scope, attribute, words
+from precision_debug.onnx.graph import Scope, attribute, words
+
 from .scales import Scale, scales
 from .types import Types
 

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from .graph import attribute, words
+from precision_debug.onnx.graph import attribute, words
 
 __all__ = ["Scale", "scales"]
 

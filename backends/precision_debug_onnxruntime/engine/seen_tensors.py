@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from precision_debug.onnx.graph import Scope
 from precision_debug.records import TensorMeta
 
 from ..reasons import say
-from .graph import Scope
 from .tensor_list import Entry
 
 __all__ = ["Shown", "wanted"]

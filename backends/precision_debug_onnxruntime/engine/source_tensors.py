@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .graph import initializers_of, ordered, outer_reads, scopes
+from precision_debug.onnx.graph import initializers_of, ordered, outer_reads, scopes
+
 from .same_tensor import Edge, find_edges
 from .types import Types
 

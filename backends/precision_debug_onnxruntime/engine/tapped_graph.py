@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, MutableSequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..model import Model
-from .graph import copy_but, subgraphs
+from precision_debug.onnx.graph import copy_but, subgraphs
+from precision_debug.onnx.model import Model
+
 from .taps import DOMAIN
 from .tensor_list import Entry
 

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from precision_debug.compiled import load
+from precision_debug.numbers.compiled import load
+from precision_debug.onnx.types import numpy_dtype
 
 from .light_imports import extensions
-from .types import numpy_dtype
 
 __all__ = ["DOMAIN", "connect", "disconnect", "lent", "library", "register", "types"]
 

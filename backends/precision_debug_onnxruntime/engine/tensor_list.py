@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from precision_debug.onnx.graph import Value, attribute, carried, initializers_of, labels, outer_reads, scopes, values
 from precision_debug.reasons import NOTHING
 from precision_debug.records import TensorMeta
 
 from ..naming import Holding
 from ..reasons import say
-from .graph import Value, attribute, carried, initializers_of, labels, outer_reads, scopes, values
 from .model_layout import View, view_of
 from .same_tensor import NCHWC, Form
 from .types import TypeInfo, Types

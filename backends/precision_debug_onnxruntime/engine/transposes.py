@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .graph import attribute, scopes
+from precision_debug.onnx.graph import attribute, scopes
+
 from .source_tensors import Known
 from .types import Types
 

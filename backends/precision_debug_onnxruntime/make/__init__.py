@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from precision_debug.onnx.graph import all_graphs, reorder
+from precision_debug.onnx.model import Model
 from precision_debug.protocols import Feeds
 
-from ..engine.graph import all_graphs, reorder
 from ..engine.types import Types
 from ..keep import Blocked
-from ..model import Model
 from .float16 import after_conversion, convert, float16_notes
 from .opset import raised
 from .running_graph import dump, infer_types, unoptimised

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendUnavailable, ModelError, PrecisionDebugError
+from precision_debug.onnx.graph import all_graphs, scopes
+from precision_debug.onnx.model import Model, name_nodes, read_model
 
-from ..engine.graph import all_graphs, scopes
 from ..engine.quiet_logging import logging_left_alone
 from ..engine.runtime import Runtime, our_errors
 from ..engine.types import TypeInfo, Types
 from ..keep import Blocked
-from ..model import Model, name_nodes, read_model
 from .kept import cut_round_trips, separate_constants
 from .narrowing import Trouble, constants_of, trouble, trouble_notes
 from .running_graph import infer_types

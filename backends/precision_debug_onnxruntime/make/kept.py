@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ..engine.graph import initializers_of, outer_reads, reorder
+from precision_debug.onnx.graph import initializers_of, outer_reads, reorder
+
 from ..keep import Blocked
 from .narrowing import constant_tensor
 

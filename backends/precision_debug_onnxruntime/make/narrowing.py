@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.graph import all_graphs
+from precision_debug.onnx.graph import all_graphs
 
 __all__ = ["Trouble", "constant_tensor", "constants_of", "trouble", "trouble_notes"]
 

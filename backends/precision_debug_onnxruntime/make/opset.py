@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from precision_debug.errors import ModelError
-
-from ..engine.graph import all_graphs
-from ..model import Model, name_nodes
+from precision_debug.onnx.graph import all_graphs
+from precision_debug.onnx.model import Model, name_nodes
 
 __all__ = ["opset_of", "raised"]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendError, InputError, ModelError, PrecisionDebugError, UsageError
+from precision_debug.onnx.graph import all_graphs
+from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.protocols import Feeds
 from precision_debug.safety.nearest import did_you_mean
 
-from ..engine.graph import all_graphs
 from ..engine.quiet_logging import quietly
 from ..engine.runtime import Runtime, our_errors, plain
-from ..model import Model, name_nodes, read_model
 from ..settings import setting
 from .running_graph import dump, infer_types
 

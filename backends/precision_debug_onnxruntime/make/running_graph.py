@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import PrecisionDebugError
-
-from ..engine.graph import (
+from precision_debug.onnx.graph import (
     External,
     all_graphs,
     copy_but,
@@ -20,9 +19,10 @@ from ..engine.graph import (
     move_external_data,
     subgraphs,
 )
+from precision_debug.onnx.model import Model, name_nodes
+
 from ..engine.runtime import Runtime
 from ..engine.types import Types, read_types
-from ..model import Model, name_nodes
 
 __all__ = ["dump", "infer_types", "unoptimised"]
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import OutputError
-
-from ..engine.graph import all_graphs, external_data, external_tensors, reorder
-from ..model import Model
+from precision_debug.onnx.graph import all_graphs, external_data, external_tensors, reorder
+from precision_debug.onnx.model import Model
 
 __all__ = ["save"]
 

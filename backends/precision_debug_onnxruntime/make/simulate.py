@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.graph import Scope, external_data, scopes, words
-from ..engine.types import Types, numpy_dtype
+from precision_debug.onnx.graph import Scope, external_data, scopes, words
+from precision_debug.onnx.model import Model
+from precision_debug.onnx.types import numpy_dtype
+
+from ..engine.types import Types
 from ..keep import Blocked
-from ..model import Model
 from .narrowing import Trouble, constant_tensor, trouble, trouble_notes
 
 __all__ = ["internal", "is_rounded", "simulate"]

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from . import wire
+from precision_debug.onnx import wire
+from precision_debug.onnx.wire import Field
+
 from .legacy_program import LegacyProgram
 from .program import NESTED
-from .wire import Field
 
 __all__ = ["Recorder", "ints", "operator", "variable", "with_bodies"]
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError
+from precision_debug.onnx import wire
 from precision_debug.protocols import Feeds
 
 from .. import naming
-from . import wire
 from .bodies import ints, operator, variable
 from .hook_check import Witness, digest
 from .legacy_program import LegacyProgram, fetch_of

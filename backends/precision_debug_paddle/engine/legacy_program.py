@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import ModelError
+from precision_debug.onnx import wire
+from precision_debug.onnx.wire import Field, first
 from precision_debug.reasons import NOTHING
 from precision_debug.records import InputMeta
 
-from . import wire
 from .program import NESTED, REWRITTEN, Value, dims
-from .wire import Field, first
 
 __all__ = ["LegacyProgram", "fetch_of", "read_legacy"]
 

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError
+from precision_debug.onnx.model import loaded
+from precision_debug.onnx.wire import parse
 from precision_debug.protocols import Layer
 from precision_debug.records import TensorMeta
 
 from ..model import Model
 from ..naming import plain_type
 from .pir_program import PirProgram
-from .wire import parse
 
 __all__ = ["layer_of", "layers_named", "layers_of", "modules_in", "weights_of"]
 
@@ -103,12 +104,7 @@ def layer_of(meta: TensorMeta) -> str:
 
 def modules_in(path: str) -> dict[str, str]:
     """Names of a paddle2onnx file's tensors to the operators that they come from. Raises ModelError."""
-    import onnx
-
-    try:
-        graph = onnx.load(path, load_external_data=False).graph
-    except Exception as error:
-        raise ModelError(f"is no ONNX model: {type(error).__name__}: {error}", where=path) from error
+    graph = loaded(path).graph
     names = (name for node in graph.node for name in node.output)
     found: Mapping[str, Any] = {name: _NAMED.match(name) for name in names}
     return {name: f"{plain_type(match[1])}_{match[2]}" for name, match in found.items() if match}

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from precision_debug_onnxruntime.engine.graph import outer_reads, subgraphs
+
+from precision_debug.onnx.graph import outer_reads, subgraphs
 
 __all__ = ["CAST", "carriers", "write_casts"]
 

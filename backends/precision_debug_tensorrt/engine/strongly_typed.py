@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from precision_debug_onnxruntime.model import name_nodes
-
 from precision_debug.errors import BackendError
+from precision_debug.onnx.model import name_nodes
 
 from ..model import OnnxModel
 from ..modes import Recipe

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from precision_debug.errors import ModelError
+from precision_debug.onnx.model import loaded
 
 __all__ = ["module_of_tensors"]
 
@@ -21,12 +21,7 @@ def module_of_tensors(path: str | Path) -> dict[str, str]:
     they belong to, the older one in the nodes' names. Tensors of nodes that do not say it are left out. Raises
     ModelError.
     """
-    import onnx
-
-    try:
-        model = onnx.load(str(path), load_external_data=False)
-    except Exception as error:
-        raise ModelError(f"is no ONNX model: {type(error).__name__}: {error}", where=str(path)) from error
+    model = loaded(path)
     scoped = dict(_noted(model.graph))
     if not scoped and model.producer_name == "pytorch":
         scoped = dict(_named(model.graph))
