@@ -112,7 +112,7 @@ def _compile(root: Path, library: Library, compiler: list[str], tell: ModuleType
 
 def _module(root: Path) -> ModuleType:
     """What the package asks when it loads a library; loaded alone, for numpy is absent here."""
-    spec = importlib.util.spec_from_file_location("_compiled", root / "precision_debug" / "numbers" / "compiled.py")
+    spec = importlib.util.spec_from_file_location("_compiled", root / "precision_debug" / "safety" / "compiled.py")
     assert spec is not None
     assert spec.loader is not None
     module: ModuleType = importlib.util.module_from_spec(spec)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
+from ..safety.compiled import load as load_library
 from .blocks import FlatReader
-from .compiled import load as load_library
 from .kinds import Array
 from .metrics import DECLARED
 from .totals import BUCKETS, Pairs, Side, Task, Totals

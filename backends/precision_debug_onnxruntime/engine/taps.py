@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from precision_debug.numbers.compiled import load
 from precision_debug.onnx.types import numpy_dtype
+from precision_debug.safety.compiled import load
 
 from .light_imports import extensions
 
