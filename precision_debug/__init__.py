@@ -12,7 +12,7 @@ if import_path.running_as_module():  # before anything that a file of the curren
 import importlib
 from typing import TYPE_CHECKING
 
-from .version import __version__ as __version__
+from .__about__ import __version__ as __version__
 
 __all__ = [
     "AssertClose",

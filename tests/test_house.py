@@ -17,7 +17,7 @@ from precision_debug.protocols import Capabilities
 
 # Each stage may import the ones before it: at the top, in functions and for type checkers alike.
 STAGES = (
-    ("version", "callsite"),
+    ("__about__", "callsite"),
     ("safety",),
     ("errors", "reasons"),
     ("records",),

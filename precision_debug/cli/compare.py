@@ -43,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=f"{settings_help()}\n{EPILOG}",
         allow_abbrev=False,
     )
-    from ..version import __version__
+    from ..__about__ import __version__
 
     parser.add_argument("--version", action="version", version=f"precision_debug {__version__}")
 

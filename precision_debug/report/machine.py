@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-from ..version import __version__
+from ..__about__ import __version__
 
 __all__ = ["machine", "now", "processor"]
 
