@@ -1,0 +1,82 @@
+"""ONNX Runtime on CUDA: whole commands beside the bare process that does the same two inferences.
+
+    PYTHONPATH=<the unzipped wheel>:.:backends LD_LIBRARY_PATH=<torch's nvidia/*/lib, by colons> python tests/gpu/ort_cuda.py
+
+ResNet-50 of batch 8, every tensor. The bare process imports, opens the baseline's and the target's session and runs both
+once. Medians of three, one line of JSON a mode; aim: at most 1.6 times the bare process. ``--bare MODE FILE`` is that
+process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu"))
+TIMES = int(os.environ.get("TIMES", "3"))
+MODES = {
+    "ort_cuda_fp32": [],
+    "ort_cuda_fp32 with TF32": ["--option", "tf32=True"],
+    "ort_cuda_fp16": [],
+}
+
+
+def bare(mode: str, file: str, converted: str) -> None:
+    import numpy as np
+    import onnxruntime as ort
+
+    feeds = {"image": np.random.default_rng(0).normal(size=(8, 3, 224, 224)).astype(np.float32)}
+    base = ort.InferenceSession(file, providers=["CPUExecutionProvider"])
+    target = ort.InferenceSession(converted, providers=[("CUDAExecutionProvider", {"use_tf32": "0"})])
+    feeds = {base.get_inputs()[0].name: feeds["image"]}
+    base.run(None, feeds)
+    target.run(None, feeds)
+
+
+def seconds(words: list[str]) -> tuple[float, str]:
+    taken, said = [], ""
+    for _ in range(TIMES):
+        begun = time.perf_counter()
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        taken.append(time.perf_counter() - begun)
+        if done.returncode not in (0, 1):
+            said = f"status {done.returncode}: {(done.stdout + done.stderr)[-600:]}"
+    return round(statistics.median(taken), 2), said
+
+
+def main() -> int:
+    OUT.mkdir(parents=True, exist_ok=True)
+    model = OUT / "resnet50.onnx"
+    build = [sys.executable, str(ROOT / "examples" / "resnet" / "build.py"), "--depth", "50", "--batch", "8"]
+    subprocess.run([*build, "-o", str(model)], check=True, capture_output=True)
+    for name, options in MODES.items():
+        mode = name.split()[0]
+        report = OUT / f"{mode}.json"
+        plain = [sys.executable, "-m", "precision_debug", "--model_file", str(model), "--run_mode", mode, "--output",
+                 str(report), "--quiet", *options]  # fmt: skip
+        told: dict[str, object] = {"mode": name}
+        told["bare"], said = seconds([sys.executable, __file__, "--bare", mode, str(model), str(model)])
+        for label, more in {
+            "command": [], "not explained": ["--explain", "off"], "one after the other": ["--lockstep", "off"],
+        }.items():  # fmt: skip
+            told[label], problem = seconds([*plain, *more])
+            said = said or problem
+        if report.exists():
+            found = json.loads(report.read_text())
+            told["verdict"] = found["summary"].get("verdict")
+        print(json.dumps({**told, "problem": said}), flush=True)
+    model.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--bare"]:
+        bare(*sys.argv[2:5])
+    else:
+        raise SystemExit(main())
