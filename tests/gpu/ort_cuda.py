@@ -1,10 +1,10 @@
 """ONNX Runtime on CUDA: whole commands beside the bare process that does the same two inferences.
 
-    PYTHONPATH=<the unzipped wheel>:.:backends LD_LIBRARY_PATH=<torch's nvidia/*/lib, by colons> python tests/gpu/ort_cuda.py
+    PYTHONPATH=WHEEL:.:backends LD_LIBRARY_PATH=<torch nvidia/*/lib, by colons> python tests/gpu/ort_cuda.py
 
-ResNet-50 of batch 8, every tensor. The bare process imports, opens the baseline's and the target's session and runs both
-once. Medians of three, one line of JSON a mode; aim: at most 1.6 times the bare process. ``--bare MODE FILE`` is that
-process.
+ResNet-50 of batch 8, every tensor. The bare process imports, opens the baseline's and the target's session and runs
+both once. Medians of three, one line of JSON a mode; aim: at most 1.6 times the bare process. ``--bare MODE FILE`` is
+that process.
 """
 
 from __future__ import annotations
