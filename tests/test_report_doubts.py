@@ -81,7 +81,7 @@ def test_hooks_that_see_empty_tensors_only_are_not_identical() -> None:
     assert (report.verdict, report.rows[0].status) == (Verdict.INCONCLUSIVE, Status.INCONCLUSIVE)
     assert report.rows[0].comparison is not None
     assert not report.rows[0].comparison.identical
-    assert "identical" not in " ".join(text for _, text in lines(report))
+    assert "identical" not in " ".join(f"{line.label.en} {line.text.en}" for line in lines(report))
 
 
 def fused(count: int, reason: str = "the target's graph has no such tensor") -> list[Row]:
@@ -230,7 +230,7 @@ def test_every_format_says_why_and_how_much_was_compared(tmp_path: Path) -> None
     page, table = (tmp_path / "report.html").read_text("utf-8"), (tmp_path / "report.md").read_text("utf-8")
     with (tmp_path / "report.csv").open(encoding="utf-8-sig", newline="") as file:
         last = " ".join(list(csv.reader(file))[-1])
-    shown = " ".join(text for _, text in lines(report))
+    shown = " ".join(f"{line.label.en} {line.text.en}" for line in lines(report))
     for text in (cells, page, table, last, shown):
         assert why in text
         assert share in text

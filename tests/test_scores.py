@@ -88,7 +88,7 @@ def test_agreement_is_shown_where_it_is_asked_for(tmp_path: Path) -> None:
     assert compare(tmp_path / "m.onnx", run_mode="ort_opt", inputs=feeds).scores == {}
     asked = compare(tmp_path / "m.onnx", run_mode="ort_opt", inputs=feeds, top1=True)
     assert (asked.scores, asked.scored) == ({"top-1 agreement": 1.0}, 3)
-    assert "top-1 agreement 100.00% (n = 3)" in " ".join(text for _, text in lines(asked))
+    assert "top-1 agreement 100.00% (n = 3)" in " ".join(f"{line.label.en} {line.text.en}" for line in lines(asked))
 
 
 @pytest.mark.parametrize("wanted", [{"validate": True}, {"labels": "l.npy"}, {"top1": True}])

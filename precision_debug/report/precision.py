@@ -7,12 +7,13 @@ from collections import Counter
 from ..inspector import real_precision
 from ..records import Row
 from .coverage import QUANTISED
+from .doubts import ROUNDING
 from .figures import count, percent
 from .model import Report
 from .section import Cell, Section, plain
 from .words import Text, same
 
-__all__ = ["precision"]
+__all__ = ["precision", "unit_of"]
 
 _SHORT = {"float32": "FP32", "float16": "FP16", "bfloat16": "BF16", "float64": "FP64", "int8": "INT8", "uint8": "UINT8"}
 _TOLD = "Real Precision"
@@ -59,3 +60,11 @@ def precision(report: Report) -> Section:
             for name, number in found.most_common(8)
         ),
     )
+
+
+def unit_of(report: Report) -> float:
+    """The relative error of rounding once to the target's type: measured, else by the precision in the mode's name."""
+    explanation = report.explanation
+    if explanation is not None and explanation.unit:
+        return explanation.unit
+    return max((error for name, error in ROUNDING.items() if name in report.target.mode), default=2.0**-24)

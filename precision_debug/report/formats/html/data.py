@@ -12,11 +12,11 @@ from ....safety.visible import visible
 from ...advice import advice
 from ...blame import culprits
 from ...column import Column
-from ...doubts import ROUNDING
 from ...layer import grouped
 from ...layout import DECIDING, columns
 from ...model import Report
 from ...noise import KINDS, noise_of
+from ...precision import unit_of
 from ...summary import STATUS_NAME, STATUS_TEXT, STATUS_TONE
 from ...widths import fitted_width, text_width
 from ...words import Text, explained
@@ -80,7 +80,7 @@ def _head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[
             for status, number in report.counts.items()
         ],
         "fail": Status.FAIL.value,
-        "unit": _unit(report),
+        "unit": unit_of(report),
         "layers": [visible(layer) for layer in grouped(rows)],
         "noise": [kinds.index(kind) + 1 if kind else 0 for kind in noise],
         "folds": [[noise.count(kind), list(KINDS[kind])] for kind in kinds if kind in noise],
@@ -130,14 +130,6 @@ def _portraits(report: Report, place: Mapping[str, int]) -> dict[int, list[dict[
 
 def _finite(edges: Sequence[float]) -> list[float]:
     return [edge if math.isfinite(edge) else math.copysign(1e308, edge) for edge in edges]
-
-
-def _unit(report: Report) -> float:
-    """The relative error of rounding once: measured, else by the precision in the mode's name."""
-    explanation = report.explanation
-    if explanation is not None and explanation.unit:
-        return explanation.unit
-    return max((error for name, error in ROUNDING.items() if name in report.target.mode), default=2.0**-24)
 
 
 def _broken(row: Row) -> bool:

@@ -1,4 +1,4 @@
-"""The report as an Excel workbook: the table first, then the summary, then the chart."""
+"""The report as an Excel workbook: the table first, then the summary, then the charts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ...layout import columns_for_people
-from ...model import Report, Verdict
+from ...model import Report
+from ...precision import unit_of
 from ...summary import summary
-from .chart import write_chart
+from .chart import write_charts
 from .formats import Formats
 from .layers import write_layers
 from .page import write_summary
@@ -22,7 +23,7 @@ __all__ = ["write"]
 def write(report: Report, path: Path) -> None:
     """Rows stream to disk, beside the file: memory does not grow with their number. Raises OSError.
 
-    A report that is not whole opens on its summary, any other on its table.
+    The table is the first sheet, for programs; the workbook opens on the summary, whose first line is the sentence.
     """
     import xlsxwriter
     from xlsxwriter.exceptions import FileCreateError
@@ -48,9 +49,7 @@ def write(report: Report, path: Path) -> None:
 def _fill(book: Any, report: Report) -> None:
     book.set_properties({"title": fit(f"precision_debug: {report.spec.model.path}"), "comments": str(report.verdict)})
     formats = Formats(book)
-    sheets = write_table(book, formats, columns_for_people(report), report.rows)
-    shown = write_summary(book, formats, report, summary(report), sheets)
+    sheets = write_table(book, formats, columns_for_people(report), report.rows, unit_of(report))
+    write_summary(book, formats, report, summary(report), sheets).activate()
     write_layers(book, report)
-    write_chart(book, formats, report)
-    if report.verdict in (Verdict.PARTIAL, Verdict.INCONCLUSIVE):
-        shown.activate()
+    write_charts(book, formats, report)

@@ -1,24 +1,31 @@
-"""The error along execution order as a native chart, on a logarithmic axis."""
+"""Native charts: the error along execution order on a logarithmic axis, and one for each further question."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...curve import Curve, Point, curve
 from ...model import Report
 from .formats import Formats
+from .questions import questions_of, write_bars
 from .text import fit
 
-__all__ = ["write_chart"]
+__all__ = ["write_charts"]
 
 _DATA = "ChartData"
+_ROW = 20
+"""Pixels of a row, about."""
 _HEAD = ("Order", "Tensor Name", "Rel L2", "Max Atol", "Out of tolerance", "Broken", "Introduced Rel L2")
 _BLUE, _GREY, _RED, _ORANGE = "#2563A8", "#9AA5B1", "#D92D20", "#E08A00"
 
 
-def write_chart(book: Any, formats: Formats, report: Report) -> None:
-    """Sheet "Chart", and the hidden sheet that holds its points. Nothing to draw leaves a sheet that says so."""
+def write_charts(book: Any, formats: Formats, report: Report) -> None:
+    """Sheet "Chart", one below the other, and hidden sheets with their numbers; no sheet where nothing is drawn."""
     drawn = curve(report)
+    questions = list(questions_of(report))
+    if not drawn.points and not questions:
+        return
     sheet = book.add_worksheet("Chart")
     sheet.hide_gridlines(2)
     sheet.set_column(0, 0, 2)
@@ -26,16 +33,19 @@ def write_chart(book: Any, formats: Formats, report: Report) -> None:
     small = formats.get(font_color="#5B6470")
     sheet.set_row(0, 24)
     sheet.write_string(0, 1, "Error along execution order / 误差随执行顺序的变化", title)
-    if not drawn.points:
-        sheet.write_string(1, 1, "No tensor was compared. / 没有张量被比较。", small)
-        return
+    line = 1
     for line, text in enumerate(_captions(drawn), 1):
         sheet.write_string(line, 1, text, small)
-    sheet.insert_chart(5, 1, _chart(book, drawn))
-    sheet.set_landscape()
+    sheet.set_portrait()
     sheet.set_paper(9)
-    sheet.fit_to_pages(1, 1)
-    _data(book, drawn)
+    sheet.fit_to_pages(1, 0)
+    charts = [_chart(book, drawn)] if drawn.points else []
+    if drawn.points:
+        _data(book, drawn)
+    line += 2
+    for chart in (*charts, *write_bars(book, questions)):
+        sheet.insert_chart(line, 1, chart)
+        line += math.ceil(chart.height / _ROW) + 2
 
 
 def _captions(drawn: Curve) -> list[str]:
@@ -69,8 +79,13 @@ def _chart(book: Any, drawn: Curve) -> Any:
     series("Relative L2 / 相对 L2 误差", 2, [p.relative_l2 for p in points], line={"color": _BLUE, "width": 1.75})
     introduced = [point.introduced for point in points]
     if any(value is not None for value in introduced):
-        line = {"color": _ORANGE, "width": 1.25, "dash_type": "dash"}
-        series("Introduced Rel L2 / 引入误差", 6, introduced, line=line)
+        dot = {
+            "type": "circle",
+            "size": 4 if len(points) < 400 else 2,
+            "fill": {"color": _ORANGE},
+            "border": {"none": True},
+        }
+        series("Introduced Rel L2 / 引入误差", 6, introduced, line={"none": True}, marker=dot)
     dots = sum(value is not None for value in failed)
     if dots:
         dot = {"type": "circle", "size": 6 if dots < 200 else 3, "fill": {"color": _RED}, "border": {"none": True}}

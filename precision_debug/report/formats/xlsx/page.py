@@ -18,7 +18,10 @@ __all__ = ["write_summary"]
 _WIDTHS = (2, 42, 24, 18, 17, 18, 15, 16, 16, 2)
 _FIRST, _LAST = 1, 8
 _BANNERS = {"good": "#12805C", "bad": "#B42318", "warn": "#B7791F"}
+_SIZE = 10
 _LINE_HEIGHT = 14.0
+_TALLEST = 400.0
+"""Points: Excel's rows end at 409."""
 _RULE = {"bottom": 1, "bottom_color": "#E3E6EA"}
 _LINK = "#1F5FA8"
 
@@ -61,15 +64,18 @@ class _Page:
 
     def verdict(self, report: Report, content: Summary) -> None:
         banner = {"bg_color": _BANNERS[content.tone], "font_color": "#FFFFFF", "indent": 1}
-        self._sheet.set_row(self._line, 42)
+        first, *more = content.lead
+        self._paragraph(first, font_size=15, bold=True, **banner)
+        self._sheet.set_row(self._line, 24)
         headline = f"{content.headline.en.upper()}    {content.headline.zh}"
-        self._across(headline, font_size=22, bold=True, **banner)
-        self._sheet.set_row(self._line, 22)
+        self._across(headline, font_size=13, bold=True, **banner)
+        self._sheet.set_row(self._line, 18)
         target, baseline = report.target, report.baseline
         names = f"{report.spec.model.path or target.model}    {target.mode} vs. {baseline.mode}"
         self._across(names.strip(), font_size=11, **banner)
-        first, *more = content.lead
-        self._paragraph(first, font_size=14, bold=True, indent=1, bg_color="#F6F7F9")
+        for text, row in content.links:
+            self._put(0, 1, str(text), {"font_color": _LINK, "underline": 1, "indent": 1, "bg_color": "#F6F7F9"}, row)
+            self._line += 1
         for text in (*more, *content.details):
             self._paragraph(text, font_size=11, indent=1, bg_color="#F6F7F9")
         self._line += 1
@@ -129,7 +135,7 @@ class _Page:
         top = {"valign": "top"} if height > 1 else {}
         for number, (text, style, row) in enumerate(styled):
             self._put(number, len(line), text, {**style, **top}, row)
-        self._sheet.set_row(self._line, _LINE_HEIGHT * height + 2)
+        self._sheet.set_row(self._line, min(_TALLEST, _LINE_HEIGHT * height + 2))
         self._line += 1
 
     def _put(self, number: int, count: int, text: str, style: dict[str, Any], row: int | None = None) -> None:
@@ -145,15 +151,18 @@ class _Page:
         else:
             self._sheet.write_string(self._line, column, text, made)
 
-    def _height(self, number: int, count: int, text: str) -> int:
-        """Lines that a text takes in its cell."""
+    def _height(self, number: int, count: int, text: str, size: float = _SIZE, bold: bool = False) -> int:
+        """Lines that a text takes in its cell; programs break a little earlier or later, and names do not break."""
         column = _FIRST + number
         width = sum(_WIDTHS[column : _LAST + 1]) if number == count - 1 else _WIDTHS[column]
-        return sum(max(1, -(-text_width(part) // max(1, int(width * 1.1) - 1))) for part in text.split("\n"))
+        room = max(4, int(width * 1.05 * _SIZE / size * (0.9 if bold else 1.0)) - 2)
+        return sum(_lines(part, room) for part in text.split("\n"))
 
     def _paragraph(self, text: Text, **style: Any) -> None:
         stacked = _stacked(text)
-        self._sheet.set_row(self._line, (_LINE_HEIGHT + 1) * self._height(0, 1, stacked) + 6)
+        size = style.get("font_size", _SIZE)
+        lines = self._height(0, 1, stacked, size, style.get("bold", False))
+        self._sheet.set_row(self._line, min(_TALLEST, (size * 1.36 + 1) * lines + 8))
         self._across(stacked, text_wrap=True, **style)
 
     def _across(self, text: str, **style: Any) -> None:
@@ -161,6 +170,22 @@ class _Page:
         self._sheet.merge_range(self._line, _FIRST, self._line, _LAST, "", made)
         self._sheet.write_string(self._line, _FIRST, fit(text), made)  # merge_range would make a formula of "=1+1"
         self._line += 1
+
+
+def _lines(text: str, room: int) -> int:
+    """How many lines words take; a word that is longer than a line is broken."""
+    lines, left = 1, room
+    for word in text.split(" "):
+        width = text_width(word)
+        if width > left and left < room:
+            lines, left = lines + 1, room
+        extra, rest = divmod(max(0, width - left), room) if width > left else (0, 0)
+        if width > left:
+            lines, left = lines + 1 + extra, room - rest
+        else:
+            left -= width
+        left -= 1
+    return lines
 
 
 def _stacked(text: Text) -> str:

@@ -23,11 +23,13 @@ _PADDLE = 8
 _LEFT = ("text", "index", "flag")
 
 
-def write_table(book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequence[Row]) -> int:
-    """Write all rows and return how many sheets they took."""
+def write_table(
+    book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequence[Row], unit: float = 2.0**-11
+) -> int:
+    """Write all rows and return how many sheets they took. unit: of rounding once, where colours begin."""
     starts = range(0, max(1, len(rows)), ROW_LIMIT)
     for number, start in enumerate(starts):
-        _sheet(book, formats, layout, rows[start : start + ROW_LIMIT], _title(number))
+        _sheet(book, formats, layout, rows[start : start + ROW_LIMIT], _title(number), unit)
     return len(starts)
 
 
@@ -40,7 +42,9 @@ def _title(number: int) -> str:
     return f"{TITLE} {number + 1}" if number else TITLE
 
 
-def _sheet(book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequence[Row], title: str) -> None:
+def _sheet(
+    book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequence[Row], title: str, unit: float
+) -> None:
     sheet = book.add_worksheet(title)
     sheet.set_row(0, 33)
     for number, column in enumerate(layout):
@@ -54,15 +58,36 @@ def _sheet(book: Any, formats: Formats, layout: tuple[Column, ...], rows: Sequen
         least = max(map(len, column.title.split()), default=0) + 4
         sheet.set_column(number, number, fitted_width(column, rows, least))
     last = stream_rows(sheet, formats, layout, BAND, rows)
+    for number, column in enumerate(layout):
+        if (scale := _scale(column, unit)) is not None and last > 1:
+            sheet.conditional_format(1, number, last - 1, number, scale)
     sheet.freeze_panes(1, 2)
     sheet.autofilter(0, 0, last - 1, len(layout) - 1)
     sheet.ignore_errors({"number_stored_as_text": f"A1:{letters(len(layout) - 1)}{last}"})
     sheet.set_landscape()
-    sheet.set_paper(9)
+    sheet.set_paper(8)  # A3: fifteen columns side by side
     sheet.repeat_rows(0)
     sheet.print_area(0, 0, last - 1, BAND - 1)
     sheet.fit_to_pages(1, 0)
     sheet.set_footer("&L&F&C&A&R&P / &N")
+
+
+def _scale(column: Column, unit: float) -> dict[str, Any] | None:
+    """Green, amber and red: what one rounding makes, what many make, and what no rounding makes."""
+    ends: tuple[float, float, float] | None = {
+        "relative_l2": (unit, min(0.3, 24 * unit), 1.0), "introduced_rel_l2": (unit, min(0.3, 8 * unit), 1.0),
+        "inherited_rel_l2": (unit, min(0.3, 24 * unit), 1.0), "rounding_units": (1.0, 8.0, 100.0),
+        "error_growth": (1.5, 4.0, 100.0), "sqnr_db": (0.0, 25.0, 60.0),
+    }.get(column.key)  # fmt: skip
+    if ends is None:
+        return None
+    colours = ("#DDF3E4", "#FCE9B5", "#F3A79F")
+    low, middle, high = colours if column.key != "sqnr_db" else colours[::-1]
+    return {
+        "type": "3_color_scale", "min_type": "num", "mid_type": "num", "max_type": "num",
+        "min_value": ends[0], "mid_value": ends[1], "max_value": ends[2],
+        "min_color": low, "mid_color": middle, "max_color": high,
+    }  # fmt: skip
 
 
 def _note(column: Column) -> tuple[str, dict[str, Any]]:
