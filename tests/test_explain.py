@@ -6,7 +6,6 @@ import dataclasses
 import gzip
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from precision_debug.explain import Subject
 from precision_debug.explain.culprits import hidden_overflow
 from precision_debug.explain.effects import sinks_of
 from precision_debug.explain.units import arithmetic_of, unit_of
+from precision_debug.explain.workbench import HostWorkbench
 from precision_debug.records import Culprit, Row, Status, TensorMeta, TensorStats
 from precision_debug.report.blame import CAUSES, sentence_of
 from precision_debug.report.curve import curve
@@ -231,7 +231,7 @@ def test_an_fp32_target_is_never_told_to_try_fp32(tmp_path: Path) -> None:
 
 
 def test_what_would_take_minutes_is_not_done_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["precision_debug.explain.explain"], "_RATE", 1.0)
+    monkeypatch.setattr(HostWorkbench, "rate", 1.0)
     one = next(case for case in CASES if case.name == "shift_and_back")
     model, _, feeds = one.make(tmp_path)
     skipped = precision_debug.compare(model, run_mode=one.mode, inputs=feeds).explanation

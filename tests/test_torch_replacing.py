@@ -18,6 +18,7 @@ from planted import torch_faults, torch_further
 from planted.run import judged, quick_ones, report_of
 from precision_debug_torch.backend import open_model
 from precision_debug_torch.model import example_feeds, from_module
+from precision_debug_torch.workbench import TorchWorkbench
 
 import precision_debug
 
@@ -40,6 +41,47 @@ def test_so_it_is_of_kinds_that_the_rules_were_not_calibrated_on(one: Any, tmp_p
     who, why, said = judged(one, report_of(one, tmp_path))
     assert who, said
     assert why, said
+
+
+ON_DEVICE = (
+    "shift_and_back_bf16",
+    "mask_times_zero_fp16",
+    "exp_underflow_fp16",
+    "long_cumsum_bf16",
+    "clean_encoder_fp16",
+)
+
+
+@pytest.mark.parametrize("name", ON_DEVICE)
+def test_where_the_tensors_stay_on_their_device_the_same_is_found(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a CPU's tensors, by the very code that runs on CUDA."""
+    compared = []
+    there = TorchWorkbench.compare
+    monkeypatch.setattr(TorchWorkbench, "compare", lambda self, b, t: compared.append(type(b)) or there(self, b, t))
+    one = next(case for case in FAULTS if case.name == name)
+    model, _, feeds = one.make(tmp_path)
+    reports = [
+        precision_debug.compare(model, run_mode=one.mode, inputs=feeds, compare_on=where, **one.options)
+        for where in ("host", "device")
+    ]
+    assert set(compared) == {torch.Tensor}
+    who, why, said = judged(one, reports[1])
+    assert who, said
+    assert why, said
+    first, second = ([row.introduced for row in report.rows if row.introduced is not None] for report in reports)
+    assert [item.name for item in first] == [item.name for item in second]
+    for ours, theirs in zip(first, second, strict=True):
+        assert (theirs.born_nan, theirs.born_inf, theirs.flips) == (ours.born_nan, ours.born_inf, ours.flips)
+        assert (theirs.rel_l2 or 0.0) == pytest.approx(ours.rel_l2 or 0.0, rel=1e-3, abs=1e-9), ours.name
+    ours, theirs = (report.explanation for report in reports)
+    assert ours is not None
+    assert theirs is not None
+    assert ours.expected is not None
+    assert ours.expected > 0 or name == "mask_times_zero_fp16"
+    assert theirs.expected == pytest.approx(ours.expected, rel=1e-2)
+    assert theirs.budget == pytest.approx(ours.budget, rel=2e-2, abs=2e-3)
 
 
 class Views(torch.nn.Module):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from precision_debug.numbers import narrowing
 from precision_debug.numbers.narrowing import narrow_type, narrowed
 
 __all__ = ["fitted", "rounded"]
@@ -21,7 +22,7 @@ def rounded(value: Any, dtype: str) -> Any:
     if dtype not in _FLOATS:
         return None
     narrow = narrow_type(dtype)
-    return array if narrow == array.dtype else narrowed(array, narrow).astype(array.dtype)
+    return array if narrow == array.dtype else narrowing.rounded(array, narrow)
 
 
 def fitted(new: Any, memory: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:

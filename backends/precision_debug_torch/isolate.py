@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from precision_debug.numbers import narrowing
 from precision_debug.numbers.arrays import as_array
-from precision_debug.numbers.narrowing import narrow_type, narrowed
+from precision_debug.numbers.narrowing import narrow_type
 from precision_debug.records import Operator
 
 from .naming import op_type
@@ -70,7 +71,8 @@ class Replacing:
         )
 
     def put(self, tensor: Any, new: Any, *, written: bool) -> None:
-        """Write an array in place of a tensor's values; the tensor keeps its own where it cannot be written.
+        """Write an array, or a tensor of the same device, in place of a tensor's values; the tensor keeps its own where
+        it cannot be written.
 
         written: an operator has just written there itself.
         """
@@ -81,8 +83,10 @@ class Replacing:
             memory = tensor.data  # does not count as a change for autograd, which a model may use inside
             for dim, (size, stride) in enumerate(zip(memory.shape, memory.stride(), strict=True)):
                 if size > 1 and stride == 0:  # one number stands for all of them
-                    memory, new = memory.narrow(dim, 0, 1), np.take(new, [0], axis=dim)
-            fresh = moved(new, memory.device)
+                    there = isinstance(new, torch.Tensor)
+                    memory = memory.narrow(dim, 0, 1)
+                    new = new.narrow(dim, 0, 1) if there else np.take(new, [0], axis=dim)
+            fresh = new if isinstance(new, torch.Tensor) else moved(new, memory.device)
             if fresh is not None:
                 memory.copy_(_within(fresh, memory.dtype))
 
@@ -149,10 +153,19 @@ def _values(tensor: Any) -> Any:
 
 def rounded(values: Any, dtype: str) -> Any:
     """An array as a tensor of torch's type holds it, in the array's own type; None where rounding is no question."""
+    if isinstance(values, torch.Tensor):
+        return _rounded_there(values, getattr(torch, dtype, None))
     kind = narrow_type(dtype)
     if kind is None or not _is_float(np.dtype(kind)) or not _is_float(values.dtype):
         return None
-    return values if kind.itemsize >= values.dtype.itemsize else narrowed(values, kind).astype(values.dtype)
+    return values if kind.itemsize >= values.dtype.itemsize else narrowing.rounded(values, kind)
+
+
+def _rounded_there(values: Any, dtype: Any) -> Any:
+    """The same of a tensor, where it is."""
+    if not isinstance(dtype, torch.dtype) or not (dtype.is_floating_point and values.dtype.is_floating_point):
+        return None
+    return values if dtype.itemsize >= values.dtype.itemsize else _within(values, dtype).to(dtype).to(values.dtype)
 
 
 def _is_float(dtype: Any) -> bool:

@@ -27,6 +27,7 @@ from .engine.process_switches import LISTING, Switches
 from .isolate import Made, Replacing, module_operator, rounded
 from .make import Built, arguments_of, tensors_of, twin
 from .modes import Recipe
+from .workbench import TorchWorkbench
 
 __all__ = ["TorchSession", "device_versions", "translated", "wrap"]
 
@@ -125,15 +126,23 @@ class TorchSession:
         return True
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
-        """See protocols.Replacer. ``replace`` gets numpy arrays, over the tensor's own memory on a CPU."""
+        """See protocols.Replacer. ``replace`` gets numpy arrays, over the tensor's own memory on a CPU; one that says
+        ``on_device`` gets the tensors."""
         wanted = None if names is None else frozenset(names)
+        on_device = bool(getattr(replace, "on_device", False))
 
         def show(meta: TensorMeta, value: Any) -> Any:
             if wanted is None or meta.name in wanted:
-                return replace(meta.op_type, meta.name, as_array(value, name=meta.name))
+                return replace(meta.op_type, meta.name, value if on_device else as_array(value, name=meta.name))
             return None
 
-        return _arrays(self._execute(feeds, show, replaces=True))
+        outputs = self._execute(feeds, show, replaces=True)
+        return _Outputs(outputs) if on_device else _arrays(outputs)
+
+    @property
+    def workbench(self) -> TorchWorkbench | None:
+        """See protocols.Workbench: where both runs compare on their device, explanations stay there too."""
+        return TorchWorkbench() if self._comparer is not None else None
 
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""

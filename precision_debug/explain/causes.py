@@ -62,7 +62,7 @@ def cause_of(
     poisons: its error, small as it may be, makes NaN or Inf of a later operator.
     """
     found = alone.found[name]
-    exact, wrong = alone.exact.get(name), alone.wrong.get(name)
+    exact, wrong = alone.exact_of(name), alone.wrong_of(name)
     keep = (name, amplifier) if amplifier else (name,)
     difference = files_differ(subject, name)
     if difference:
@@ -193,7 +193,7 @@ def _quantised_cause(subject: Subject, alone: Alone, name: str, exact: Array, wr
     if top > bottom and beyond.any() and _error_in(exact, wrong, beyond) > 0.3:
         limit = max(abs(top), abs(bottom))
         return "saturation", {"share": float(beyond.mean()), "largest": float(np.abs(exact).max()), "limit": limit}
-    given = {source: alone.exact.get(source) for source in subject.sources(name)}
+    given = {source: alone.exact_of(source) for source in subject.sources(name)}
     for where, values in (("", exact), *_constants(subject, name).items(), *given.items()):
         outlier = None if values is None else _outlier(values)
         if outlier is not None:

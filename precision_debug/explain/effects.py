@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ..records import Effect
+from ..protocols import Workbench
+from ..records import Comparison, Effect
 from .introduced import MASK, Alone
 from .subject import Subject
 
-__all__ = ["Sink", "carried", "error_at", "plain_sinks", "sinks_of"]
-
-Array = np.ndarray[Any, Any]
+__all__ = ["Sink", "carried", "error_at", "known_sinks", "plain_sinks", "sinks_of", "squares_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,13 +75,20 @@ def _more(base: int, target: int) -> int:
     return max(0, target - base)
 
 
-def plain_sinks(subject: Subject, candidates: Sequence[str], sinks: Sequence[Sink]) -> dict[str, Array]:
+def known_sinks(subject: Subject, sinks: Sequence[Sink]) -> dict[str, Any]:
+    """The sinks' values where the comparison's own run has returned all of them; else {}."""
+    if subject.bench.on_device or not all(sink.name in subject.outputs for sink in sinks):
+        return {}
+    return {sink.name: np.asarray(subject.outputs[sink.name]) for sink in sinks}
+
+
+def plain_sinks(subject: Subject, candidates: Sequence[str], sinks: Sequence[Sink]) -> dict[str, Any]:
     """The sinks' values in an undisturbed run of the baseline."""
     return _run(subject, {}, candidates, sinks)
 
 
 def carried(
-    subject: Subject, alone: Alone, candidates: Sequence[str], sinks: Sequence[Sink], plain: Mapping[str, Array],
+    subject: Subject, alone: Alone, candidates: Sequence[str], sinks: Sequence[Sink], plain: Mapping[str, Any],
     seconds: float,
 ) -> dict[str, tuple[Effect, ...]]:  # fmt: skip
     """For each candidate, in order, its effect at each sink; those that ``seconds`` do not suffice for are left out.
@@ -98,62 +104,41 @@ def carried(
         if exact is None or wrong is None or exact.shape != wrong.shape:
             continue
         got = _run(subject, {name: (exact, wrong)}, candidates, sinks)
-        found[name] = tuple(_effect(sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
+        found[name] = tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
     return found
 
 
 def _run(
-    subject: Subject, errors: Mapping[str, tuple[Array, Array]], candidates: Iterable[str], sinks: Sequence[Sink]
-) -> dict[str, Array]:
+    subject: Subject, errors: Mapping[str, tuple[Any, Any]], candidates: Iterable[str], sinks: Sequence[Sink]
+) -> dict[str, Any]:
     """The sinks of a baseline run in which some operators' errors are added to their results."""
+    bench = subject.bench
     wanted = {sink.name for sink in sinks}
-    seen: dict[str, Array] = {}
+    seen: dict[str, Any] = {}
 
     def replace(_op: str, name: str, value: Any) -> Any:
-        new = None
-        if name in errors:
-            new = _with_error(np.asarray(value), *errors[name])
+        new = bench.with_error(value, *errors[name]) if name in errors else None
         if name in wanted:
-            seen[name] = np.array(value if new is None else new)
+            seen[name] = bench.kept(value if new is None else new)
         return new
 
     # the same names each time, so that a session that is built for its taps is built once
-    subject.operators()[0].run_replacing(subject.feeds, replace, frozenset(candidates) | wanted)
+    names = frozenset(candidates) | wanted
+    subject.operators()[0].run_replacing(subject.feeds, subject.showing(replace), names)
     return seen
 
 
-def _with_error(value: Array, exact: Array, wrong: Array) -> Array | None:
-    if value.shape != exact.shape:
-        return None
-    if value.dtype.kind != "f":
-        if wrong.dtype.kind != value.dtype.kind:
-            return None
-        return np.where(wrong != exact, wrong, value).astype(value.dtype)  # only what this operator itself decided
-    with np.errstate(all="ignore"):
-        error = wrong.astype(value.dtype) - exact.astype(value.dtype)
-        added: Array = value + np.where(np.isfinite(exact), error, 0)
-    lost = ~np.isfinite(wrong) & np.isfinite(exact)
-    # 0 is 0: what vanished leaves nothing of a value that is not quite the one that was measured
-    lost |= (wrong == 0) & (exact != 0) & (np.abs(value) / 4 <= np.abs(exact))
-    if lost.any():
-        added = np.where(lost, wrong.astype(value.dtype), added)
-    return np.ascontiguousarray(added, dtype=value.dtype)
-
-
-def _effect(sink: Sink, plain: Array | None, got: Array | None) -> Effect:
+def _effect(subject: Subject, sink: Sink, plain: Any, got: Any) -> Effect:
     if plain is None or got is None or plain.shape != got.shape:
         return Effect(at=sink.name, share=0.0 if plain is not None and got is None else 1.0)
-    if plain.dtype.kind != "f":
-        flips = int(np.sum(plain != got))
+    found = subject.bench.compare(plain, got)
+    if not subject.bench.is_float(plain):
+        flips = found.mismatched or 0
         return Effect(at=sink.name, share=min(1.0, flips / sink.flips) if sink.flips else 0.0, non_finite=0)
-    with np.errstate(all="ignore"):
-        b, t = plain.astype(np.float64), got.astype(np.float64)
-        born = int(np.sum(~np.isfinite(t) & np.isfinite(b)))
-        fair = np.isfinite(b) & np.isfinite(t)
-        squared = float(np.sum(np.square((t - b)[fair])))
-        size = float(np.sum(np.square(b[np.isfinite(b)])))
-        if not sink.non_finite:  # what is lost here, and only off in the target, counts as wrong by its own size
-            squared += float(np.sum(np.square(b[~np.isfinite(t) & np.isfinite(b)])))
+    squared, size = squares_of(found)
+    born = max(0, found.target.nan + found.target.inf - found.base.nan - found.base.inf)
+    if not sink.non_finite:  # what is lost here, and only off in the target, counts as wrong by its own size
+        squared += born * (found.base.rms or 0.0) ** 2
     if born and sink.non_finite:
         return Effect(at=sink.name, share=min(1.0, born / sink.non_finite), non_finite=born)
     rel = math.sqrt(squared / size) if size else (0.0 if squared == 0 else math.inf)
@@ -161,12 +146,24 @@ def _effect(sink: Sink, plain: Array | None, got: Array | None) -> Effect:
     return Effect(at=sink.name, share=share, rel_l2=rel, non_finite=born)
 
 
-def error_at(plain: Array, got: Array) -> float | None:
+def squares_of(found: Comparison) -> tuple[float, float]:
+    """The squared error over the finite pairs, and the baseline's squared L2."""
+    numbers = found.base.nan + found.base.inf, found.target.nan + found.target.inf
+    fair = found.base.elements - max(numbers)
+    return (found.rmse or 0.0) ** 2 * fair, (found.base.rms or 0.0) ** 2 * (found.base.elements - numbers[0])
+
+
+def error_at(bench: Workbench, plain: Any, got: Any) -> float | None:
     """Relative L2 error over the elements that are finite on both sides, masks left out; None where there is none."""
-    if plain.shape != got.shape or plain.dtype.kind != "f":
+    if plain.shape != got.shape or not bench.is_float(plain):
         return None
+    found = bench.compare(plain, got)
+    if max(abs(found.base.min or 0.0), abs(found.base.max or 0.0)) < MASK:
+        squared, size = squares_of(found)
+        nothing = found.base.elements <= found.target.nan + found.target.inf
+        return math.sqrt(squared / size) if size and not nothing else None
     with np.errstate(all="ignore"):
-        b, t = plain.astype(np.float64), got.astype(np.float64)
+        b, t = bench.host(plain).astype(np.float64), bench.host(got).astype(np.float64)
         fair = np.isfinite(b) & np.isfinite(t) & (np.abs(b) < MASK)
         squared, size = float(np.sum(np.square((t - b)[fair]))), float(np.sum(np.square(b[fair])))
     return math.sqrt(squared / size) if size else None

@@ -17,56 +17,41 @@ from .units import INTEGERS, NARROW
 
 __all__ = ["expected_errors"]
 
-Array = np.ndarray[Any, Any]
-
 _NOISE = 1 << 16
 """Random numbers that are drawn once and used again and again: drawing them anew costs more than the model."""
 
 
-def expected_errors(subject: Subject, plain: Mapping[str, Array], sinks: Sequence[Sink]) -> dict[str, float]:
+def expected_errors(subject: Subject, plain: Mapping[str, Any], sinks: Sequence[Sink]) -> dict[str, float]:
     """Relative L2 error at each sink when each tensor is off by up to its unit of rounding, uniformly.
 
     plain: the sinks' values in the baseline. Weights are rounded too in most targets, about as often as activations, so
     the errors are multiplied by sqrt(2).
     """
+    bench = subject.bench
     noise = np.random.default_rng(0).uniform(-1, 1, _NOISE).astype(np.float32)
     wanted = {sink.name for sink in sinks}
-    seen: dict[str, Array] = {}
+    seen: dict[str, Any] = {}
 
     def replace(_op: str, name: str, value: Any) -> Any:
-        array = np.asarray(value)
         row = subject.row_of.get(name)
         new = None
-        if row is not None and row.comparison is not None and array.dtype.kind == "f" and not subject.only_moves(name):
+        if row is not None and row.comparison is not None and not subject.only_moves(name):
             unit = _unit(subject, name, row)
             if unit > 0:
                 step = (row.comparison.base.rms or 0.0) if subject.whole_steps(name) else None
                 # turned for each: tensors of one shape that were off alike would add up, as rounding does not
-                own = np.roll(noise, zlib.crc32(name.encode()) % _NOISE)
-                new = _shaken(array, (own * unit).astype(array.dtype), step)
+                new = bench.shaken(value, noise, unit, zlib.crc32(name.encode()) % _NOISE, step)
         if name in wanted:
-            seen[name] = np.array(array if new is None else new)
+            seen[name] = bench.kept(value if new is None else new)
         return new
 
-    subject.operators()[0].run_replacing(subject.feeds, replace, frozenset(subject.row_of))
+    names = frozenset(subject.row_of)
+    subject.operators()[0].run_replacing(subject.feeds, subject.showing(replace), names)
     return {
         name: math.sqrt(2) * error
         for name in wanted
-        if name in plain and name in seen and (error := error_at(plain[name], seen[name])) is not None
+        if name in plain and name in seen and (error := error_at(bench, plain[name], seen[name])) is not None
     }
-
-
-def _shaken(array: Array, noise: Array, step: float | None) -> Array:
-    """Each element off by its share of the noise: of itself, or of ``step``."""
-    flat = np.ascontiguousarray(array).reshape(-1)
-    shaken: Array = np.empty_like(flat)
-    with np.errstate(all="ignore"):
-        for start in range(0, flat.size, noise.size):
-            part = flat[start : start + noise.size]
-            some = noise[: part.size]
-            shaken[start : start + noise.size] = part + (part if step is None else step) * some
-    whole: Array = shaken.reshape(array.shape)
-    return whole
 
 
 def _unit(subject: Subject, name: str, row: Row) -> float:

@@ -8,13 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from ..errors import PrecisionDebugError
 from ..numbers.portrait import Portrait, portrait_of
 from ..reasons import say
 from ..records import Culprit, Explanation, Introduced
-from .bounds import allowed_error
+from .bounds import BEYOND, allowed_error
 from .culprits import (
     candidates_of,
     first_failing,
@@ -24,7 +22,7 @@ from .culprits import (
     rank,
     suspects_before,
 )
-from .effects import Sink, carried, plain_sinks, sinks_of
+from .effects import Sink, carried, known_sinks, plain_sinks, sinks_of
 from .expected import expected_errors
 from .inherited import inherited_errors
 from .inputs import inputs_differ
@@ -34,8 +32,8 @@ from .unsteady import UNPROVEN, unsteady, unsteady_culprits
 
 __all__ = ["Subject", "explain"]
 
-_RATE = 200e6
-"""Bytes of tensors a second that are put back and compared once more, by numpy, in the host's memory; about."""
+_FEW_BYTES = 1 << 30
+"""Bytes of all compared tensors up to which all of two runs of one side are held against each other, unasked."""
 
 _PATIENCE = 30.0
 """Seconds that running each operator alone may take unasked, however short the run was."""
@@ -69,9 +67,9 @@ def explain(
         reason = say("not_alone")
         state = "culprits" if fed else "unknown"
         return Explanation(state=state, reason=reason, culprits=fed, allowed=usual), []
-    size = sum(row.comparison.base.elements * 4 for row in subject.row_of.values() if row.comparison)
-    if level == "fast" and size / _RATE > max(_PATIENCE, 6 * seconds):
-        reason = say("takes_long", minutes=size / _RATE / 60)
+    needs = _size(subject) / subject.bench.rate
+    if level == "fast" and needs > max(_PATIENCE, 6 * seconds):
+        reason = say("takes_long", minutes=needs / 60)
         return Explanation(state="unknown", reason=reason, allowed=usual), []
     try:
         explanation, found = _explained(subject, level, seconds, folder, begun, on_portrait)
@@ -89,6 +87,7 @@ def _explained(
     on_portrait: Callable[[Portrait], None] | None,
 ) -> tuple[Explanation, list[Introduced]]:  # fmt: skip
     first = first_failing(subject)
+    size = _size(subject)
     before = suspects_before(subject, 10_000 if level == "full" else 24)
     small = sum(row.comparison.base.elements for row in subject.row_of.values() if row.comparison) * 8 < _SMALL
     suspected = frozenset(before)
@@ -107,15 +106,18 @@ def _explained(
                 name: dataclasses.replace(found, inherited=handed.get(name)) for name, found in alone.found.items()
             })  # fmt: skip
         candidates = candidates_of(subject, alone, before) if sick else []
-        limit = math.inf if level == "full" else seconds
-        plain = plain_sinks(subject, candidates, sinks)
+        plain = known_sinks(subject, sinks) or plain_sinks(subject, candidates, sinks)
         expected = expected_errors(subject, plain, sinks)
+        limit = math.inf if level == "full" else seconds - (time.monotonic() - begun)
         effects = carried(subject, alone, candidates, sinks, plain, limit) if candidates else {}
         culprits = rank(subject, alone, effects, sinks, first)
         at = _worst(sinks)
-        if sick and (not culprits or any(culprit.cause in UNPROVEN for culprit in culprits[:3])):
+        wrong = any(sink.is_output and _out(subject, sink) for sink in sinks)
+        if wrong and (not culprits or any(culprit.cause in UNPROVEN for culprit in culprits[:3])):
             off = next((sink.rel_l2 for sink in sinks if sink.name == at), 0.0)
-            twice = unsteady(subject, at, off, folder)
+            some = size <= _FEW_BYTES or level == "full"
+            names = None if some else {*(sink.name for sink in sinks), *(culprit.name for culprit in culprits)}
+            twice = unsteady(subject, at, off, folder, names)
             culprits = unsteady_culprits(subject, culprits, twice, alone.method, at)
         hidden = hidden_overflow(subject, sinks) if alone.method == "replayed" else None
         if hidden is not None and hidden.name not in {culprit.name for culprit in culprits}:
@@ -151,11 +153,21 @@ def _explained(
 def _draw(alone: Alone, culprits: Sequence[Culprit], on_portrait: Callable[[Portrait], None]) -> None:
     """What the first culprits themselves added, as far as it was kept."""
     for culprit in culprits[:_DRAWN]:
-        exact, wrong = alone.exact.get(culprit.name), alone.wrong.get(culprit.name)
+        exact, wrong = alone.exact_of(culprit.name), alone.wrong_of(culprit.name)
         if exact is not None and wrong is not None:
-            portrait = portrait_of(culprit.name, np.asarray(exact), np.asarray(wrong), introduced=True)
+            portrait = portrait_of(culprit.name, exact, wrong, introduced=True)
             if portrait is not None:
                 on_portrait(portrait)
+
+
+def _size(subject: Subject) -> int:
+    """Bytes of all compared tensors, in float32."""
+    return sum(row.comparison.base.elements * 4 for row in subject.row_of.values() if row.comparison is not None)
+
+
+def _out(subject: Subject, sink: Sink) -> bool:
+    """Whether a sink is beyond what rounding everywhere makes of it."""
+    return bool(sink.non_finite or sink.flips or sink.rel_l2 > BEYOND * subject.typical_unit)
 
 
 def _worst(sinks: tuple[Sink, ...]) -> str:

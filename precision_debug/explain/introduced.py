@@ -8,18 +8,18 @@ Where only the baseline's run can, it goes on with the target's values: *replaye
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 
-from .. import numbers
 from ..numbers.arrays import as_array
 from ..observe.lockstep import Meeting, run_both
-from ..observe.store import Store
+from ..protocols import BaselineStore
 from ..records import Introduced, TensorStats
 from .subject import Subject
 from .units import largest_of
@@ -38,6 +38,12 @@ WAITING = 1 << 30
 """Bytes of tensors that wait for their partners in memory, where the user named no budget."""
 
 
+class Kept(BaselineStore, Protocol):
+    """A store that can be asked whether it has something."""
+
+    def __contains__(self, key: object) -> bool: ...
+
+
 @dataclass(kw_only=True)
 class Alone:
     """What each operator added, in execution order, and the tensors of those that are suspected.
@@ -47,8 +53,17 @@ class Alone:
 
     method: str
     found: dict[str, Introduced] = field(default_factory=dict)
-    exact: Store
-    wrong: Store
+    exact: Kept
+    wrong: Kept
+    host: Callable[[Any], Array] = np.asarray
+
+    def exact_of(self, name: str) -> Array | None:
+        """In the host's memory; None where it was not kept."""
+        return None if (value := self.exact.get(name)) is None else self.host(value)
+
+    def wrong_of(self, name: str) -> Array | None:
+        """See ``exact_of``."""
+        return None if (value := self.wrong.get(name)) is None else self.host(value)
 
     def close(self) -> None:
         self.exact.close()
@@ -59,8 +74,9 @@ def nothing_alone(subject: Subject, folder: Path) -> Alone:
     """Before anything was run."""
     return Alone(
         method="isolated" if subject.target_replaces else "replayed",
-        exact=Store(folder=folder, memory_budget=KEPT_IN_MEMORY // 2),
-        wrong=Store(folder=folder, memory_budget=KEPT_IN_MEMORY // 2),
+        exact=cast("Kept", subject.bench.store(folder, KEPT_IN_MEMORY // 2)),
+        wrong=cast("Kept", subject.bench.store(folder, KEPT_IN_MEMORY // 2)),
+        host=subject.bench.host,
     )
 
 
@@ -72,25 +88,26 @@ def run_alone(subject: Subject, suspects: Callable[[str, float | None], bool], f
     """
     alone = nothing_alone(subject, folder)
 
-    def note(name: str, exact: Array, wrong: Array) -> None:
+    def note(name: str, exact: Any, wrong: Any) -> None:
         if name in alone.found:
             return
         introduced = measure(subject, name, exact, wrong, alone.method)
         alone.found[name] = introduced
         if suspects(name, introduced.units) or introduced.born_nan or introduced.born_inf or introduced.flips:
-            alone.exact.put(name, np.asarray(exact))
-            alone.wrong.put(name, np.asarray(wrong))
+            alone.exact.put(name, exact)
+            alone.wrong.put(name, wrong)
 
     try:
-        with Store(folder=folder, memory_budget=subject.memory_budget or WAITING) as waiting:
-            (_isolated if subject.target_replaces else _replayed)(subject, note, waiting)
+        with contextlib.closing(subject.bench.waiting(folder, subject.memory_budget or WAITING)) as waiting:
+            (_isolated if subject.target_replaces else _replayed)(subject, note, cast("Kept", waiting))
     except BaseException:
         alone.close()
         raise
     return alone
 
 
-def _isolated(subject: Subject, note: Callable[[str, Array, Array], None], waiting: Store) -> None:
+def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: Kept) -> None:
+    bench = subject.bench
     partner = subject.partner  # target name to baseline name
     target_of = {base: target for target, base in partner.items()}
     wanted = frozenset(target_of)
@@ -100,7 +117,7 @@ def _isolated(subject: Subject, note: Callable[[str, Array, Array], None], waiti
         target = target_of.get(name)
         if target is None:
             return None
-        exact = np.asarray(value)
+        exact = _seen(value)
         (meeting or waiting).put(name, exact)  # returns when it may be overwritten, as it is now
         return subject.held(target, exact)
 
@@ -112,18 +129,21 @@ def _isolated(subject: Subject, note: Callable[[str, Array, Array], None], waiti
         exact = store.get(base)
         if exact is None:
             return None
-        wrong = np.asarray(value)
+        wrong = _seen(value)
         note(base, exact, wrong)
-        put = np.array(exact) if exact.shape == wrong.shape and same_kind(exact, wrong) else None
+        put = (
+            bench.kept(exact) if exact.shape == wrong.shape and bench.is_float(exact) == bench.is_float(wrong) else None
+        )
         store.drop(base)
         return put
 
     def baseline() -> Any:
-        return subject.operators()[0].run_replacing(subject.feeds, of_baseline, wanted)
+        return subject.operators()[0].run_replacing(subject.feeds, subject.showing(of_baseline), wanted)
 
     def target() -> Any:
         replacer = subject.operators()[1]
-        return None if replacer is None else replacer.run_replacing(subject.given, of_target, frozenset(partner))
+        showing = subject.showing(of_target)
+        return None if replacer is None else replacer.run_replacing(subject.given, showing, frozenset(partner))
 
     if meeting is not None:
         run_both(meeting, baseline, target)
@@ -132,7 +152,7 @@ def _isolated(subject: Subject, note: Callable[[str, Array, Array], None], waiti
         target()
 
 
-def _replayed(subject: Subject, note: Callable[[str, Array, Array], None], waiting: Store) -> None:
+def _replayed(subject: Subject, note: Callable[[str, Any, Any], None], waiting: Kept) -> None:
     partner = subject.partner
     target_of = {base: target for target, base in partner.items()}
 
@@ -157,6 +177,11 @@ def _replayed(subject: Subject, note: Callable[[str, Array, Array], None], waiti
     subject.operators()[0].run_replacing(subject.feeds, of_baseline, frozenset(target_of))
 
 
+def _seen(value: Any) -> Any:
+    """What a run shows, as an array where it is not a tensor of a device."""
+    return value if isinstance(value, np.ndarray) or hasattr(value, "device") else np.asarray(value)
+
+
 def same_kind(first: Array, second: Array) -> bool:
     """Whether one side's values may stand in the other's place."""
     return _floats(first) == _floats(second)
@@ -166,15 +191,18 @@ def _floats(array: Array) -> bool:
     return array.dtype.kind == "f" or array.dtype.name in {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
 
 
-def measure(subject: Subject, name: str, exact: Array, wrong: Array, method: str) -> Introduced:
+def measure(subject: Subject, name: str, exact: Any, wrong: Any, method: str) -> Introduced:
     """The numbers of one operator's two results."""
+    bench = subject.bench
     if exact.shape != wrong.shape:
-        return Introduced(name=name, method=method, elements=int(exact.size), flips=int(exact.size))
-    found = numbers.compare(exact, wrong)
-    if not _floats(exact):
-        return Introduced(name=name, method=method, elements=int(exact.size), flips=found.mismatched)
+        size = math.prod(exact.shape)
+        return Introduced(name=name, method=method, elements=size, flips=size)
+    found = bench.compare(exact, wrong)
+    size = found.base.elements
+    if not bench.is_float(exact):
+        return Introduced(name=name, method=method, elements=size, flips=found.mismatched)
     held_as = subject.held_as.get(name, "")
-    error = relative_error(exact, wrong, found.base, largest_of(held_as), found.sqnr_db)
+    error = relative_error(exact, wrong, found.base, largest_of(held_as), found.sqnr_db, bench.host)
     unit = subject.unit(name, found.base)
     typical = max(unit, subject.typical_unit)
     non_finite = found.target.nan > found.base.nan or found.target.inf > found.base.inf
@@ -183,7 +211,7 @@ def measure(subject: Subject, name: str, exact: Array, wrong: Array, method: str
     return Introduced(
         name=name,
         method=method,
-        elements=int(exact.size),
+        elements=size,
         rel_l2=error,
         max_abs=found.max_abs,
         unit=unit,
@@ -194,7 +222,12 @@ def measure(subject: Subject, name: str, exact: Array, wrong: Array, method: str
 
 
 def relative_error(
-    exact: Array, wrong: Array, stats: TensorStats, largest: float, sqnr_db: float | None
+    exact: Any,
+    wrong: Any,
+    stats: TensorStats,
+    largest: float,
+    sqnr_db: float | None,
+    host: Callable[[Any], Array] = np.asarray,
 ) -> float | None:
     """L2 of the error over L2 of the exact result, where neither a mask nor an overflow stands; None where nothing is.
 
@@ -205,7 +238,7 @@ def relative_error(
     if extreme <= bound and not stats.inf and sqnr_db is not None:
         return math.inf if sqnr_db < -6165 else float(10 ** (-sqnr_db / 20))
     with np.errstate(all="ignore"):
-        b, t = exact.astype(np.float64), wrong.astype(np.float64)
+        b, t = host(exact).astype(np.float64), host(wrong).astype(np.float64)
         fair = np.isfinite(b) & np.isfinite(t) & (np.abs(b) <= bound)
         size = float(np.sum(np.square(b[fair])))
         error = float(np.sum(np.square((t - b)[fair])))

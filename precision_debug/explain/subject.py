@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from ..errors import BackendError
-from ..protocols import Feeds, Replacer, Session
+from ..protocols import Feeds, Replace, Replacer, Session, Workbench
 from ..records import Row, TensorMeta, TensorStats
 from .bounds import LEAST
 from .operators import JOIN, MOVE, plain_type
 from .units import INT8, INTEGERS, NARROW, arithmetic_of, held_type, model_unit, unit_of
+from .workbench import HostWorkbench
 
 __all__ = ["Subject", "replaces"]
+
+
+class _OnDevice:
+    """See protocols.Workbench."""
+
+    on_device = True
+
+    def __init__(self, replace: Replace) -> None:
+        self._replace = replace
+
+    def __call__(self, op_type: str, name: str, tensor: Any, /) -> Any:
+        return self._replace(op_type, name, tensor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +37,7 @@ class Subject:
     rows: those that were compared, with their numbers. tensors: the baseline's, in execution order.
     targets: the target's tensors, by name. together: the two may run side by side.
     target_feeds: the target's own, where its inputs have other names. memory_budget: bytes of waiting tensors to
-    hold in memory.
+    hold in memory. outputs: of the baseline's model, as the comparison's run returned them.
     """
 
     baseline: Session
@@ -39,6 +52,17 @@ class Subject:
     simulation: bool = False
     two_files: bool = False
     memory_budget: int | None = None
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def bench(self) -> Workbench:
+        """Where the tensors are handled: on their device where both sides can, else in the host's memory."""
+        first, second = (getattr(side.replacer, "workbench", None) for side in (self.baseline, self.target))
+        return first if first is not None and second is not None else HostWorkbench()
+
+    def showing(self, replace: Replace) -> Replace:
+        """A ``replace`` that is shown tensors as the workbench handles them."""
+        return _OnDevice(replace) if self.bench.on_device else replace
 
     @property
     def given(self) -> Feeds:

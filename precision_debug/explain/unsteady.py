@@ -15,11 +15,14 @@ from ..records import Culprit
 from .effects import error_at
 from .introduced import WAITING
 from .subject import Subject
+from .workbench import HostWorkbench
 
 __all__ = ["UNPROVEN", "Unsteady", "unsteady", "unsteady_culprits"]
 
 UNPROVEN = frozenset({"other_arithmetic", "coarse", "long_reduction", "amplified", "flips", "born", "outlier_channel"})
 """Causes that a random operator may be mistaken for."""
+
+_HOST = HostWorkbench()
 
 _AS_MUCH = 0.3
 """Two runs of one side that differ by this part of the error between the sides differ as much."""
@@ -37,12 +40,15 @@ class Unsteady:
     explains: bool
 
 
-def unsteady(subject: Subject, at: str, cumulative: float, folder: Path) -> Unsteady | None:
+def unsteady(
+    subject: Subject, at: str, cumulative: float, folder: Path, only: Collection[str] | None = None
+) -> Unsteady | None:
     """Run the target twice, and the baseline where the target is steady; None where both are.
 
-    at: the output where errors are judged, whose relative L2 between the sides is ``cumulative``. Raises BackendError.
+    at: the output where errors are judged, whose relative L2 between the sides is ``cumulative``. only: look at these
+    (None: at everything that was compared). Raises BackendError.
     """
-    names = frozenset(subject.row_of)
+    names = frozenset(subject.row_of if only is None else set(only) & set(subject.row_of))
     target_of = {base: target for target, base in subject.partner.items()}
     for is_target in (True, False):
         own = frozenset(target_of[name] for name in names) if is_target else names
@@ -93,7 +99,7 @@ def _changes(subject: Subject, is_target: bool, names: Collection[str], folder: 
             before, now = first.get(name), as_array(value, name=name)
             if before is None or name in found or np.array_equal(before, now, equal_nan=before.dtype.kind in "fc"):
                 return
-            error = error_at(before, now)
+            error = error_at(_HOST, before, now)
             found[name] = error if error is not None else float(np.mean(before != now))
 
         for hook in (keep, hold_against):

@@ -70,7 +70,7 @@ def comparison(
     totals: Totals,
     tolerance: Tolerance,
     *,
-    quantiles: Sequence[float] | None,
+    quantiles: Sequence[float | None] | None,
     statistic: tuple[float | None, float | None],
 ) -> Comparison:
     """quantiles: those of QUANTILES; None: they are read from the histogram."""

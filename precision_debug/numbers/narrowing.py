@@ -1,14 +1,29 @@
-"""Numbers as a narrower floating-point type holds them, where an overflow is not to be its own fault."""
+"""Numbers as a narrower floating-point type holds them, where an overflow is not to be its own fault.
+
+float32 is rounded to float16 and bfloat16 by rounding.c where it is compiled, many times as fast as numpy and without a
+tensor of the narrow type between; bit for bit the same.
+"""
 
 from __future__ import annotations
 
+import functools
+from ctypes import c_float, c_int64, c_void_p
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["narrow_type", "narrowed"]
+from ..compiled import load as load_library
+from .native import load
+
+__all__ = ["narrow_type", "narrowed", "rounded", "shaken"]
 
 Array = np.ndarray[Any, Any]
+
+_LIBRARY = Path(__file__).with_name("_rounding.so")
+_SOURCES = ("rounding.c",)
+_AT_ONCE = 1 << 22
+"""Elements of one call: a run that is interrupted waits for no more."""
 
 
 def narrowed(values: Array, dtype: Any) -> Array:
@@ -25,6 +40,69 @@ def narrowed(values: Array, dtype: Any) -> Array:
         largest = finfo(dtype).max
         narrow = np.where(lost, np.where(values < 0, -largest, largest).astype(dtype), narrow)
     return narrow
+
+
+def rounded(values: Array, dtype: Any, out: Array | None = None) -> Array:
+    """``narrowed`` and back, in the array's own type. out: where to put it, an array of the same shape and type."""
+    kind = np.dtype(dtype)
+    function = _FUNCTIONS.get(kind.name)
+    library = _library() if function and values.dtype == np.float32 else None
+    if library is None or (out is not None and not out.flags.c_contiguous):
+        back = narrowed(values, kind).astype(values.dtype)
+        if out is None:
+            return back
+        out[...] = back
+        return out
+    source = np.ascontiguousarray(values)
+    to = np.empty(values.shape, np.float32) if out is None else out
+    call = getattr(library, function or "")
+    for first in range(0, source.size, _AT_ONCE):
+        offset = 4 * first
+        call(source.ctypes.data + offset, to.ctypes.data + offset, min(_AT_ONCE, source.size - first))
+    return to
+
+
+def shaken(values: Array, noise: Array, unit: float, *, start: int = 0, step: float | None = None) -> Array:
+    """Each float off by its share of the noise times ``unit``: of itself, or of ``step``.
+
+    noise: one-dimensional, float32, used again and again from ``start`` on. A mask's infinity stays what it is.
+    """
+    flat = np.ascontiguousarray(values).reshape(-1)
+    library = _library() if flat.dtype == np.float32 else None
+    made: Array = np.empty_like(flat)
+    if library is not None:
+        library.pd_shake(
+            flat.ctypes.data, made.ctypes.data, flat.size, noise.ctypes.data, noise.size, start, unit, step or 0.0
+        )
+        off: Array = made.reshape(values.shape)
+        return off
+    turned = np.roll(noise, -(start % noise.size)).astype(flat.dtype) * flat.dtype.type(unit)
+    with np.errstate(all="ignore"):
+        for first in range(0, flat.size, noise.size):
+            part = flat[first : first + noise.size]
+            off = part + (part if step is None else step) * turned[: part.size]
+            made[first : first + noise.size] = np.where(np.isfinite(part), off, part)
+    whole: Array = made.reshape(values.shape)
+    return whole
+
+
+_FUNCTIONS = {"float16": "pd_round_half", "bfloat16": "pd_round_brain"}
+
+
+@functools.lru_cache(maxsize=1)
+def _library() -> Any:
+    """The compiled functions; None where numpy has to do."""
+    if load() is None:  # it is not wanted, or nothing is compiled here
+        return None
+    library, _ = load_library(_LIBRARY, _SOURCES)
+    if library is None:
+        return None
+    for name in _FUNCTIONS.values():
+        function = getattr(library, name)
+        function.restype, function.argtypes = None, [c_void_p, c_void_p, c_int64]
+    library.pd_shake.restype = None
+    library.pd_shake.argtypes = [c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_float, c_float]
+    return library
 
 
 def narrow_type(name: str) -> Any:

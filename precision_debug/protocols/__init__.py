@@ -24,6 +24,7 @@ from .capabilities import (
 from .keeping import Handed, Keep, Keeper
 from .session import Replace, Replacer, Session
 from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor
+from .workbench import Workbench
 
 __all__ = [
     "Backend",
@@ -55,4 +56,5 @@ __all__ = [
     "Tensor",
     "Watcher",
     "WeightKeeper",
+    "Workbench",
 ]

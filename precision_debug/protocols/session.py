@@ -74,6 +74,7 @@ class Replacer(Session, Protocol):
     """A session that can go on with other values than it computed, where the engine allows it (``Session.replacer``).
 
     It is what runs an operator alone: fed with the other run's inputs, or with one operator's error and no other.
+    One whose tensors are not to be brought to the host for that has a ``workbench`` (see Workbench).
     """
 
     @property

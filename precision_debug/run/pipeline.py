@@ -103,7 +103,7 @@ def _compare(
                 journal.write(events.Stage(text=say("stage_explaining_worst", sample=worst)))
                 again = both.run(given.feeds[worst], given.for_target().feeds[worst])
                 one = dataclasses.replace(given, feeds=given.feeds[worst : worst + 1])
-                _explain(spec, base, target, again.rows, one, journal, folder, together)
+                _explain(spec, base, target, again.rows, one, journal, folder, together, again.base_outputs)
             return
         stored()
         with contextlib.ExitStack() as stack:
@@ -132,12 +132,12 @@ def _compare(
         elif spec.top1:
             journal.write(events.Note(text=say("no_top1")))
         if spec.explain != "off":
-            _explain(spec, base, target, ran.rows, given, journal, folder, together)
+            _explain(spec, base, target, ran.rows, given, journal, folder, together, ran.base_outputs)
 
 
 def _explain(
     spec: RunSpec, base: OpenSide, target: OpenSide, rows: Sequence[Row], given: FeedSet, journal: Journal,
-    folder: Path, together: bool,
+    folder: Path, together: bool, base_outputs: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Both sides once more, each operator alone, and what its error does: see ``explain``."""
     journal.write(events.Stage(text=say("stage_explaining")))
@@ -156,8 +156,10 @@ def _explain(
         two_files=base.opening.spec.model != target.opening.spec.model
         and base.opening.backend is target.opening.backend,  # another backend has other words for the same operator
         memory_budget=value(CORE, spec.options, "memory_budget"),
+        outputs=base_outputs,
     )
-    patience = max(2.0, 0.5 * ((base.seconds or 0.0) + (target.seconds or 0.0)))
+    took = (base.seconds or 0.0), (target.seconds or 0.0)
+    patience = max(2.0, max(took) if together else sum(took))
     explanation, found = explain.explain(
         subject, level=spec.explain, seconds=patience, folder=folder,
         on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.numbers.narrowing import narrowed
+from precision_debug.numbers.narrowing import rounded as rounded_to
 from precision_debug.onnx.graph import all_graphs
 from precision_debug.onnx.model import Model
 from precision_debug.onnx.types import numpy_dtype
@@ -102,7 +103,7 @@ def rounded(entry: Entry, values: Array, constants: Constants) -> Array | None:
     if values.dtype.kind not in "fV" and values.dtype.name != "bfloat16":
         return values
     if entry.rounds_to:
-        return narrowed(values, _dtype_of(entry.rounds_to)).astype(values.dtype)
+        return rounded_to(values, _dtype_of(entry.rounds_to))
     scale = entry.form.scale if entry.form is not None else None
     if scale is not None:
         parts = _parts(scale, constants, values.ndim)
@@ -113,7 +114,7 @@ def rounded(entry: Entry, values: Array, constants: Constants) -> Array | None:
     dtype = _dtype_of(entry.meta.dtype)
     if dtype is None or np.dtype(dtype).kind not in "fV":
         return None
-    return values if np.dtype(dtype) == values.dtype else narrowed(values, dtype).astype(values.dtype)
+    return values if np.dtype(dtype) == values.dtype else rounded_to(values, dtype)
 
 
 def write(entry: Entry, values: Array, memory: Array, constants: Constants, shown: Array) -> bool:
@@ -138,6 +139,9 @@ def write(entry: Entry, values: Array, memory: Array, constants: Constants, show
         steps = _steps(values, step, zero, low, high)
         memory[...] = (steps.transpose(form.perm) if form.perm else steps).astype(memory.dtype)
     elif memory.dtype.kind in "fV":
+        if entry.rounds_to and memory.dtype == turned.dtype == np.float32:
+            rounded_to(turned, _dtype_of(entry.rounds_to), memory)
+            return True
         exact = turned if not entry.rounds_to else narrowed(turned, _dtype_of(entry.rounds_to))
         memory[...] = exact if exact.dtype == memory.dtype else narrowed(exact.astype(np.float32), memory.dtype)
     else:

@@ -20,7 +20,7 @@ import numpy as np
 
 from precision_debug.errors import BackendError, InputError
 from precision_debug.inspector import EngineLayer
-from precision_debug.numbers.narrowing import narrow_type, narrowed
+from precision_debug.numbers.narrowing import narrow_type, rounded
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.records import Doubt, Operator, TensorMeta
 
@@ -356,7 +356,7 @@ def _plain(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def _rounded(array: Any, dtype: str) -> Any:
     """An array as a tensor of a type holds it, in the array's own type; finite numbers stay finite."""
-    return narrowed(array, narrow_type(dtype)).astype(array.dtype) if dtype in {"bfloat16", "float16"} else array
+    return rounded(array, narrow_type(dtype)) if dtype in {"bfloat16", "float16"} else array
 
 
 def _put(tensor: Any, values: Any) -> None:

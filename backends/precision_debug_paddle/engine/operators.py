@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError
-from precision_debug.numbers.narrowing import narrow_type, narrowed
+from precision_debug.numbers.narrowing import narrow_type, rounded
 from precision_debug.records import Operator
 
 from ..model import Model
@@ -43,7 +43,7 @@ class Operators:
         if array.dtype.kind not in "fV" or dtype == array.dtype.name:
             return array
         known = narrow_type(dtype) if dtype in {"bfloat16", "float16", "float32"} else None
-        return None if known is None else narrowed(array, known).astype(array.dtype)
+        return None if known is None else rounded(array, known)
 
     @functools.cached_property
     def _types(self) -> dict[str, str]:

@@ -1,0 +1,110 @@
+"""Torch tensors as explanations handle them, on their own device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from precision_debug.numbers.arrays import as_array
+from precision_debug.numbers.cuda.compare import compare_on_device
+from precision_debug.records import Comparison
+
+__all__ = ["TorchWorkbench"]
+
+_SUSPECTS = 6 << 30
+"""Bytes of suspects' tensors that stay on the device, at most."""
+
+
+class TorchWorkbench:
+    """See protocols.Workbench."""
+
+    on_device = True
+    rate = 20e9
+
+    def __init__(self) -> None:
+        self._noise: dict[Any, Any] = {}
+
+    def host(self, value: Any) -> Any:
+        return as_array(value)
+
+    def kept(self, value: Any) -> Any:
+        return value.detach().clone()
+
+    def is_float(self, value: Any) -> bool:
+        return bool(value.dtype.is_floating_point)
+
+    def compare(self, base: Any, target: Any) -> Comparison:
+        return compare_on_device(base, target)
+
+    def shaken(self, value: Any, noise: Any, unit: float, start: int, step: float | None) -> Any:
+        if not value.dtype.is_floating_point:
+            return None
+        many = int(noise.size)
+        key = value.device, value.dtype
+        known = self._noise.get(key)
+        if known is None:
+            known = self._noise[key] = torch.from_numpy(np.array(noise)).to(value.device, value.dtype)
+        turned = known.roll(-(start % many)) * unit
+        flat = value.contiguous().view(-1)
+        made = torch.empty_like(flat)
+        whole = flat.numel() // many * many
+        for one, two, own in (
+            (flat[:whole].view(-1, many), made[:whole].view(-1, many), turned),
+            (flat[whole:], made[whole:], turned[: flat.numel() - whole]),
+        ):
+            if one.numel():
+                torch.add(one, one * own if step is None else step * own.expand_as(one), out=two)
+                two.copy_(torch.where(one.isfinite(), two, one))
+        return made.view(value.shape)
+
+    def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
+        if value.shape != exact.shape:
+            return None
+        if not value.dtype.is_floating_point:
+            fits = value.dtype == wrong.dtype == exact.dtype
+            return torch.where(wrong != exact, wrong, value) if fits else None
+        exact, wrong = exact.to(value.dtype), wrong.to(value.dtype)
+        added = value + torch.where(exact.isfinite(), wrong - exact, torch.zeros_like(exact))
+        lost = ~wrong.isfinite() & exact.isfinite()
+        lost |= (wrong == 0) & (exact != 0) & (value.abs() / 4 <= exact.abs())
+        return torch.where(lost, wrong, added)
+
+    def store(self, folder: Path, budget: int) -> _Kept:  # noqa: ARG002
+        return _Kept(_SUSPECTS // 2)
+
+    def waiting(self, folder: Path, budget: int) -> _Kept:  # noqa: ARG002
+        return _Kept(None)
+
+
+class _Kept:
+    """Copies on their own device, up to a budget where there is one; what comes over it is left out."""
+
+    def __init__(self, budget: int | None) -> None:
+        self._held: dict[str, Any] = {}
+        self._left = math.inf if budget is None else budget
+
+    def put(self, key: str, tensor: Any) -> None:
+        if tensor.nbytes <= self._left:
+            self._left -= tensor.nbytes
+            self._held[key] = tensor.detach().clone()
+
+    def get(self, key: str) -> Any:
+        return self._held.get(key)
+
+    def drop(self, key: str) -> None:
+        tensor = self._held.pop(key, None)
+        self._left += 0 if tensor is None else tensor.nbytes
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._held
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._held))
+
+    def close(self) -> None:
+        self._held.clear()

@@ -1,0 +1,74 @@
+"""Tensors in the host's memory, as explanations handle them: numpy, and the core's compiled passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import numbers
+from ..numbers import narrowing
+from ..observe.store import Store
+from ..records import Comparison
+
+__all__ = ["HostWorkbench"]
+
+Array = np.ndarray[Any, Any]
+
+
+class HostWorkbench:
+    """See protocols.Workbench."""
+
+    on_device = False
+    rate = 400e6
+
+    def host(self, value: Any) -> Array:
+        """The array as it is."""
+        return np.asarray(value)
+
+    def kept(self, value: Any) -> Any:
+        """A copy."""
+        return np.array(value)
+
+    def is_float(self, value: Any) -> bool:
+        """Whether it holds floats, narrow ones included."""
+        return value.dtype.kind == "f" or value.dtype.name in {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
+
+    def compare(self, base: Any, target: Any) -> Comparison:
+        """Without quantiles, which take longer than everything else."""
+        return numbers.compare(base, target, quantiles=False)
+
+    def shaken(self, value: Any, noise: Array, unit: float, start: int, step: float | None) -> Any:
+        """See narrowing.shaken; None where the array holds no floats."""
+        array = np.asarray(value)
+        return narrowing.shaken(array, noise, unit, start=start, step=step) if array.dtype.kind == "f" else None
+
+    def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
+        """The value with what ``wrong`` is off from ``exact``; None where the three do not fit together.
+
+        What is not finite in ``wrong`` alone is so in the result, and what vanished in it is 0, also of a value that is
+        not quite the one that was measured. Of integers, only what this operator itself decided otherwise is taken.
+        """
+        if value.shape != exact.shape:
+            return None
+        if value.dtype.kind != "f":
+            if wrong.dtype.kind != value.dtype.kind:
+                return None
+            return np.where(wrong != exact, wrong, value).astype(value.dtype)
+        with np.errstate(all="ignore"):
+            error = wrong.astype(value.dtype) - exact.astype(value.dtype)
+            added = value + np.where(np.isfinite(exact), error, 0)
+        lost = ~np.isfinite(wrong) & np.isfinite(exact)
+        lost |= (wrong == 0) & (exact != 0) & (np.abs(value) / 4 <= np.abs(exact))
+        if lost.any():
+            added = np.where(lost, wrong.astype(value.dtype), added)
+        return np.ascontiguousarray(added, dtype=value.dtype)
+
+    def waiting(self, folder: Path, budget: int) -> Store:
+        """See ``store``."""
+        return self.store(folder, budget)
+
+    def store(self, folder: Path, budget: int) -> Store:
+        """What comes over the budget waits on disk."""
+        return Store(folder=folder, memory_budget=budget)

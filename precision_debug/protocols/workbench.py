@@ -1,0 +1,50 @@
+"""Where and how an explanation handles tensors: by numpy in the host's memory, or on the device that has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..records import Comparison
+from .tensors import BaselineStore
+
+__all__ = ["Workbench"]
+
+
+class Workbench(Protocol):
+    """What a Replacer whose tensors lie elsewhere has as ``workbench``, so that they stay there.
+
+    Its ``run_replacing`` then shows its own tensors to a ``replace`` that says ``on_device``, True, and takes them from
+    it. rate: bytes of tensors a second that can be put back and compared there, about.
+    """
+
+    @property
+    def on_device(self) -> bool: ...
+
+    @property
+    def rate(self) -> float: ...
+
+    def host(self, value: Any) -> Any:
+        """As a numpy array."""
+
+    def kept(self, value: Any) -> Any:
+        """A copy where the tensor is."""
+
+    def is_float(self, value: Any) -> bool:
+        """Whether it holds floats, narrow ones included."""
+
+    def compare(self, base: Any, target: Any) -> Comparison:
+        """The numbers of a pair; quantiles may be left out."""
+
+    def shaken(self, value: Any, noise: Any, unit: float, start: int, step: float | None) -> Any:
+        """Each float off by its share of the noise (a numpy array, used again and again from ``start`` on) times
+        ``unit``: of itself, or of ``step``. None where it holds no floats."""
+
+    def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
+        """The value with what ``wrong`` is off from ``exact``; NaN, Inf and 0 as they are. None: they do not fit."""
+
+    def store(self, folder: Path, budget: int) -> BaselineStore:
+        """Where suspects' tensors are kept. What comes over the budget waits on disk, or is left out."""
+
+    def waiting(self, folder: Path, budget: int) -> BaselineStore:
+        """Where tensors wait for their partners: what comes over the budget may wait on disk, but all are kept."""
