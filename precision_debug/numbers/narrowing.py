@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compiled import load as load_library
+from ..safety.compiled import load as load_library
 from .native import load
 
 __all__ = ["narrow_type", "narrowed", "rounded", "shaken"]
