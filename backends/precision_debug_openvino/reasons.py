@@ -33,9 +33,13 @@ REASONS = Catalogue("openvino", {
         "Use ov_opt_fp32 to see it in float32, or set INFERENCE_PRECISION_HINT where the model is deployed.",
     ),
     "kept": Wording(
-        "keep_fp32: {wide} of the {all} layers that hold these operators run in float32.",
-        "keep_fp32：含有这些算子的 {all} 个层中有 {wide} 个以 float32 运行。",
-        "Name their neighbours too where a layer did not stay in float32.",
+        "keep_fp32: the {all} layers that hold these operators run in float32.",
+        "keep_fp32：含有这些算子的 {all} 个层以 float32 运行。", _HOME,
+    ),
+    "kept_not": Wording(
+        "keep_fp32: {wide} of the {all} layers that hold these operators run in float32, not {left}.",
+        "keep_fp32：含有这些算子的 {all} 个层中有 {wide} 个以 float32 运行，{left} 没有。",
+        "Name what reads them too: a layer writes the type that its readers compute in.",
     ),
     "written": Wording(
         "The model as it was compared was written to {path}.", "参与对比的模型已写入 {path}。",

@@ -93,7 +93,9 @@ class OpenVinoSession:
         if self._keep:
             layers = [layer for layer in self._layers if self._keep & set(layer.ops)]
             wide = [layer for layer in layers if not {layer.precision, *layer.outputs} & {"bf16", "f16"}]
-            self._note(say("kept", wide=len(wide), all=len(layers)))
+            left = ", ".join(layer.ops[0] for layer in layers if layer not in wide)
+            more = say("kept_not", wide=len(wide), all=len(layers), left=left)
+            self._note(more if left else say("kept", all=len(layers)))
         wanted = precision_name(self._maker.precision or "f32")
         if wanted not in {"FP32", ""} and counts and not counts[wanted]:
             self.doubts = (Doubt(code="precision_not_run", values={"precision": wanted, "detail": found}),)
@@ -186,7 +188,7 @@ class OpenVinoSession:
     def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer; of what is inside a layer too."""
         value = self._graph.named.get(name) or self._graph.named.get(name.rpartition("@")[0])
-        return None if value is None or value.op_type == "Input" else value.operator()
+        return None if value is None or value.op_type == "Input" else self._graph.operator(value)
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer."""

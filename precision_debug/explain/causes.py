@@ -355,10 +355,10 @@ def _other_weight(subject: Subject, name: str) -> Evidence:
         theirs = target.operator(there) if target is not None else None
         if mine is None or theirs is None:
             continue
-        others = [np.asarray(value) for value in theirs.parameters.values() if np.ndim(value) > 1]
         for key, value in mine.parameters.items():
             weight = np.asarray(value)
-            if weight.ndim < 2 or len(others) != 1 or others[0].size != weight.size:
+            others = [other for other in map(np.asarray, theirs.parameters.values()) if other.size == weight.size]
+            if weight.ndim < 2 or len(others) != 1 or others[0].dtype.kind != "f":
                 continue
             b, t = weight.astype(np.float64).reshape(-1), others[0].astype(np.float64).reshape(-1)
             apart = b != t

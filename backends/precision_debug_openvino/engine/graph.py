@@ -45,16 +45,16 @@ class Value:
     def name(self) -> str:
         return self.names[0]
 
-    def operator(self) -> Operator:
-        """The operator that makes it, with the constants that it reads."""
+    def constants(self) -> Mapping[str, Any]:
+        """What its operator reads of the model's constants, numpy arrays by name."""
         found = {}
         for port in self.op.inputs():
             source = port.get_source_output().get_node()
             while source.get_type_name() in {"Convert", "Reshape"} and source.get_input_size():
                 source = source.input_value(0).get_node()  # how a weight is held
             if source.get_type_name() == "Constant":
-                found[source.get_friendly_name()] = source.data
-        return Operator(op_type=self.op_type, attributes=_plain(self.op), parameters=found)
+                found[str(source.get_friendly_name())] = source.data
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +70,18 @@ class Graph:
     def named(self) -> Mapping[str, Value]:
         """By every name."""
         return {name: value for value in self.values.values() for name in value.names}
+
+    def operator(self, value: Value) -> Operator:
+        """The operator that makes a tensor, as the source model has it: with the weight of a product whose bias is
+        an operator of its own here."""
+        parts, waiting = [value], list(value.reads)
+        while waiting:
+            part = self.values[waiting.pop(0)]
+            if part.own and part not in parts:
+                parts.append(part)
+                waiting.extend(part.reads)
+        constants = {name: array for part in reversed(parts) for name, array in part.constants().items()}
+        return Operator(op_type=value.op_type, attributes=_plain(value.op), parameters=constants)
 
     def computed(self) -> Iterator[Value]:
         """Everything but inputs and constants, of the main graph."""

@@ -1,0 +1,391 @@
+"""OpenVINO: what is shown is what runs, in which precision, and whose fault it is; each on this CPU's real runtime."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_models
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import precision_debug
+from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, UsageError
+from precision_debug.records import ModelFiles, SessionSpec, Status
+from precision_debug.testing.backend_contract import Recorder, same_bits
+
+ov = pytest.importorskip("openvino", reason="openvino is not installed")
+
+from precision_debug_openvino import OpenVinoBackend  # noqa: E402
+
+BACKEND = OpenVinoBackend()
+RNG = np.random.default_rng(3)
+IMAGE = {"x": RNG.standard_normal((2, 3, 16, 16)).astype(np.float32)}
+WORDS = {"x": RNG.standard_normal((2, 10, 32)).astype(np.float32)}
+
+
+def needs(mode: str) -> pytest.MarkDecorator:
+    found = BACKEND.availability(mode)
+    return pytest.mark.skipif(not found.ok, reason=f"{mode}: {found.needs}")
+
+
+def saved(model: onnx.ModelProto, folder: Path, name: str = "model.onnx") -> str:
+    onnx.save(model, folder / name)
+    return str(folder / name)
+
+
+def opened(path: str, mode: str, feeds: Mapping[str, Any], **options: Any) -> Any:
+    spec = SessionSpec(model=ModelFiles(model_file=path), mode=mode, options=options)
+    return BACKEND.open(spec, [feeds])
+
+
+def plainly(path: str, hint: str, feeds: Mapping[str, Any]) -> tuple[list[np.ndarray], Counter[tuple[str, ...]]]:
+    """Outputs and layers of OpenVINO with nothing of ours in it."""
+    config = {"INFERENCE_PRECISION_HINT": hint, "PERF_COUNT": True}
+    if hint == "f32":
+        config["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = "0"
+    compiled = ov.Core().compile_model(path, "CPU", config)
+    request = compiled.create_infer_request()
+    request.infer(dict(feeds))
+    layers: Counter[tuple[str, ...]] = Counter()
+    for node in compiled.get_runtime_model().get_ops():
+        info = {key: str(value.value) for key, value in node.get_rt_info().items()}
+        if info["layerType"] not in {"Const", "Input", "Output"}:
+            keys = ("layerType", "runtimePrecision", "outputPrecisions", "outputLayouts", "primitiveType")
+            layers[tuple(info[key] for key in keys)] += 1
+    return [np.array(request.get_output_tensor(i).data) for i in range(len(compiled.outputs))], layers
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "hint"),
+    [
+        ("attention", "ov_opt_fp32", "f32"),
+        pytest.param("attention", "ov_bf16", "bf16", marks=needs("ov_bf16")),
+        pytest.param("convnet", "ov_bf16", "bf16", marks=needs("ov_bf16")),
+        pytest.param("convnet", "ov_fp16", "f16", marks=needs("ov_fp16")),
+    ],
+)
+def test_what_is_shown_does_not_change_what_runs(name: str, mode: str, hint: str, tmp_path: Path) -> None:
+    """Bits of the outputs, and the layers, are those of OpenVINO by itself; the layers with taps too."""
+    path, feeds = saved(getattr(onnx_models, name)(), tmp_path), WORDS if name == "attention" else IMAGE
+    outputs, layers = plainly(path, hint, feeds)
+    session, hook = opened(path, mode, feeds), Recorder()
+    shown = session.run(feeds, hook)
+    assert all(same_bits(a, b) for a, b in zip(outputs, shown.values(), strict=True))
+    told = Counter(
+        (layer.kind, layer.precision, ",".join(layer.outputs), layer.layout, layer.kernel) for layer in session._layers
+    )
+    assert told == layers
+    assert session._marked.changed == ()
+    assert not any("other bits" in note for note in session.notes)
+    assert len(hook.names) > len(shown) + len(feeds), "something between the inputs and the outputs was seen"
+    session.close()
+
+
+def test_a_naive_mark_would_have_changed_it(tmp_path: Path) -> None:
+    """What the taps are for: a Result of its own ends the fusion around it."""
+    path = saved(onnx_models.convnet(), tmp_path)
+    _, layers = plainly(path, "f32", IMAGE)
+    model = ov.Core().read_model(path)
+    model.add_outputs([op.output(0) for op in model.get_ordered_ops() if op.get_type_name() == "BatchNormInference"])
+    ov.save_model(model, tmp_path / "marked.xml", compress_to_fp16=False)
+    _, marked = plainly(str(tmp_path / "marked.xml"), "f32", IMAGE)
+    assert marked.total() > layers.total()
+
+
+def test_shown_values_are_right_in_the_unfused_graph(tmp_path: Path) -> None:
+    """Against ONNX Runtime's own float32, tensor by tensor, with nothing that only one side has in the table."""
+    report = precision_debug.compare(
+        saved(onnx_models.mobile(), tmp_path), run_mode="ov_fp32", baseline="ort_fp32", inputs=IMAGE, explain="off"
+    )
+    assert {row.status for row in report.rows} <= {Status.PASS, Status.FUSED_AWAY}
+    assert sum(row.comparison is not None for row in report.rows) >= len(report.rows) - 1 >= 15  # a HardSwish is one
+    assert any("engine made them inside operators" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("name", ["loop_model", "nested_model", "scan_model", "if_model"])
+def test_loops_and_branches_are_seen_from_inside(name: str, tmp_path: Path) -> None:
+    feeds = {
+        "scan_model": {"x": np.arange(10, dtype=np.float32).reshape(5, 2)},
+        "if_model": {"x": np.float32([1, -2]), "c": np.array(True)},
+    }.get(name, {"x": np.float32([1, -2]), "k": np.array(3)})
+    path = saved(getattr(onnx_models, name)(), tmp_path)
+    report = precision_debug.compare(path, run_mode="ov_fp32", baseline="ort_fp32", inputs=feeds, explain="off")
+    inside = [
+        row for row in report.rows if row.comparison is not None and ("@" in row.name or row.name in {"t1", "t2"})
+    ]
+    assert len(inside) >= 2
+    assert not [row.name for row in report.rows if row.status is Status.FAIL]
+    fused = precision_debug.compare(path, run_mode="ov_opt_fp32", inputs=feeds, explain="off")
+    assert all(row.status is not Status.FAIL for row in fused.rows)
+    assert any("whose layers OpenVINO does not tell" in row.reason for row in fused.rows)
+
+
+def test_shapes_that_depend_on_the_data(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["where"]),
+        helper.make_node("Cast", ["where"], ["places"], to=TensorProto.FLOAT),
+        helper.make_node("Relu", ["places"], ["y"]),
+    ]
+    model = onnx_models.model(nodes, [onnx_models.value("x", [2, 3])], [onnx_models.value("y", [2, "n"])])
+    feeds = {"x": np.float32([[1, 0, 2], [0, 0, 3]])}
+    report = precision_debug.compare(
+        saved(model, tmp_path), run_mode="ov_opt_fp32", baseline="ort_fp32", inputs=feeds, explain="off"
+    )
+    row = next(row for row in report.rows if row.name == "y")
+    assert row.comparison is not None
+    assert row.comparison.target.shape == (2, 3)
+    assert row.comparison.identical
+
+
+def test_a_tensor_is_replaced_for_its_readers(tmp_path: Path) -> None:
+    """In the unfused graph and in a fused one; what is put there is rounded as the engine holds it."""
+    path = saved(onnx_models.convnet(), tmp_path)
+    for mode in ("ov_fp32", "ov_opt_fp32", *(["ov_bf16"] if BACKEND.availability("ov_bf16").ok else [])):
+        session, hook = opened(path, mode, IMAGE), Recorder()
+        plain = session.run(IMAGE, hook)
+        metas = {meta.name: meta for meta in session.tensors}
+        name = next(n for n in hook.names if metas[n].op_type not in {"Input"} and not metas[n].is_output)
+        seen: dict[str, np.ndarray] = {}
+
+        def replace(_op: str, at: str, value: Any, name: str = name, seen: dict[str, Any] = seen) -> Any:
+            seen[at] = np.array(value)
+            return np.zeros_like(value) if at == name else None
+
+        changed = session.run_replacing(IMAGE, replace)
+        assert list(seen) == hook.names
+        assert not all(same_bits(plain[key], changed[key]) for key in plain)
+        again = session.run_replacing(IMAGE, lambda *_: None)
+        assert all(np.allclose(plain[key], again[key], rtol=2e-2, atol=2e-2) for key in plain)
+        held = session.held(name, np.float32([1 / 3]))
+        assert held is not None
+        assert (held[0] == np.float32(1 / 3)) == (metas[name].dtype == "float32")
+        session.close()
+
+
+def test_names_are_the_same_in_every_session_of_a_process(tmp_path: Path) -> None:
+    path = saved(onnx_models.attention(), tmp_path)
+    lists = []
+    for _ in range(2):
+        session = opened(path, "ov_fp32", WORDS)
+        lists.append([meta.name for meta in session.tensors])
+        session.close()
+    assert lists[0] == lists[1]
+
+
+@needs("ov_bf16")
+def test_the_layers_say_what_really_ran(tmp_path: Path) -> None:
+    report = precision_debug.compare(saved(onnx_models.convnet(), tmp_path), run_mode="ov_bf16", inputs=IMAGE)
+    rows = [row for row in report.rows if row.extra.get("Real Precision") == "BF16"]
+    assert rows
+    assert all(row.extra["Kernel"] and row.extra["Fused Layer"] and row.extra["Layout"] for row in rows)
+    assert any(row.extra["Time (us)"] for row in rows)
+    assert report.explanation is not None
+    assert (report.explanation.state, report.explanation.method) == ("healthy", "isolated")
+    assert 2**-9 < report.explanation.unit < 2**-6
+
+
+def test_the_default_says_what_it_came_to(tmp_path: Path) -> None:
+    path = saved(onnx_models.convnet(), tmp_path)
+    session = opened(path, "ov_opt", IMAGE)
+    best = "BF16" if BACKEND.availability("ov_bf16").ok else "FP32"
+    assert any(note.startswith("OpenVINO itself chose") and (best in note or "FP16" in note) for note in session.notes)
+    session.close()
+
+
+@pytest.mark.parametrize(("mode", "needed"), [("ov_fp16", "avx512_fp16"), ("ov_bf16", "avx512_bf16")])
+def test_a_precision_that_the_cpu_lacks_is_refused_in_one_line(mode: str, needed: str, tmp_path: Path) -> None:
+    if BACKEND.availability(mode).ok:
+        pytest.skip(f"this CPU has what {mode} needs")
+    with pytest.raises(BackendUnavailable, match=needed) as caught:
+        precision_debug.compare(saved(onnx_models.convnet(), tmp_path), run_mode=mode, inputs=IMAGE)
+    assert "\n" not in str(caught.value)
+
+
+def batch_norm(variance: float) -> onnx.ModelProto:
+    """Convolution, BatchNormalization with such a variance, Relu, Convolution: what is normalised is as large."""
+    weights = {
+        "w": RNG.standard_normal((8, 3, 3, 3)).astype(np.float32),
+        "v": RNG.standard_normal((4, 8, 1, 1)).astype(np.float32),
+        "scale": np.ones(8, np.float32), "shift": np.zeros(8, np.float32), "mean": np.zeros(8, np.float32),
+        "variance": np.full(8, variance, np.float32),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["conv"], name="first", pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["conv", "scale", "shift", "mean", "variance"], ["norm"], name="norm"),
+        helper.make_node("Relu", ["norm"], ["relu"], name="relu"),
+        helper.make_node("Conv", ["relu", "v"], ["y"], name="second"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 16, 16])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+LARGE = {"x": (RNG.standard_normal((1, 3, 16, 16)) * 2000).astype(np.float32)}
+"""Its convolution gives about 1e4, the root of the variance."""
+
+
+@needs("ov_fp16")
+def test_a_variance_that_fp16_clamps_is_found_in_the_mode(tmp_path: Path) -> None:
+    report = precision_debug.compare(saved(batch_norm(9.8e7), tmp_path), run_mode="ov_fp16", inputs=LARGE)
+    assert report.explanation is not None
+    culprit = report.explanation.culprits[0]
+    assert culprit.cause == "weight_overflow"
+    assert culprit.evidence["weight"] == "variance"
+    assert culprit.evidence["limit"] == 65504
+
+
+def test_a_variance_that_fp16_clamped_is_found_in_the_file(tmp_path: Path) -> None:
+    """OpenVINO's own pass makes the FP16 model, so that every CPU has it: off by sqrt(9.8e7 / 65504) = 38.7."""
+    from openvino.passes import ConvertFP32ToFP16, Manager
+
+    path = saved(batch_norm(9.8e7), tmp_path)
+    model = ov.Core().read_model(path)
+    manager = Manager()
+    manager.register_pass(ConvertFP32ToFP16())
+    manager.run_passes(model)
+    ov.save_model(model, tmp_path / "half.xml", compress_to_fp16=False)
+    report = precision_debug.compare(
+        tmp_path / "half.xml", run_mode="ov_opt_fp32", baseline="ov_fp32", baseline_model=path, inputs=LARGE
+    )
+    assert report.explanation is not None
+    culprit = report.explanation.culprits[0]
+    assert (culprit.cause, culprit.evidence["name"]) == ("files_differ", "variance")
+    assert (culprit.evidence["base"], culprit.evidence["target"]) == (9.8e7, 65504.0)
+    assert culprit.introduced == pytest.approx(np.sqrt(9.8e7 / 65504) - 1, rel=0.02)
+
+
+def test_weights_that_a_file_rounds_are_no_tf32(tmp_path: Path) -> None:
+    path = saved(onnx_models.convnet(), tmp_path)
+    ov.save_model(ov.Core().read_model(path), tmp_path / "half.xml")  # OpenVINO's default: weights in FP16
+    for baseline in ("ov_fp32", "ort_fp32"):
+        report = precision_debug.compare(
+            tmp_path / "half.xml", run_mode="ov_opt_fp32", baseline=baseline, baseline_model=path, inputs=IMAGE
+        )
+        assert report.explanation is not None
+        assert {culprit.cause for culprit in report.explanation.culprits} <= {"files_differ"}
+        assert report.explanation.culprits
+
+
+@needs("ov_bf16")
+def test_operators_are_kept_in_float32_and_the_ir_says_so(tmp_path: Path) -> None:
+    path = saved(onnx_models.attention(), tmp_path)
+    plain = precision_debug.compare(path, run_mode="ov_bf16", inputs=WORDS, explain="off")
+    products = [row.name for row in plain.rows if row.op_type == "MatMul" and not row.name.endswith("WithoutBiases")]
+    wide = str(tmp_path / "kept.xml")
+    kept = precision_debug.compare(
+        path, run_mode="ov_bf16", inputs=WORDS, explain="off", keep_fp32=products, save_ir=wide
+    )
+    said = next(note for note in kept.target.notes if note.startswith("keep_fp32"))
+    assert "7 of the 8 layers" in said  # the scale that OpenVINO moves behind k_sum belongs to a layer that is not kept
+    assert "not k_sum" in said
+    errors = [next(row.relative_l2 for row in report.rows if row.is_output) for report in (plain, kept)]
+    assert errors[1] < errors[0]
+    config = {"INFERENCE_PRECISION_HINT": "bf16"}
+    outside = ov.Core().compile_model(wide, "CPU", config)(dict(WORDS))  # as its user would
+    session = opened(wide, "ov_bf16", WORDS)
+    assert same_bits(next(iter(session.run(WORDS).values())), next(iter(outside.values())))
+    session.close()
+    with pytest.raises(UsageError, match="no operator or tensor nonsense"):
+        precision_debug.compare(path, run_mode="ov_bf16", inputs=WORDS, keep_fp32=["nonsense"])
+
+
+def test_int8_by_the_models_own_quantisation(tmp_path: Path) -> None:
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.left = [IMAGE]
+
+        def get_next(self) -> Any:
+            return self.left.pop() if self.left else None
+
+    path, quantised = saved(onnx_models.convnet(), tmp_path), str(tmp_path / "int8.onnx")
+    quantize_static(path, quantised, Reader(), quant_format=QuantFormat.QDQ)
+    report = precision_debug.compare(
+        quantised, run_mode="ov_int8", baseline="ov_fp32", baseline_model=path, inputs=IMAGE, explain="off"
+    )
+    assert any("as the model itself says" in note for note in report.target.notes)
+    assert any(layer.weights_type in {"INT8", "UINT8"} for layer in report.layers)
+    compared = [row for row in report.rows if row.comparison is not None]
+    assert any(row.is_output for row in compared)
+
+
+@pytest.mark.slow
+def test_int8_of_a_plain_model_by_nncf(tmp_path: Path) -> None:
+    pytest.importorskip("nncf", reason="nncf is not installed")
+    path = saved(onnx_models.convnet(), tmp_path)
+    report = precision_debug.compare(path, run_mode="ov_int8", inputs=IMAGE, explain="off")
+    assert any(layer.weights_type in {"INT8", "UINT8"} for layer in report.layers)
+    assert any(row.view == "dequantised" for row in report.rows if row.comparison is not None)
+
+
+def test_int8_of_a_plain_model_takes_nncf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None if name == "nncf" else object())
+    with pytest.raises(BackendUnavailable, match="pip install nncf") as caught:
+        opened(saved(onnx_models.convnet(), tmp_path), "ov_int8", IMAGE)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["functions", "exotic_types", "strings_and_sequences"])
+def test_what_its_importer_refuses_ends_in_one_line(name: str, tmp_path: Path) -> None:
+    path = saved(getattr(onnx_models, name)(), tmp_path)
+    with pytest.raises(ModelError, match="OpenVINO cannot read it") as caught:
+        opened(path, "ov_fp32", {})
+    assert "\n" not in str(caught.value)
+    assert path in str(caught.value)
+    assert len(str(caught.value)) < 900
+
+
+def test_a_device_or_property_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    path = saved(onnx_models.mlp(), tmp_path)
+    with pytest.raises(BackendUnavailable, match="no device NPU7"):
+        opened(path, "ov_opt", {}, device="NPU7")
+    with pytest.raises(BackendError, match="could not compile"):
+        opened(path, "ov_opt", {}, properties={"NO_SUCH_PROPERTY": "1"})
+    with pytest.raises(UsageError, match="the run mode decides"):
+        opened(path, "ov_opt", {}, properties={"INFERENCE_PRECISION_HINT": "f32"})
+
+
+def test_the_ir_against_the_onnx_and_onnx_runtime(tmp_path: Path) -> None:
+    path = saved(onnx_models.mlp(), tmp_path)
+    ov.save_model(ov.Core().read_model(path), tmp_path / "model.xml", compress_to_fp16=False)
+    feeds = {"x": RNG.standard_normal((3, 8)).astype(np.float32)}
+    for baseline in ("ov_fp32", "ort_fp32"):
+        report = precision_debug.compare(
+            tmp_path / "model.xml", run_mode="ov_opt_fp32", baseline=baseline, baseline_model=path, inputs=feeds
+        )
+        assert report.explanation is not None
+        assert report.explanation.state == "healthy", report.explanation
+        assert all(row.status in {Status.PASS, Status.FUSED_AWAY} for row in report.rows)
+
+
+def test_a_paddle_model(tmp_path: Path) -> None:
+    pytest.importorskip("paddle", reason="paddlepaddle is not installed")
+    import paddle_models
+
+    path = paddle_models.legacy("cnn", tmp_path)
+    report = precision_debug.compare(
+        path, run_mode="ov_opt_fp32", baseline="cpu_fp32", inputs=paddle_models.feeds("cnn"), explain="off"
+    )
+    compared = [row for row in report.rows if row.comparison is not None]
+    assert len(compared) >= 4
+    assert any(row.is_output for row in compared)
+    assert not [row for row in report.rows if row.status is Status.FAIL]
+
+
+def test_every_refusal_is_ours(tmp_path: Path) -> None:
+    session = opened(saved(onnx_models.mlp(), tmp_path), "ov_opt", {})
+    for feeds in ({"x": np.zeros((3, 7), np.float32)}, {"x": np.zeros((3, 8), np.float64)}, {}):
+        with pytest.raises(PrecisionDebugError) as caught:
+            session.run(feeds)
+        assert "x" in str(caught.value)
+    session.close()
