@@ -56,8 +56,10 @@ class Criterion:
     def limit(self, sample: Sample) -> float | None:
         """The error up to which a sample passes; None where a tolerance of elements decides."""
         absolute, share = limit_of(self.asked.limit)
-        if share is not None:
-            return share * sample.low if sample.low is not None and math.isfinite(sample.low) else None
+        if share is not None and sample.low is None:
+            return 0.0  # with nothing kept, whose error it is a share of
+        if share is not None and sample.low is not None:
+            return share * sample.low if math.isfinite(sample.low) else self.allowed
         if absolute is not None or self.metric is not None or self.tolerance.given:
             return absolute
         return self.allowed

@@ -36,6 +36,7 @@ from ..search import (
 from ..search.asked import Asked
 from ..search.oracle import Spent
 from . import pipeline
+from .attribution import error_shares
 from .criterion import Criterion, Sample
 from .evaluations import Evaluations, digest_of, key_of
 from .held_out import held_out_feeds
@@ -243,29 +244,46 @@ class _Search:
         """A ranking of what is left while some are kept: one more comparison, with explanations."""
 
         def rank(kept: frozenset[int]) -> Sequence[Group]:
-            if not kept and first is not None:
-                return rank_groups(self.units, first.rows, first.explanation)
             keys = self.units.keys(kept)
             told = self.known.recall(f"ranking in {mode}", keys)
             if told is None:
-                self.rankings += 1
                 options = {f"target.{name}": value for name, value in keep.options(keys).items()}
                 there = stage_of(self.spec, mode, {}) if mode != self.spec.run_mode else self.spec
                 there = dataclasses.replace(
                     there, options={**there.options, **options}, top1=False, labels="", marks=self.marks,
                     explain=self.level,
                 )  # fmt: skip
-                room = self._room(f"ranking-{self.rankings}")
-                with Journal(room / "journal.jsonl") as journal:
-                    pipeline.execute(there, journal, folder=room)
-                report = report_of_events(read_events(room / "journal.jsonl"))
-                shutil.rmtree(room, ignore_errors=True)
-                groups = rank_groups(self.units, report.rows, report.explanation)
+                report = first if first is not None and not kept else self._explained(there)
+                explained = report.explanation
+                shares: Mapping[str, float] = {}
+                if explained is None or not explained.culprits:
+                    shares = self._shares(there, report)
+                groups = rank_groups(self.units, report.rows, explained, shares, kept)
                 self.known.keep(f"ranking in {mode}", [_plain(group) for group in groups], keys)
                 return groups
             return [_group(item) for item in told]
 
         return rank
+
+    def _explained(self, spec: RunSpec) -> Report:
+        self.rankings += 1
+        room = self._room(f"ranking-{self.rankings}")
+        with Journal(room / "journal.jsonl") as journal:
+            pipeline.execute(spec, journal, folder=room)
+        report = report_of_events(read_events(room / "journal.jsonl"))
+        shutil.rmtree(room, ignore_errors=True)
+        return report
+
+    def _shares(self, spec: RunSpec, report: Report) -> Mapping[str, float]:
+        """See attribution; of the sample whose error is the largest."""
+        self.journal.write("stage", text="following the error backwards through the operators")
+        target = make_plan(spec, work_dir=str(self._room("attribution"))).target
+        sample = self.samples[0]
+        at = report.explanation.at if report.explanation is not None else ""
+        return error_shares(
+            self.baseline, target, (sample.feeds, sample.target_feeds), self.given.for_target().feeds, report.rows, at,
+            self._room("attribution"),
+        )  # fmt: skip
 
     # the search -------------------------------------------------------------------------------------------------
 

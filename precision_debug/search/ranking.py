@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..records import Explanation, Row
 from .units import Units
 
 __all__ = ["Group", "rank_groups"]
+
+_LEAST = 1e-4
+"""Share of the squared error below which the order says nothing."""
 
 _OVERFLOWS = frozenset({"overflow", "range_inside", "weight_overflow", "born"})
 
@@ -28,10 +31,21 @@ class Group:
     certain: bool = False
 
 
-def rank_groups(units: Units, rows: Sequence[Row], explanation: Explanation | None) -> list[Group]:
-    """Every unit is in one of the groups; the most likely ones first."""
+def rank_groups(
+    units: Units, rows: Sequence[Row], explanation: Explanation | None, shares: Mapping[str, float] | None = None,
+    kept: frozenset[int] = frozenset(),
+) -> list[Group]:  # fmt: skip
+    """Every unit is in one of the groups; the most likely ones first.
+
+    kept: units that are kept already: where an output is still not finite, what they give may overflow on the edge to
+    a reader that is not kept.
+
+    shares: of the squared error, as they add up (see run.attribution); without them the effects of single operators.
+    """
     found: dict[str, Group] = {}
     budget = dict(explanation.budget) if explanation is not None else {}
+    if shares and not (explanation is not None and explanation.culprits):
+        budget = {name: share for name, share in shares.items() if share > _LEAST}
     row_of = {row.name: row for row in rows}
     for culprit in explanation.culprits if explanation is not None else ():
         row = row_of.get(culprit.name)
@@ -48,6 +62,9 @@ def rank_groups(units: Units, rows: Sequence[Row], explanation: Explanation | No
             tensor=culprit.name, units=frozenset(chosen), share=share, certain=certain and share > 0
         )
     broken = any(row.is_output and row.non_finite for row in rows)
+    for row in rows if broken else ():
+        if units.of(row.name) in kept and row.comparison is not None and row.comparison.fp16_overflow:
+            found[row.name] = Group(tensor=row.name, units=units.around(row.name), share=1.0, certain=True)
     for name, share in sorted(budget.items(), key=lambda pair: -pair[1]):
         row = row_of.get(name)
         own = row.introduced if row is not None else None

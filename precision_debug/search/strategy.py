@@ -1,9 +1,10 @@
 """From a ranking to the smallest set that holds, in few runs. More kept need not be better, and nothing lies together.
 
-What is born non-finite is kept first. Then the ranking's prefix: as many groups as the measured shares predict, more
-until it holds, and a bisection. Then drops: chunks of the least likely, single units, and what hangs together (pairs
-that hand each other a tensor, siblings, whole groups), since dropping either of two may raise an error that dropping
-both does not. A. Zeller, R. Hildebrandt (IEEE Trans. Software Eng. 28, 2002) for removing chunks.
+What is born non-finite is kept first. Then as many groups as the measured shares predict, ranked anew as long as that
+is not enough, and the ranking's prefixes by doubling and bisection. Then drops: chunks of the least likely, single
+units, and what hangs together (pairs that hand each other a tensor, siblings, whole groups), since dropping either of
+two may raise an error that dropping both does not. A. Zeller, R. Hildebrandt (IEEE Trans. Software Eng. 28, 2002) for
+removing chunks.
 """
 
 from __future__ import annotations
@@ -18,17 +19,23 @@ from .units import Units
 
 __all__ = ["Found", "minimise"]
 
-_SMALL = 9
+_SMALL = 16
 """Units up to which a set is minimised one by one at once: chunks would mostly fail."""
 
 _CERTAIN = 1e6
 """Weight of a unit in which NaN or Inf are born: it is dropped last, and not in chunks."""
+
+_READER = 0.5
+"""Weight of what only reads a suspicious tensor: it is often needed, and less often than what makes it."""
 
 _PREDICTED = 0.7
 """Times the limit that the predicted error may be: errors add up a little worse than their squares."""
 
 _NEAR = 30.0
 """Times the limit up to which the error of dropping one unit leaves hope for dropping two."""
+
+_TURNS = 5
+"""New rankings, with what was kept so far, before the last one's prefixes are tried."""
 
 Rank = Callable[[frozenset[int]], Sequence[Group]]
 """Ranks the units while some are kept already; what it costs is no evaluation of a set."""
@@ -56,32 +63,35 @@ def minimise(oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] 
             return Found(state="not needed", kept=frozenset(), minimal=True)
         if start and oracle.holds(start):
             return Found(state="found", kept=start, minimal=True)
-        if not oracle.holds(oracle.all):
-            return Found(state="not possible")
-        groups = rank(start or frozenset())
-        top, groups = _enough(oracle, groups, rank, start or frozenset())
+        top, groups = _enough(oracle, rank, start or frozenset())
+        if top is None:
+            return Found(state="not possible", groups=groups)
         kept = _reduced(oracle, units, top, groups)
         return Found(state="found", kept=kept, minimal=True, groups=groups)
     except Spent:
         return Found(state="unfinished", kept=oracle.smallest(), groups=groups)
 
 
-def _enough(
-    oracle: Oracle, groups: Sequence[Group], rank: Rank, start: frozenset[int]
-) -> tuple[frozenset[int], Sequence[Group]]:
-    """A set that holds, and the groups that it was made of."""
-    kept = start
-    seen = list(groups)
-    for _ in range(4):
-        certain = [group for group in groups if group.certain]
-        more = kept.union(*(group.units for group in certain))
-        if more == kept:
-            break
-        kept = more
-        if oracle.holds(kept):
-            return kept, seen
+def _enough(oracle: Oracle, rank: Rank, start: frozenset[int]) -> tuple[frozenset[int] | None, Sequence[Group]]:
+    """A set that holds, None where not even everything does; and the groups that it was made of.
+
+    As long as a new ranking tells of more, what it predicts is kept too: an error that hides others is gone then.
+    """
+    kept, seen = start, list[Group]()
+    for turn in range(_TURNS):
         groups = rank(kept)
         seen += groups
+        certain = [group for group in groups if group.certain and not group.units <= kept]
+        more = certain or _predicted(oracle, kept, groups)
+        if not more:
+            break
+        kept = kept.union(*(group.units for group in more))
+        if oracle.holds(kept):
+            return kept, seen
+        if turn == 0 and not oracle.holds(oracle.all):
+            return None, seen
+    if not oracle.holds(oracle.all):
+        return None, seen
     return _prefix(oracle, kept, groups), seen
 
 
@@ -89,45 +99,38 @@ def _prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> fr
     """The shortest prefix of the ranking that holds, as far as doubling and bisection tell."""
     useful: list[frozenset[int]] = []
     have = kept
-    shares: list[float] = []
     for group in groups:
-        if group.units <= have:
-            if shares:
-                shares[-1] += group.share
-            continue
-        have = have | group.units
-        useful.append(have)
-        shares.append(group.share)
+        if not group.units <= have:
+            have |= group.units
+            useful.append(have)
     if not useful or useful[-1] != oracle.all:
         useful.append(oracle.all)
-        shares.append(0.0)
-    bad, good = 0, _predicted(oracle, kept, shares)
+    bad, good = 0, 1
     while not oracle.holds(useful[good - 1]):
-        bad, good = good, min(len(useful), max(good + 1, 2 * good))
+        bad, good = good, min(len(useful), 2 * good)
     while good - bad > 1:
         middle = (good + bad) // 2
-        if bad and oracle.holds(useful[middle - 1]):
+        if oracle.holds(useful[middle - 1]):
             good = middle
-        elif bad:
+        else:
             bad = middle
-        else:  # the prediction held at once: what is too much goes one by one
-            break
     return useful[good - 1]
 
 
-def _predicted(oracle: Oracle, kept: frozenset[int], shares: Sequence[float]) -> int:
-    """How many groups the measured shares say are enough, at least 1."""
+def _predicted(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> list[Group]:
+    """The first groups of a ranking that, by the measured shares, are enough; the first one where that is not known."""
     error = oracle.judge(kept).error
+    useful = [group for group in groups if not group.units <= kept]
+    if not useful or useful[0].share <= 0:
+        return []
     if oracle.limit is None or not math.isfinite(error):
-        return 1
+        return useful[:1]
     left = 1.0
-    for number, share in enumerate(shares, 1):
-        if share <= 0:
-            return max(1, number - 1)
-        left -= share
-        if error * math.sqrt(max(left, 0.0)) <= _PREDICTED * oracle.limit:
-            return number
-    return len(shares)
+    for number, group in enumerate(useful, 1):
+        left -= group.share
+        if group.share <= 0 or error * math.sqrt(max(left, 0.0)) <= _PREDICTED * oracle.limit:
+            return useful[: number if group.share > 0 else number - 1]
+    return useful
 
 
 def _reduced(oracle: Oracle, units: Units, top: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
@@ -135,9 +138,10 @@ def _reduced(oracle: Oracle, units: Units, top: frozenset[int], groups: Sequence
     weight = dict.fromkeys(range(oracle.count), 0.0)
     for group in groups:
         for unit in group.units:
-            weight[unit] = max(weight[unit], group.share + (_CERTAIN if group.certain else 0.0))
+            whole = 1.0 if unit == units.of(group.tensor) else _READER
+            weight[unit] = max(weight[unit], whole * (group.share + (_CERTAIN if group.certain else 0.0)))
     kept = top
-    if sum(weight[unit] < _CERTAIN for unit in kept) > _SMALL:
+    if sum(weight[unit] < _READER * _CERTAIN for unit in kept) > _SMALL:
         kept = _without_chunks(oracle, kept, weight)
     while True:
         kept = _without_single(oracle, kept, weight)

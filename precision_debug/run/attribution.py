@@ -1,0 +1,140 @@
+"""Whose error it is that the outputs have: the squared error, followed backwards along measured parts, adds up to 1.
+
+Each operator is run in float32 with one of its inputs as the target had it, the others the baseline's; what that
+changes, and what the operator introduced itself, share the error of its result. Effects of single operators, measured
+alone, overlap where everything is a little wrong, and say less there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import PrecisionDebugError
+from ..numbers.arrays import as_array
+from ..observe.store import Store
+from ..operators import OperatorRunner, Operators
+from ..protocols import Feeds
+from ..records import Row
+from .plan import Opening
+from .side import guarded
+
+__all__ = ["error_shares"]
+
+Array = np.ndarray[Any, Any]
+
+_HELD = 512 << 20
+"""Bytes of one run's tensors that stay in memory; what comes over it waits on disk."""
+
+
+def error_shares(
+    baseline: Opening, target: Opening, feeds: tuple[Feeds, Feeds], calibrating: Sequence[Feeds], rows: Sequence[Row],
+    at: str, folder: Path,
+) -> Mapping[str, float]:  # fmt: skip
+    """Share of the squared error at one output ("": of all) that each tensor's operator introduced itself.
+
+    feeds: the baseline's and the target's. {} where the baseline's operators cannot be run one by one.
+    """
+    backend: object = baseline.backend
+    if not isinstance(backend, OperatorRunner):
+        return {}
+    outputs = [row.name for row in rows if row.is_output and row.comparison is not None]
+    with contextlib.suppress(PrecisionDebugError), contextlib.ExitStack() as stack:
+        operators = backend.operators(baseline.spec)
+        exact = stack.enter_context(Store(folder=folder, memory_budget=_HELD))
+        wrong = stack.enter_context(Store(folder=folder, memory_budget=_HELD))
+        partner = {row.target_name: row.name for row in rows if row.comparison is not None}
+        _fill(exact, baseline, feeds[0], calibrating, None)
+        _fill(wrong, target, feeds[1], calibrating, partner)
+        return _followed(operators, exact, wrong, rows, [at] if at in outputs else outputs)
+    return {}
+
+
+def _fill(
+    store: Store, opening: Opening, feeds: Feeds, calibrating: Sequence[Feeds], names: Mapping[str, str] | None
+) -> None:
+    def hook(_op: str, name: str, tensor: Any, /) -> None:
+        own = name if names is None else names.get(name)
+        if own is not None and own not in store:
+            store.put(own, as_array(tensor, name=name))
+
+    session = guarded(opening.label, lambda: opening.open(calibrating))
+    try:
+        guarded(opening.label, lambda: session.run(feeds, hook, None if names is None else frozenset(names)))
+    finally:
+        session.close()
+
+
+def _followed(
+    operators: Operators, exact: Store, wrong: Store, rows: Sequence[Row], outputs: Sequence[str]
+) -> dict[str, float]:
+    row_of = {row.name: row for row in rows}
+    parts: list[tuple[tuple[str, ...], float, dict[str, float]]] = []
+    for operator in operators.operators:
+        made = [name for name in operator.outputs if name and exact.get(name) is not None]
+        floats = [name for name in made if _kind(exact.get(name)) == "f"]
+        if not floats:
+            continue
+        right: dict[str, Any] = {}
+        theirs: dict[str, Any] = {}
+        for name in operator.inputs:
+            if name:
+                right[name] = operators.constants[name] if name in operators.constants else exact.get(name)
+                there = None if name in operators.constants else wrong.get(name)
+                theirs[name] = right[name] if there is None else there
+        if any(value is None for value in right.values()):
+            continue
+        own = sum(_introduced(row_of.get(name)) for name in floats)
+        flows: dict[str, float] = {}
+        for name, value in right.items():
+            there = theirs[name]
+            if there is value or value.dtype.kind != "f" or there.shape != value.shape:
+                continue
+            found = operators.run(operator, {**right, name: there.astype(value.dtype)})
+            if found is not None:
+                flows[name] = sum(_squared(exact.get(one), found.get(one)) for one in floats)
+        if any(wrong.get(name) is None for name in floats):  # fused away: as the operator makes it of what it was given
+            found = operators.run(operator, {n: v.astype(right[n].dtype) for n, v in theirs.items()})
+            for name in floats:
+                if found is not None and name in found and wrong.get(name) is None:
+                    wrong.put(name, np.asarray(found[name]))
+        parts.append((tuple(floats), own, flows))
+    carried = {name: 1.0 / len(outputs) for name in outputs}
+    shares: dict[str, float] = {}
+    for made_by, own, flows in reversed(parts):
+        left = sum(carried.get(name, 0.0) for name in made_by)
+        total = own + sum(flows.values())
+        if left == 0 or total == 0:
+            continue
+        if own:
+            shares[made_by[0]] = shares.get(made_by[0], 0.0) + left * own / total
+        for name, part in flows.items():
+            carried[name] = carried.get(name, 0.0) + left * part / total
+    return shares
+
+
+def _introduced(row: Row | None) -> float:
+    """The squared error that an operator added itself."""
+    if row is None or row.introduced is None or row.comparison is None:
+        return 0.0
+    rel, rms = row.introduced.rel_l2, row.comparison.base.rms
+    if rel is None or rms is None or not math.isfinite(rel):
+        return 0.0
+    return (rel * rms) ** 2 * row.comparison.base.elements
+
+
+def _squared(right: Array | None, got: Any) -> float:
+    if right is None or got is None or np.shape(got) != right.shape:
+        return 0.0
+    with np.errstate(all="ignore"):
+        gap = np.asarray(got).astype(np.float64) - right.astype(np.float64)
+        return float(np.sum(np.square(gap[np.isfinite(gap)])))
+
+
+def _kind(value: Array | None) -> str:
+    return "" if value is None else value.dtype.kind
