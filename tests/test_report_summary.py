@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from report_factory import make_comparison, make_report, make_row, make_stats
 
+from precision_debug.reasons import say
 from precision_debug.records import Row, Status, Tolerance
 from precision_debug.report import Report
 from precision_debug.report.advice import advice
@@ -74,6 +75,15 @@ def test_what_was_not_compared_is_grouped_by_reason() -> None:
         ["folded", "fused away", "5", "bn0, bn1, bn2, … (+2)"],
         ["a sequence", "not compared", "1", "x"],
     ]
+
+
+def test_reasons_that_differ_in_their_names_only_are_one_line() -> None:
+    copies = [
+        make_row(n, None, name=f"t{n}", status=Status.UNMATCHED, reason=say("taken", rival=f"r{n}")) for n in range(3)
+    ]
+    found = section(summary(with_rows(*copies)), "uncompared")
+    assert cells(found) == [["its baseline tensor is compared with …", "unmatched", "3", "t0, t1, t2"]]
+    assert found.lines[0][0].text.zh == "对应的基线张量已与 … 比较"
 
 
 def test_counts_add_up() -> None:

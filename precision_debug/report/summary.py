@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..records import Row, Status
@@ -17,7 +17,7 @@ from .precision import precision
 from .provenance import provenance
 from .section import Cell, Section, linked, pair, plain
 from .tolerance import tolerance_text
-from .words import Text, explained, same
+from .words import Text, explained, general, same
 
 __all__ = ["STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "VERDICT_NAME", "Summary", "shares", "summary"]
 
@@ -274,24 +274,33 @@ def _counts(report: Report) -> Section:
 
 
 def _uncompared(report: Report) -> Section:
-    groups: dict[tuple[Status, str], list[str]] = {}
+    """Grouped by kind: reasons that differ in their names only are one line."""
+    kinds: dict[str, Text] = {}
+    groups: dict[tuple[Status, Text], list[Row]] = {}
     for row in report.rows:
         if row.comparison is None:
-            groups.setdefault((row.status, row.reason), []).append(row.name)
+            kind = kinds.setdefault(row.reason, general(row.reason))
+            groups.setdefault((row.status, kind), []).append(row)
     return Section(
         key="uncompared",
         title=Text("What was not compared, and why", "未比较的张量及原因"),
         head=(Text("Reason", "原因"), Text("Status", "状态"), Text("Tensors", "张量数"), Text("For example", "例如")),
         lines=tuple(
             (
-                plain(explained(reason) if reason else STATUS_TEXT[status]),
+                plain(_shared(rows, kind, STATUS_TEXT[status])),
                 Cell(text=STATUS_NAME[status], tone=STATUS_TONE[status]),
-                Cell(text=same(count(len(names))), right=True),
-                plain(same(_some(names))),
+                Cell(text=same(count(len(rows))), right=True),
+                plain(same(_some([row.name for row in rows]))),
             )
-            for (status, reason), names in sorted(groups.items(), key=lambda group: -len(group[1]))
+            for (status, kind), rows in sorted(groups.items(), key=lambda group: -len(group[1]))
         ),
     )
+
+
+def _shared(rows: Sequence[Row], kind: Text, otherwise: Text) -> Text:
+    """The rows' reason where it is one, names and all; else what their reasons have in common."""
+    reasons = {row.reason for row in rows}
+    return kind if len(reasons) > 1 else explained(rows[0].reason) if rows[0].reason else otherwise
 
 
 def _some(names: list[str]) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .. import registry
 from ..reasons import CORE, Catalogue, Plain, Reason, Wording, filled, split
 
-__all__ = ["Text", "explained", "is_whole", "same", "sentence", "word", "wording"]
+__all__ = ["Text", "explained", "general", "is_whole", "same", "sentence", "word", "wording"]
 
 _BETWEEN = {"en": ", ", "zh": "、"}
 
@@ -53,6 +53,14 @@ def sentence(code: str, args: Mapping[str, Plain], lang: str) -> str | None:
 def explained(reason: str) -> Text:
     """A reason in both languages."""
     return Text(str(reason), word(reason, "zh"))
+
+
+def general(reason: str) -> Text:
+    """A reason in both languages with "…" for the names and numbers in it: what reasons of one kind have in common."""
+    told = _told(reason)
+    args = {name: value if isinstance(value, Reason) else "…" for name, value in told.args.items()}
+    said = [sentence(told.code, args, lang) for lang in ("en", "zh")] if told.code else [None, None]
+    return explained(reason) if said[0] is None or said[1] is None else Text(said[0], said[1])
 
 
 def is_whole(reason: str) -> bool:
