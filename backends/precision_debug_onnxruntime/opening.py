@@ -15,6 +15,7 @@ from typing import Any
 from precision_debug.onnx.graph import values
 from precision_debug.onnx.model import Model, threads_may_read
 from precision_debug.protocols import Feeds, Session
+from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
 from precision_debug.report.machine import processor
 
@@ -31,6 +32,7 @@ from .make.simulate import internal, is_rounded
 from .model import of_run, read_source
 from .modes import Recipe
 from .naming import hold
+from .reasons import say
 from .session import OrtSession
 from .settings import setting
 
@@ -63,7 +65,7 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
     given, notes = changed(source, recipe, runtime, feeds, folder)
     if wanted := setting(settings, "save_model"):
         save(given, source.proto, Path(wanted))
-        notes = (*notes, f"the model that was judged is {wanted}")
+        notes = (*notes, say("model_saved", path=wanted))
     sizes = functools.cache(lambda: _sizes(source, runtime, folder))  # only where layouts are changed
     with ThreadPoolExecutor(1) as beside:  # what does not depend on ONNX Runtime's work is done meanwhile
         knowing = beside.submit(Known.of, source.proto.graph, given.proto.graph)
@@ -102,19 +104,16 @@ def _in_tf32(recipe: Recipe, settings: Mapping[str, Any]) -> bool:
     return recipe.engine == "cuda" and recipe.change == "" and setting(settings, "use_tf32") is not False
 
 
-def _engine_notes(recipe: Recipe, settings: Mapping[str, Any]) -> tuple[str, ...]:
+def _engine_notes(recipe: Recipe, settings: Mapping[str, Any]) -> tuple[Reason, ...]:
     if recipe.engine == "cuda":
         kept = setting(settings, "op_block_list") or setting(settings, "node_block_list")
         if recipe.change == "float16" and not kept:
             return ()  # no product is left in float32
         if setting(settings, "use_tf32") is False:
-            return ("TF32 was switched off: CUDA's float32 matrix products are float32 (use_tf32=0)",)
-        return ("CUDA's float32 matrix products use TF32 on recent GPUs; --option use_tf32=0 switches it off",)
+            return (say("tf32_off"),)
+        return (say("tf32_on"),)
     if recipe.engine == "tensorrt":
-        text = (
-            "each tensor that is shown ends a TensorRT subgraph, so fewer layers are fused and the outputs may differ"
-        )
-        return (f"{text} from a run that shows none; mark few tensors, or use the run mode trt_fp16",)
+        return (say("shown_ends_subgraph"),)
     return ()
 
 

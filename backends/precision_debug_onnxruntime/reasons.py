@@ -8,6 +8,7 @@ __all__ = ["REASONS", "say"]
 
 _HOME = "Nothing: its numbers are compared in another row, or there is nothing to compare."
 _ASK = "Ask for it alone with --mark, or compare with the mode ort_fp32, whose layouts are the model's own."
+_KEEP = "Keep the operators that read them in float32, or scale the weights."
 _REFERENCE = "Compare with ort_fp32 in place of onnx_ref."
 
 REASONS = Catalogue("onnxruntime", {
@@ -57,6 +58,128 @@ REASONS = Catalogue("onnxruntime", {
         _REFERENCE,
     ),
     "random": Wording("its numbers are random", "其数值是随机的", _REFERENCE),
+    # of a run
+    "by_reference": Wording("computed by onnx.reference in float64", "由 onnx.reference 以 float64 计算"),
+    "by_reference_but": Wording(
+        "computed by onnx.reference in float64, but for {count} nodes that only take float32: {nodes}",
+        "由 onnx.reference 以 float64 计算，仅接受 float32 的 {count} 个节点除外：{nodes}",
+    ),
+    "without_opinion": Wording(
+        "no second opinion on {count} nodes, which ONNX Runtime computed from what came before them: {nodes}",
+        "{count} 个节点没有第二意见，由 ONNX Runtime 根据其输入计算：{nodes}", _REFERENCE,
+    ),
+    "nodes_in_float16": Wording(
+        "{half} of {all} floating-point nodes compute in float16, {single} in float32 ({casts} Casts)",
+        "{all} 个浮点节点中有 {half} 个以 float16 计算，{single} 个以 float32 计算（{casts} 个 Cast）",
+    ),
+    "float16_on_cpu": Wording(
+        "float16 on the CPU is not float16: {nodes}; weights are rounded, most activations are not, and an activation"
+        " that overflows float16 on a GPU does not show; ort_fp16_sim shows it",
+        "CPU 上的 float16 并非 float16：{nodes}；权重被舍入，多数激活没有，GPU 上溢出 float16 的激活也看不出来；"
+        "ort_fp16_sim 可以看出", "Use the mode ort_fp16_sim, or a GPU.",
+    ),
+    "own_types_told": Wording(
+        "the stock converter's own model does not load; it was told the types that ONNX Runtime's own inference"
+        " finds,"
+        " which yours has to be told too ({detail})",
+        "标准转换器生成的模型无法加载；已把 ONNX Runtime 推断的类型告知它，您的转换也须如此（{detail}）",
+        "Give your converter the types that ONNX Runtime infers.",
+    ),
+    "all_kept": Wording(
+        "everything that could be float16 is kept in float32: the model is as it was",
+        "可转为 float16 的部分全部保留为 float32：模型未变", "Keep fewer nodes.",
+    ),
+    "round_trips_cut": Wording(
+        "{count} values between nodes that stay in float32 are float32 too: the stock converter's own node_block_list"
+        " casts them to float16 and back (--save_model keeps the model that was judged)",
+        "保留为 float32 的节点之间的 {count} 个值也是 float32：标准转换器自身的 node_block_list 会将其转为"
+        " float16 再转回"
+        "（--save_model 可保存被评判的模型）", "Deploy what --save_model writes.",
+    ),
+    "weights_beyond_clamped": Wording(
+        "{count} weights beyond float16's 65504, which the converter clamps to it: {names}",
+        "{count} 个权重超过 float16 的 65504，转换器将其截断：{names}", _KEEP,
+    ),
+    "weights_below_raised": Wording(
+        "{count} weights below float16's smallest number, which the converter raises to 5.96e-08: {names}",
+        "{count} 个权重小于 float16 的最小数，转换器将其提升到 5.96e-08：{names}", _KEEP,
+    ),
+    "weights_subnormal": Wording(
+        "{count} weights in {type}'s subnormal range, which lose digits: {names}",
+        "{count} 个权重位于 {type} 的次正规范围，会丢失有效位：{names}", _KEEP,
+    ),
+    "weights_overflow": Wording(
+        "{count} weights that overflow {type}'s {limit} to infinity: {names}",
+        "{count} 个权重超过 {type} 的 {limit}，溢出为无穷：{names}", _KEEP,
+    ),
+    "weights_below": Wording(
+        "{count} weights below {type}'s smallest number, which become 0 or that number: {names}",
+        "{count} 个权重小于 {type} 的最小数，变为 0 或该数：{names}", _KEEP,
+    ),
+    "opset_raised": Wording(
+        "converted from opset {have} to {opset} by onnx.version_converter, since {why} needs it",
+        "由 onnx.version_converter 从 opset {have} 转换到 {opset}，因为 {why} 需要",
+        "Export it with that opset.",
+    ),
+    "quantised_dynamic": Wording(
+        "dynamic quantisation: weights {weight} {how}, activations uint8 by each run's own range",
+        "动态量化：权重 {weight} {how}，激活按每次运行自身的范围量化为 uint8",
+    ),
+    "quantised": Wording(
+        "quantised by onnxruntime.quantization (QDQ): activations {activation}, weights {weight} {how}, ranges by"
+        " {method} over {count} {count:sample set|sample sets}",
+        "由 onnxruntime.quantization 量化（QDQ）：激活 {activation}，权重 {weight} {how}，范围以 {method} 取自"
+        " {count}"
+        " 组样本",
+    ),
+    "per_channel": Wording("per channel", "逐通道"),
+    "per_tensor": Wording("per tensor", "逐张量"),
+    "per_tensor_opset": Wording(
+        "per tensor (per channel needs opset {needs}, the model has {opset})",
+        "逐张量（逐通道需要 opset {needs}，模型为 {opset}）", "Export it with a later opset.",
+    ),
+    "all_excluded": Wording(
+        "everything that could be quantised is excluded: the model is as it was",
+        "可量化的部分全部被排除：模型未变", "Exclude fewer nodes.",
+    ),
+    "not_folded": Wording(
+        "the model was quantised as it is, without folding its constants", "模型按原样量化，未折叠其常量"
+    ),
+    "per_channel_off": Wording("per channel was turned off", "已关闭逐通道"),
+    "otherwise": Wording("{done}, because otherwise: {detail}", "{done}，否则：{detail}"),
+    "simulated": Wording(
+        "a simulation: a float32 graph in which weights, inputs and every operator's output are rounded to {type}; an"
+        " engine's own sums and fusions differ",
+        "模拟：在 float32 图中把权重、输入和每个算子的输出舍入到 {type}；引擎自身的累加和融合与之不同",
+    ),
+    "doubles_left": Wording("{count} float64 tensors are left as they are", "{count} 个 float64 张量保持不变"),
+    "model_saved": Wording("the model that was judged is {path}", "被评判的模型为 {path}"),
+    "tf32_off": Wording(
+        "TF32 was switched off: CUDA's float32 matrix products are float32 (use_tf32=0)",
+        "TF32 已关闭：CUDA 的 float32 矩阵乘法以 float32 计算（use_tf32=0）",
+    ),
+    "tf32_on": Wording(
+        "CUDA's float32 matrix products use TF32 on recent GPUs; --option use_tf32=0 switches it off",
+        "较新的 GPU 上 CUDA 的 float32 矩阵乘法使用 TF32；可用 --option use_tf32=0 关闭", "Give --option use_tf32=0.",
+    ),
+    "shown_ends_subgraph": Wording(
+        "each tensor that is shown ends a TensorRT subgraph, so fewer layers are fused and the outputs may"
+        " differ from a"
+        " run that shows none; mark few tensors, or use the run mode trt_fp16",
+        "每个被观测的张量都会截断 TensorRT 子图，融合变少，输出可能与不观测时不同；请少标记张量，或使用运行模式"
+        " trt_fp16",
+        "Mark few tensors, or use trt_fp16.",
+    ),
+    "shares": Wording("{parts:;}", "{parts:;}"),
+    "took": Wording(
+        "{provider} took {count} of {all} nodes ({share:.2f} %)", "{provider} 接管了 {all} 个节点中的 {count} 个"
+        "（{share:.2f} %）"
+    ),
+    "took_too": Wording("{provider} {count} ({kinds})", "{provider} {count} 个（{kinds}）"),
+    "does_not_tell": Wording(
+        "onnxruntime {version} does not tell, 1.24 and later do", "onnxruntime {version} 不提供，1.24 及以后才有",
+        "Install onnxruntime 1.24 or later.",
+    ),
 })  # fmt: skip
 """Every reason that the backend gives."""
 

@@ -11,6 +11,7 @@ from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
 from precision_debug.onnx.model import Model, tensor_shape
 from precision_debug.protocols import Borrower, Feeds, Hook, Replace, Replacer
+from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .engine import engine_layout, ort_values, taps
@@ -38,7 +39,7 @@ class OrtSession:
         source: Model,
         entries: Sequence[Entry],
         runtime: Runtime,
-        notes: Sequence[str],
+        notes: Sequence[Reason],
         versions: Mapping[str, str],
         arithmetic: str = "",
     ) -> None:
@@ -47,7 +48,7 @@ class OrtSession:
         self._entries = tuple(entries)
         self._tensors: tuple[TensorMeta, ...] = tuple(entry.meta for entry in entries)
         self._said = tuple(notes)
-        self.notes: Sequence[str] = self._said
+        self.notes: Sequence[Reason] = self._said
         self.doubts: Sequence[Doubt] = ()
         self.versions: Mapping[str, str] = dict(versions)
         self._busy = threading.Lock()

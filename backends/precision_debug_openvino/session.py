@@ -132,7 +132,7 @@ class OpenVinoSession:
         return self._tensors
 
     @property
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> Sequence[Reason]:
         return tuple(self._said)
 
     @property

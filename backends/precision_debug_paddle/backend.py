@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.protocols import Capabilities, Feeds, Session
-from precision_debug.reasons import Catalogue
+from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
 
@@ -99,11 +99,11 @@ class PaddleBackend:
         except ModelError:
             return {}
 
-    def check_weights(self, spec: SessionSpec, path: str) -> tuple[str, ...]:  # noqa: ARG002
+    def check_weights(self, spec: SessionSpec, path: str) -> tuple[Reason, ...]:  # noqa: ARG002
         """Left to ``precision_debug.pairing``, which has the file's weights."""
         return ()
 
-    def check_arrays(self, weights: Mapping[str, Any], path: str) -> tuple[str, ...]:  # noqa: ARG002
+    def check_arrays(self, weights: Mapping[str, Any], path: str) -> tuple[Reason, ...]:  # noqa: ARG002
         """As ``check_weights``."""
         return ()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from precision_debug.errors import ModelError
 from precision_debug.protocols import Feeds, Session
+from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
 from precision_debug.settings import passed
 
@@ -19,6 +20,7 @@ from .engine.recorded import Bodies, outlives
 from .make import make_config
 from .model import Model
 from .modes import Recipe
+from .reasons import say
 from .session import HookSession
 from .settings import setting
 
@@ -90,14 +92,15 @@ def open_layer(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Ses
     return DygraphSession(layer, recipe, versions=versions, feeds=feeds[0] if feeds else None, device=device)
 
 
-def _device(recipe: Recipe) -> tuple[str, tuple[str, ...]]:
+def _device(recipe: Recipe) -> tuple[str, tuple[Reason, ...]]:
     if recipe.device != "best":
         return recipe.device, ()
     card = capability.gpu()
     if card is not None and card.works:
-        return "gpu", (f"The baseline ran on the GPU ({card.name}), unfused, in FP32.",)
-    why = f": {card.problem}" if card is not None else ", as there is no GPU that this Paddle can use"
-    return "cpu", (f"The baseline ran on the CPU, unfused, in FP32{why}.",)
+        return "gpu", (say("baseline_on_gpu", card=card.name),)
+    if card is None:
+        return "cpu", (say("baseline_on_cpu"),)
+    return "cpu", (say("baseline_on_cpu_since", problem=card.problem),)
 
 
 def _trial(spec: SessionSpec, model: Model, recipe: Recipe) -> Callable[[Path, Feeds], bool] | None:

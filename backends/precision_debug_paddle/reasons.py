@@ -8,6 +8,7 @@ __all__ = ["REASONS", "say"]
 
 _HOME = "Nothing: its numbers are compared in another row, or there is nothing to compare."
 _INSIDE = "Look at what the loop or branch gives."
+_MARKED = "Give --fused_only, or mark fewer tensors, where the fusion must stay."
 _READERS = "Look at the tensors that are made of it."
 
 REASONS = Catalogue("paddle", {
@@ -48,6 +49,186 @@ REASONS = Catalogue("paddle", {
     "overwritten": Wording(
         "an operator that works in place wrote over it before it could be fetched", "取出之前已被原地算子覆盖",
         _READERS,
+    ),
+    # of a run
+    "tf32_left_on": Wording(
+        "TF32 was left on, TensorRT's default: layers of trt_fp32 may run in it (Real Precision says which).",
+        "TF32 保持开启（TensorRT 默认）：trt_fp32 的层可能以其运行（见 Real Precision）。", "Leave --option"
+        " tf32 out.",
+    ),
+    "tf32_off": Wording(
+        "TF32 was switched off ({variable}=0); an engine that ships has it on: --option tf32=True.",
+        "TF32 已关闭（{variable}=0）；部署的引擎默认开启：--option tf32=True。", "Give --option tf32=True to see it.",
+    ),
+    "tf32_was_off": Wording(
+        "{variable}=0 was set, so FP32 layers did not run in TF32.", "已设置 {variable}=0，FP32 层没有以 TF32 运行。"
+    ),
+    "tf32_off_own": Wording(
+        "TF32 was switched off in Paddle's own kernels (--option tf32=True leaves it on).",
+        "Paddle 自身 kernel 中的 TF32 已关闭（--option tf32=True 可保持开启）。",
+    ),
+    "marked": Wording("marked", "带标记的"),
+    "unmarked": Wording("unmarked", "不带标记的"),
+    "marked_loud": Wording("MARKED", "带标记的"),
+    "unmarked_loud": Wording("UNMARKED", "不带标记的"),
+    "and_untold": Wording(
+        "{kinds}; of {count} more TensorRT does not tell", "{kinds}；另有 {count} 层 TensorRT 未说明"
+    ),
+    "no_layer_told": Wording(
+        "TensorRT tells of no layer of the {which} engine in which precision it ran.",
+        "TensorRT 未说明{which}引擎中任何一层的精度。",
+    ),
+    "none_known": Wording(
+        "No layer of the {which} engine is known to have run in {wanted}: {kinds} (regions that TensorRT"
+        " compiles as a"
+        " whole).",
+        "{which}引擎中没有已知以 {wanted} 运行的层：{kinds}（TensorRT 整体编译的区域）。",
+    ),
+    "none_ran": Wording(
+        "NO LAYER OF THE {which} ENGINE RAN IN {wanted}, which {mode} asks for: TensorRT found other kernels faster"
+        " ({kinds}). The differences are not those of {wanted}.",
+        "{which}引擎中没有任何一层以 {mode} 要求的 {wanted} 运行：TensorRT 认为其他 kernel 更快（{kinds}）。"
+        "差异并非由 {wanted} 引起。", "Choose another mode, or a larger model or batch.",
+    ),
+    "ran_in_tf32": Wording(
+        "Of the {which} engine's layers, {count} RAN IN TF32 (10 bits of mantissa), not in FP32: {kinds}.",
+        "{which}引擎中有 {count} 层以 TF32（尾数 10 位）而非 FP32 运行：{kinds}。", "Leave --option tf32 out.",
+    ),
+    "ran_in": Wording("The {which} engine's layers ran in: {kinds}.", "{which}引擎各层的实际精度：{kinds}。"),
+    "other_precision": Wording(
+        "{count} tensors were computed in another precision than in the engine without marks (columns Real"
+        " Precision and"
+        " Precision There).",
+        "{count} 个张量以与不带标记的引擎不同的精度计算（见 Real Precision 和 Precision There 列）。", _MARKED,
+    ),
+    "calibrated": Wording(
+        "TensorRT calibrated int8 on {count} sample set(s) (build {build}).",
+        "TensorRT 以 {count} 组样本校准 int8（第 {build} 次构建）。",
+    ),
+    "scales_cached": Wording(
+        "The int8 scales of build {build} come from a table in the cache folder, not from the inputs.",
+        "第 {build} 次构建的 int8 缩放系数来自缓存目录中的表，而非输入。", "Remove the table to calibrate anew.",
+    ),
+    "no_table": Wording(
+        "Paddle wrote no calibration table in build {build}, so nothing was quantised by calibration.",
+        "Paddle 在第 {build} 次构建中没有写出校准表，因此没有任何部分经校准量化。",
+    ),
+    "shapes_alone": Wording(
+        "The engine was built for the shapes of the inputs alone (--min_shapes … set a range).",
+        "引擎只针对输入的形状构建（--min_shapes 等可设定范围）。", "Give --min_shapes, --opt_shapes and"
+        " --max_shapes.",
+    ),
+    "no_ranges": Wording(
+        "The CPU could not run the model to collect shape ranges ({detail}).", "CPU 无法运行该模型以收集形状范围"
+        "（{detail}）。",
+        "Give --min_shapes, --opt_shapes and --max_shapes.",
+    ),
+    "not_built_for_ranges": Wording(
+        "TensorRT could not build for the collected shape ranges ({detail}).",
+        "TensorRT 无法针对收集到的形状范围构建（{detail}）。", "Give --min_shapes, --opt_shapes and --max_shapes.",
+    ),
+    "ranges_collected": Wording(
+        "The shape range of every tensor was collected on the CPU, on {count} sample set(s); the engine is"
+        " built for it.",
+        "每个张量的形状范围在 CPU 上以 {count} 组样本收集；引擎据此构建。",
+    ),
+    "ranges_collected_given": Wording(
+        "The shape range of every tensor was collected on the CPU, on {count} sample set(s) and on the"
+        " smallest, usual"
+        " and largest shape given; the engine is built for it.",
+        "每个张量的形状范围在 CPU 上以 {count} 组样本以及给定的最小、常用和最大形状收集；引擎据此构建。",
+    ),
+    "no_inspector_file": Wording(
+        "TensorRT's inspector wrote no file; layers, real precision and tactics are not shown.",
+        "TensorRT 的 inspector 没有写出文件；不显示层、实际精度和 tactic。",
+    ),
+    "marks_unknown": Wording(
+        "Whether the marks changed the fusion is not known, as the inspector wrote no file.",
+        "inspector 没有写出文件，标记是否改变了融合无从得知。",
+    ),
+    "only_fused_marked": Wording("Only fused layers were marked; {diff}.", "只标记了融合层；{diff}。"),
+    "tensors_marked": Wording("{count} tensors were marked; {diff}.", "标记了 {count} 个张量；{diff}。"),
+    "marks_added": Wording(
+        "Marking {count} tensors added {more} layers to the engine (from {before} layers to {after}), so its"
+        " fusion is"
+        " not the one that ships (--fused_only marks only what the fused engine still computes).",
+        "标记 {count} 个张量使引擎增加 {more} 层（由 {before} 层变为 {after} 层），因此其融合与部署的不同"
+        "（--fused_only 只标记融合引擎仍会计算的张量）。", _MARKED,
+    ),
+    "no_subgraph": Wording(
+        "TensorRT took no subgraph: Paddle ran every operator itself.", "TensorRT 没有接管任何子图：全部算子由"
+        " Paddle 运行。",
+        "Look at the log for why; lower --option min_subgraph_size.",
+    ),
+    "all_in_tensorrt": Wording(
+        "TensorRT ran every operator; apart from that, {problem}.", "全部算子由 TensorRT 运行；除此之外，{problem}。"
+    ),
+    "paddle_tensorrt": Wording(
+        "TensorRT through paddle.tensorrt, written by its source and not run on hardware by this project: every"
+        " tensor is"
+        " fetched, so the fusion is not the one that ships.",
+        "经由 paddle.tensorrt 的 TensorRT，按其源码编写，本项目未在硬件上运行：每个张量都被取出，因此融合与部署"
+        "的不同。",
+    ),
+    "baseline_on_gpu": Wording(
+        "The baseline ran on the GPU ({card}), unfused, in FP32.", "基线在 GPU（{card}）上以 FP32 不融合运行。"
+    ),
+    "baseline_on_cpu": Wording(
+        "The baseline ran on the CPU, unfused, in FP32, as there is no GPU that this Paddle can use.",
+        "基线在 CPU 上以 FP32 不融合运行，因为没有此 Paddle 可用的 GPU。",
+    ),
+    "baseline_on_cpu_since": Wording(
+        "The baseline ran on the CPU, unfused, in FP32: {problem}.", "基线在 CPU 上以 FP32 不融合运行：{problem}。"
+    ),
+    "no_activations": Wording(
+        "{count} running statistics, folded constants and empty tensors are no activations and are left out.",
+        "{count} 个滑动统计量、折叠常量和空张量不是激活，已略去。",
+    ),
+    "refilled": Wording(
+        "{count} tensors before a batch norm that was folded into weights hold something else under their old"
+        " name now"
+        " and are left out.",
+        "batch norm 已折叠进权重，其前的 {count} 个张量虽同名但内容已变，已略去。",
+    ),
+    "in_bodies": Wording(
+        "{count} tensors lie in bodies of loops and branches that this run did not enter, or cannot be shown.",
+        "{count} 个张量位于本次运行未进入的循环或分支体内，或无法显示。",
+    ),
+    "still_there": Wording(
+        "{count} of {all} tensors of the program are still there and can be seen.",
+        "程序的 {all} 个张量中有 {count} 个仍然存在并可观测。",
+    ),
+    "passes_did_nothing": Wording(
+        "Paddle's passes left every operator as it was, and its tensors are of the types {types}",
+        "Paddle 的 pass 没有改变任何算子，其张量类型为 {types}",
+    ),
+    "dynamic_shown": Wording(
+        "Operators that Paddle's Python calls, and sublayers, are shown; what a tensor's methods compute (x +"
+        " y) is seen"
+        " in what the sublayer returns.",
+        "显示 Paddle 的 Python 所调用的算子和子层；张量自身方法（x + y）的结果体现在子层的返回值中。",
+    ),
+    "as_hook_saw": Wording(
+        "{count} of {all} fetched values are, element for element, what Paddle's own hook saw; of {unknown} the hook"
+        " shows nothing to compare with (padded layouts, operators that it skips).",
+        "取出的 {all} 个值中有 {count} 个与 Paddle 自身 hook 所见逐元素相同；其余 {unknown} 个 hook 没有可比的内容"
+        "（填充布局，或被其跳过的算子）。",
+    ),
+    "not_written": Wording(
+        "{count} tensors that no operator writes are left out.", "{count} 个没有算子写入的张量已略去。"
+    ),
+    "fetchable": Wording(
+        "{count} of {all} tensors can be fetched without changing the fused program ({more} more cannot, {builds}"
+        " predictors were built to find out).",
+        "{all} 个张量中有 {count} 个可在不改变融合的情况下取出（另有 {more} 个不能，为此构建了 {builds} 个"
+        " predictor）。",
+        "Raise --option mark_builds to look for more.",
+    ),
+    "shown_rounded": Wording(
+        "{count} of them are written in FP32 where fetched and in bfloat16 otherwise, to the same outputs bit"
+        " for bit;"
+        " they are shown rounded to bfloat16, as the program that ships has them.",
+        "其中 {count} 个在取出时以 FP32 写出，否则为 bfloat16，输出逐位相同；此处按部署的程序舍入到 bfloat16 显示。",
     ),
 })  # fmt: skip
 """Every reason that the backend gives."""

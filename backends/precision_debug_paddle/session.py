@@ -12,6 +12,7 @@ from typing import Any
 
 from precision_debug.inspector import EngineLayer
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
+from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
 from . import naming
@@ -72,7 +73,7 @@ class HookSession:
     alone = arithmetic = ""
 
     def __init__(
-        self, model: Model, runner: Runner, *, versions: Mapping[str, str], notes: Sequence[str] = (),
+        self, model: Model, runner: Runner, *, versions: Mapping[str, str], notes: Sequence[Reason] = (),
         extra: Mapping[str, Mapping[str, str]] | None = None, apart: Collection[str] = (), wants: str = "",
         on_cpu: bool = False, bodies: Bodies | None = None,
     ) -> None:  # fmt: skip
@@ -97,12 +98,11 @@ class HookSession:
         self._probed = False
 
     @property
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> Sequence[Reason]:
         count = len(self._left_out)
-        said = f"{count} running statistics, folded constants and empty tensors are no activations and are left out."
-        return (*self._notes, said) if count else tuple(self._notes)
+        return (*self._notes, say("no_activations", count=count)) if count else tuple(self._notes)
 
-    def add_note(self, text: str) -> None:
+    def add_note(self, text: Reason) -> None:
         """Say something more to the reader of a report."""
         self._notes.append(text)
 
@@ -125,23 +125,16 @@ class HookSession:
         self.doubts = not_run(self._wants, types)
         refilled = self._refilled(found)
         if refilled:
-            self._notes.append(
-                f"{len(refilled)} tensors before a batch norm that was folded into weights hold something else under "
-                "their old name now and are left out."
-            )
+            self._notes.append(say("refilled", count=len(refilled)))
         self._refused = refilled
         shown = [meta for meta in found.values() if meta.name not in refilled]
         hidden = [meta for value in self._values.values() if value.name not in found for meta in self._inside(value)]
         self.tensors = self._listed(shown, hidden)
         dark = sum(bool(meta.unseen) for meta in hidden)
         if dark:
-            self._notes.append(
-                f"{dark} tensors lie in bodies of loops and branches that this run did not enter, or cannot be shown."
-            )
+            self._notes.append(say("in_bodies", count=dark))
         if len(shown) + len(hidden) < len(self._values):
-            self._notes.append(
-                f"{len(shown)} of {len(self._values)} tensors of the program are still there and can be seen."
-            )
+            self._notes.append(say("still_there", count=len(shown), all=len(self._values)))
         self._probed = True
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
@@ -274,8 +267,8 @@ def not_run(wanted: str, types: Collection[str]) -> tuple[Doubt, ...]:
     """
     if not wanted or wanted in types:
         return ()
-    seen = ", ".join(sorted(types)) or "none"
-    detail = f"Paddle's passes left every operator as it was, and its tensors are of the types {seen}"
+    seen = sorted(types) or ["none"]
+    detail = say("passes_did_nothing", types=seen)
     return (Doubt(code="precision_not_run", values={"precision": wanted, "detail": detail}),)
 
 

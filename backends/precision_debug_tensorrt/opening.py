@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError
+from precision_debug.reasons import Reason
 from precision_debug.records import InputMeta, SessionSpec
 
 from .engine.constraints import Asked
@@ -28,6 +29,7 @@ from .failures import suspected
 from .make import Built, Maker, choose_road, load_engine
 from .model import EngineFile, OnnxModel, Source, read_source
 from .modes import Recipe
+from .reasons import say
 from .session import TensorRTSession
 
 __all__ = ["open_session", "read_inputs"]
@@ -42,7 +44,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Mapping[str,
     device = find_device()
     messages, logger = _start(api, options)
     arrays = [{name: np.asarray(value) for name, value in feed.items()} for feed in feeds]
-    notes: list[str] = []
+    notes: list[Reason] = []
     asked: tuple[Asked, ...] = ()
     maker = None
     if isinstance(source, EngineFile):
@@ -56,17 +58,14 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Mapping[str,
             notes += written
         timing = TimingCache(options.timing_cache)
         if timing.loaded:
-            notes.append(f"Tactics were timed before: {timing.loaded:,} bytes of timing cache were read.")
+            notes.append(say("timing_read", bytes=timing.loaded))
         maker = Maker(
             api=api, logger=logger, messages=messages, source=source, recipe=recipe, options=options, road=road,
             device=device, feeds=arrays, timing=timing,
         )  # fmt: skip
         built = maker.build()
         if messages.cache_refused:
-            notes.append(
-                f"TensorRT could not read all of the timing cache {options.timing_cache}: tactics that it timed anew "
-                "may differ."
-            )
+            notes.append(say("timing_refused", path=options.timing_cache))
     text, layers = _inspected(api, built, device, messages, source, arrays[0])
     if maker is not None and recipe.precisions:
         maker.like = precisions_of(built.layers, layers)

@@ -8,6 +8,8 @@ __all__ = ["REASONS", "say"]
 
 _INSIDE = "Look at what the loop or branch gives."
 _NOTHING = "Nothing: there is nothing to compare."
+_WEIGHTS = "Keep those layers in FP32, or use BF16."
+_MARKED = "Give --fused_only, or mark fewer tensors, where the fusion must stay."
 _REFUSED = "Look at its neighbours, or try another TensorRT."
 
 REASONS = Catalogue("tensorrt", {
@@ -52,6 +54,156 @@ REASONS = Catalogue("tensorrt", {
     ),
     "shape_tensor": Wording(
         "a shape tensor: TensorRT computes it on the host", "形状张量：TensorRT 在主机上计算", _NOTHING, whole=True
+    ),
+    # of a build
+    "on_device": Wording(
+        "Tensors were compared in the GPU's memory, by {library}.", "张量在 GPU 显存中比较，使用 {library}。"
+    ),
+    "built_before": Wording(
+        "The engine was built before; {mode} did not decide its precision.", "引擎此前已构建；其精度并非由"
+        " {mode} 决定。",
+        "Give the ONNX file in place of the engine.",
+    ),
+    "built_in": Wording("The engine was built in {seconds:.1f} s.", "引擎构建用时 {seconds:.1f} 秒。"),
+    "calibrated": Wording(
+        "INT8 scales were calibrated on {count} {count:sample set|sample sets} (entropy).",
+        "INT8 缩放系数以 {count} 组样本校准（entropy）。",
+    ),
+    "tactics_not_taken": Wording(
+        "{count} layers did not take a saved tactic (first: {first}).", "{count} 层没有采用保存的 tactic（首个："
+        "{first}）。"
+    ),
+    "no_details": Wording(
+        "The engine's inspector tells no details: it was not built with profiling verbosity DETAILED.",
+        "引擎的 inspector 没有细节：构建时未使用 DETAILED 级别的 profiling verbosity。",
+        "Build it with profiling verbosity DETAILED.",
+    ),
+    "layers_by_precision": Wording(
+        "The engine has {count} layers by real precision: {kinds}.", "引擎共 {count} 层，按实际精度：{kinds}。"
+    ),
+    "obeyed": Wording("obeyed", "已遵守"),
+    "not_obeyed": Wording("NOT obeyed", "未遵守"),
+    "not_told": Wording("not told", "未说明"),
+    "of_kind": Wording("{count} {kind}", "{count} 个{kind}"),
+    "constraints": Wording(
+        "Precision constraints ({how}), {count} layers: {kinds}.", "精度约束（{how}），共 {count} 层：{kinds}。",
+        "Give --precision_constraints obey where layers do not obey.",
+    ),
+    "constraint": Wording(
+        "Layer '{layer}' asked for {asked}: {obeyed} ({got}).", "层 '{layer}' 要求 {asked}：{obeyed}（{got}）。"
+    ),
+    "constraints_more": Wording(
+        "… and {count} more layers; the column Obeyed has them all.", "……另有 {count} 层；全部见 Obeyed 列。"
+    ),
+    "weights_affected": Wording(
+        "TensorRT's builder: {count} weights are affected: {what}", "TensorRT 构建器：{count} 个权重受影响："
+        "{what}", _WEIGHTS
+    ),
+    "weights_affected_named": Wording(
+        "TensorRT's builder: {count} weights are affected: {what}: {names}",
+        "TensorRT 构建器：{count} 个权重受影响：{what}：{names}", _WEIGHTS,
+    ),
+    "weights_do_not_fit": Wording(
+        "Weights of {count} nodes do not fit FP16 as normal numbers: {nodes}",
+        "{count} 个节点的权重不能以 FP16 正规数表示：{nodes}", _WEIGHTS,
+    ),
+    "region": Wording(
+        "'{name}' is a Myelin region of {count} operators that {types}; TensorRT names no kernel of it, so their real"
+        " precision is not told.",
+        "'{name}' 是由 {count} 个算子组成的 Myelin 区域（{types}）；TensorRT 不给出其 kernel，因此实际精度未知。",
+        "Compare its inputs and outputs.",
+    ),
+    "milliseconds": Wording("{time:.4g} ms where it {types}", "{time:.4g} 毫秒（{types}）"),
+    "region_timed": Wording(
+        "TensorRT timed that region before it chose: {times:;}.", "TensorRT 在选择之前测过该区域的耗时：{times:;}。"
+    ),
+    "regions_more": Wording("… and {count} more Myelin regions.", "……另有 {count} 个 Myelin 区域。"),
+    "engine_bytes": Wording(
+        "The engine has {plan:,} bytes with its kernels; the model's FP32 weights have {weights:,}.",
+        "引擎连同 kernel 共 {plan:,} 字节；模型的 FP32 权重为 {weights:,} 字节。",
+    ),
+    "qdq_written": Wording(
+        "INT8: QDQ was written into the model, calibrated on {count} sample sets (MinMax).",
+        "INT8：已向模型写入 QDQ，以 {count} 组样本校准（MinMax）。",
+    ),
+    "casts_written": Wording(
+        "{type} was written into the model with {count} casts; inputs and outputs stay FP32.",
+        "已以 {count} 个 Cast 将 {type} 写入模型；输入和输出保持 FP32。",
+    ),
+    "stay_fp32": Wording(
+        "These nodes stay in FP32, since they have no lower precision or hold a subgraph: {nodes}.",
+        "下列节点保持 FP32，因为没有更低精度，或含有子图：{nodes}。",
+    ),
+    "may_tf32": Wording(
+        "Layers left in FP32 may compute in TF32, TensorRT's default; trt_fp32 forbids it.",
+        "保留为 FP32 的层可能以 TF32 计算（TensorRT 默认）；trt_fp32 禁止 TF32。", "Use trt_fp32 to forbid TF32.",
+    ),
+    "best_without": Wording(
+        "trt_best does without {types}: this TensorRT has no such layers.", "trt_best 不使用 {types}：此"
+        " TensorRT 没有这种层。"
+    ),
+    "script_types": Wording(
+        "The script's own types are the precisions: the network is strongly typed.",
+        "精度即脚本自身的类型：网络为强类型。",
+    ),
+    "strongly_typed": Wording(
+        "Strongly typed: the precision was written into the model as casts before the build.",
+        "强类型：构建之前已将精度以 Cast 写入模型。",
+    ),
+    "timing_read": Wording(
+        "Tactics were timed before: {bytes:,} bytes of timing cache were read.", "tactic 此前已测时：读取了"
+        " {bytes:,} 字节的计时缓存。"
+    ),
+    "timing_refused": Wording(
+        "TensorRT could not read all of the timing cache {path}: tactics that it timed anew may differ.",
+        "TensorRT 未能完整读取计时缓存 {path}：重新测时的 tactic 可能不同。", "Remove the cache.",
+    ),
+    # of a run
+    "debug_unreadable": Wording(
+        "Debug tensor '{name}' could not be read: {detail}", "无法读取调试张量 '{name}'：{detail}"
+    ),
+    "other_fusion": Wording(
+        "The fusion of engine {number} is NOT that of the real one although only the outputs of fused layers"
+        " were marked:"
+        " {layers} became other layers.",
+        "虽然只标记了融合层的输出，引擎 {number} 的融合与真实引擎不同：{layers} 变成了别的层。", _MARKED,
+    ),
+    "from_other_fusion": Wording(
+        "{count} of these {all} tensors come from another fusion than the real engine's: their errors in engine"
+        " {number}"
+        " need not be the real engine's. Their column Fused Layer There says.",
+        "这 {all} 个张量中有 {count} 个来自与真实引擎不同的融合：它们在引擎 {number} 中的误差未必是真实引擎的。"
+        "见 Fused Layer There 列。", _MARKED,
+    ),
+    "other_precision": Wording(
+        "{count} of these {all} tensors were computed in another precision than in the real engine (columns Real"
+        " Precision and Precision There); --fused_only keeps the real kernels.",
+        "这 {all} 个张量中有 {count} 个以与真实引擎不同的精度计算（见 Real Precision 和 Precision There 列）；"
+        "--fused_only 可保留真实 kernel。", _MARKED,
+    ),
+    "not_marked": Wording(
+        "{count} tensors could not be marked; their rows say why.", "{count} 个张量无法标记；原因见各行。"
+    ),
+    "listened_unfused": Wording(
+        "Seen by TensorRT's debug listener (unfused tensors): {diff}.", "由 TensorRT 调试监听器观测（未融合张量"
+        "）：{diff}。"
+    ),
+    "listened_marked": Wording(
+        "Seen by TensorRT's debug listener (marked tensors): {diff}.", "由 TensorRT 调试监听器观测（标记张量）："
+        "{diff}。"
+    ),
+    "outputs_same": Wording("are the real engine's bit for bit", "与真实引擎逐位相同"),
+    "outputs_apart": Wording("differ from the real engine's by up to {gap:.3g}", "与真实引擎最多相差 {gap:.3g}"),
+    "rebuilt": Wording(
+        "Engine {number}, rebuilt to show {count} tensors: {diff}; its outputs {same}. Built in {seconds:.1f} s.",
+        "引擎 {number}（为观测 {count} 个张量而重建）：{diff}；其输出{same}。构建用时 {seconds:.1f} 秒。", _MARKED,
+    ),
+    "rebuilt_alike": Wording(
+        "Engine {number}, rebuilt to show {count} tensors: {diff}; its outputs {same}. The real engine's"
+        " precision was"
+        " preferred for {asked} of its layers. Built in {seconds:.1f} s.",
+        "引擎 {number}（为观测 {count} 个张量而重建）：{diff}；其输出{same}。其中 {asked} 层优先采用真实引擎的精度。"
+        "构建用时 {seconds:.1f} 秒。", _MARKED,
     ),
 })  # fmt: skip
 """Every reason that the backend gives."""

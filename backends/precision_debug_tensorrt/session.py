@@ -45,7 +45,7 @@ class TensorRTSession:
         self._facts, self._built, self._maker = facts, built, maker
         self._tensors = facts.tensors
         self._notes = list(facts.notes)
-        self._run_notes: list[str] = []
+        self._run_notes: list[Reason] = []
         self._marked: dict[tuple[str, ...], Batch] = {}
         self._kept: list[Batch] = []
         self._closed = False
@@ -57,7 +57,7 @@ class TensorRTSession:
         return self._tensors
 
     @property
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> Sequence[Reason]:
         return (*self._notes, *self._run_notes)
 
     @property
@@ -154,30 +154,21 @@ class TensorRTSession:
                 self._marked[batch.names] = batch
                 self._run_notes.append(_said_of(batch, number, gap))
                 if facts.fused_only and not batch.diff.fusion_kept:
-                    self._run_notes.append(
-                        f"The fusion of engine {number} is NOT that of the real one although only the outputs of fused "
-                        f"layers were marked: {', '.join(batch.diff.lost[:3])} became other layers."
-                    )
+                    self._run_notes.append(say("other_fusion", number=number, layers=batch.diff.lost[:3]))
                 index = LayerIndex(batch.layers, reads)
                 there = {name: _measured(real, index, name, facts.node_of(name), number) for name in batch.names}
                 measured |= there
                 other = sum("Fused Layer There" in columns for columns in there.values())
                 if other:
-                    self._run_notes.append(
-                        f"{other} of these {len(there)} tensors come from another fusion than the real engine's: their "
-                        f"errors in engine {number} need not be the real engine's. Their column Fused Layer There says."
-                    )
+                    self._run_notes.append(say("from_other_fusion", count=other, all=len(there), number=number))
                 precisions = [_precisions(real, index, name, facts.node_of(name)) for name in batch.names]
                 differ = sum(bool(one and two and one != two) for one, two in precisions)
                 if differ:
-                    self._run_notes.append(
-                        f"{differ} of these {len(there)} tensors were computed in another precision than in the real "
-                        "engine (columns Real Precision and Precision There); --fused_only keeps the real kernels."
-                    )
+                    self._run_notes.append(say("other_precision", count=differ, all=len(there)))
                 facts.keep_inspector(batch.text, number)
         queue.finish()
         if marking.refused:
-            self._run_notes.append(f"{len(marking.refused)} tensors could not be marked; their rows say why.")
+            self._run_notes.append(say("not_marked", count=len(marking.refused)))
         self._dress(measured, marking.refused)
 
     def _show_by_listener(
@@ -207,8 +198,9 @@ class TensorRTSession:
         queue.raise_error()
         queue.finish()
         diff = diff_engines(self.layers, layers)
-        how = "unfused tensors" if unfused else "marked tensors"
-        self._run_notes.append(f"Seen by TensorRT's debug listener ({how}): {diff.summary}.")
+        self._run_notes.append(
+            say("listened_unfused", diff=diff.summary) if unfused else say("listened_marked", diff=diff.summary)
+        )
         shown = set(seen) & {meta.name for meta in wanted}
         lost = [name for name in rest if name not in shown]
         if unfused:
@@ -291,11 +283,9 @@ def _precisions(real: LayerIndex, index: LayerIndex, name: str, node: str) -> tu
     return first, second
 
 
-def _said_of(batch: Batch, number: int, gap: float) -> str:
-    same = "are the real engine's bit for bit" if gap == 0 else f"differ from the real engine's by up to {gap:.3g}"
-    asked = batch.built.imitated
-    alike = f"The real engine's precision was preferred for {asked} of its layers. " if asked else ""
-    return (
-        f"Engine {number}, rebuilt to show {len(batch.names)} tensors: {batch.diff.summary}; its outputs {same}. "
-        f"{alike}Built in {batch.built.seconds:.1f} s."
-    )
+def _said_of(batch: Batch, number: int, gap: float) -> Reason:
+    same = say("outputs_same") if gap == 0 else say("outputs_apart", gap=gap)
+    asked, seconds, count, diff = batch.built.imitated, batch.built.seconds, len(batch.names), batch.diff.summary
+    if asked:
+        return say("rebuilt_alike", number=number, count=count, diff=diff, same=same, asked=asked, seconds=seconds)
+    return say("rebuilt", number=number, count=count, diff=diff, same=same, seconds=seconds)

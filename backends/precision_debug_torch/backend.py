@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, UsageError
 from precision_debug.protocols import Capabilities, Comparer, Feeds, Session
-from precision_debug.reasons import Catalogue
+from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
 
@@ -79,7 +79,7 @@ class TorchBackend:
 
         return module_of_tensors(path) if Path(path).suffix.lower() == ".onnx" else {}
 
-    def check_weights(self, spec: SessionSpec, path: str) -> tuple[str, ...]:
+    def check_weights(self, spec: SessionSpec, path: str) -> tuple[Reason, ...]:
         """What to know of an exported file's weights before an operator is blamed, one sentence each.
 
         Empty where the file is of a kind whose weights cannot be read here. Raises ModelError.
@@ -97,7 +97,7 @@ class TorchBackend:
         self._require("torch_fp32")
         return weights_of(self._model(spec))
 
-    def check_arrays(self, weights: Mapping[str, Any], path: str) -> tuple[str, ...]:
+    def check_arrays(self, weights: Mapping[str, Any], path: str) -> tuple[Reason, ...]:
         """``check_weights`` of a recording's weights; needs no torch."""
         from .engine.exported_weights import check_arrays, summary
 

@@ -14,7 +14,7 @@ from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.observe.lockstep import Meeting, run_both
 from precision_debug.observe.store import Store
 from precision_debug.pairing.align import Alignment, align
-from precision_debug.reasons import as_reason, say
+from precision_debug.reasons import say
 from precision_debug.records import ModelFiles, Row, RunSpec, Side, Tolerance
 from precision_debug.report.complete_table import complete_table
 from precision_debug.report.machine import machine, now
@@ -142,6 +142,6 @@ def _old_objects_at_rest() -> Iterator[None]:
 
 def _side(mode: str, session: TorchSession, path: str) -> Side:
     return Side(
-        mode=mode, backend="torch", model=path, versions=session.versions, notes=tuple(map(as_reason, session.notes)),
+        mode=mode, backend="torch", model=path, versions=session.versions, notes=tuple(session.notes),
         simulation=modes.recipe(mode).mode.simulation, tensors=len(session.tensors),
     )  # fmt: skip

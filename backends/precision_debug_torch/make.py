@@ -15,12 +15,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from precision_debug.errors import BackendUnavailable, InputError, UsageError
+from precision_debug.reasons import Reason
 
 from .engine.int8_linear import quantise
 from .engine.nested_tensors import leaves, replaced
 from .engine.program import cast_program
 from .model import Model
 from .modes import Recipe
+from .reasons import say
 from .settings import setting
 
 __all__ = ["Built", "arguments_of", "build", "chosen_device", "tensors_of", "twin"]
@@ -40,7 +42,7 @@ class Built:
     model: Model
     device: torch.device
     dtype: torch.dtype | None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
     plain: Any = None
     quantised: frozenset[str] = frozenset()
 
@@ -63,24 +65,21 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     dtype = getattr(torch, recipe.dtype) if recipe.dtype and model.kind == "eager" else None
     if recipe.dtype == "float32" and not recipe.change:
         dtype = None
-    notes: list[str] = []
+    notes: list[Reason] = []
     if model.kind == "exported" and recipe.dtype not in ("", "float32"):
         dtype = getattr(torch, recipe.dtype)
         with _quiet_copying():
             module = _copied(model.module, device, dtype)
         changed = cast_program(module, dtype)
         if changed:
-            notes.append(
-                f"{changed} operators of the exported program name float32, and were given {recipe.dtype}: a program "
-                "does not tell the model's own type from one that the model asked for"
-            )
+            notes.append(say("names_float32", count=changed, dtype=recipe.dtype))
     elif model.kind == "eager":
         module = _copied(model.module, device, dtype)
     else:
         module = model.module.to(device)
     if model.kind != "exported" and module.training and not setting(options, "training"):
         module.eval()
-        notes.append("the module was put into evaluation mode; the option training=1 leaves it as the factory made it")
+        notes.append(say("evaluation"))
     plain, paths = None, frozenset[str]()
     if recipe.change == "int8":
         plain, module = module, copy.deepcopy(module)

@@ -25,6 +25,66 @@ REASONS = Catalogue("torch", {
     "no_operator": Wording(
         "has no operator of its own in the compiled graph", "在编译后的图中没有对应的独立算子", _NOTHING, whole=True
     ),
+    # of a run
+    "names_float32": Wording(
+        "{count} operators of the exported program name float32, and were given {dtype}: a program does not tell the"
+        " model's own type from one that the model asked for",
+        "导出程序中有 {count} 个算子写明 float32，已改为 {dtype}：程序无法区分模型自身的类型与模型所要求的类型",
+        "Give the module itself in place of the exported program.",
+    ),
+    "evaluation": Wording(
+        "the module was put into evaluation mode; the option training=1 leaves it as the factory made it",
+        "模块已置于评估模式；选项 training=1 可保持工厂函数所给的状态", "Give --option training=1.",
+    ),
+    "int8_linear": Wording(
+        "{count} of {all} linear layers run in int8 (torchao, dynamic activations)",
+        "{all} 个线性层中有 {count} 个以 int8 运行（torchao，动态激活）",
+    ),
+    "int8_linear_but": Wording(
+        "{count} of {all} linear layers run in int8 (torchao, dynamic activations); {others} convolutions stay"
+        " in float32",
+        "{all} 个线性层中有 {count} 个以 int8 运行（torchao，动态激活）；{others} 个卷积保持 float32",
+    ),
+    "casts_kept": Wording(
+        "{count} casts and results of a lower precision that the model asks for were kept in float64",
+        "模型要求的 {count} 个低精度转换或结果保持为 float64",
+    ),
+    "drawn": Wording(
+        "{count} random operators were drawn in float32 and cast, so that both runs see the same numbers",
+        "{count} 个随机算子以 float32 抽取后转换，使两次运行看到相同的数",
+    ),
+    "flex_attention": Wording(
+        "flex_attention ran as one uncompiled operator, so that it could be watched; without hooks it is"
+        " compiled, and"
+        " its results may differ by rounding",
+        "为便于观测，flex_attention 作为一个未编译的算子运行；没有 hook 时会被编译，结果可能有舍入差异",
+    ),
+    "autocast_cache": Wording(
+        "autocast's cache of cast weights was off: a weight that is used twice is cast twice",
+        "autocast 的权重转换缓存已关闭：被使用两次的权重会转换两次",
+    ),
+    "turns_switch": Wording(
+        "the model turns a switch of the whole process inside forward: {switch}", "模型在 forward 中改变了整个进"
+        "程的开关：{switch}"
+    ),
+    "run_differs": Wording(
+        "another run of the model did something else, from {name} on", "模型的另一次运行自 {name} 起做了别的事"
+    ),
+    "random_eager": Wording(
+        "random operators are eager's own, so that both runs see the same numbers",
+        "随机算子采用 eager 自身的实现，使两次运行看到相同的数",
+    ),
+    "second_graph_same": Wording(
+        "intermediate tensors come from a second compiled graph that returns them too, and so fuses less; its"
+        " outputs are"
+        " bit for bit those of the graph without",
+        "中间张量来自另一个同时返回它们的编译图，因而融合较少；其输出与原图逐位相同",
+    ),
+    "second_graph_differs": Wording(
+        "intermediate tensors come from a second compiled graph that returns them too, and so fuses less; its outputs"
+        " differ from those of the graph without",
+        "中间张量来自另一个同时返回它们的编译图，因而融合较少；其输出与原图不同",
+    ),
 })  # fmt: skip
 """Every reason that the backend gives."""
 

@@ -16,17 +16,19 @@ from precision_debug.errors import BackendError, BackendUnavailable, PrecisionDe
 from precision_debug.inspector import EngineLayer
 from precision_debug.numbers.arrays import as_array
 from precision_debug.protocols import Comparer, Feeds, Hook, Replace, Replacer
+from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .engine.arithmetic import Arithmetic
 from .engine.dispatch import Show, Trace, Watch
-from .engine.flex_attention import NOTE, uncompiled
+from .engine.flex_attention import uncompiled
 from .engine.function_calls import Families, unseen_by_families
 from .engine.nested_tensors import leaves
 from .engine.process_switches import LISTING, Switches
 from .isolate import Made, Replacing, module_operator, rounded
 from .make import Built, arguments_of, tensors_of, twin
 from .modes import Recipe
+from .reasons import say
 from .workbench import TorchWorkbench
 
 __all__ = ["TorchSession", "device_versions", "translated", "wrap"]
@@ -63,7 +65,7 @@ class TorchSession:
         self._notes = [*built.notes]
         self._made: Mapping[str, Made] = {}
         self._switches: Switches | None = None
-        self.alone = ""
+        self.alone: Reason = NOTHING
         """Why this run cannot be beside another one of the process, known once it was listed or has run."""
 
     @property
@@ -77,26 +79,20 @@ class TorchSession:
                 self._execute(self._feeds, _ignore)
                 turned, self._switches = self._switches.turned, None
             if turned:
-                self.alone = f"the model turns a switch of the whole process inside forward: {turned}"
+                self.alone = say("turns_switch", switch=turned)
         return self._metas or ()
 
     @property
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> Sequence[Reason]:
         found = list(self._notes)
         if self._arithmetic.kept_casts:
-            found.append(
-                f"{self._arithmetic.kept_casts} casts and results of a lower precision that the model asks for were "
-                "kept in float64"
-            )
+            found.append(say("casts_kept", count=self._arithmetic.kept_casts))
         if self._arithmetic.drawn and self._recipe.same_draws:
-            found.append(
-                f"{self._arithmetic.drawn} random operators were drawn in float32 and cast, so that both runs see the "
-                "same numbers"
-            )
+            found.append(say("drawn", count=self._arithmetic.drawn))
         if any(meta.op_type == "higher_order.flex_attention" for meta in self._metas or ()):
-            found.append(NOTE)
+            found.append(say("flex_attention"))
         if self._recipe.autocast:
-            found.append("autocast's cache of cast weights was off: a weight that is used twice is cast twice")
+            found.append(say("autocast_cache"))
         return tuple(found)
 
     @property
@@ -223,7 +219,7 @@ class TorchSession:
         """What a run does may change with what the process did before: a switch, a variable that two runs share."""
         for listed, meta in zip(self._metas or (), metas, strict=False):
             if (listed.name, listed.op_type, listed.inputs) != (meta.name, meta.op_type, meta.inputs):
-                self.alone = self.alone or f"another run of the model did something else, from {meta.name} on"
+                self.alone = self.alone or say("run_differs", name=meta.name)
                 return
 
     def _plain_results(self, built: Built, given: Mapping[str, Any]) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..reasons import Reason, say
 from .layer import EngineLayer
 from .precision import edge_types, is_opaque
 
@@ -35,21 +36,22 @@ class EngineDiff:
         return not self.lost and not self.added
 
     @property
-    def summary(self) -> str:
+    def summary(self) -> Reason:
         """One line for the report."""
-        copies = (
-            ""
-            if self.reformats[0] == self.reformats[1]
-            else f", format copies {self.reformats[0]} to {self.reformats[1]}"
-        )
-        tactics = f"{len(self.tactics_changed)} of {len(self.kept)} common layers run another tactic"
+        before, after = self.reformats
+        layers = say("layers_to", before=self.layers[0], after=self.layers[1])
+        if before != after:
+            layers = say("layers_to_copies", layers=layers, before=before, after=after)
+        changed, common = len(self.tactics_changed), len(self.kept)
         if self.fusion_kept:
-            return f"fusion kept: {self.layers[0]} layers to {self.layers[1]}{copies}; {tactics}"
-        lost = f" (first: {self.lost[0]})" if self.lost else ""
-        return (
-            f"fusion changed: {self.layers[0]} layers to {self.layers[1]}{copies}; "
-            f"{len(self.kept)} kept, {len(self.lost)} lost{lost}, {len(self.added)} added; {tactics}"
-        )
+            return say("fusion_kept", layers=layers, changed=changed, common=common)
+        lost = say("lost", count=0)
+        if self.lost:
+            lost = say("lost_first", count=len(self.lost), name=self.lost[0])
+        return say(
+            "fusion_changed", layers=layers, kept=common, lost=lost, added=len(self.added), changed=changed,
+            common=common,
+        )  # fmt: skip
 
 
 def diff_engines(first: Sequence[EngineLayer], second: Sequence[EngineLayer]) -> EngineDiff:

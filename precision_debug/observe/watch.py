@@ -15,7 +15,7 @@ from typing import Any
 from .. import registry
 from ..errors import UsageError
 from ..protocols import Feeds, Hook, Session
-from ..reasons import as_reason
+from ..reasons import Reason, as_reason
 from ..records import Side, TensorMeta
 
 __all__ = ["Watched", "watch"]
@@ -33,7 +33,7 @@ class Watched:
         return self._session.tensors
 
     @property
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> Sequence[Reason]:
         """What a reader of the results must know."""
         return self._session.notes
 

@@ -60,7 +60,7 @@ class Exporter(Protocol):
     def modules_in(self, path: str) -> Mapping[str, str]:
         """Names of an exported file's tensors to the modules that they come from; {} where it does not say."""
 
-    def check_weights(self, spec: SessionSpec, path: str) -> Sequence[str]:
+    def check_weights(self, spec: SessionSpec, path: str) -> Sequence[Reason]:
         """What to know of an exported file's weights before an operator is blamed, one sentence each."""
 
 
@@ -70,7 +70,7 @@ class WeightKeeper(Protocol):
     def weights(self, spec: SessionSpec) -> Mapping[str, Any]:
         """The model's own parameters and buffers, name to numpy array."""
 
-    def check_arrays(self, weights: Mapping[str, Any], path: str) -> Sequence[str]:
+    def check_arrays(self, weights: Mapping[str, Any], path: str) -> Sequence[Reason]:
         """``Exporter.check_weights`` of kept weights, where the model's framework may be absent."""
 
 

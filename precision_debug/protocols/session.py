@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from ..inspector import EngineLayer
+from ..reasons import Reason
 from ..records import Doubt, Operator, TensorMeta
 from .tensors import Feeds, Hook
 
@@ -25,7 +26,7 @@ class Session(Protocol):
         """Every tensor of the graph that runs, in execution order; complete after ``run`` at the latest."""
 
     @property
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> Sequence[Reason]:
         """What the reader of a report must know: what was simulated, which provider really ran, what was left out."""
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .core import CORE
 from .reason import NOTHING, Catalogue, Plain, Reason, ReasonOrText, Wording, arguments_of, as_reason, filled, split
+from .some import some
 
 __all__ = [
     "CORE",
@@ -17,6 +18,7 @@ __all__ = [
     "as_reason",
     "filled",
     "say",
+    "some",
     "split",
 ]
 

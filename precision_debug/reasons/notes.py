@@ -92,6 +92,24 @@ NOTES: Mapping[str, Wording] = {
 }  # fmt: skip
 
 STAGES: Mapping[str, Wording] = {
+    # two engines
+    "layers_to": Wording("{before} layers to {after}", "{before} 层变为 {after} 层"),
+    "layers_to_copies": Wording(
+        "{layers}, format copies {before} to {after}", "{layers}，格式复制由 {before} 个变为 {after} 个"
+    ),
+    "lost": Wording("{count} lost", "失去 {count}"),
+    "lost_first": Wording("{count} lost (first: {name})", "失去 {count}（首个：{name}）"),
+    "fusion_kept": Wording(
+        "fusion kept: {layers}; {changed} of {common} common layers run another tactic",
+        "融合保持：{layers}；{common} 个共有层中有 {changed} 个采用了别的 tactic",
+    ),
+    "fusion_changed": Wording(
+        "fusion changed: {layers}; {kept} kept, {lost}, {added} added; {changed} of {common} common layers run"
+        " another"
+        " tactic",
+        "融合改变：{layers}；保留 {kept}，{lost}，新增 {added}；{common} 个共有层中有 {changed} 个采用了别的 tactic",
+    ),
+    "and_more": Wording("{names} and {count} more", "{names} 等，另有 {count} 个"),
     "baseline": Wording("baseline", "基线"),
     "target": Wording("target", "目标"),
     "stage_opening": Wording("opening the {side}: {mode}", "打开{side}：{mode}"),

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import BackendUnavailable
+from precision_debug.reasons import Reason
 from precision_debug.records import Doubt
 
+from ..reasons import say
 from .flatbuffer import root
 from .taps import DOMAIN
 
@@ -43,18 +45,17 @@ class Shares:
         """How many nodes a provider took."""
         return sum(self.nodes.get(provider, {}).values())
 
-    def note(self, asked: str) -> str:
+    def note(self, asked: str) -> Reason:
         """ "CUDAExecutionProvider took 57 of 60 nodes (95.00 %); CPUExecutionProvider 3 (Shape 2, Gather 1)"."""
         total = sum(map(self.of, self.nodes))
         share = 100 * self.of(asked) / total if total else 0.0
-        parts = [f"{asked} took {self.of(asked)} of {total} nodes ({share:.2f} %)"]
+        parts = [say("took", provider=asked, count=self.of(asked), all=total, share=share)]
         for name in self.nodes:
             if name != asked:
                 most = Counter(self.nodes[name]).most_common(_SHOWN)
-                kinds = ", ".join(f"{kind} {number}" for kind, number in most)
-                more = ", …" if len(self.nodes[name]) > _SHOWN else ""
-                parts.append(f"{name} {self.of(name)} ({kinds}{more})")
-        return "; ".join(parts)
+                kinds = [f"{kind} {number}" for kind, number in most] + ["…"] * (len(self.nodes[name]) > _SHOWN)
+                parts.append(say("took_too", provider=name, count=self.of(name), kinds=kinds))
+        return say("shares", parts=parts)
 
     def demand(self, asked: str, where: str) -> None:
         """Raise BackendUnavailable where the provider that was asked for took nothing."""
@@ -97,7 +98,7 @@ def unknown(asked: str) -> Doubt:
     """What is in doubt where nobody tells what a provider took."""
     import onnxruntime as ort
 
-    detail = f"onnxruntime {ort.__version__} does not tell, 1.24 and later do"
+    detail = say("does_not_tell", version=ort.__version__)
     return Doubt(code="providers_unknown", values={"provider": asked, "detail": detail})
 
 

@@ -12,7 +12,7 @@ from precision_debug.onnx.graph import attribute, initializers_of, subgraphs
 from precision_debug.onnx.model import Model, read_model, tensor_shape
 from precision_debug.onnx.types import dtype_name
 from precision_debug.protocols import Feeds, Hook, Session
-from precision_debug.reasons import NOTHING, Reason
+from precision_debug.reasons import NOTHING, Plain, Reason, some
 from precision_debug.records import Doubt, SessionSpec, TensorMeta
 
 from ..reasons import say
@@ -83,17 +83,13 @@ class _ReferenceSession:
         self._raised: BaseException | None = None
 
     @property
-    def notes(self) -> Sequence[str]:
-        text = "computed by onnx.reference in float64"
+    def notes(self) -> Sequence[Reason]:
+        text = say("by_reference")
         if self._narrow:
-            text += f", but for {len(self._narrow)} nodes that only take float32: {_some(self._narrow)}"
+            text = say("by_reference_but", count=len(self._narrow), nodes=_some(self._narrow))
         if not self._without:
             return (text,)
-        return (
-            text,
-            f"no second opinion on {len(self._without)} nodes, which ONNX Runtime computed from what came before them: "
-            f"{_some(self._without)}",
-        )
+        return text, say("without_opinion", count=len(self._without), nodes=_some(self._without))
 
     def _has_none(self, node: Any, why: Reason, key: Any) -> None:
         """Say of a node's outputs that onnx.reference has no opinion on them."""
@@ -237,9 +233,8 @@ class _ReferenceSession:
         return BackendError(what, where=self._path)
 
 
-def _some(nodes: Mapping[str, str], most: int = 3) -> str:
-    shown = ", ".join(f"{name} ({op})" for name, op in list(nodes.items())[:most])
-    return f"{shown} and {len(nodes) - most} more" if len(nodes) > most else shown
+def _some(nodes: Mapping[str, str]) -> Plain:
+    return some([f"{name} ({op})" for name, op in nodes.items()])
 
 
 def _list(proto: Any, types: Mapping[str, tuple[int, tuple[int | str, ...] | None]]) -> list[Entry]:

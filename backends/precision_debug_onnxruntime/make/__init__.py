@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from precision_debug.onnx.graph import all_graphs, reorder
 from precision_debug.onnx.model import Model
 from precision_debug.protocols import Feeds
+from precision_debug.reasons import Reason
 
 from ..engine.types import Types
 from ..keep import Blocked
@@ -38,12 +39,12 @@ class Built:
 
     running: Model
     types: Types
-    notes: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
 
 
 def changed(
     source: Model, recipe: Recipe, runtime: Runtime, feeds: Sequence[Feeds], folder: Path
-) -> tuple[Model, tuple[str, ...]]:
+) -> tuple[Model, tuple[Reason, ...]]:
     """The graph that a run mode gives to ONNX Runtime, converted or quantised, and notes on how it came about.
 
     What has to be written goes to folder. Raises ModelError or BackendError.
@@ -63,7 +64,7 @@ def changed(
 def build(source: Model, given: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Built:
     """Build the graph of a run mode out of the given one, see changed. Raises ModelError or BackendError."""
     runtime = _writing(runtime, recipe)
-    notes: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
     running = _run_as(given, recipe, runtime, folder)
     reorder(running.proto.graph, _places(source))
     types = infer_types(running, runtime, folder)

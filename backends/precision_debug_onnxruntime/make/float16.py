@@ -10,11 +10,13 @@ from typing import Any
 from precision_debug.errors import BackendUnavailable, ModelError, PrecisionDebugError
 from precision_debug.onnx.graph import all_graphs, scopes
 from precision_debug.onnx.model import Model, name_nodes, read_model
+from precision_debug.reasons import Reason
 
 from ..engine.quiet_logging import logging_left_alone
 from ..engine.runtime import Runtime, our_errors
 from ..engine.types import TypeInfo, Types
 from ..keep import Blocked
+from ..reasons import say
 from .kept import cut_round_trips, separate_constants
 from .narrowing import Trouble, constants_of, trouble, trouble_notes
 from .running_graph import infer_types
@@ -23,13 +25,13 @@ __all__ = ["after_conversion", "convert", "float16_notes"]
 
 _FLOAT, _FLOAT16 = 1, 10
 _DOES = Trouble(
-    beyond="beyond float16's 65504, which the converter clamps to it",
-    below="below float16's smallest number, which the converter raises to 5.96e-08",
-    subnormal="in float16's subnormal range, which lose digits",
+    beyond=lambda count, names: say("weights_beyond_clamped", count=count, names=names),
+    below=lambda count, names: say("weights_below_raised", count=count, names=names),
+    subnormal=lambda count, names: say("weights_subnormal", count=count, type="float16", names=names),
 )
 
 
-def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple[str, ...]]:
+def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple[Reason, ...]]:
     """The model in float16 with float32 inputs and outputs, and notes on what was done to it.
 
     It is what the stock converter makes of the file. Where that does not load, because the converter goes by onnx's
@@ -45,24 +47,15 @@ def convert(source: Model, runtime: Runtime, folder: Path) -> tuple[Model, tuple
             model, notes = _converted(source, runtime, folder, infer_types(source, runtime, folder), named)
         except PrecisionDebugError:
             raise refused from None
-        return model, (*notes, f"{_TOLD} ({refused.what})")
+        return model, (*notes, say("own_types_told", detail=refused.what))
 
 
 _HINT = "keep what it stumbles over in float32: options op_block_list, node_block_list"
-_ALL_KEPT = "everything that could be float16 is kept in float32: the model is as it was"
-_CUT = (
-    "{cut} values between nodes that stay in float32 are float32 too: the stock converter's own node_block_list casts "
-    "them to float16 and back (--save_model keeps the model that was judged)"
-)
-_TOLD = (
-    "the stock converter's own model does not load; it was told the types that ONNX Runtime's own inference finds, "
-    "which yours has to be told too"
-)
 
 
 def _converted(
     source: Model, runtime: Runtime, folder: Path, types: Types | None, named: Blocked
-) -> tuple[Model, tuple[str, ...]]:  # fmt: skip
+) -> tuple[Model, tuple[Reason, ...]]:  # fmt: skip
     """types: written into the model in place of what onnx infers. Raises PrecisionDebugError where it does not load."""
     import onnx
 
@@ -91,7 +84,7 @@ def _converted(
         converted = {name for name, _ in constants_of(proto, _FLOAT16)}
         if converted <= narrow and _casts(proto) <= casts:
             if named.nodes:
-                return source, (_ALL_KEPT,)
+                return source, (say("all_kept"),)
             raise ModelError("has no float32 tensor to convert", where=source.path, hint="choose another run mode")
         for graph in all_graphs(proto.graph):
             name_nodes(graph)
@@ -104,7 +97,7 @@ def _converted(
         infer_types(model, runtime, folder)
     notes = trouble_notes({name: found for name, found in before.items() if name in converted}, _DOES)
     if cut:
-        notes = (*notes, _CUT.format(cut=cut))
+        notes = (*notes, say("round_trips_cut", count=cut))
     return model, notes
 
 
@@ -165,7 +158,7 @@ def _tell_types(proto: Any, types: Types) -> None:
                     graph.value_info.append(helper.make_tensor_value_info(name, info.elem, sizes))
 
 
-def float16_notes(running: Model, types: Types, on_cpu: bool) -> tuple[str, ...]:
+def float16_notes(running: Model, types: Types, on_cpu: bool) -> tuple[Reason, ...]:
     """Which nodes of the running graph really compute in float16."""
     half = single = casts = 0
     for scope in scopes(running.proto.graph):
@@ -178,10 +171,5 @@ def float16_notes(running: Model, types: Types, on_cpu: bool) -> tuple[str, ...]
                 half += 1
             elif _FLOAT in elems:
                 single += 1
-    text = f"{half} of {half + single} floating-point nodes compute in float16, {single} in float32 ({casts} Casts)"
-    if not on_cpu:
-        return (text,)
-    return (
-        f"float16 on the CPU is not float16: {text}; weights are rounded, most activations are not, and an activation "
-        "that overflows float16 on a GPU does not show; ort_fp16_sim shows it",
-    )
+    nodes = say("nodes_in_float16", half=half, all=half + single, single=single, casts=casts)
+    return (say("float16_on_cpu", nodes=nodes) if on_cpu else nodes,)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from precision_debug.onnx.graph import all_graphs
+from precision_debug.reasons import Plain, Reason, some
 
 __all__ = ["Trouble", "constant_tensor", "constants_of", "trouble", "trouble_notes"]
 
@@ -21,13 +22,17 @@ _LIMITS = {
 }
 
 
+Says = Callable[[int, Plain], Reason]
+"""Of how many weights, and which."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
     """What is said of weights beyond a type, below its smallest number, and among its subnormals."""
 
-    beyond: str
-    below: str
-    subnormal: str
+    beyond: Says
+    below: Says
+    subnormal: Says
 
 
 def constant_tensor(node: Any) -> Any:
@@ -60,14 +65,12 @@ def trouble(array: Any, to: str) -> tuple[int, int, int]:
     return beyond, below, int(np.count_nonzero((size >= smallest) & (size < normal)))
 
 
-def trouble_notes(found: Mapping[str, tuple[int, int, int]], does: Trouble) -> tuple[str, ...]:
+def trouble_notes(found: Mapping[str, tuple[int, int, int]], does: Trouble) -> tuple[Reason, ...]:
     """One note for each kind of trouble. found: by the name of the weight."""
     notes = []
-    for place, text in enumerate(astuple(does)):
+    for place, says in enumerate((does.beyond, does.below, does.subnormal)):
         counts = {name: counted[place] for name, counted in found.items() if counted[place]}
         if counts:
             worst = sorted(counts, key=lambda name: -counts[name])
-            names = ", ".join(f"{name} ({counts[name]})" for name in worst[:_SHOWN])
-            more = f" and {len(worst) - _SHOWN} more" if len(worst) > _SHOWN else ""
-            notes.append(f"{sum(counts.values())} weights {text}: {names}{more}")
+            notes.append(says(sum(counts.values()), some([f"{name} ({counts[name]})" for name in worst], _SHOWN)))
     return tuple(notes)

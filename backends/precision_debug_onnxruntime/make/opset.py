@@ -5,6 +5,9 @@ from __future__ import annotations
 from precision_debug.errors import ModelError
 from precision_debug.onnx.graph import all_graphs
 from precision_debug.onnx.model import Model, name_nodes
+from precision_debug.reasons import Reason
+
+from ..reasons import say
 
 __all__ = ["opset_of", "raised"]
 
@@ -14,7 +17,7 @@ def opset_of(model: Model) -> int:
     return max((item.version for item in model.proto.opset_import if item.domain in {"", "ai.onnx"}), default=0)
 
 
-def raised(model: Model, opset: int, why: str) -> tuple[Model, tuple[str, ...]]:
+def raised(model: Model, opset: int, why: str) -> tuple[Model, tuple[Reason, ...]]:
     """The model at that opset at least, and a note where it was converted. Raises ModelError."""
     have = opset_of(model)
     if not have or have >= opset:
@@ -29,5 +32,5 @@ def raised(model: Model, opset: int, why: str) -> tuple[Model, tuple[str, ...]]:
         raise ModelError(what, where=model.path, hint=hint) from error
     for graph in all_graphs(proto.graph):
         name_nodes(graph)
-    note = f"converted from opset {have} to {opset} by onnx.version_converter, since {why} needs it"
+    note = say("opset_raised", have=have, opset=opset, why=why)
     return Model(proto=proto, folder=model.folder, path=model.path), (note,)

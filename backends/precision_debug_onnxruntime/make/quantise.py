@@ -13,10 +13,12 @@ from precision_debug.errors import BackendError, InputError, ModelError, Precisi
 from precision_debug.onnx.graph import all_graphs
 from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.protocols import Feeds
+from precision_debug.reasons import NOTHING, Reason
 from precision_debug.safety.nearest import did_you_mean
 
 from ..engine.quiet_logging import quietly
 from ..engine.runtime import Runtime, our_errors, plain
+from ..reasons import say
 from ..settings import setting
 from .running_graph import dump, infer_types
 
@@ -36,7 +38,7 @@ _TYPES = {
 
 def quantise(
     source: Model, change: str, runtime: Runtime, feeds: Sequence[Feeds], folder: Path
-) -> tuple[Model, tuple[str, ...]]:
+) -> tuple[Model, tuple[Reason, ...]]:
     """The quantised model and what the reader must know of it.
 
     Constants are folded first (ONNX Runtime's basic optimisations), as its own guide asks. Where the quantiser fails,
@@ -61,7 +63,7 @@ def quantise(
             )
         except _NothingLeft as error:
             if settings.exclude:
-                return source, ("everything that could be quantised is excluded: the model is as it was",)
+                return source, (say("all_excluded"),)
             raise ModelError(error.what, where=error.where, hint=error.hint) from error
         except (ModelError, BackendError) as error:
             refused = refused or error
@@ -75,14 +77,12 @@ class _NothingLeft(ModelError):
     """The quantiser changed nothing."""
 
 
-def _otherwise(refused: PrecisionDebugError | None, as_it_is: bool) -> str:
+def _otherwise(refused: PrecisionDebugError | None, as_it_is: bool) -> Reason:
     """What is said of a way that failed before the one that worked."""
     if refused is None:
-        return ""
-    done = (
-        "the model was quantised as it is, without folding its constants" if as_it_is else "per channel was turned off"
-    )
-    return f"{done}, because otherwise: {refused.what}"
+        return NOTHING
+    done = say("not_folded") if as_it_is else say("per_channel_off")
+    return say("otherwise", done=done, detail=refused.what)
 
 
 def _quantised(
@@ -150,23 +150,18 @@ class _Settings:
                     hint=did_you_mean(name, sorted(nodes)),
                 )
 
-    def notes(self, change: str, count: int, channels: bool, otherwise: str) -> tuple[str, ...]:
+    def notes(self, change: str, count: int, channels: bool, otherwise: Reason) -> tuple[Reason, ...]:
         """channels: whether weights are quantised per channel. otherwise: why not as asked; "" where they are."""
-        weights = "per channel" if channels else "per tensor"
+        how = say("per_channel") if channels else say("per_tensor")
         more = (otherwise,) if otherwise else ()
         if change == "int8_dynamic":
-            return (
-                f"dynamic quantisation: weights {self.weight} {weights}, activations uint8 by each run's own range",
-                *more,
-            )
+            return say("quantised_dynamic", weight=self.weight, how=how), *more
         if self.per_channel is None and self.opset < _PER_CHANNEL:
-            weights += f" (per channel needs opset {_PER_CHANNEL}, the model has {self.opset})"
-        sets = "1 sample set" if count == 1 else f"{count} sample sets"
-        return (
-            f"quantised by onnxruntime.quantization (QDQ): activations {self.activation}, weights {self.weight} "
-            f"{weights}, ranges by {self.method} over {sets}",
-            *more,
+            how = say("per_tensor_opset", needs=_PER_CHANNEL, opset=self.opset)
+        told = say(
+            "quantised", activation=self.activation, weight=self.weight, how=how, method=self.method, count=count
         )
+        return told, *more
 
     def channels(self, change: str) -> bool:
         if self.per_channel is None:

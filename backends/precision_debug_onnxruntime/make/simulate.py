@@ -16,23 +16,28 @@ import numpy as np
 from precision_debug.onnx.graph import Scope, external_data, scopes, words
 from precision_debug.onnx.model import Model
 from precision_debug.onnx.types import numpy_dtype
+from precision_debug.reasons import Reason
 
 from ..engine.types import Types
 from ..keep import Blocked
+from ..reasons import say
 from .narrowing import Trouble, constant_tensor, trouble, trouble_notes
 
 __all__ = ["internal", "is_rounded", "simulate"]
 
 _FLOAT, _DOUBLE = 1, 11
 _ELEMS = {"float16": 10, "bfloat16": 16}
-_DOES = {
-    name: Trouble(
-        beyond=f"that overflow {name}'s {most} to infinity",
-        below=f"below {name}'s smallest number, which become 0 or that number",
-        subnormal=f"in {name}'s subnormal range, which lose digits",
+
+
+def _does(name: str, most: str) -> Trouble:
+    return Trouble(
+        beyond=lambda count, names: say("weights_overflow", count=count, type=name, limit=most, names=names),
+        below=lambda count, names: say("weights_below", count=count, type=name, names=names),
+        subnormal=lambda count, names: say("weights_subnormal", count=count, type=name, names=names),
     )
-    for name, most in (("float16", "65504"), ("bfloat16", "3.39e38"))
-}
+
+
+_DOES = {name: _does(name, most) for name, most in (("float16", "65504"), ("bfloat16", "3.39e38"))}
 _EXACT, _NARROW, _ROUNDED, _COPY = "!exact", "!narrow", "!rounded", "!copy"
 _BEHIND, _BESIDE = "round:", "Cast:round:"  # the second is no form of the value before it, but a value of its own
 # inputs that an engine keeps in float32 whatever the precision: scales, rois, thresholds
@@ -46,7 +51,7 @@ _MOVERS = words("""
 """)
 
 
-def simulate(plain: Model, types: Types, to: str, folder: Path, blocked: Blocked) -> tuple[Model, tuple[str, ...]]:
+def simulate(plain: Model, types: Types, to: str, folder: Path, blocked: Blocked) -> tuple[Model, tuple[Reason, ...]]:
     """A copy of the unoptimised graph that rounds, with its weights rounded in a file of its own; and notes.
 
     to: "float16" or "bfloat16". blocked: what computes in float32; between two such operators nothing is rounded, nor
@@ -64,13 +69,10 @@ def simulate(plain: Model, types: Types, to: str, folder: Path, blocked: Blocked
     for scope in reversed(found):  # those inside first: a graph's nodes are copied, and their names change
         if not blocked.covers_scope(scope):
             doubles += _round_values(scope, types, _ELEMS[to], blocked)
-    notes = [
-        f"a simulation: a float32 graph in which weights, inputs and every operator's output are rounded to {to}; an "
-        "engine's own sums and fusions differ"
-    ]
+    notes = [say("simulated", type=to)]
     notes += trouble_notes(weights.trouble, _DOES[to])
     if doubles:
-        notes.append(f"{doubles} float64 tensors are left as they are")
+        notes.append(say("doubles_left", count=doubles))
     return Model(proto=proto, folder=weights.folder, path=plain.path), tuple(notes)
 
 

@@ -9,6 +9,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from precision_debug.reasons import Reason
+
+from ..reasons import say
+
 __all__ = ["Tables"]
 
 
@@ -25,13 +29,13 @@ class Tables:
             for path in found:
                 shutil.copyfile(path, self._inside / path.name)
 
-    def note(self, samples: int, build: int) -> str:
+    def note(self, samples: int, build: int) -> Reason:
         """After the predictor is gone: keep what it wrote, and say where the int8 scales come from."""
         new = [path for path in sorted(self._inside.glob("trt_calib_*")) if path.name not in self._given]
         for path in new if self._cache else ():
             shutil.copyfile(path, Path(self._cache, path.name))
         if new:
-            return f"TensorRT calibrated int8 on {samples} sample set(s) (build {build})."
+            return say("calibrated", count=samples, build=build)
         if self._given:
-            return f"The int8 scales of build {build} come from a table in the cache folder, not from the inputs."
-        return f"Paddle wrote no calibration table in build {build}, so nothing was quantised by calibration."
+            return say("scales_cached", build=build)
+        return say("no_table", build=build)

@@ -22,6 +22,7 @@ from precision_debug.errors import BackendError, InputError
 from precision_debug.inspector import EngineLayer
 from precision_debug.numbers.narrowing import narrow_type, rounded
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
+from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
 from .. import naming
@@ -49,10 +50,7 @@ class DygraphSession:
     ) -> None:
         paddle = paddle_module()
         self.versions = versions
-        self.notes: Sequence[str] = (
-            "Operators that Paddle's Python calls, and sublayers, are shown; what a tensor's methods compute (x + y) "
-            "is seen in what the sublayer returns.",
-        )
+        self.notes: Sequence[Reason] = (say("dynamic_shown"),)
         self._layer, self._recipe = layer, recipe
         self._place = paddle.CUDAPlace(0) if device == "gpu" else paddle.CPUPlace()
         self._metas: tuple[TensorMeta, ...] | None = None

@@ -61,8 +61,9 @@ class FetchSession:
 
     def __init__(
         self, model: Model, start: Start, *, unfused: bool, view: str, folder: Path, versions: Mapping[str, str],
-        notes: Sequence[str] = (), builds: int = 0, limit: int = 1 << 30, check: Callable[[Trace], None] | None = None,
-        quantised: bool = False, wants: str = "", plain: bool = False, bodies: Bodies | None = None,
+        notes: Sequence[Reason] = (), builds: int = 0, limit: int = 1 << 30,
+        check: Callable[[Trace], None] | None = None, quantised: bool = False, wants: str = "", plain: bool = False,
+        bodies: Bodies | None = None,
     ) -> None:  # fmt: skip
         self._bodies = bodies
         self.versions = versions
@@ -85,7 +86,7 @@ class FetchSession:
         self.tensors: Sequence[TensorMeta] = metas_of(meta_of(v, unseen=v.hidden) for v in self._values.values())
 
     @property
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> Sequence[Reason]:
         return tuple(self._notes)
 
     def plan(self, feeds: Feeds) -> None:
@@ -170,10 +171,7 @@ class FetchSession:
         keys = self._keys(runner.output_names)
         wrong, unknown = seen.overwritten({key: runner.output(key) for key in keys})
         if unknown:
-            self._notes.append(
-                f"{len(keys) - unknown} of {len(keys)} fetched values are, element for element, what Paddle's own hook "
-                f"saw; of {unknown} the hook shows nothing to compare with (padded layouts, operators that it skips)."
-            )
+            self._notes.append(say("as_hook_saw", count=len(keys) - unknown, all=len(keys), unknown=unknown))
         return frozenset(keys[key] for key in wrong if not self._values[keys[key]].output)
 
     def _plan_unfused(self, feeds: Feeds) -> None:
@@ -201,7 +199,7 @@ class FetchSession:
         self._runners = [(batch, None) for batch in self._batches([n for n in names if n in written], feeds)]
         empty = len(names) - len(written)
         if empty:
-            self._notes.append(f"{empty} tensors that no operator writes are left out.")
+            self._notes.append(say("not_written", count=empty))
         self.tensors = metas_of(
             meta_of(value, unseen=value.hidden)
             for value in self._values.values()
@@ -389,14 +387,10 @@ class FetchSession:
                 metas.append(meta_of(value, unseen=value.hidden))
         self.tensors = metas_of(self._bodies.in_order(metas) if self._bodies is not None else metas)
         self._notes.append(
-            f"{len(shown)} of {len(self._values)} tensors can be fetched without changing the fused program "
-            f"({len(unseen)} more cannot, {found.builds} predictors were built to find out)."
+            say("fetchable", count=len(shown), all=len(self._values), more=len(unseen), builds=found.builds)
         )
         if self._rounded:
-            self._notes.append(
-                f"{len(self._rounded)} of them are written in FP32 where fetched and in bfloat16 otherwise, to "
-                "the same outputs bit for bit; they are shown rounded to bfloat16, as the program that ships has them."
-            )
+            self._notes.append(say("shown_rounded", count=len(self._rounded)))
 
     def _trace(self, runner: Runner, feeds: Feeds, witness: Witness | None = None) -> Trace:
         trace = Trace()

@@ -15,6 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from precision_debug.inspector import EngineLayer, is_opaque, producers, real_precision, strip_subgraph_suffix
+from precision_debug.reasons import NOTHING, Reason, ReasonOrText
+
+from ..reasons import say
 
 __all__ = [
     "WANTED", "InspectorFiles", "columns", "norms_apart", "precision_note", "precisions_differ", "without_suffixes",
@@ -71,35 +74,29 @@ def _literal(name: str) -> str:
     return re.sub(r"([*?[])", r"[\1]", name)
 
 
-def precision_note(layers: Sequence[EngineLayer], precision: str, mode: str, *, which: str) -> str:
+def precision_note(layers: Sequence[EngineLayer], precision: str, mode: str, *, marked: bool) -> Reason:
     """What the layers really ran in, loud where none ran in what the mode asks for.
 
-    precision: of the recipe ("float16"). which: "marked" or "unmarked".
+    precision: of the recipe ("float16"). marked: of the engine with marks.
     """
+    which = say("marked") if marked else say("unmarked")
     busy = [layer for layer in layers if layer.layer_type not in _IDLE and not layer.is_reformat]
     counts = collections.Counter(real_precision(layer)[0] for layer in busy)
     silent = counts.pop("", 0)
     wanted = WANTED[precision]
-    told = _listed(counts)
-    unsaid = f"; of {silent} more TensorRT does not tell" if silent else ""
+    told: ReasonOrText = _listed(counts)
+    if silent:
+        told = say("and_untold", kinds=told, count=silent)
     if not counts:
-        return f"TensorRT tells of no layer of the {which} engine in which precision it ran." if busy else ""
+        return say("no_layer_told", which=which) if busy else NOTHING
     if not counts[wanted] and precision != "float32" and any(is_opaque(layer) for layer in busy):
-        return (
-            f"No layer of the {which} engine is known to have run in {wanted}: {told}{unsaid} (regions that TensorRT "
-            "compiles as a whole)."
-        )
+        return say("none_known", which=which, wanted=wanted, kinds=told)
     if not counts[wanted] and precision != "float32":
-        return (
-            f"NO LAYER OF THE {which.upper()} ENGINE RAN IN {wanted}, which {mode} asks for: TensorRT found other "
-            f"kernels faster ({told}{unsaid}). The differences are not those of {wanted}."
-        )
+        loud = say("marked_loud") if marked else say("unmarked_loud")
+        return say("none_ran", which=loud, wanted=wanted, mode=mode, kinds=told)
     if precision == "float32" and counts["TF32"]:
-        return (
-            f"Of the {which} engine's layers, {counts['TF32']} RAN IN TF32 (10 bits of mantissa), not in FP32: "
-            f"{told}{unsaid}."
-        )
-    return f"The {which} engine's layers ran in: {told}{unsaid}."
+        return say("ran_in_tf32", which=which, count=counts["TF32"], kinds=told)
+    return say("ran_in", which=which, kinds=told)
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -142,16 +139,13 @@ def columns(layers: Sequence[EngineLayer], shipped: Sequence[EngineLayer] = ()) 
     return found
 
 
-def precisions_differ(found: Mapping[str, Mapping[str, str]]) -> str:
+def precisions_differ(found: Mapping[str, Mapping[str, str]]) -> Reason:
     """A note on the tensors whose layer has another precision in the engine that ships; "" where there is none."""
     pairs = [(extra["Real Precision"], extra.get("Precision There", "not told")) for extra in found.values()]
     count = sum(one != two for one, two in pairs if "not told" not in (one, two))
     if not count:
-        return ""
-    return (
-        f"{count} tensors were computed in another precision than in the engine without marks (columns Real Precision "
-        "and Precision There)."
-    )
+        return NOTHING
+    return say("other_precision", count=count)
 
 
 def _named(layers: Sequence[EngineLayer]) -> dict[str, EngineLayer]:

@@ -26,12 +26,14 @@ from precision_debug.inspector import (
     strip_subgraph_suffix,
 )
 from precision_debug.protocols import Feeds
+from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
 
 from ..failures import our_errors
 from ..make import make_config
 from ..model import Model
 from ..modes import Recipe
+from ..reasons import say
 from ..settings import setting
 from . import tf32
 from .calibration import Tables
@@ -99,7 +101,7 @@ class Builder:
         self.spec, self.model, self.recipe, self.feeds, self.folder = spec, model, recipe, feeds, folder
         self.options = spec.options
         self.builds = 0
-        self.notes: list[str] = [tf32.tensorrt_note(recipe, self.options)]
+        self.notes: list[Reason] = [tf32.tensorrt_note(recipe, self.options)]
         self._written: dict[Path, InspectorFiles] = {}
         quantised = any(_QUANTISERS.search(value.op_type) for value in model.program.values)
         int8 = recipe.precision == "int8"
@@ -128,7 +130,7 @@ class Builder:
         except BackendError as error:
             if self.shapes != "collected" or setting(self.options, "collect_shape_range"):
                 raise
-            self._leave_collected(f"TensorRT could not build for the collected shape ranges ({error.what})")
+            self._leave_collected(say("not_built_for_ranges", detail=error.what))
         return self._built(marks)
 
     def _built(self, marks: Sequence[str]) -> tuple[Path, Runner]:
@@ -215,15 +217,15 @@ class Builder:
             except PrecisionDebugError as error:
                 if setting(self.options, "collect_shape_range"):
                     raise
-                return self._leave_collected(f"The CPU could not run the model to collect shape ranges ({error.what})")
-        self.notes.append("The engine was built for the shapes of the inputs alone (--min_shapes … set a range).")
+                return self._leave_collected(say("no_ranges", detail=error.what))
+        self.notes.append(say("shapes_alone"))
         shapes = {name: [int(dim) for dim in value.shape] for name, value in self.feeds[0].items()}
         return (shapes, shapes, shapes)
 
-    def _leave_collected(self, why: str) -> Any:
+    def _leave_collected(self, why: Reason) -> Any:
         """Go on with the shapes of the inputs alone, given or of the first sample set."""
         self.shapes = "given" if setting(self.options, "min_shapes") else "feeds"
-        self.notes.append(f"{why}.")
+        self.notes.append(why)
         self.ranges = self._ranges()
         return self.ranges
 
@@ -244,10 +246,9 @@ class Builder:
         gc.collect()
         if not path.is_file():
             raise BackendError("Paddle wrote no shape range", where=self.model.path, hint="give --min_shapes … instead")
-        what = " and on the smallest, usual and largest shape given" if self._given() else ""
+        count = len(self.feeds)
         self.notes.append(
-            f"The shape range of every tensor was collected on the CPU, on {len(self.feeds)} sample set(s){what}; the "
-            "engine is built for it."
+            say("ranges_collected_given", count=count) if self._given() else say("ranges_collected", count=count)
         )
         return path
 
@@ -268,6 +269,6 @@ class Builder:
         """The layers in the inspector files of one build; none where TensorRT took no subgraph."""
         found = self._written[folder].written()
         if not found:
-            self.notes.append("TensorRT's inspector wrote no file; layers, real precision and tactics are not shown.")
+            self.notes.append(say("no_inspector_file"))
             return ()
         return read_inspector(*found)

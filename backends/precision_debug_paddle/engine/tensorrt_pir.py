@@ -22,6 +22,7 @@ from ..failures import our_errors
 from ..make import make_config
 from ..model import Model
 from ..modes import Recipe
+from ..reasons import say
 from ..settings import setting
 from . import tf32
 from .fetched_session import FetchSession
@@ -75,8 +76,7 @@ def open_pir(
         model, start, unfused=True, view="", folder=folder, versions=versions,
         notes=(
             *((about,) if about else ()),
-            "TensorRT through paddle.tensorrt, written by its source and not run on hardware by this project: every "
-            "tensor is fetched, so the fusion is not the one that ships.",
+            say("paddle_tensorrt"),
         ),
         limit=setting(spec.options, "fetch_bytes"),
     )  # fmt: skip

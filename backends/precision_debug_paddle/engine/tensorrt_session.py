@@ -10,11 +10,13 @@ from typing import Any
 from precision_debug.errors import BackendError, BackendUnavailable, UsageError
 from precision_debug.inspector import EngineLayer, diff_engines, ran_instead
 from precision_debug.protocols import Feeds, Hook, Session
+from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, SessionSpec, TensorMeta
 
 from .. import naming
 from ..model import Model
 from ..modes import Recipe
+from ..reasons import say
 from ..session import HookSession, meta_of, metas_of
 from ..settings import setting
 from . import capability
@@ -70,7 +72,7 @@ class EngineSession:
         self._builder, self._runner, self._plain = builder, runner, plain
         self._markable = builder.markable(plain) if setting(builder.options, "mark_all") else ()
         self._marks: tuple[str, ...] = ()
-        self._said: tuple[str, ...] = ()
+        self._said: tuple[Reason, ...] = ()
         self._shown: HookSession | None = None
         self._closed = False
         extra = columns(plain)
@@ -82,7 +84,7 @@ class EngineSession:
             self._show(())
 
     @property
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> Sequence[Reason]:
         shown = self._shown.notes if self._shown is not None else ()
         return tuple(dict.fromkeys(note for note in (*self._builder.notes, *self._said, *shown) if note))
 
@@ -119,9 +121,9 @@ class EngineSession:
             layers = self._builder.inspected(folder)
             self._marks = marks
             self._said = self._compared(layers)
-        for which, built in (("unmarked", self._plain), ("marked", layers if marks else ())):
+        for marked, built in ((False, self._plain), (True, layers if marks else ())):
             recipe = self._builder.recipe
-            self._said += (precision_note(built, recipe.precision, recipe.mode.name, which=which),)
+            self._said += (precision_note(built, recipe.precision, recipe.mode.name, marked=marked),)
         extra = columns(layers, self._plain if marks else ())
         self._said += (precisions_differ(extra),)
         shown = HookSession(
@@ -132,26 +134,24 @@ class EngineSession:
         self._shown = shown
         self.tensors = shown.tensors
 
-    def _compared(self, marked: Sequence[EngineLayer]) -> tuple[str, ...]:
+    def _compared(self, marked: Sequence[EngineLayer]) -> tuple[Reason, ...]:
         """What the marks did to the engine."""
         if not self._plain or not marked:
-            return ("Whether the marks changed the fusion is not known, as the inspector wrote no file.",)
+            return (say("marks_unknown"),)
         diff = diff_engines(without_suffixes(self._plain), without_suffixes(marked))
         if setting(self._builder.options, "fused_only"):
-            return (f"Only fused layers were marked; {diff.summary}.",)
+            return (say("only_fused_marked", diff=diff.summary),)
         if diff.fusion_kept:
-            return (f"{len(self._marks)} tensors were marked; {diff.summary}.",)
-        return (
-            f"Marking {len(self._marks)} tensors added {len(marked) - len(self._plain)} layers to the engine (from "
-            f"{len(self._plain)} layers to {len(marked)}), so its fusion is not the one that ships (--fused_only marks "
-            "only what the fused engine still computes).",
-        )
+            return (say("tensors_marked", count=len(self._marks), diff=diff.summary),)
+        before, after = len(self._plain), len(marked)
+        told = say("marks_added", count=len(self._marks), more=after - before, before=before, after=after)
+        return (told,)
 
     def _check_outside(self, shown: HookSession) -> None:
         """Operators that Paddle runs itself are worth nothing on a card that it has no code for."""
         outside = {kind: count for kind, count in shown.kinds.items() if kind != ENGINE and not naming.carries(kind)}
         if not shown.kinds[ENGINE]:
-            shown.add_note("TensorRT took no subgraph: Paddle ran every operator itself.")
+            shown.add_note(say("no_subgraph"))
         card = capability.gpu()
         if card is None or card.works:
             return
@@ -164,4 +164,4 @@ class EngineSession:
                 where=self._builder.model.path,
                 hint=_CALIBRATES if self._builder.calibrates else _OUTSIDE,
             )
-        shown.add_note(f"TensorRT ran every operator; apart from that, {card.problem}.")
+        shown.add_note(say("all_in_tensorrt", problem=card.problem))

@@ -11,7 +11,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from precision_debug.reasons import NOTHING, Reason
+
 from ..modes import Recipe
+from ..reasons import say
 from ..settings import setting
 from .framework import paddle_module
 
@@ -31,22 +34,22 @@ def settle(recipe: Recipe, options: Mapping[str, Any]) -> None:
         os.environ[VARIABLE] = "0"
 
 
-def tensorrt_note(recipe: Recipe, options: Mapping[str, Any]) -> str:
+def tensorrt_note(recipe: Recipe, options: Mapping[str, Any]) -> Reason:
     """What the reader must know of it; "" where there is nothing to say."""
     if recipe.precision == "float32" and setting(options, "tf32"):
-        return "TF32 was left on, TensorRT's default: layers of trt_fp32 may run in it (Real Precision says which)."
+        return say("tf32_left_on")
     if recipe.precision == "float32":
-        return f"TF32 was switched off ({VARIABLE}=0); an engine that ships has it on: --option tf32=True."
+        return say("tf32_off", variable=VARIABLE)
     if os.environ.get(VARIABLE) == "0":
-        return f"{VARIABLE}=0 was set, so FP32 layers did not run in TF32."
-    return ""
+        return say("tf32_was_off", variable=VARIABLE)
+    return NOTHING
 
 
-def own_kernels(options: Mapping[str, Any]) -> str:
+def own_kernels(options: Mapping[str, Any]) -> Reason:
     """TF32 off in the matrix products and convolutions that Paddle runs itself; returns what to tell the reader."""
     core = paddle_module().base.core
     if setting(options, "tf32") or not all(hasattr(core, name) for name in _SWITCHES):
-        return ""
+        return NOTHING
     for name in _SWITCHES:
         getattr(core, name)(False)
-    return "TF32 was switched off in Paddle's own kernels (--option tf32=True leaves it on)."
+    return say("tf32_off_own")

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from precision_debug.reasons import Reason
+
+from ..reasons import say
 from .execution import Runner
 
 __all__ = ["listen"]
 
 
 def listen(
-    runner: Runner, seen: dict[str, np.ndarray[Any, Any]], notes: list[str], *, unfused: bool,
+    runner: Runner, seen: dict[str, np.ndarray[Any, Any]], notes: list[Reason], *, unfused: bool,
     show: Callable[[str, Any], None] | None = None, on_device: bool = False,
 ) -> None:  # fmt: skip
     """Let ``runner`` report its debug tensors.
@@ -25,7 +28,7 @@ def listen(
 
     def receive(name: str, array: Any, error: Exception | None) -> None:
         if error is not None:
-            notes.append(f"Debug tensor '{name}' could not be read: {error}")
+            notes.append(say("debug_unreadable", name=name, detail=error))
             return
         seen[name] = array if show is None else np.empty(0)
         if show is not None:

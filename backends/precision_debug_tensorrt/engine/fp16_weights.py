@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from precision_debug.reasons import Reason, some
+
+from ..reasons import say
 from .messages import WeightIssue
 
 __all__ = ["WeightCount", "builder_lines", "count_weights"]
@@ -54,16 +57,20 @@ def count_weights(graph: Any, folder: Path) -> dict[str, WeightCount]:
     return found
 
 
-def builder_lines(issues: Sequence[WeightIssue], counts: Mapping[str, WeightCount]) -> list[str]:
+def builder_lines(issues: Sequence[WeightIssue], counts: Mapping[str, WeightCount]) -> list[Reason]:
     """Notes for the report: what the builder said, and which nodes have such weights in the model itself."""
     lines = []
     for issue in issues:
-        names = f": {_some(issue.weights)}" if issue.weights else ""
-        lines.append(f"TensorRT's builder: {issue.count} weights are affected: {issue.what}{names}".rstrip("."))
+        what = issue.what if issue.weights else issue.what.rstrip(".")
+        lines.append(
+            say("weights_affected_named", count=issue.count, what=what, names=some(issue.weights, 8))
+            if issue.weights
+            else say("weights_affected", count=issue.count, what=what)
+        )
     if counts:
         worst = sorted(counts.values(), key=lambda item: (item.over, item.lost, item.subnormal), reverse=True)
-        listed = _some([f"{item.node} ({item.text})" for item in worst])
-        lines.append(f"Weights of {len(counts)} nodes do not fit FP16 as normal numbers: {listed}")
+        nodes = some([f"{item.node} ({item.text})" for item in worst], 8)
+        lines.append(say("weights_do_not_fit", count=len(counts), nodes=nodes))
     return lines
 
 
@@ -74,8 +81,3 @@ def _count(array: np.ndarray[Any, Any]) -> tuple[int, int, int, int]:
         subnormal = int(np.count_nonzero((size >= _SMALLEST) & (size < _SUBNORMAL)))
         over = int(np.count_nonzero(size > _LARGEST))
     return array.size, subnormal, lost, over
-
-
-def _some(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

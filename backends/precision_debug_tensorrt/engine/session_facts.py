@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.inspector import EngineLayer, fused_outputs, real_precision
-from precision_debug.reasons import NOTHING
+from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import TensorMeta
 
 from ..make import Built, Road
@@ -43,7 +43,7 @@ class Facts:
     inputs: tuple[str, ...]
     tensors: tuple[TensorMeta, ...]
     layers: tuple[EngineLayer, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Reason, ...]
     versions: Mapping[str, str]
     proto: Any = None
     memory_budget: int | None = None
@@ -67,7 +67,7 @@ class Facts:
 def gather(
     *, api: Api, device: Device, messages: Messages, source: OnnxModel | Script | EngineFile, recipe: Recipe,
     options: Options, road: Road, built: Built, inspector: str, layers: tuple[EngineLayer, ...],
-    inputs: tuple[str, ...], outputs: tuple[str, ...], samples: int, extra_notes: Sequence[str] = (),
+    inputs: tuple[str, ...], outputs: tuple[str, ...], samples: int, extra_notes: Sequence[Reason] = (),
     asked: Sequence[Asked] = (),
 ) -> Facts:  # fmt: skip
     """Put together what the real engine and its network tell. asked: of layers, beyond what ``built`` knows."""
@@ -89,7 +89,7 @@ def gather(
     ]
     on_device = options.on_device and device.shows_tensors
     if on_device:
-        notes.append(f"Tensors were compared in the GPU's memory, by {device.library}.")
+        notes.append(say("on_device", library=device.library))
     listed = {meta.name for meta in tensors}
     tensors = tuple(
         dataclasses.replace(meta, inputs=tuple(name for name in meta.inputs if name in listed)) for meta in tensors
@@ -197,40 +197,40 @@ def _weights(source: OnnxModel | Script | EngineFile, recipe: Recipe) -> dict[st
 
 def _build_notes(
     built: Built, layers: Sequence[EngineLayer], recipe: Recipe, source: OnnxModel | Script | EngineFile, samples: int
-) -> list[str]:
-    notes = []
+) -> list[Reason]:
+    notes: list[Reason] = []
     if isinstance(source, EngineFile):
         if recipe.mode.name != "trt_engine":
-            notes.append(f"The engine was built before; {recipe.mode.name} did not decide its precision.")
+            notes.append(say("built_before", mode=recipe.mode.name))
     else:
-        notes.append(f"The engine was built in {built.seconds:.1f} s.")
+        notes.append(say("built_in", seconds=built.seconds))
     if built.calibrated:
-        notes.append(f"INT8 scales were calibrated on {samples} sample set{'s' if samples > 1 else ''} (entropy).")
+        notes.append(say("calibrated", count=samples))
     if built.untaken:
-        first = ", ".join(built.untaken[:4])
-        notes.append(f"{len(built.untaken)} layers did not take a saved tactic (first: {first}).")
+        notes.append(say("tactics_not_taken", count=len(built.untaken), first=built.untaken[:4]))
     if not layers:
-        notes.append("The engine's inspector tells no details: it was not built with profiling verbosity DETAILED.")
+        notes.append(say("no_details"))
         return notes
     counts = collections.Counter(
         "copies" if layer.is_reformat else real_precision(layer)[0] or "not told" for layer in layers
     )
-    told = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
-    notes.append(f"The engine has {len(layers)} layers by real precision: {told}.")
+    kinds = [f"{count} {kind}" for kind, count in counts.most_common()]
+    notes.append(say("layers_by_precision", count=len(layers), kinds=kinds))
     return notes
 
 
-def _constraint_notes(results: Sequence[Outcome], options: Options) -> list[str]:
+def _constraint_notes(results: Sequence[Outcome], options: Options) -> list[Reason]:
     if not results:
         return []
-    told = {True: "obeyed", False: "NOT obeyed", None: "not told"}
-    lines = [f"Precision constraints ({options.precision_constraints}), {len(results)} layers:"]
-    counts = collections.Counter(told[result.obeyed] for result in results)
-    lines[0] += " " + ", ".join(f"{count} {word}" for word, count in counts.items()) + "."
+    told = {True: say("obeyed"), False: say("not_obeyed"), None: say("not_told")}
+    counts = collections.Counter(result.obeyed for result in results)
+    kinds = [say("of_kind", count=count, kind=told[obeyed]) for obeyed, count in counts.items()]
+    lines = [say("constraints", how=options.precision_constraints, count=len(results), kinds=kinds)]
     for result in results[:20]:
-        lines.append(f"Layer '{result.asked.layer}' asked for {_asked(result)}: {told[result.obeyed]} ({result.got}).")
+        name, asked = result.asked.layer, _asked(result)
+        lines.append(say("constraint", layer=name, asked=asked, obeyed=told[result.obeyed], got=result.got))
     if len(results) > 20:
-        lines.append(f"… and {len(results) - 20} more layers; the column Obeyed has them all.")
+        lines.append(say("constraints_more", count=len(results) - 20))
     return lines
 
 

@@ -13,9 +13,11 @@ from typing import Any
 
 from precision_debug.errors import BackendError
 from precision_debug.onnx.model import name_nodes
+from precision_debug.reasons import Reason, some
 
 from ..model import OnnxModel
 from ..modes import Recipe
+from ..reasons import say
 from .casts import carriers, write_casts
 from .constraints import Asked, match_layers
 from .options import Options
@@ -25,16 +27,17 @@ __all__ = ["typed_model"]
 
 def typed_model(
     source: OnnxModel, recipe: Recipe, options: Options, feeds: Sequence[Mapping[str, Any]], folder: Path
-) -> tuple[OnnxModel, list[str], tuple[Asked, ...]]:
+) -> tuple[OnnxModel, list[Reason], tuple[Asked, ...]]:
     """The model in the precision of the mode and of the layers that the user names; notes on what was done; what was
     asked of single layers.
 
     folder: an existing folder for temporary files. Raises MarkError, ModelError or BackendError.
     """
-    proto, notes = source.model.proto, []
+    proto = source.model.proto
+    notes: list[Reason] = []
     if recipe.precisions == ("INT8",) and not source.op_types & {"QuantizeLinear", "DequantizeLinear"}:
         proto = _quantised(source, feeds, folder, options.keep_layers)
-        notes.append(f"INT8: QDQ was written into the model, calibrated on {len(feeds)} sample sets (MinMax).")
+        notes.append(say("qdq_written", count=len(feeds)))
     base = next((kind for kind in recipe.precisions if kind in {"FP16", "BF16"}), "FP32")
     names = [node.name for node in proto.graph.node]
     layers = match_layers(options.layer_precisions, names, where="--layer_precisions")
@@ -42,10 +45,9 @@ def typed_model(
     if base != "FP32" or set(layers.values()) - {"FP32"}:
         proto, kept = write_casts(proto, base, layers, folder=source.model.folder)
         added = len(carriers(proto.graph))
-        notes.append(f"{base} was written into the model with {added} casts; inputs and outputs stay FP32.")
+        notes.append(say("casts_written", type=base, count=added))
         if kept:
-            shown = ", ".join(kept[:6]) + (f" and {len(kept) - 6} more" if len(kept) > 6 else "")
-            notes.append(f"These nodes stay in FP32, since they have no lower precision or hold a subgraph: {shown}.")
+            notes.append(say("stay_fp32", nodes=some(kept, 6)))
     outputs = {node.name: node.output[0] for node in source.model.proto.graph.node if node.output}
     asked = tuple(Asked(layer=name, precision=kind, output=outputs.get(name, "")) for name, kind in layers.items())
     return dataclasses.replace(source, model=dataclasses.replace(source.model, proto=proto)), notes, asked

@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from precision_debug.errors import BackendUnavailable, UsageError
+from precision_debug.reasons import Reason
 
 from ..engine.options import Options
 from ..engine.versions import Api
 from ..model import EngineFile, OnnxModel, Script, Source
 from ..modes import Recipe
+from ..reasons import say
 
 __all__ = ["Road", "choose_road"]
 
@@ -24,7 +26,7 @@ class Road:
     """strong: strongly typed. notes: what the reader of the report must know of it."""
 
     strong: bool
-    notes: tuple[str, ...] = ()
+    notes: tuple[Reason, ...] = ()
 
 
 def choose_road(api: Api, recipe: Recipe, options: Options, source: Source) -> Road:
@@ -57,16 +59,16 @@ def choose_road(api: Api, recipe: Recipe, options: Options, source: Source) -> R
     return Road(strong=strong, notes=tuple(_notes(recipe, missing, strong, source)))
 
 
-def _notes(recipe: Recipe, missing: list[str], strong: bool, source: Source) -> list[str]:
+def _notes(recipe: Recipe, missing: list[str], strong: bool, source: Source) -> list[Reason]:
     notes = []
     if recipe.tf32 and recipe.mode.name != "trt_tf32":
-        notes.append("Layers left in FP32 may compute in TF32, TensorRT's default; trt_fp32 forbids it.")
+        notes.append(say("may_tf32"))
     if missing:
-        notes.append(f"trt_best does without {' and '.join(missing)}: this TensorRT has no such layers.")
+        notes.append(say("best_without", types=missing))
     if strong and isinstance(source, Script):
-        notes.append("The script's own types are the precisions: the network is strongly typed.")
+        notes.append(say("script_types"))
     elif strong:
-        notes.append("Strongly typed: the precision was written into the model as casts before the build.")
+        notes.append(say("strongly_typed"))
     return notes
 
 

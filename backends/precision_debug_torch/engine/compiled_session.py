@@ -69,7 +69,7 @@ class CompiledSession:
         self._device_tensors = device_tensors or comparer is not None
         self._on_close = on_close
         self._arithmetic = Arithmetic(recipe, device=built.device, seed=seed)
-        self._notes = [*built.notes, "random operators are eager's own, so that both runs see the same numbers"]
+        self._notes = [*built.notes, say("random_eager")]
         self._plans: dict[Any, _Plan] = {}
         self._marked: dict[Any, Any] = {}
         self._twin: Any = None
@@ -85,14 +85,10 @@ class CompiledSession:
         return self._last.metas if self._last is not None else ()
 
     @property
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> Sequence[Reason]:
         found = list(self._notes)
         if self._changed is not None:
-            effect = "differ from" if self._changed else "are bit for bit"
-            found.append(
-                "intermediate tensors come from a second compiled graph that returns them too, and so fuses less; its "
-                f"outputs {effect} those of the graph without"
-            )
+            found.append(say("second_graph_differs") if self._changed else say("second_graph_same"))
         return tuple(found)
 
     @property

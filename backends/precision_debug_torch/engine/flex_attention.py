@@ -7,12 +7,8 @@ import sys
 import threading
 from collections.abc import Iterator
 
-__all__ = ["NOTE", "uncompiled"]
+__all__ = ["uncompiled"]
 
-NOTE = (
-    "flex_attention ran as one uncompiled operator, so that it could be watched; without hooks it is compiled, and its "
-    "results may differ by rounding"
-)
 
 _SWITCH = "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
 _lock = threading.Lock()

@@ -8,13 +8,15 @@ from typing import Any
 import torch
 
 from precision_debug.errors import BackendError, ModelError
+from precision_debug.reasons import Reason
 
+from ..reasons import say
 from .torchao import quantization
 
 __all__ = ["quantise"]
 
 
-def quantise(module: Any, path: str) -> tuple[frozenset[str], str]:
+def quantise(module: Any, path: str) -> tuple[frozenset[str], Reason]:
     """Quantise a module's linear layers in place; returns their paths and a note on the rest.
 
     Raises ModelError where it has none, BackendError where torchao fails.
@@ -31,5 +33,7 @@ def quantise(module: Any, path: str) -> tuple[frozenset[str], str]:
         raise BackendError(f"torchao cannot quantise it: {type(error).__name__}: {error}", where=path) from error
     changed = frozenset(name for name in linear if type(module.get_submodule(name).weight) is not torch.nn.Parameter)
     others = sum(1 for child in module.modules() if isinstance(child, torch.nn.modules.conv._ConvNd))
-    left = f"; {others} convolutions stay in float32" if others else ""
-    return changed, f"{len(changed)} of {len(linear)} linear layers run in int8 (torchao, dynamic activations){left}"
+    count, every = len(changed), len(linear)
+    if others:
+        return changed, say("int8_linear_but", count=count, all=every, others=others)
+    return changed, say("int8_linear", count=count, all=every)
