@@ -17,6 +17,9 @@ import pytest
 from precision_debug import AssertClose, SaveBaseline, registry
 from precision_debug.codec import decode, encode
 from precision_debug.reasons import CORE, Catalogue, Reason, Wording, arguments_of, say
+from precision_debug.reasons.causes import CAUSES, WHY
+from precision_debug.reasons.doubts import DOUBTS
+from precision_debug.reasons.rows import ROWS
 from precision_debug.records import Row, Status
 from precision_debug.report.layout import columns, columns_for_people
 from precision_debug.report.summary import summary
@@ -154,12 +157,22 @@ def test_every_reason_that_is_given_is_in_the_catalogue_with_its_arguments(root:
     assert unused == {owner: [] for owner in CATALOGUES}
 
 
-_BY_CODE = frozenset(
-    """
-    nothing_seen nothing_compared output_not_compared output_hidden output_empty nothing_decided few_compared
-    precision_unseen precision_not_run providers_unknown not_fp32 and_more
-    """.split()  # noqa: SIM905
-)
+def test_the_page_of_all_reasons_is_what_the_catalogues_say(root: Path, tmp_path: Path) -> None:
+    from precision_debug.cli import reasons_page
+
+    own = {f"backend {name}": catalogue for name, catalogue in CATALOGUES.items() if name}
+    written = reasons_page.page({"every backend": CORE, **own})
+    assert written == (root / "docs" / "reasons.md").read_text(encoding="utf-8"), (
+        "write it again: python -m precision_debug doctor --reasons_page docs/reasons.md"
+    )
+
+
+def test_reasons_of_rows_doubts_and_causes_say_what_to_do() -> None:
+    for code in {**ROWS, **DOUBTS, **CAUSES}:
+        assert CORE[code].do, code
+
+
+_BY_CODE = frozenset({*DOUBTS, *CAUSES, *WHY, "and_more"})
 """Doubts and causes, which are records with a code of their own."""
 
 

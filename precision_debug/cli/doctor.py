@@ -11,11 +11,13 @@ from typing import Any
 
 from .. import registry
 from ..errors import OutputError
+from ..reasons import CORE as REASONS
 from ..report.machine import machine
 from ..safety.visible import visible
 from ..settings import CORE, Setting
+from . import reasons_page, settings_page
 from .parser import Parser, formatter, parse, program
-from .settings_page import cells, page
+from .settings_page import cells
 
 __all__ = ["run"]
 
@@ -30,10 +32,16 @@ def run(arguments: Sequence[str]) -> int:
     parser: argparse.ArgumentParser = Parser(prog=program("doctor"), formatter_class=formatter, description=__doc__)
     parser.add_argument("--settings", action="store_true", help="the backends' settings instead")
     parser.add_argument("--settings_page", metavar="FILE.md", default="", help="write them there, as docs/settings.md")
+    parser.add_argument(
+        "--reasons_page", metavar="FILE.md", default="", help="write what reports say, as docs/reasons.md"
+    )
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     given = parse(parser, arguments)
     if given.settings_page:
-        return _write_page(Path(given.settings_page))
+        return _write_page(Path(given.settings_page), settings_page.page(_tables()))
+    if given.reasons_page:
+        own = {f"backend {backend.name}": backend.reasons for backend in registry.backends()}
+        return _write_page(Path(given.reasons_page), reasons_page.page({"every backend": REASONS, **own}))
     from rich.console import Console
     from rich.table import Table
 
@@ -94,10 +102,10 @@ def _tables() -> dict[str, Sequence[Setting]]:
     return {f"backend {name}": table for name, table in backends.items() if table}
 
 
-def _write_page(path: Path) -> int:
+def _write_page(path: Path, text: str) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(_tables()), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"cannot write there: {error.strerror}", where=str(path)) from error
     return 0

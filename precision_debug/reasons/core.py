@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .causes import CAUSES, WHY
 from .doubts import DOUBTS
 from .exports import EXPORTS
 from .inputs import INPUTS
@@ -11,5 +12,5 @@ from .rows import ROWS
 
 __all__ = ["CORE"]
 
-CORE = Catalogue("", {**ROWS, **INPUTS, **EXPORTS, **NOTES, **STAGES, **DOUBTS})
+CORE = Catalogue("", {**ROWS, **INPUTS, **EXPORTS, **NOTES, **STAGES, **DOUBTS, **CAUSES, **WHY})
 """Every reason that the core gives."""

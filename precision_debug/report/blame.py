@@ -6,39 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..explain import is_narrow
+from ..reasons.causes import CAUSES as BRIEF
 from ..records import Culprit, Row
 from .figures import count, figure, percent
 from .model import Report
 from .section import Cell, Section, plain
-from .words import Text, same
+from .words import Text, same, sentence, word
 
 __all__ = ["CAUSES", "blame", "culprits", "expectation", "sentence_of"]
 
 _SHOWN = 5
 
-CAUSES: Mapping[str, Text] = {
-    "inputs_differ": Text("the two sides were given different inputs", "两侧的输入不同"),
-    "random": Text("another result each time", "每次运行结果不同"),
-    "not_obeyed": Text("a precision that was asked for was not obeyed", "未遵守所要求的精度"),
-    "tf32": Text("TF32 in place of FP32", "以 TF32 代替 FP32"),
-    "files_differ": Text("the two models are not the same here", "两个模型在此处不同"),
-    "overflow": Text("overflow", "上溢"),
-    "weight_overflow": Text("a constant overflows", "常量上溢"),
-    "range_inside": Text("overflow inside the operator", "算子内部上溢"),
-    "underflow": Text("underflow", "下溢"),
-    "weight_underflow": Text("a constant underflows", "常量下溢"),
-    "saturation": Text("saturation", "饱和截断"),
-    "outlier_channel": Text("an outlier channel", "离群通道"),
-    "mask_range": Text("a mask sets the range", "掩码决定量化范围"),
-    "cancellation": Text("cancellation", "相消"),
-    "amplified": Text("ordinary rounding, amplified", "普通舍入误差被放大"),
-    "long_reduction": Text("a long sum in a narrow type", "窄类型长求和"),
-    "born": Text("NaN or Inf is born here", "此处产生 NaN 或 Inf"),
-    "flips": Text("decisions flip", "判定翻转"),
-    "other_arithmetic": Text("the target computes something else", "目标的计算不同"),
-    "coarse": Text("too coarse in this type", "该类型精度不足"),
-}
-"""Every cause that explain.causes knows, in a few words."""
+CAUSES = frozenset(code.removeprefix("cause_") for code in BRIEF)
+"""Every cause that explain.causes knows."""
 
 _CONFIDENCE = {
     "isolated": Text("measured on the engine, alone, on the baseline's inputs", "在引擎上以基线输入单独运行测得"),
@@ -170,7 +150,7 @@ def _none(report: Report) -> Text | None:
     if explanation.state == "unknown":
         return Text(
             f"Who introduced the error was not measured: {explanation.reason}.",
-            f"未能测定误差由哪个算子引入：{explanation.reason}。",
+            f"未能测定误差由哪个算子引入：{word(explanation.reason, 'zh')}。",
         )
     if not report.compared:
         return None
@@ -200,91 +180,16 @@ def _evidence(culprit: Culprit) -> Text:
 
 
 def _why(culprit: Culprit) -> Text:
+    """What the cause says with its evidence; in a few words where that is not whole."""
     told = {key: _shown(value) for key, value in culprit.evidence.items()}
-    maker = _WHY.get(culprit.cause)
-    if maker is None:
-        return CAUSES.get(culprit.cause, same(culprit.cause))
-    try:
-        return Text(maker.en.format_map(told), maker.zh.format_map(told))
-    except KeyError:
-        return CAUSES[culprit.cause]
+    for code in (f"why_{culprit.cause}", f"cause_{culprit.cause}"):
+        en, zh = sentence(code, told, "en"), sentence(code, told, "zh")
+        if en is not None and zh is not None:
+            return Text(en, zh)
+    return same(culprit.cause)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, float):
         return percent(value) if 0 < value <= 1 else figure(value)
     return count(value) if isinstance(value, int) else str(value)
-
-
-_WHY: Mapping[str, Text] = {
-    "inputs_differ": Text(
-        "{base_dtype} of {base_range} in the baseline, {target_dtype} of {target_range} in the target, off by {error}",
-        "基线为 {base_dtype}（{base_range}），目标为 {target_dtype}（{target_range}），相差 {error}",
-    ),
-    "random": Text(
-        "two runs of one side on the same inputs differ by {between} (Rel L2) there, as much as the two sides",
-        "同一侧以相同输入运行两次，此处相差 {between}（相对 L2），与两侧之差相当",
-    ),
-    "not_obeyed": Text(
-        "{asked} was asked for layer {layer}, and the engine ran it in {real}",
-        "对层 {layer} 要求 {asked}，而引擎以 {real} 运行",
-    ),
-    "tf32": Text(
-        "its error is that of operands rounded to TF32's 11 bits ({units} of such a rounding), not of FP32's 24;"
-        " operators of this kind: {count}",
-        "其误差相当于操作数舍入到 TF32 的 11 位（该舍入的 {units}），而非 FP32 的 24 位；此类算子共 {count} 个",
-    ),
-    "overflow": Text(
-        "overflow, its results reach {largest} where the type ends at {limit} ({count} elements)",
-        "上溢，结果达到 {largest}，而该类型最大为 {limit}（{count} 个元素）",
-    ),
-    "weight_overflow": Text(
-        "its constant {weight} reaches {largest} where the type ends at {limit}",
-        "其常量 {weight} 达到 {largest}，而该类型最大为 {limit}",
-    ),
-    "range_inside": Text(
-        "overflow inside the operator: inputs up to {largest}, squared, summed or in an exponent, pass {limit}",
-        "算子内部上溢：输入达到 {largest}，平方、求和或取指数后超过 {limit}",
-    ),
-    "underflow": Text(
-        "underflow, {lost} results below the type's smallest became 0 ({share} of the tensor)",
-        "下溢，{lost} 个结果小于该类型最小值而变为 0（占张量的 {share}）",
-    ),
-    "weight_underflow": Text(
-        "its constant {weight} (an epsilon?) is below what the type can hold, and became 0",
-        "其常量 {weight}（epsilon？）小于该类型可表示的最小值，变为 0",
-    ),
-    "saturation": Text(
-        "saturation, {share} of its results are cut off at {limit} where they reach {largest}",
-        "饱和，{share} 的结果被截断在 {limit}，而实际达到 {largest}",
-    ),
-    "outlier_channel": Text(
-        "one channel ({channel}) is {ratio} x larger than the others and takes the quantised range from them",
-        "通道 {channel} 比其他通道大 {ratio} 倍，占去了量化范围",
-    ),
-    "mask_range": Text(
-        "a mask of {largest} sets the quantised range, and every real score becomes 0",
-        "掩码值 {largest} 决定了量化范围，所有真实得分变为 0",
-    ),
-    "cancellation": Text(
-        "cancellation: {amplifier_type} `{amplifier}` subtracts nearly equal numbers (size {input_size}, result"
-        " {output_size}), which makes this operator's rounding {factor} x larger",
-        "相消：{amplifier_type} `{amplifier}` 对近似相等的数相减（输入量级 {input_size}，结果 {output_size}），"
-        "将本算子的舍入误差放大 {factor} 倍",
-    ),
-    "amplified": Text(
-        "ordinary rounding, which {amplifier_type} `{amplifier}` makes {factor} x larger",
-        "普通舍入误差，被 {amplifier_type} `{amplifier}` 放大 {factor} 倍",
-    ),
-    "long_reduction": Text(
-        "it sums up to {depth} terms in a narrow type", "以窄类型对多达 {depth} 项求和",
-    ),
-    "born": Text("{what} from finite inputs ({count} elements)", "由有限输入产生 {what}（{count} 个元素）"),
-    "flips": Text(
-        "{count} of {elements} decisions differ on the same inputs", "相同输入下 {elements} 个判定中有 {count} 个不同"
-    ),
-    "files_differ": Text(
-        "{what} {name} is {base} in the baseline's and {target} in the target's",
-        "{what} {name} 在基线中为 {base}，在目标中为 {target}",
-    ),
-}  # fmt: skip
