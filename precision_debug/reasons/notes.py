@@ -124,5 +124,8 @@ STAGES: Mapping[str, Wording] = {
         "第 {number} 组：{mode} 中保留 {all} 个中的 {count} 个（{names}）",
     ),
     "stage_for": Wording("{stage}, {what}", "{stage}，{what}"),
+    "stage_attributing": Wording(
+        "following the error backwards through the operators", "沿算子反向追踪误差"
+    ),
     "stage_handing_over": Wording("handing over: {title}", "移交：{title}"),
 }  # fmt: skip

@@ -18,8 +18,7 @@ import numpy as np
 from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
 from ..observe.store import Store
-from ..operators import OperatorRunner, Operators
-from ..protocols import Feeds
+from ..protocols import Feeds, OperatorRunner, Operators
 from ..records import Row
 from .plan import Opening
 from .side import guarded

@@ -276,7 +276,7 @@ class _Search:
 
     def _shares(self, spec: RunSpec, report: Report) -> Mapping[str, float]:
         """See attribution; of the sample whose error is the largest."""
-        self.journal.write("stage", text="following the error backwards through the operators")
+        self.journal.write(events.Stage(text=say("stage_attributing")))
         target = make_plan(spec, work_dir=str(self._room("attribution"))).target
         sample = self.samples[0]
         at = report.explanation.at if report.explanation is not None else ""
