@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
 from ..observe.store import Store
-from ..protocols import Feeds, OperatorRunner, Operators
+from ..protocols import Feeds, Operators
 from ..records import Row
 from .plan import Opening
 from .side import guarded
@@ -39,12 +39,12 @@ def error_shares(
 
     feeds: the baseline's and the target's. {} where the baseline's operators cannot be run one by one.
     """
-    backend: object = baseline.backend
-    if not isinstance(backend, OperatorRunner):
+    runner = baseline.capabilities.operator_runner
+    if runner is None:
         return {}
     outputs = [row.name for row in rows if row.is_output and row.comparison is not None]
     with contextlib.suppress(PrecisionDebugError), contextlib.ExitStack() as stack:
-        operators = backend.operators(baseline.spec)
+        operators = runner.operators(baseline.spec)
         exact = stack.enter_context(Store(folder=folder, memory_budget=_HELD))
         wrong = stack.enter_context(Store(folder=folder, memory_budget=_HELD))
         partner = {row.target_name: row.name for row in rows if row.comparison is not None}
