@@ -3,7 +3,8 @@
     PRECISION_DEBUG_WILD=DIR python tests/benchmarks/wild_table.py [--json FILE] [--against FILE] [TAG…]
         [--modes MODE…] [--more="--explain off"]
 
-DIR/list.txt names the models: tag, model and inputs, one line a model. Each case is the whole command in a process of
+DIR/list.txt names the models: tag, model and inputs, one line a model; DIR/paddle/TAG holds the same model as Paddle
+publishes it, which is run in Paddle's modes of the CPU. Each case is the whole command in a process of
 its own. A cell is the exit status, the tensors compared of those that the baseline has, and seconds; a refusal (status
 2 or 3) says why, and whether ONNX Runtime's own converter refuses the model too. --against: the cells of an earlier
 --json beside these. --more: goes to each command.
@@ -22,6 +23,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+PADDLE = ("cpu_opt", "onednn_fp32", "onednn_bf16", "onednn_int8")
 MODES = ("ort_opt", "ort_fp16", "ort_int8", "ort_int8_dynamic", "ort_fp16_sim", "ort_bf16_sim", "onnx_ref")
 
 
@@ -29,7 +31,8 @@ def measured(model: Path, inputs: Path, mode: str, more: Sequence[str]) -> dict[
     """status, compared, tensors (of the baseline), rows, seconds, and why where it was refused."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        command = [sys.executable, "-m", "precision_debug", "--model_file", str(model), "--inputs", str(inputs)]
+        which = "--model_dir" if model.is_dir() else "--model_file"
+        command = [sys.executable, "-m", "precision_debug", which, str(model), "--inputs", str(inputs)]
         begun = time.monotonic()
         done = subprocess.run(
             [*command, "--run_mode", mode, "--output", str(report), *more], capture_output=True, text=True, check=False
@@ -41,7 +44,7 @@ def measured(model: Path, inputs: Path, mode: str, more: Sequence[str]) -> dict[
         found["compared"] = sum(row["status"] in {"pass", "fail"} for row in rows)
         if done.returncode > 1:
             found["why"] = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "")
-            found["stock"] = stock(model, inputs, mode)
+            found["stock"] = "" if model.is_dir() else stock(model, inputs, mode)
         return found
 
 
@@ -107,7 +110,8 @@ def _to_dynamic(model: str, feeds: dict[str, Any], ready: Path) -> None:
 
 def cell(found: dict[str, Any]) -> str:
     if found["status"] > 1:
-        return f"status {found['status']}: {found['why'][:120]} (stock: {found['stock']})"
+        stock = f" (stock: {found['stock']})" if found["stock"] else ""
+        return f"status {found['status']}: {found['why'][:120]}{stock}"
     share = 100 * found["compared"] / max(found["tensors"], 1)
     return f"{found['status']}: {found['compared']} of {found['tensors']} ({share:.0f} %), {found['seconds']} s"
 
@@ -115,7 +119,7 @@ def cell(found: dict[str, Any]) -> str:
 def main() -> int:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("tags", nargs="*")
-    arguments.add_argument("--modes", nargs="*", default=MODES)
+    arguments.add_argument("--modes", nargs="*", default=(*MODES, *PADDLE))
     arguments.add_argument("--json", type=Path)
     arguments.add_argument("--against", type=Path)
     arguments.add_argument("--more", default="")
@@ -128,11 +132,15 @@ def main() -> int:
     print("|---|---|---|" + ("---|" if before else ""))
     for line in (folder / "list.txt").read_text().splitlines():
         tag, model, inputs = line.split()
-        for mode in asked.modes if not asked.tags or tag in asked.tags else ():
-            one = found[f"{tag} {mode}"] = measured(folder / model, folder / inputs, mode, more)
-            earlier = before.get(f"{tag} {mode}")
+        program = folder / "paddle" / tag
+        cases = [(tag, folder / model, mode) for mode in asked.modes if mode not in PADDLE]
+        if program.is_dir():
+            cases += [(f"paddle/{tag}", program, mode) for mode in asked.modes if mode in PADDLE]
+        for name, path, mode in cases if not asked.tags or tag in asked.tags else ():
+            one = found[f"{name} {mode}"] = measured(path, folder / inputs, mode, more)
+            earlier = before.get(f"{name} {mode}")
             extra = f" {cell(earlier) if earlier else ''} |" if before else ""
-            print(f"| {tag} | {mode} | {cell(one)} |{extra}".replace("\n", " "), flush=True)
+            print(f"| {name} | {mode} | {cell(one)} |{extra}".replace("\n", " "), flush=True)
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1))
     crashed = [name for name, one in found.items() if one["status"] > 2]
