@@ -294,3 +294,15 @@ def test_bfloat16_is_simulated_below_opset_13_with_branches_own_operators_and_la
     for name in ("m", "q", "then_s", "then_y"):
         array = hook.arrays[name]
         np.testing.assert_array_equal(array, array.astype(ml_dtypes.bfloat16).astype(np.float32), err_msg=name)
+
+
+def test_a_quantised_model_that_onnx_runtime_refuses_is_a_refusal_and_no_crash() -> None:
+    """As of an audio model whose stock quantisation gives a Transpose that does not fit, in a plain session too."""
+    from precision_debug_onnxruntime.make.quantise import after_quantisation
+
+    from precision_debug.errors import BackendCrash, BackendError, ModelError
+
+    with pytest.raises(ModelError, match="after its quantisation: Invalid attribute perm"), after_quantisation():
+        raise BackendError("Invalid attribute perm", where="m.onnx")
+    with pytest.raises(BackendCrash), after_quantisation():
+        raise BackendCrash("killed")

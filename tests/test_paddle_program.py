@@ -176,7 +176,7 @@ def test_of_equal_values_the_one_of_the_same_operator_is_likeliest() -> None:
             "(InvalidArgument) The type of data we are trying to retrieve (float32) does not match the type of data "
             "(bfloat16) currently contained in the container.\n  [Hint: Expected] (at /paddle/x.cc:153)\n"
             "  [operator < elementwise_add > error]",
-            "onednn_bf16", BackendError, ["elementwise_add", "bfloat16_ops"],
+            "onednn_bf16", BackendUnavailable, ["elementwise_add", "bfloat16_ops"],
         ),
         ("Failed to parse program_desc", "gpu_fp16", ModelError, ["PIR", "legacy"]),
         ("(PreconditionNotMet) Please compile with TensorRT", "trt_fp16", BackendUnavailable, ["CPU mode"]),

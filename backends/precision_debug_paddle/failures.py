@@ -38,12 +38,12 @@ def _translated(text: str, where: str, mode: str, params: str) -> PrecisionDebug
     found = _OPERATOR.search(text)
     operator = found[1] if found else ""
     if "bfloat16" in text and mode == "onednn_bf16":
-        return BackendError(
+        return BackendUnavailable(
             f"oneDNN in bfloat16 cannot run operator {operator or '(not named)'} of this model: it got bfloat16 where "
             "it wants float32 (a fault of Paddle's)",
             where=where,
-            hint="name the operators that may run in bfloat16, e.g. --option \"bfloat16_ops=['conv2d','matmul_v2']\", "
-            "or export the model with Paddle 3 (.json)",
+            hint="name the operators that may run in bfloat16, e.g. --option "
+            "\"bfloat16_ops=['fused_conv2d','conv2d']\", or export the model with Paddle 3 (.json)",
         )
     unknown = _NO_RANGE.search(text)
     if unknown:

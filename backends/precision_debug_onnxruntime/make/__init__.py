@@ -88,8 +88,16 @@ def _writing(runtime: Runtime, recipe: Recipe) -> Runtime:
 
 
 def _run_as(given: Model, recipe: Recipe, runtime: Runtime, folder: Path) -> Model:
-    with after_conversion() if recipe.change == "float16" else contextlib.nullcontext():
+    with _after(recipe.change):
         return dump(given, runtime, folder, "all") if recipe.optimise else unoptimised(given, runtime, folder)
+
+
+def _after(change: str) -> contextlib.AbstractContextManager[None]:
+    if change.startswith("int8"):
+        from .quantise import after_quantisation
+
+        return after_quantisation()
+    return after_conversion() if change == "float16" else contextlib.nullcontext()
 
 
 def _places(source: Model) -> dict[str, int]:

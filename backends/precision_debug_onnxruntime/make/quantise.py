@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from precision_debug.errors import BackendError, InputError, ModelError, PrecisionDebugError, UsageError
+from precision_debug.errors import (
+    BackendCrash,
+    BackendError,
+    BackendUnavailable,
+    InputError,
+    ModelError,
+    PrecisionDebugError,
+    UsageError,
+)
 from precision_debug.onnx.graph import all_graphs
 from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.protocols import Feeds
@@ -22,7 +31,9 @@ from ..reasons import say
 from ..settings import setting
 from .running_graph import dump, infer_types
 
-__all__ = ["quantise"]
+__all__ = ["after_quantisation", "quantise"]
+
+_HINT = "keep what it stumbles over in float: options nodes_to_exclude, op_types"
 
 _PER_CHANNEL = 13
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile", "distribution": "Distribution"}
@@ -115,11 +126,22 @@ def _quantised(
     except Exception as error:
         raise ModelError(
             f"onnxruntime.quantization fails on it ({_told_by(error)})",
-            where=source.path, hint="keep what it stumbles over in float: options nodes_to_exclude, op_types",
+            where=source.path, hint=_HINT,
         ) from error  # fmt: skip
     made = _read(result, source, model)
     infer_types(made, runtime, folder)
     return made
+
+
+@contextlib.contextmanager
+def after_quantisation() -> Iterator[None]:
+    """Say of what ONNX Runtime refuses inside that it was the quantised model. The mode then cannot run this one."""
+    try:
+        yield
+    except (BackendCrash, BackendUnavailable):
+        raise
+    except PrecisionDebugError as error:
+        raise ModelError(f"after its quantisation: {error.what}", where=error.where, hint=_HINT) from error
 
 
 def _told_by(error: Exception) -> str:

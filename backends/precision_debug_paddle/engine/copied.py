@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.errors import BackendError
+from precision_debug.errors import PrecisionDebugError
 from precision_debug.onnx import wire
 from precision_debug.protocols import Feeds
 
@@ -112,7 +112,7 @@ class Copies:
     def _right(self, path: Path, witness: Witness, feeds: Feeds) -> dict[str, tuple[int, int]]:
         try:
             runner = self._start(path)
-        except BackendError:
+        except PrecisionDebugError:
             return {}
         try:
             runner.execute(feeds)
@@ -122,7 +122,7 @@ class Copies:
                 for name in self._ranks
                 if naming.fetch_name(name) in there
             }
-        except BackendError:
+        except PrecisionDebugError:
             return {}
         finally:
             runner.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.errors import BackendError
+from precision_debug.errors import BackendError, PrecisionDebugError
 from precision_debug.protocols import Feeds
 from precision_debug.reasons import NOTHING
 from precision_debug.records import TensorMeta
@@ -70,7 +70,7 @@ class Bodies:
             assert self._runner is not None
             if any(self._runner.output(name).tobytes() != value.tobytes() for name, value in outputs.items()):
                 raise BackendError("the copy computes other outputs", where=str(self._path))
-        except BackendError:
+        except PrecisionDebugError:
             self.unseen, self.metas = say("recording_changes"), {}
             self.close()
             return
