@@ -72,10 +72,22 @@ def suspects_before(subject: Subject, most: int = 24) -> list[str]:
         growth = (math.inf if error == math.inf else error / floor) if error is not None and floor else 0.0
         if row.non_finite:
             growth = max(growth, 1e6)
-        for suspect in (name, *sources):
+        for suspect in (name, *_makers(subject, sources)):
             scores[suspect] = max(scores.get(suspect, 0.0), growth)
     ranked = sorted(scores, key=lambda name: (-scores[name], subject.order.get(name, 0)))
     return ranked[:most]
+
+
+def _makers(subject: Subject, names: Sequence[str]) -> list[str]:
+    """These tensors; of what was only moved about, the ones that it was made of, too."""
+    found: list[str] = []
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.append(name)
+            waiting += subject.sources(name) if subject.only_moves(name) else []
+    return found
 
 
 def out_of_bounds(subject: Subject, sinks: Sequence[Sink]) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..numbers.arrays import as_array
-from ..observe.store import Store
 from ..records import Culprit
 from .effects import error_at
 from .introduced import WAITING
@@ -21,8 +19,6 @@ __all__ = ["UNPROVEN", "Unsteady", "unsteady", "unsteady_culprits"]
 
 UNPROVEN = frozenset({"other_arithmetic", "coarse", "long_reduction", "amplified", "flips", "born", "outlier_channel"})
 """Causes that a random operator may be mistaken for."""
-
-_HOST = HostWorkbench()
 
 _AS_MUCH = 0.3
 """Two runs of one side that differ by this part of the error between the sides differ as much."""
@@ -85,26 +81,32 @@ def unsteady_culprits(
 
 def _changes(subject: Subject, is_target: bool, names: Collection[str], folder: Path) -> dict[str, float]:
     """Relative L2 of a side's second run against its first, of the tensors that are not the same."""
-    session: Any = subject.target if is_target else subject.baseline
+    session = subject.target if is_target else subject.baseline
     feeds = subject.given if is_target else subject.feeds
+    replacer = session.replacer if session.replacer is not None and session.replacer.replaces else None
+    bench = subject.bench if replacer is not None else HostWorkbench()
     found: dict[str, float] = {}
-
-    with Store(folder=folder, memory_budget=subject.memory_budget or WAITING) as first:
+    with contextlib.closing(bench.waiting(folder, subject.memory_budget or WAITING)) as first:
 
         def keep(_op: str, name: str, value: Any) -> None:
-            if name not in first:
-                first.put(name, as_array(value, name=name))
+            if name not in seen:
+                seen.add(name)
+                first.put(name, value if replacer is not None else as_array(value, name=name))
 
         def hold_against(_op: str, name: str, value: Any) -> None:
-            before, now = first.get(name), as_array(value, name=name)
-            if before is None or name in found or np.array_equal(before, now, equal_nan=before.dtype.kind in "fc"):
+            before, now = first.get(name), value if replacer is not None else as_array(value, name=name)
+            if before is None or name in found:
                 return
-            error = error_at(_HOST, before, now)
-            found[name] = error if error is not None else float(np.mean(before != now))
+            numbers = bench.compare(before, now)
+            if numbers.identical or not (numbers.mismatched or numbers.max_abs):
+                return
+            error = error_at(bench, before, now)
+            found[name] = error if error is not None else (numbers.mismatched or 0) / numbers.base.elements
 
+        seen: set[str] = set()
         for hook in (keep, hold_against):
-            if session.replacer is not None and session.replacer.replaces:
-                session.replacer.run_replacing(feeds, hook, names)  # the session that is open already
+            if replacer is not None:
+                replacer.run_replacing(feeds, subject.showing(hook), names)  # the session that is open already
             else:
                 session.run(feeds, hook, names)
     return found
