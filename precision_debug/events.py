@@ -18,9 +18,9 @@ from .records import Explanation, InputInfo, Introduced, Number, Row, RunSpec, S
 from .search import Evaluation, Fix
 
 __all__ = [
-    "EVENTS", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Inputs", "IntroducedErrors", "Kept",
-    "Layers", "Leftover", "Matched", "Note", "Plan", "PortraitMade", "Ran", "Renames", "RowDone", "Saved", "Scores",
-    "Selected", "ShardDone", "SideTold", "Stage", "Start", "Tensors", "Tried", "Trying", "read", "written",
+    "EVENTS", "Again", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Inputs", "IntroducedErrors",
+    "Kept", "Layers", "Leftover", "Matched", "Note", "Plan", "PortraitMade", "Ran", "Renames", "RowDone", "Saved",
+    "Scores", "Selected", "ShardDone", "SideTold", "Stage", "Start", "Tensors", "Tried", "Trying", "read", "written",
 ]  # fmt: skip
 
 
@@ -135,6 +135,13 @@ class Ran:
 
     event: ClassVar[str] = "ran"
     side: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Again:
+    """What was compared so far is void: both sides run once more, one after the other."""
+
+    event: ClassVar[str] = "again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,8 +273,8 @@ class End:
 
 Event = (
     Start | Stage | Plan | SideTold | Tensors | Matched | Renames | Selected | Inputs | Saved | Leftover | RowDone | Ran
-    | Layers | Note | Scores | IntroducedErrors | Explained | FixFound | PortraitMade | ShardDone | Tried | Trying
-    | Evaluated | Kept | Failure | End
+    | Again | Layers | Note | Scores | IntroducedErrors | Explained | FixFound | PortraitMade | ShardDone | Tried
+    | Trying | Evaluated | Kept | Failure | End
 )  # fmt: skip
 
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}

@@ -116,11 +116,11 @@ METRIC = Setting(
 CORE = (MEMORY_BUDGET, SAMPLES_AXIS, SAMPLE, METRIC)
 """Settings that no engine sees: any command may have them."""
 
-_PASSED: Mapping[str, Any] = {"side": "target", "seed": 0, "comparer": None}
+_PASSED: Mapping[str, Any] = {"side": "target", "seed": 0}
 
 
 def passed(options: Mapping[str, Any], name: str) -> Any:
-    """What the core itself tells a session among its options: "side", "seed", "comparer" (see protocols.OnDevice)."""
+    """What the core itself tells a session among its options, plain values too: "side", "seed"."""
     default = _PASSED[name]
     return options.get(name, default) if options.get(name) is not None else default
 

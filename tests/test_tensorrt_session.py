@@ -56,9 +56,10 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
     return put
 
 
-def opened(mode: str = "trt_fp16", **options: Any) -> Any:
+def opened(mode: str = "trt_fp16", comparer: Any = None, **options: Any) -> Any:
     spec = SessionSpec(model=ModelFiles(model_file="m.onnx"), mode=mode, options=options)
-    return TensorRTBackend().open(spec, [IMAGE])
+    backend = TensorRTBackend()
+    return backend.open(spec, [IMAGE]) if comparer is None else backend.open_for(comparer, spec, [IMAGE])
 
 
 def shown(session: Any, names: Any = None) -> dict[str, Any]:

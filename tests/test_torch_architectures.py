@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import torch_architectures
 from precision_debug_torch.backend import open_model
-from precision_debug_torch.lockstep import compare_module
+from precision_debug_torch.live import compare_module
 from precision_debug_torch.model import example_feeds, from_module
 
 from precision_debug.records import Row
@@ -125,17 +125,17 @@ def test_pairs_of_every_architecture_hold_the_same_numbers(factory: str, mode: s
 
 def test_a_wrong_pair_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check itself: one pair of two like rows is exchanged."""
-    from precision_debug_torch import lockstep
+    from precision_debug_torch import TorchBackend
 
-    true = lockstep.pair
+    true = TorchBackend.pair
 
-    def exchanged(base: Any, target: Any) -> Any:
-        matches = true(base, target)
+    def exchanged(self: TorchBackend, base: Any, target: Any) -> Any:
+        matches = true(self, base, target)
         assert matches is not None
         first, second = "tanh#2", "tanh#3"
         matches.found[first], matches.found[second] = matches.found[second], matches.found[first]  # type: ignore[index]
         return matches
 
-    monkeypatch.setattr(lockstep, "pair", exchanged)
+    monkeypatch.setattr(TorchBackend, "pair", exchanged)
     for mode in ("torch_fp64", "torch_bf16"):
         assert len(compared_pairs("loop_rnn", mode)[1]) == 2

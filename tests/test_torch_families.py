@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch_models
 from precision_debug_torch import session
 from precision_debug_torch.engine import function_calls
-from precision_debug_torch.lockstep import compare_module
+from precision_debug_torch.live import compare_module
 from torch import nn
 
 import precision_debug

@@ -23,7 +23,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch_models
 from precision_debug_torch import make as building
 from precision_debug_torch import on_device
-from precision_debug_torch.lockstep import compare_module
+from precision_debug_torch.live import compare_module
 from precision_debug_torch.on_device import DeviceComparer, Elements
 
 import precision_debug

@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from precision_debug_torch.lockstep import compare_module
+from precision_debug_torch.live import compare_module
 from torch import nn
 
 import precision_debug

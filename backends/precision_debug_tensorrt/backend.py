@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities, Feeds, Session
+from precision_debug.protocols import Capabilities, Comparer, Feeds, Session
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -54,10 +54,17 @@ class TensorRTBackend:
         return read_inputs(spec)
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        return self._opened(spec, feeds, on_device=False)
+
+    def open_for(self, comparer: Comparer, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:  # noqa: ARG002
+        """See protocols.OnDeviceAlone."""
+        return self._opened(spec, feeds, on_device=True)
+
+    def _opened(self, spec: SessionSpec, feeds: Sequence[Feeds], *, on_device: bool) -> Session:
         chosen = self._available(spec.mode)
         from .opening import open_session
 
-        return open_session(spec, chosen, feeds)
+        return open_session(spec, chosen, feeds, on_device=on_device)
 
     def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> CudaComparer | None:  # noqa: ARG002
         """See protocols.OnDeviceAlone; None without a GPU that torch can use."""

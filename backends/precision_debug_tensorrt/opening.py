@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,9 +36,14 @@ from .session import TensorRTSession
 __all__ = ["open_session", "read_inputs"]
 
 
-def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Mapping[str, Any]]) -> TensorRTSession:
-    """Build or load the engine. Raises UsageError, ModelError, MarkError, BackendUnavailable or BackendError."""
-    options = read_options(spec.options)
+def open_session(
+    spec: SessionSpec, recipe: Recipe, feeds: Sequence[Mapping[str, Any]], *, on_device: bool = False
+) -> TensorRTSession:
+    """Build or load the engine. on_device: the hook takes tensors of the device.
+
+    Raises UsageError, ModelError, MarkError, BackendUnavailable or BackendError.
+    """
+    options = dataclasses.replace(read_options(spec.options), on_device=on_device)
     api = load_api()
     source = read_source(spec.model)
     road = choose_road(api, recipe, options, source)

@@ -28,9 +28,10 @@ _MODELS = 2
 
 
 class TorchBackend:
-    """PyTorch; its settings are in ``settings.SETTINGS``."""
+    """PyTorch; its settings are in ``settings.SETTINGS``. live: the model of every session, where it is in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, live: Model | None = None) -> None:
+        self._live = live
         self._kept: dict[tuple[Any, ...], Model] = {}
         self._open = 0
         self._lock = threading.RLock()
@@ -141,14 +142,25 @@ class TorchBackend:
         return pair(baseline, target)
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        return self._opened(spec, feeds, None)
+
+    def open_for(self, comparer: Comparer, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        """See OnDevice."""
+        return self._opened(spec, feeds, comparer)
+
+    def _opened(self, spec: SessionSpec, feeds: Sequence[Feeds], comparer: Comparer | None) -> Session:
         self._require(spec.mode)
-        session = open_model(self._model(spec), spec.mode, spec.options, feeds, on_close=self._closed)
+        session = open_model(
+            self._model(spec), spec.mode, spec.options, feeds, comparer=comparer, on_close=self._closed
+        )
         with self._lock:
             self._open += 1
         return session
 
     def _model(self, spec: SessionSpec) -> Model:
         """The model of a file; both sides of a comparison get the same one, unless the file changed."""
+        if self._live is not None:
+            return self._live
         from .model import read_model
 
         file = Path(spec.model.path.partition(".py:")[0] + ".py" if ".py:" in spec.model.path else spec.model.path)
@@ -174,7 +186,10 @@ class TorchBackend:
             raise BackendUnavailable(f"run mode {mode} cannot run here: {available.needs}")
 
 
-def open_model(model: Model, mode: str, options: Any, feeds: Sequence[Feeds] = (), *, on_close: Any = None) -> Session:
+def open_model(
+    model: Model, mode: str, options: Any, feeds: Sequence[Feeds] = (), *, comparer: Comparer | None = None,
+    on_close: Any = None,
+) -> Session:  # fmt: skip
     """A session of a model that is in memory already."""
     from .engine.compiled_session import CompiledSession
     from .make import build
@@ -190,7 +205,7 @@ def open_model(model: Model, mode: str, options: Any, feeds: Sequence[Feeds] = (
     kind: Any = CompiledSession if recipe.change == "compile" else TorchSession
     session: Session = kind(
         built, recipe, level=level, seed=_seed(options), feeds=feeds[0] if feeds else None,
-        device_tensors=setting(options, "device_tensors"), comparer=passed(options, "comparer"), on_close=on_close,
+        device_tensors=setting(options, "device_tensors"), comparer=comparer, on_close=on_close,
     )  # fmt: skip
     return session
 

@@ -161,24 +161,26 @@ class Pairer(Protocol):
 
 
 class OnDevice(Protocol):
-    """A backend that compares tensors on their own device; by its capability."""
+    """A backend that compares tensors on their own device, while two of its runs are side by side."""
 
     def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore] | None:
-        """For two runs side by side: what compares, and what keeps the tensors that must wait; None: use the host's.
+        """What compares, and what keeps the tensors that must wait; None: use the host's."""
 
-        The sessions are then opened with the comparer as their option "comparer", and show tensors as it takes them.
-        """
+    def open_for(self, comparer: Comparer, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        """As ``Backend.open``; the session shows tensors as the comparer takes them, without a copy."""
 
 
 class OnDeviceAlone(Protocol):
-    """A backend that compares its tensors on their own device while it runs alone; an addition to Backend."""
+    """A backend that compares its tensors on their own device while it runs alone."""
 
     def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | None:
         """For its run after a baseline of any backend, whose tensors wait in the host's memory; None: use the host's.
 
-        The target's session is then opened with the comparer as its option "comparer", and shows tensors as it takes
-        them; the comparer takes arrays too.
+        The comparer takes arrays too.
         """
+
+    def open_for(self, comparer: Comparer, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        """See OnDevice."""
 
 
 class Watcher(Protocol):

@@ -96,6 +96,10 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
                 values |= {"scores": event.scores, "scored": event.samples}
             case events.Ran():
                 ran.add(event.side)
+            case events.Again():
+                for collected in (rows, stats, portraits, ran):
+                    collected.clear()
+                whole = None
             case events.Failure():
                 failure = failure or event.text
             case events.End():

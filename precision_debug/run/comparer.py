@@ -58,5 +58,4 @@ def settled(comparer: Comparer) -> Iterator[None]:
 
 
 def _showing_to(comparer: Comparer, side: Opening) -> Opening:
-    options = {**side.spec.options, "comparer": comparer}
-    return dataclasses.replace(side, spec=dataclasses.replace(side.spec, options=options))
+    return dataclasses.replace(side, comparer=comparer)

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..codec import parse_json
@@ -24,10 +24,14 @@ UNTOLD = 74
 
 
 class Journal:
-    """Appends events to a file. Use as a context manager; safe to use from several threads."""
+    """Appends events to a file. Use as a context manager; safe to use from several threads.
 
-    def __init__(self, path: str | Path) -> None:
+    on_event: called with each event once it is in the file.
+    """
+
+    def __init__(self, path: str | Path, *, on_event: Callable[[Event], None] | None = None) -> None:
         self.path = Path(path)
+        self._on_event = on_event
         self._file = self.path.open("ab", buffering=0)
         self._lock = threading.Lock()
 
@@ -50,6 +54,8 @@ class Journal:
                     f"the run's journal cannot be written ({error.strerror or error})", where=str(self.path.parent),
                     hint="free some space there, or choose another place with --output",
                 ) from error  # fmt: skip
+        if self._on_event is not None:
+            self._on_event(event)
 
     def close(self) -> None:
         """Close the file; further writes fail."""

@@ -29,22 +29,25 @@ from .both import Both, Each
 from .comparer import placed
 from .inputs import feeds_of, storing
 from .journal import Journal
-from .plan import Opening, make_plan
+from .plan import Opening, Plan, make_plan
 from .samples import Samples, finish_scores, worst_sample
 from .side import OpenSide, open_both
 
 __all__ = ["execute"]
 
 
-def execute(spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Feeds] = ()) -> None:
+def execute(
+    spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Feeds] = (), plan: Plan | None = None
+) -> None:
     """Run a command and tell the journal.
 
     folder: an existing folder for temporary files and ``inputs``. feeds: arrays that the caller has already, in place
-    of ``spec.inputs``. Raises PrecisionDebugError; what was finished before is in the journal.
+    of ``spec.inputs``. plan: both sides, where the caller has their models in memory. Raises PrecisionDebugError; what
+    was finished before is in the journal.
     """
     begun = time.monotonic()
     journal.write(events.Start(spec=spec, machine=machine.machine(), started=machine.now()))
-    plan = make_plan(spec, work_dir=str(folder))
+    plan = plan or make_plan(spec, work_dir=str(folder))
     given = feeds_of(spec, plan, feeds)
     with storing(given, journal, folder) as stored:
         if plan.baseline is None:
@@ -53,6 +56,7 @@ def execute(spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Fe
             try:
                 _compare(spec, plan.baseline, plan.target, given, journal, folder, stored)
             except _Apart as reason:
+                journal.write(events.Again())
                 journal.write(events.Note(text=say("apart", why=reason.why)))
                 _compare(spec, plan.baseline, plan.target, given, journal, folder, stored, apart=True)
     journal.write(events.End(seconds=time.monotonic() - begun))

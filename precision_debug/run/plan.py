@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import recording, registry
 from ..errors import BackendUnavailable, ModelError, UsageError
-from ..protocols import Backend, Capabilities, Feeds, Session
+from ..protocols import Backend, Capabilities, Comparer, Feeds, Session
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
 from ..safety.special_file import refuse_special
 from ..settings import SIDES, Setting, Taker, read_by, share
@@ -20,12 +20,16 @@ __all__ = ["Opening", "Plan", "make_plan", "stage_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """One side before it is opened: a backend's run mode, or the folder of a recorded run."""
+    """One side before it is opened: a backend's run mode, or the folder of a recorded run.
+
+    comparer: what its session shows tensors to, on their own device; None: in the host's memory, as arrays.
+    """
 
     spec: SessionSpec
     mode: RunMode | None = None
     backend: Backend | None = None
     recording: str = ""
+    comparer: Comparer | None = None
 
     @property
     def label(self) -> str:
@@ -50,6 +54,10 @@ class Opening:
         """Load the model, or open the recording."""
         if self.backend is None:
             return recording.open_recording(self.recording)
+        able = self.backend.capabilities
+        opener = able.on_device or able.on_device_alone
+        if self.comparer is not None and opener is not None:
+            return opener.open_for(self.comparer, self.spec, feeds)
         return self.backend.open(self.spec, feeds)
 
 

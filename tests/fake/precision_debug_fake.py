@@ -87,7 +87,7 @@ class FakeSession:
         self.mode, self.depth, self.pause = spec.mode, model["layers"], model.get("pause", 0)
         told = {key: self.setting(spec, key) for key in ("pause", "keep", "offset")}
         self.notes = ("a fake", *(f"{key}={told[key]!r}" for key in told if told[key]))
-        self.extra = sorted(set(spec.options) - {"side", "seed", "comparer"} - set(told))
+        self.extra = sorted(set(spec.options) - {"side", "seed"} - set(told))
         fused = spec.mode == "fake_fused"
         self.tensors = [
             TensorMeta(

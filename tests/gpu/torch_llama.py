@@ -197,7 +197,7 @@ def main() -> int:
 
         weights = sum(p.numel() * (p.element_size() + 2) for p in model.parameters())
         result["two_models_bytes"] = weights
-        from precision_debug_torch.lockstep import compare_module
+        from precision_debug_torch.live import compare_module
 
         from precision_debug.records import Tolerance
 

@@ -75,7 +75,6 @@ def read_options(given: Mapping[str, Any]) -> Options:
         "typing": setting(given, "typing") or "",
         "observe": setting(given, "observe") or "",
         "side": side,
-        "on_device": passed(given, "comparer") is not None,
     }
     if side == "baseline":
         return Options(**common)
