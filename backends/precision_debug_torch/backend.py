@@ -14,6 +14,7 @@ from precision_debug.records import Availability, InputMeta, RunMode, SessionSpe
 from precision_debug.settings import Setting, passed
 
 from . import modes
+from .keep import TorchKeep
 from .reasons import REASONS
 from .settings import SETTINGS, setting
 
@@ -55,7 +56,13 @@ class TorchBackend:
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            exporter=self, weight_keeper=self, layer_keeper=self, pairer=self, on_device=self, on_device_alone=self
+            exporter=self,
+            weight_keeper=self,
+            layer_keeper=self,
+            pairer=self,
+            on_device=self,
+            on_device_alone=self,
+            keeper=self,
         )
 
     def availability(self, mode: str) -> Availability:
@@ -140,6 +147,12 @@ class TorchBackend:
         from .engine.pairing import pair
 
         return pair(baseline, target)
+
+    def keep(self, spec: SessionSpec) -> TorchKeep | None:
+        """See ``precision_debug.keeping``: of modules in Python, in modes of lower precision."""
+        chosen = modes.recipe(spec.mode)
+        low = chosen.autocast or chosen.change == "int8" or chosen.dtype in ("float16", "bfloat16")
+        return TorchKeep(spec=spec, recipe=chosen) if low and ".py" in spec.model.model_file else None
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         return self._opened(spec, feeds, None)

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from precision_debug.errors import BackendUnavailable, InputError, UsageError
 from precision_debug.reasons import Reason
 
 from .engine.int8_linear import quantise
+from .engine.keep_float32 import keep_in_float32, outermost
 from .engine.nested_tensors import leaves, replaced
 from .engine.program import cast_program
 from .model import Model
@@ -66,15 +67,20 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     if recipe.dtype == "float32" and not recipe.change:
         dtype = None
     notes: list[Reason] = []
+    kept = outermost("" if name == "(model)" else name for name in setting(options, "keep_modules"))
     if model.kind == "exported" and recipe.dtype not in ("", "float32"):
         dtype = getattr(torch, recipe.dtype)
         with _quiet_copying():
             module = _copied(model.module, device, dtype)
+        if kept:
+            raise UsageError(
+                "an exported program has no modules to keep", where="keep_modules", hint="give the factory"
+            )
         changed = cast_program(module, dtype)
         if changed:
             notes.append(say("names_float32", count=changed, dtype=recipe.dtype))
     elif model.kind == "eager":
-        module = _copied(model.module, device, dtype)
+        module = _copied(model.module, device, dtype, _tensors_in(model, kept))
     else:
         module = model.module.to(device)
     if model.kind != "exported" and module.training and not setting(options, "training"):
@@ -83,8 +89,12 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     plain, paths = None, frozenset[str]()
     if recipe.change == "int8":
         plain, module = module, copy.deepcopy(module)
-        paths, note = quantise(module, model.path)
+        paths, note = quantise(module, model.path, kept)
         notes.append(note)
+    elif kept:
+        keep_in_float32(module, kept, dtype if recipe.dtype else None)
+        names = ", ".join(name or "(model)" for name in kept[:6])
+        notes.append(say("kept_float32", count=len(kept), names=names))
     return Built(
         module=module, model=model, device=device, dtype=dtype, notes=tuple(notes), plain=plain, quantised=paths
     )
@@ -157,12 +167,34 @@ def _as_tensor(value: Any, name: str, built: Built) -> Any:
     return tensor.to(device=built.device, dtype=dtype, copy=True)
 
 
-def _copied(module: Any, device: torch.device | None, dtype: torch.dtype | None) -> Any:
-    """A deep copy whose parameters are shared where they need no change, and converted one by one where they do."""
+def _tensors_in(model: Model, kept: Sequence[str]) -> frozenset[int]:
+    """Ids of the parameters and buffers inside modules. Raises UsageError where the model has no such module."""
+    found: set[int] = set()
+    for name in kept:
+        try:
+            part = model.module.get_submodule(name)
+        except AttributeError as error:
+            raise UsageError(
+                f"the model has no module '{name}'",
+                where="--option keep_modules",
+                hint="`precision_debug marks` lists them",
+            ) from error
+        found.update(id(tensor) for tensor in (*part.parameters(), *part.buffers()))
+    return frozenset(found)
+
+
+def _copied(
+    module: Any, device: torch.device | None, dtype: torch.dtype | None, exact: frozenset[int] = frozenset()
+) -> Any:  # fmt: skip
+    """A deep copy whose parameters are shared where they need no change, and converted one by one where they do.
+
+    exact: ids of tensors that keep their type.
+    """
     memo: dict[int, Any] = {}
 
     def wanted(tensor: Any) -> Any:
-        return dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+        narrows = dtype is not None and tensor.is_floating_point() and id(tensor) not in exact
+        return dtype if narrows else tensor.dtype
 
     def changes(tensor: Any) -> bool:
         return tensor.dtype != wanted(tensor) or (device is not None and tensor.device != device)

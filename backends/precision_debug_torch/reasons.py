@@ -36,6 +36,10 @@ REASONS = Catalogue("torch", {
         "the module was put into evaluation mode; the option training=1 leaves it as the factory made it",
         "模块已置于评估模式；选项 training=1 可保持工厂函数所给的状态", "Give --option training=1.",
     ),
+    "kept_float32": Wording(
+        "{count} modules stay in float32: {names}", "{count} 个模块保持 float32：{names}",
+        "Nothing: they were asked for by keep_modules.",
+    ),
     "int8_linear": Wording(
         "{count} of {all} linear layers run in int8 (torchao, dynamic activations)",
         "{all} 个线性层中有 {count} 个以 int8 运行（torchao，动态激活）",

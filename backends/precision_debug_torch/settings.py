@@ -19,6 +19,12 @@ SETTINGS = (
         help="cpu, cuda, cuda:1 (default: cuda where there is one)", zh="cpu、cuda、cuda:1（默认：有 GPU 时为 cuda）",
     ),
     Setting(
+        name="keep_modules", kind="names", default=(), sides=("target",),
+        modes=("torch_fp16", "torch_bf16", "torch_autocast_*", "torch_int8"),
+        help="paths of modules that stay in float32, with what is inside them",
+        zh="保持 float32 的模块路径（含其内部）",
+    ),
+    Setting(
         name="training", kind="flag", default=False,
         help="leave the module in training mode as the factory made it", zh="模块保持工厂函数给出的训练模式",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,8 +17,8 @@ from .torchao import quantization
 __all__ = ["quantise"]
 
 
-def quantise(module: Any, path: str) -> tuple[frozenset[str], Reason]:
-    """Quantise a module's linear layers in place; returns their paths and a note on the rest.
+def quantise(module: Any, path: str, kept: Sequence[str] = ()) -> tuple[frozenset[str], Reason]:
+    """Quantise a module's linear layers in place, but those in ``kept`` modules; their paths and a note on the rest.
 
     Raises ModelError where it has none, BackendError where torchao fails.
     """
@@ -28,7 +29,8 @@ def quantise(module: Any, path: str) -> tuple[frozenset[str], Reason]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torchao = quantization()
-            torchao.quantize_(module, torchao.Int8DynamicActivationInt8WeightConfig())
+            config = torchao.Int8DynamicActivationInt8WeightConfig()
+            torchao.quantize_(module, config, filter_fn=lambda _, name: name in linear and not _inside(name, kept))
     except Exception as error:
         raise BackendError(f"torchao cannot quantise it: {type(error).__name__}: {error}", where=path) from error
     changed = frozenset(name for name in linear if type(module.get_submodule(name).weight) is not torch.nn.Parameter)
@@ -37,3 +39,7 @@ def quantise(module: Any, path: str) -> tuple[frozenset[str], Reason]:
     if others:
         return changed, say("int8_linear_but", count=count, all=every, others=others)
     return changed, say("int8_linear", count=count, all=every)
+
+
+def _inside(name: str, kept: Sequence[str]) -> bool:
+    return any(one in ("", name) or name.startswith(f"{one}.") for one in kept)

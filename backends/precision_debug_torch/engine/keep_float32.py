@@ -1,0 +1,60 @@
+"""Modules that stay in float32 inside a model of lower precision. Needs nothing but torch: users get a copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+__all__ = ["keep_in_float32", "outermost"]
+
+
+def keep_in_float32(module: Any, names: Iterable[str], low: Any = None) -> None:
+    """Let modules compute in float32, in place: autocast is off inside, and their inputs are made float32.
+
+    names: paths of modules, "" for the whole. low: the type of everything else, which their results are given back in;
+    a kept module that reads another one's result reads it before that. None: results stay as they are (autocast).
+    """
+    for name in names:
+        part = module.get_submodule(name)
+        part._kept_low, part._kept_inside = low, []
+        part.register_forward_pre_hook(_enter, with_kwargs=True)
+        part.register_forward_hook(_leave, always_call=True)
+
+
+def outermost(names: Iterable[str]) -> list[str]:
+    """Without those inside of another one."""
+    given = sorted(set(names))
+    return [name for name in given if not any(name != o and (o == "" or name.startswith(f"{o}.")) for o in given)]
+
+
+def _enter(part: Any, args: Any, kwargs: Any) -> Any:
+    kinds = {value.device.type for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)}
+    outside = torch.autocast(next(iter(kinds), "cpu"), enabled=False)
+    outside.__enter__()
+    part._kept_inside.append(outside)
+    return tree_map(_single, args), tree_map(_single, kwargs)
+
+
+def _leave(part: Any, _args: Any, output: Any) -> Any:
+    part._kept_inside.pop().__exit__(None, None, None)
+    if part._kept_low is None:
+        return output
+    return tree_map(lambda value: _narrowed(value, part._kept_low), output)
+
+
+def _single(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.dtype.itemsize >= 4:
+        return value
+    exact, version = getattr(value, "_kept_exact", (None, -1))
+    return exact if exact is not None and version == value._version else value.float()
+
+
+def _narrowed(value: Any, low: Any) -> Any:
+    if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+        return value
+    narrow: Any = value.to(low)
+    narrow._kept_exact = (value, narrow._version)
+    return narrow

@@ -1,0 +1,120 @@
+"""Which modules stay in float32, and the wrapper that a user takes away."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from precision_debug.protocols import Handed
+from precision_debug.records import SessionSpec, TensorMeta
+
+from .modes import Recipe
+from .settings import setting
+
+__all__ = ["TorchKeep"]
+
+_WHOLE = "(model)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchKeep:
+    """See keeping.Keep. Modules by their paths; operators that the model's own forward calls go with all of it."""
+
+    spec: SessionSpec
+    recipe: Recipe
+    unit: str = "module"
+    simulation: str = ""
+
+    def key_of(self, meta: TensorMeta) -> str:
+        from .engine.layers import layer_of
+
+        return layer_of(meta) or _WHOLE
+
+    def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        given: tuple[str, ...] = setting(self.spec.options, "keep_modules")
+        return {"keep_modules": tuple(dict.fromkeys((*given, *keys)))}
+
+    def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
+        from .engine.keep_float32 import outermost
+
+        names: tuple[str, ...] = self.options(keys)["keep_modules"]
+        paths = outermost("" if name == _WHOLE else name for name in names)
+        listed = json.dumps(list(names), ensure_ascii=False)
+        handed = [
+            Handed(
+                kind="setting", title="for this tool", mode=self.spec.mode, options={"keep_modules": names},
+                text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'keep_modules={listed}')}",
+            )
+        ]  # fmt: skip
+        if self.recipe.change == "int8":
+            text = _TORCHAO.format(names=json.dumps(paths))
+            return [*handed, Handed(kind="config", title="torchao's filter", text=text, note="the same as above")]
+        path = folder / f"{Path(self.spec.model.model_file.partition('.py:')[0]).stem}_kept.py"
+        path.write_text(self._wrapper(paths), encoding="utf-8")
+        mode = self.spec.mode if self.recipe.autocast else "torch_fp32"
+        return [
+            *handed,
+            Handed(
+                kind="wrapper", title="the model with these modules in float32, as a Python file", path=str(path),
+                mode=mode, model=f"{path}:model", options={"device": setting(self.spec.options, "device")},
+                note="run under torch.autocast" if self.recipe.autocast else "takes and gives float32",
+            ),
+        ]  # fmt: skip
+
+    def _wrapper(self, paths: Sequence[str]) -> str:
+        """A file of its own: what was judged, and the model that it is done to."""
+        own = Path(__file__).with_name("engine") / "keep_float32.py"
+        file, _, factory = self.spec.model.model_file.partition(".py:")
+        where = str(Path(f"{file}.py").resolve())
+        values = {"file": where, "factory": factory, "names": list(paths), "low": self.recipe.dtype}
+        return own.read_text(encoding="utf-8") + _MODEL.format(**{key: repr(value) for key, value in values.items()})
+
+
+_TORCHAO = """\
+keep = {names}
+quantize_(model, config, filter_fn=lambda module, name: isinstance(module, torch.nn.Linear)
+          and not any(name == kept or name.startswith(kept + ".") or not kept for kept in keep))
+"""
+
+_MODEL = '''
+
+FILE, FACTORY, KEEP, LOW = {file}, {factory}, {names}, {low}
+
+
+def model() -> Any:
+    """What FACTORY of FILE makes, in LOW ("": as it is, for autocast) but for KEEP, which stays in float32."""
+    import importlib.util
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(FILE).parent))
+    spec = importlib.util.spec_from_file_location(Path(FILE).stem, FILE)
+    source = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = source
+    spec.loader.exec_module(source)
+    made = getattr(source, FACTORY)()
+    module, inputs = made if isinstance(made, tuple) else (made, None)
+    module.eval()
+    if LOW:
+        exact = {{name: {{k: v.clone() for k, v in module.get_submodule(name).state_dict().items()}} for name in KEEP}}
+        module.to(getattr(torch, LOW))
+        for name in KEEP:
+            module.get_submodule(name).float().load_state_dict(exact[name])
+    keep_in_float32(module, KEEP, getattr(torch, LOW) if LOW else None)
+    if LOW and "" not in KEEP:
+        low = getattr(torch, LOW)
+
+        def narrow(value: Any) -> Any:
+            return value.to(low) if isinstance(value, torch.Tensor) and value.dtype == torch.float32 else value
+
+        def wide(value: Any) -> Any:
+            return value.float() if isinstance(value, torch.Tensor) and value.dtype == low else value
+
+        module.register_forward_pre_hook(lambda _, a, k: (tree_map(narrow, a), tree_map(narrow, k)), with_kwargs=True)
+        module.register_forward_hook(lambda _, _a, output: tree_map(wide, output))
+    return (module, inputs) if inputs is not None else module
+'''

@@ -1,0 +1,95 @@
+"""Modules that stay in float32: by the option, by the search, and in the wrapper that a user takes away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import precision_debug
+from precision_debug import Report
+from precision_debug.cli import main
+from precision_debug.errors import UsageError
+
+torch = pytest.importorskip("torch")
+
+NET = """
+import torch
+
+
+class Shift(torch.nn.Module):
+    def __init__(self, by):
+        super().__init__()
+        self.by = by
+
+    def forward(self, x):
+        return x + self.by
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.up, self.down = torch.nn.Linear(16, 16), Shift(3000.0), Shift(-3000.0)
+        self.last = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh(), torch.nn.Linear(16, 16))
+
+    def forward(self, x):
+        return self.last(self.down(self.up(self.first(x))))
+
+
+def make():
+    torch.manual_seed(0)
+    return Net(), torch.randn(4, 16)
+"""
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> str:
+    (tmp_path / "net.py").write_text(NET)
+    return f"{tmp_path / 'net.py'}:make"
+
+
+def error(net: str, mode: str, **options: str) -> float:
+    report = precision_debug.compare(net, run_mode=mode, explain="off", device="cpu", **options)
+    found = report.outputs[0].relative_l2
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("mode", ["torch_bf16", "torch_fp16", "torch_autocast_bf16"])
+def test_the_edge_between_two_kept_modules_is_float32(net: str, mode: str) -> None:
+    assert error(net, mode) > 0.1
+    assert error(net, mode, keep_modules="up,down") < 0.02
+    assert error(net, mode, keep_modules="['(model)']") < 0.02
+
+
+def test_a_kept_linear_has_its_exact_weights(net: str) -> None:
+    everything = error(net, "torch_bf16", keep_modules="first,up,down,last")
+    assert everything < 5e-3  # the input is rounded, nothing else
+
+
+def test_a_module_that_is_not_there_is_an_error(net: str) -> None:
+    with pytest.raises(UsageError, match="no module 'nowhere'"):
+        error(net, "torch_bf16", keep_modules="nowhere")
+
+
+@pytest.mark.parametrize("mode", ["torch_bf16", "torch_autocast_bf16"])
+def test_a_search_hands_over_a_wrapper_that_holds(net: str, mode: str, tmp_path: Path) -> None:
+    output = tmp_path / "o.json"
+    assert main(["search", "--model_file", net, "--run_mode", mode, "--device", "cpu", "--quiet",
+                 "--output", str(output)]) == 0  # fmt: skip
+    fix = Report.load(output).fix
+    assert fix is not None
+    assert fix.state == "found"
+    assert {unit.key for unit in fix.kept} <= {"up", "down"}
+    assert fix.evaluations <= len(fix.kept) + 5
+    assert [item.verified for item in fix.artefacts] == [True, True]
+    wrapper = fix.artefacts[-1]
+    namespace: dict[str, object] = {}
+    exec(compile(Path(wrapper.path).read_text(), wrapper.path, "exec"), namespace)
+    module, inputs = namespace["model"]()  # type: ignore[operator]
+    assert module(inputs).shape == (4, 16)
+
+
+def test_excluded_linears_stay_in_float32(net: str) -> None:
+    pytest.importorskip("torchao", reason="torch_int8 needs it")
+    assert error(net, "torch_int8", keep_modules="last") < error(net, "torch_int8")
