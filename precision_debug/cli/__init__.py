@@ -24,6 +24,7 @@ VERBS = {
     "inspect": "read TensorRT engine-inspector files: layers, real precision, fused outputs",
     "search": "find the smallest set of operators to keep in higher precision, verify it and hand it over",
     "ladder": "climb an engine's optimisation stages one at a time, and bisect the one that brings the mismatch",
+    "diff": "what changed between two reports: tensors that got better or worse, culprits that came or went",
     "report": "write a report again in another format, or rescue one from an interrupted run",
 }
 

@@ -1,0 +1,80 @@
+"""pytest: ``assert_precision`` compares two run modes of a model and fails with the culprit's name.
+
+A test asks for the fixture of that name; nothing else of this plugin does anything. Thresholds may stand in the
+project's pyproject.toml (see ``Thresholds``); a stored report ("golden") makes only regressions fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ..report.model import Report
+
+__all__ = ["assert_precision", "pytest_addoption"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--precision_golden write`` stores the reports that later runs are held against."""
+    group = parser.getgroup("precision_debug")
+    group.addoption(
+        "--precision_golden", choices=["check", "write"], default="check",
+        help="write: store golden reports anew; check (the default): fail where a tensor got worse than in them",
+    )  # fmt: skip
+    group.addoption(
+        "--precision_reports", metavar="DIR", default="", help="keep every report of assert_precision there, as .html"
+    )
+
+
+@pytest.fixture
+def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Report]:
+    """A function with ``precision_debug.compare``'s arguments; fails the test unless the verdict is good.
+
+    Further: ``golden=PATH`` (a .json report; where it exists, only what got worse than in it fails; it is written with
+    --precision_golden write, or where there is none) and ``thresholds`` (a mapping as in pyproject.toml). Returns the
+    report. The verdict, the culprits and the worst error become properties of the test in JUnit's XML.
+    """
+
+    def assert_precision(
+        model: Any, *, run_mode: str, golden: str | Path = "", thresholds: Any = None, **arguments: Any
+    ) -> Report:
+        from ..api import compare
+        from ..report.formats.json import load
+        from .thresholds import Thresholds, complaint
+
+        wanted = Thresholds.of(thresholds) if thresholds is not None else Thresholds.of_project(request.config.rootpath)
+        report = compare(model, run_mode=run_mode, **arguments)
+        for name, value in _properties(report).items():  # pytest's own record_property warns where JUnit's family is 2
+            request.node.user_properties.append((f"precision_debug.{name}", value))
+        kept = _keep(report, request, tmp_path)
+        stored = Path(golden) if golden else None
+        if stored is not None and (request.config.getoption("--precision_golden") == "write" or not stored.exists()):
+            report.save(stored)  # which it is no worse than
+        before = load(stored) if stored is not None else None
+        problem = complaint(report, wanted, before)
+        if problem:
+            pytest.fail(f"{problem}\nreport: {kept}", pytrace=False)
+        return report
+
+    return assert_precision
+
+
+def _keep(report: Report, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    folder = request.config.getoption("--precision_reports")
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in request.node.name)
+    return report.save(Path(folder) / f"{name}.html" if folder else tmp_path / "precision.html")
+
+
+def _properties(report: Report) -> dict[str, object]:
+    from ..report.blame import culprits
+
+    errors = [row.relative_l2 for row in report.outputs if row.relative_l2 is not None]
+    return {
+        "verdict": str(report.verdict),
+        "culprits": ", ".join(culprit.name for culprit in culprits(report)),
+        "output_rel_l2": max(errors, default=None),
+    }

@@ -1,0 +1,151 @@
+"""Thresholds of a project, by tensor or operator type, and what a report does against them."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..records import Row
+from ..report.blame import culprits, sentence_of
+from ..report.difference import TIMES, Change, difference
+from ..report.figures import figure
+from ..report.model import Report, Verdict
+
+__all__ = ["Thresholds", "complaint"]
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """Largest relative L2 errors, in ``[tool.precision_debug.thresholds]`` of pyproject.toml::
+
+        [tool.precision_debug.thresholds]
+        outputs = 1e-2                    # every final output
+        times = 2.0                       # against a golden report: how much worse is a regression
+        [tool.precision_debug.thresholds.tensors]
+        "*/attention/*" = 5e-2            # by tensor name, with * and ?
+        [tool.precision_debug.thresholds.operators]
+        Softmax = 1e-2                    # by operator type
+
+    A tensor's own pattern goes before its operator's. Where neither ``outputs``, tensors nor operators are given, the
+    report's verdict decides.
+    """
+
+    outputs: float | None = None
+    times: float = TIMES
+    tensors: Mapping[str, float] = field(default_factory=dict)
+    operators: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def given(self) -> bool:
+        """Something decides besides the verdict."""
+        return self.outputs is not None or bool(self.tensors or self.operators)
+
+    @classmethod
+    def of(cls, plain: Any, where: str = "thresholds") -> Thresholds:
+        """From plain values. Raises UsageError where a key or a value is no threshold."""
+        if not isinstance(plain, Mapping):
+            raise UsageError("must be a table of thresholds", where=where)
+        unknown = sorted(set(plain) - {"outputs", "times", "tensors", "operators"})
+        if unknown:
+            raise UsageError(f"knows no '{unknown[0]}'", where=where, hint="it has outputs, times, tensors, operators")
+        tables = {name: plain.get(name, {}) for name in ("tensors", "operators")}
+        for name, table in tables.items():
+            if not isinstance(table, Mapping):
+                raise UsageError("must be a table: name = largest Rel L2", where=f"{where}.{name}")
+        return cls(
+            outputs=None if plain.get("outputs") is None else _number(plain["outputs"], f"{where}.outputs"),
+            times=_number(plain.get("times", TIMES), f"{where}.times"),
+            **{
+                name: {key: _number(value, f"{where}.{name}.{key}") for key, value in table.items()}
+                for name, table in tables.items()
+            },
+        )
+
+    @classmethod
+    def of_project(cls, root: Path) -> Thresholds:
+        """From the pyproject.toml of a folder; none where it has none. Raises UsageError."""
+        path = root / "pyproject.toml"
+        if not path.is_file():
+            return cls()
+        if sys.version_info >= (3, 11):
+            import tomllib
+        else:  # pytest itself brings it on 3.10
+            import tomli as tomllib
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, OSError) as error:
+            raise UsageError(f"cannot be read: {error}", where=str(path)) from error
+        tool = table.get("tool", {}).get("precision_debug", {})
+        return cls.of(tool.get("thresholds", {}), f"{path.name} [tool.precision_debug.thresholds]")
+
+    def of_row(self, row: Row) -> float | None:
+        """The largest relative L2 error that a row may have; None where nobody said."""
+        for pattern, most in self.tensors.items():
+            if fnmatch.fnmatchcase(row.name, pattern):
+                return most
+        if row.op_type in self.operators:
+            return self.operators[row.op_type]
+        return self.outputs if row.is_output else None
+
+
+def complaint(report: Report, thresholds: Thresholds, golden: Report | None = None) -> str:
+    """Why a report is not good enough, the culprit first; "" where it is.
+
+    golden: a stored report: only what is worse than in it counts, and what a threshold forbids.
+    """
+    found = [_over(row, thresholds) for row in report.rows]
+    over = [text for text in found if text]
+    if golden is not None:
+        told = difference(golden, report, times=thresholds.times)
+        worse = told.of(Change.WORSE, Change.LOST, Change.GONE)
+        over += [
+            f"{tensor.op_type} {tensor.name}: {tensor.change} than in the golden report"
+            if tensor.change is Change.WORSE
+            else f"{tensor.op_type} {tensor.name}: {tensor.change}"
+            for tensor in worse
+        ]
+        blamed = told.fresh if not over else (*told.fresh, *culprits(report))
+        bad = bool(over or told.fresh or report.verdict is Verdict.PARTIAL)
+    else:
+        blamed = culprits(report)
+        bad = bool(over) or (not thresholds.given and report.exit_status != 0) or report.verdict is Verdict.PARTIAL
+    if not bad:
+        return ""
+    unique = {culprit.name: culprit for culprit in blamed}.values()
+    lines = [f"{report.verdict}: {report.target.mode} against {report.baseline.mode}"]
+    lines += [sentence_of(culprit, report.target.mode).en for culprit in unique]
+    lines += over[:_SHOWN]
+    if len(over) > _SHOWN:
+        lines.append(f"… and {len(over) - _SHOWN} more tensors")
+    if report.failure:
+        lines.append(report.failure)
+    if len(lines) == 1 and report.first_mismatch is not None:
+        lines.append(f"first mismatch: {report.first_mismatch.op_type} {report.first_mismatch.name}")
+    return "\n".join(lines)
+
+
+def _over(row: Row, thresholds: Thresholds) -> str:
+    most = thresholds.of_row(row)
+    if most is None:
+        return ""
+    error = row.relative_l2
+    if error is None or math.isnan(error):
+        compared = row.comparison is not None
+        return f"{row.op_type} {row.name}: {'NaN or another shape' if compared else 'not compared'}" * bool(
+            compared or row.is_output
+        )
+    return f"{row.op_type} {row.name}: Rel L2 {figure(error)}, allowed {figure(most)}" if error > most else ""
+
+
+def _number(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise UsageError(f"is no threshold: {value!r}", where=where, hint="give a number of at least 0")
+    return float(value)

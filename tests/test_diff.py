@@ -1,0 +1,79 @@
+"""Two reports side by side: what got worse is named, and only that makes the status 1."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import pytest
+from report_factory import make_report, make_row
+
+import precision_debug
+from precision_debug.cli import main
+from precision_debug.report.difference import Change, difference
+
+
+def test_a_report_and_itself_are_the_same() -> None:
+    report = make_report(40)
+    found = difference(report, report)
+    assert not found.regressed
+    assert found.counts == {change: len(report.rows) if change is Change.SAME else 0 for change in Change}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change"),
+    [
+        (1e-4, 4e-4, Change.WORSE),
+        (4e-4, 1e-4, Change.BETTER),
+        (1e-4, 1.9e-4, Change.SAME),
+        (1e-4, 2e-3, Change.WORSE),  # the status changes
+        (9e-4, 1.1e-3, Change.WORSE),  # although the factor is small
+        (1e-9, 9e-7, Change.SAME),  # rounding of FP32 itself
+        (0.0, 1e-4, Change.WORSE),
+        (math.inf, math.inf, Change.SAME),
+        (1e-4, None, Change.LOST),
+        (None, 1e-4, Change.NEW),
+    ],
+)
+def test_what_became_of_a_tensor(before: float | None, after: float | None, change: Change) -> None:
+    report = make_report(1)
+    old = dataclasses.replace(report, rows=(make_row(0, before),))
+    new = dataclasses.replace(report, rows=(make_row(0, after),))
+    assert difference(old, new).tensors[0].change is change
+
+
+def test_a_tensor_that_is_gone_counts_as_a_regression() -> None:
+    report = make_report(1)
+    both = dataclasses.replace(report, rows=(make_row(0, 1e-4), make_row(1, 1e-4)))
+    one = dataclasses.replace(report, rows=both.rows[:1])
+    found = difference(both, one)
+    assert [tensor.change for tensor in found.tensors] == [Change.SAME, Change.GONE]
+    assert found.regressed
+    assert not difference(one, both).regressed
+
+
+def test_the_command_before_and_after_a_fix(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """INT8, then FP16: what INT8 spoiled is better, and none is worse."""
+    pytest.importorskip("onnxruntime")
+    model, images = root / "examples" / "digits" / "digits.onnx", root / "examples" / "digits" / "test_images.npz"
+    for name, mode in (("before", "ort_int8"), ("after", "ort_fp16_sim")):
+        precision_debug.compare(model, run_mode=mode, inputs=images, output=f"{name}.json")
+    assert main(["diff", "before.json", "after.json", "--output", "d.json", "--lang", "en"]) == 0
+    said = capsys.readouterr().out
+    told = json.loads(Path("d.json").read_text())
+    assert told["regressed"] is False
+    assert told["counts"]["better"] >= 2
+    assert f"{told['counts']['better']} better" in said
+    assert main(["diff", "after.json", "before.json", "--output", "d.md", "--lang", "zh"]) == 1
+    assert "变差" in capsys.readouterr().out
+    assert "变差" in Path("d.md").read_text(encoding="utf-8")
+
+
+def test_what_is_no_report_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.json").write_text("{}")
+    assert main(["diff", "a.json", "a.json"]) in (2, 3)
+    assert "a.json" in capsys.readouterr().err
+    assert main(["diff", "a.json", "a.json", "--output", "x.pdf"]) == 2
+    assert main(["diff", "a.json", "b.json", "--output", "a.json"]) == 2

@@ -1,0 +1,121 @@
+"""A made-up project that uses the fixture: it passes, then fails on a planted regression, and the culprit is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report_factory import make_report, make_row
+
+from precision_debug.errors import UsageError
+from precision_debug.testing.thresholds import Thresholds, complaint
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+PROJECT = """
+def test_the_model_keeps_its_precision(assert_precision):
+    assert_precision("model.onnx", run_mode="ort_fp16_sim", inputs="x.npz"{more})
+"""
+
+
+def model(path: Path, scale: float) -> None:
+    """Two layers; the hidden one grows with ``scale``."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w1": rng.normal(0, 0.2, (16, 32)).astype(np.float32) * np.float32(scale),
+        "w2": rng.normal(0, 0.2, (32, 4)).astype(np.float32),
+    }
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "w1"], ["hidden"], name="up"),
+        onnx.helper.make_node("Relu", ["hidden"], ["active"], name="relu"),
+        onnx.helper.make_node("MatMul", ["active", "w2"], ["y"], name="down"),
+    ]
+    info = [onnx.helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [8, 16]), ("y", [8, 4]))]
+    graph = onnx.helper.make_graph(
+        nodes, "g", info[:1], info[1:], [onnx.numpy_helper.from_array(v, k) for k, v in weights.items()]
+    )
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def run(folder: Path, *words: str) -> tuple[int, str]:
+    installed = any(
+        entry.value == "precision_debug.testing.pytest_plugin" for entry in metadata.entry_points(group="pytest11")
+    )
+    plugin = [] if installed else ["-p", "precision_debug.testing.pytest_plugin"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, *words], cwd=folder,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_model.py").write_text(PROJECT.format(more=""))
+    model(folder / "model.onnx", 1.0)
+    np.savez(folder / "x.npz", x=np.random.default_rng(1).uniform(0.5, 1, (8, 16)).astype(np.float32))
+    return folder
+
+
+def test_it_passes_and_a_planted_overflow_fails_with_the_culprits_name(project: Path) -> None:
+    assert run(project)[0] == 0
+    model(project / "model.onnx", 8e4)
+    status, said = run(project, "--junitxml", "out.xml", "--precision_reports", "kept")
+    assert status == 1, said
+    assert "hidden" in said
+    assert "`hidden` lost it" in said
+    assert (project / "kept" / "test_the_model_keeps_its_precision.html").exists()
+    properties = {
+        item.get("name"): item.get("value") for item in ElementTree.parse(project / "out.xml").iter("property")
+    }
+    assert properties["precision_debug.verdict"] == "out of tolerance"
+    assert "hidden" in str(properties["precision_debug.culprits"])
+
+
+def test_a_golden_report_fails_on_regressions_only(project: Path) -> None:
+    (project / "test_model.py").write_text(PROJECT.format(more=', golden="golden.json", atol=1e-9, rtol=1e-9'))
+    assert run(project)[0] == 0  # written; out of this tolerance as it is
+    assert run(project)[0] == 0
+    model(project / "model.onnx", 8e4)
+    status, said = run(project)
+    assert status == 1
+    assert "worse than in the golden report" in said
+    assert run(project, "--precision_golden", "write")[0] == 0
+    assert run(project)[0] == 0
+
+
+def test_thresholds_of_the_project(project: Path) -> None:
+    table = "[tool.precision_debug.thresholds]\noutputs = {}\n[tool.precision_debug.thresholds.operators]\nRelu = 0.5\n"
+    (project / "pytest.ini").unlink()
+    for most, wanted in ((1e-2, 0), (1e-6, 1)):
+        (project / "pyproject.toml").write_text(table.format(most) + "[tool.pytest.ini_options]\n")
+        status, said = run(project)
+        assert status == wanted, said
+    assert "allowed 1e-06" in said
+
+
+@pytest.mark.parametrize(
+    "plain", [[], {"output": 1}, {"outputs": "1"}, {"outputs": -1}, {"tensors": 1}, {"operators": {"Relu": True}}]
+)
+def test_what_is_no_threshold_is_refused(plain: Any) -> None:
+    with pytest.raises(UsageError):
+        Thresholds.of(plain)
+
+
+def test_a_pattern_goes_before_the_operators_type() -> None:
+    import dataclasses
+
+    report = dataclasses.replace(make_report(1), rows=(make_row(0, 5e-4),), explanation=None)
+    loose = Thresholds.of({"tensors": {"/layer1/*": 1e-2}, "operators": {"Conv": 1e-6}})
+    assert not complaint(report, loose)
+    assert "allowed 1e-06" in complaint(report, Thresholds.of({"operators": {"Conv": 1e-6}}))
