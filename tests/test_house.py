@@ -25,7 +25,7 @@ STAGES = (
     ("settings", "onnx"),
     ("numbers", "inspector"),
     ("protocols",),
-    ("testing", "feeds"),
+    ("feeds",),
     ("pairing",),
     ("recording", "registry"),
     ("observe",),
@@ -35,6 +35,7 @@ STAGES = (
     ("report",),
     ("run",),
     ("api",),
+    ("testing",),
     ("cli",),
     ("__main__",),
 )
