@@ -137,6 +137,65 @@ def test_rows_are_those_of_an_independent_session(tag: str, path: str, inputs: s
     assert not disagreements, disagreements[:5]
 
 
+def programs() -> list[str]:
+    """Models as Paddle publishes them, beside their ONNX files."""
+    return [tag for tag, _, _ in listed() if Path(WILD, "paddle", tag).is_dir()]
+
+
+def every_hooked(tag: str, feeds: dict[str, Any], *, optimised: bool, onednn: bool) -> dict[str, list[np.ndarray]]:
+    """What a plain predictor's own hook shows, by Paddle's names; more than one where a variable is written again."""
+    inference = pytest.importorskip("paddle.inference", reason="paddlepaddle is not installed")
+    folder = Path(WILD, "paddle", tag)
+    config = inference.Config(str(folder / "inference.pdmodel"), str(folder / "inference.pdiparams"))
+    config.disable_glog_info()
+    config.disable_gpu()
+    config.set_cpu_math_library_num_threads(1)
+    (config.enable_onednn if onednn else config.disable_onednn)()
+    config.switch_ir_optim(optimised)
+    config.enable_memory_optim(False)
+    predictor = inference.create_predictor(config)
+    found: dict[str, list[np.ndarray]] = {}
+    predictor.register_output_hook(lambda kind, name, tensor: found.setdefault(name, []).append(np.array(tensor)))
+    for name in predictor.get_input_names():
+        handle = predictor.get_input_handle(name)
+        handle.reshape(list(feeds[name].shape))
+        handle.copy_from_cpu(np.ascontiguousarray(feeds[name]))
+    predictor.run()
+    return found
+
+
+@pytest.mark.parametrize("mode", ["cpu_opt", "onednn_fp32"])
+@pytest.mark.parametrize("tag", programs())
+def test_rows_of_a_paddle_model_are_those_of_plain_predictors(tag: str, mode: str) -> None:
+    """Under oneDNN the hook shows blocked layouts, so what does not depend on the order is checked there."""
+    inputs = next(path for name, _, path in listed() if name == tag)
+    feeds, onednn = dict(np.load(inputs)), mode == "onednn_fp32"
+    base = every_hooked(tag, feeds, optimised=False, onednn=False)
+    target = every_hooked(tag, feeds, optimised=True, onednn=onednn)
+    report = precision_debug.compare(
+        Path(WILD, "paddle", tag), run_mode=mode, baseline="cpu_fp32", inputs=feeds, atol=ATOL, rtol=RTOL,
+        explain="off", threads=1,
+    )  # fmt: skip
+    count, disagreements = 0, []
+    for row in report.rows:
+        ours, theirs = base.get(row.name, []), target.get(row.target_name, [])
+        numbers = row.comparison
+        if numbers is None or len(ours) != 1 or len(theirs) != 1 or ours[0].dtype.kind != "f" or not ours[0].size:
+            continue
+        count += 1
+        if not onednn:
+            text = wrong(row, ours[0], theirs[0])
+        else:
+            told = [numbers.base.min, numbers.base.max, numbers.target.min, numbers.target.max]
+            expected = [side(array) for array in (ours[0], theirs[0]) for side in (np.min, np.max)]
+            text = "" if np.allclose(told, expected, rtol=1e-9, atol=0) else f"{told}, not {expected}"  # type: ignore[arg-type]
+        if text:
+            disagreements.append(f"{row.name}: {text}")
+    print(tag, mode, count, len(report.compared))
+    assert not disagreements, (len(disagreements), disagreements[:5])
+    assert count >= 0.9 * len(report.compared)
+
+
 def test_it_was_done_for_many_rows() -> None:
     if len(checked) < 3 * len(listed()) - 6:
         pytest.skip("only some of the models were asked for")
