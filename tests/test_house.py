@@ -34,6 +34,7 @@ STAGES = (
     ("events",),
     ("report",),
     ("run",),
+    ("sweep",),
     ("api",),
     ("testing",),
     ("cli",),

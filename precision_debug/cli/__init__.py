@@ -22,6 +22,7 @@ VERBS = {
     "inputs": "list a model's inputs, what each is fed by default, and a command to copy",
     "marks": "list a model's tensor names in execution order, to mark some of them",
     "inspect": "read TensorRT engine-inspector files: layers, real precision, fused outputs",
+    "sweep": "several run modes in one table: error, culprit, accuracy, latency, size; and the plot of it",
     "search": "find the smallest set of operators to keep in higher precision, verify it and hand it over",
     "ladder": "climb an engine's optimisation stages one at a time, and bisect the one that brings the mismatch",
     "diff": "what changed between two reports: tensors that got better or worse, culprits that came or went",

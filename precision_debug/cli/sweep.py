@@ -1,0 +1,100 @@
+"""precision_debug sweep: several run modes in one table, with error, culprit, answers, latency, size and build time.
+
+Takes the options of a comparison, and --run_modes in place of --run_mode. Each mode is compared and timed in processes
+of its own; one that cannot run here stands in the table with the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import UsageError
+from ..records import ModelFiles, RunSpec
+from ..run.overwriting import refuse_overwriting
+from ..run.supervisor import Outcome, supervise
+from ..safety.visible import visible
+from ..sweep.result import Speed
+from ..sweep.run import parse_modes, remove_inputs, sweep
+from ..sweep.speed import measure_speed
+from ..sweep.write import SUFFIXES, as_text, write
+from . import compare
+from .parser import parse, program
+
+__all__ = ["run"]
+
+_DEFAULT = "output/sweep.html"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """0 where every mode ran, 1 where one is out of tolerance, 2 where one was refused, 3 where one crashed."""
+    parser = compare.build_parser()
+    parser.prog, parser.description, parser.usage = program("sweep"), __doc__, None
+    group = parser.add_argument_group("which modes, and how are they timed?")
+    group.add_argument(
+        "--run_modes", metavar="A,B,…", default="",
+        help="the modes; MODE+KEY=VALUE gives one a setting of its own, and may be named beside the mode without it",
+    )  # fmt: skip
+    group.add_argument(
+        "--models", metavar="FILE", nargs="+", default=[],
+        help="further files of the same model: a mode runs the first one that it reads",
+    )  # fmt: skip
+    group.add_argument("--batch_sizes", metavar="N,…", default="", help="samples a run to time (default: as they are)")
+    group.add_argument("--speed_seconds", metavar="S", type=float, default=3.0, help="of timed runs each (default 3)")
+    given = parse(parser, arguments)
+    if given.run_mode or given.record:
+        raise UsageError("a sweep takes --run_modes", where="--run_mode" if given.run_mode else "--record")
+    wanted = parse_modes(given.run_modes)
+    batches = _batches(given.batch_sizes)
+    given.run_mode = wanted[0][1]
+    spec = compare.make_spec(given, command=f"{program('sweep')} {shlex.join(arguments)}")
+    outputs = [Path(path) for path in given.output or [_DEFAULT]]
+    known = f"known: {' '.join(SUFFIXES)}"
+    for output in outputs:
+        if output.suffix.lower() not in SUFFIXES:
+            raise UsageError(
+                f"no sweep format '{output.suffix}'", where=str(output), hint=f"known: {' '.join(SUFFIXES)}"
+            )
+    refuse_overwriting(outputs, spec, given.marks)
+    folder = outputs[0].with_name(f"{outputs[0].stem}.modes")
+    folder.mkdir(parents=True, exist_ok=True)
+    models = [spec.model, *(ModelFiles(model_dir=path) if Path(path).is_dir() else ModelFiles(model_file=path)
+                            for path in given.models)]  # fmt: skip
+
+    def compared(one: RunSpec, path: Path) -> Outcome:
+        return supervise(one, [path], verbose=given.verbose)
+
+    def timed(one: RunSpec, batch: int) -> Speed:
+        return measure_speed(one, batch=batch, seconds=given.speed_seconds)
+
+    def stage(text: str) -> None:
+        if not given.quiet:
+            print(visible(f"precision_debug: {text}"), file=sys.stderr)
+
+    found = sweep(
+        spec, given.run_modes, models=models, batches=batches, folder=folder, compare=compared, time_it=timed,
+        on_stage=stage,
+    )  # fmt: skip
+    remove_inputs(folder)
+    found = dataclasses.replace(found, command=spec.command)
+    for output in outputs:
+        write(found, output)
+    if not given.quiet:
+        print(visible(as_text(found), keep="\n"))
+        print(visible("\n".join(f"report: {output}" for output in outputs), keep="\n"))
+    if any(mode.refused for mode in found.modes):
+        return 2
+    return 1 if any(mode.verdict in ("out of tolerance", "inconclusive", "partial") for mode in found.modes) else 0
+
+
+def _batches(text: str) -> list[int]:
+    try:
+        sizes = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        sizes = [0]
+    if any(size < 1 for size in sizes):
+        raise UsageError(f"'{text}' are no batch sizes", where="--batch_sizes", hint="write 1,8,32")
+    return sizes

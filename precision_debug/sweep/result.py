@@ -1,0 +1,96 @@
+"""What a sweep found: one record a mode, and which of them no other one beats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Mode", "Speed", "Sweep", "front"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """Times of runs without a hook, in seconds. build: until the first run had ended. size: bytes of what runs."""
+
+    batch: int
+    runs: int
+    median: float
+    p99: float
+    build: float
+    size: int
+    file: str = ""
+
+    @property
+    def throughput(self) -> float:
+        """Samples a second."""
+        return self.batch / self.median if self.median else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mode:
+    """One row. name: the run mode with the settings of its own ("trt_fp16+use_dynamic_shape=1").
+
+    refused: why it did not run, or only in part; "" where it did. mean_rel, share_over_1pct, rel_l2: of the final
+    output that is worst by its relative L2 error. worst: tensor with the largest one. culprit: who introduced it, and
+    its cause. scores: as in a report. speeds: one a batch size; failed: by batch size why there is none.
+    report: of this mode alone, relative to the sweep's. against: the run mode of its own baseline.
+    """
+
+    name: str
+    model: str = ""
+    refused: str = ""
+    verdict: str = ""
+    samples: int = 0
+    mean_rel: float | None = None
+    share_over_1pct: float | None = None
+    rel_l2: float | None = None
+    worst: str = ""
+    worst_rel_l2: float | None = None
+    culprit: str = ""
+    cause: str = ""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    speeds: tuple[Speed, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    report: str = ""
+    against: str = ""
+
+    @property
+    def speed(self) -> Speed | None:
+        """Of the first batch size."""
+        return self.speeds[0] if self.speeds else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """baseline: the name of the row that ratios are of, "" where it did not run. machine: what it ran on."""
+
+    modes: tuple[Mode, ...]
+    baseline: str = ""
+    command: str = ""
+    started: str = ""
+    machine: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def mode(self, name: str) -> Mode | None:
+        """The row of a name."""
+        return next((mode for mode in self.modes if mode.name == name), None)
+
+    @property
+    def first(self) -> Mode | None:
+        """The baseline's row."""
+        return self.mode(self.baseline)
+
+
+def front(modes: Sequence[Mode]) -> list[Mode]:
+    """The Pareto front of error against latency: modes for which no other is as exact and as fast, and better in one.
+
+    Fastest first; modes without an error or a time are none of it.
+    """
+    points = [(mode.speed.median, mode.rel_l2, mode) for mode in modes if mode.speed and mode.rel_l2 is not None]
+    kept: list[Mode] = []
+    best = float("inf")
+    for _, error, mode in sorted(points, key=lambda point: point[:2]):
+        if error < best:
+            best = error
+            kept.append(mode)
+    return kept

@@ -1,0 +1,200 @@
+"""Runs a sweep: each mode is compared and timed, in processes of its own; a refused one stands with its reason."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import registry
+from ..errors import PrecisionDebugError, UsageError
+from ..observe.shard import SAMPLES
+from ..records import ModelFiles, Row, RunSpec, Status
+from ..report import machine
+from ..report.model import Report
+from ..run.plan import make_plan
+from ..run.supervisor import Outcome
+from .result import Mode, Speed, Sweep
+from .speed import measure_speed
+
+__all__ = ["Compare", "Time", "parse_modes", "remove_inputs", "sweep"]
+
+Compare = Callable[[RunSpec, Path], Outcome]
+"""Compares one mode and writes its report."""
+
+Time = Callable[[RunSpec, int], Speed]
+"""Times the target of a command with so many samples a run; 0: as they are."""
+
+
+def parse_modes(text: str) -> list[tuple[str, str, dict[str, str]]]:
+    """(name, run mode, settings) of "ort_fp16,trt_fp16+use_dynamic_shape=1". Raises UsageError."""
+    found: list[tuple[str, str, dict[str, str]]] = []
+    for name in filter(None, (part.strip() for part in text.split(","))):
+        mode, *settings = name.split("+")
+        if not mode or any("=" not in one for one in settings):
+            raise UsageError(f"'{name}' is no run mode", where="--run_modes", hint="write MODE or MODE+KEY=VALUE")
+        if name in (one[0] for one in found):
+            raise UsageError(f"{name} is named twice", where="--run_modes", hint="name it once")
+        pairs = (one.partition("=") for one in settings)
+        found.append((name, mode, {f"target.{key}": value for key, _, value in pairs}))
+    if not found:
+        raise UsageError("no run mode was given", where="--run_modes", hint="e.g. ort_opt,ort_int8; see `doctor`")
+    return found
+
+
+def sweep(
+    spec: RunSpec,
+    modes: str,
+    *,
+    models: Sequence[ModelFiles],
+    batches: Sequence[int] = (),
+    folder: Path,
+    compare: Compare,
+    time_it: Time = lambda spec, batch: measure_speed(spec, batch=batch),
+    on_stage: Callable[[str], None],
+) -> Sweep:
+    """Compare and time every mode.
+
+    spec: the comparison, without a run mode. models: a mode runs the first one that it reads. batches: samples a run;
+    none: as they are. folder: for each mode's own report. The baseline's row comes first.
+    Raises UsageError where nothing can be run at all.
+    """
+    begun, started = time.monotonic(), machine.now()
+    rows: list[Mode] = []
+    specs: dict[str, RunSpec] = {}
+    baseline = ""
+    for name, mode, settings in parse_modes(modes):
+        on_stage(f"{name}: comparing")
+        row, made = _compared(spec, name, mode, settings, models, folder, compare)
+        rows.append(row)
+        if made is not None:
+            specs[name] = made.target
+            if not baseline:
+                baseline = made.name
+                specs.setdefault(baseline, made.baseline)
+    if baseline:
+        own = next((row for row in rows if row.name == baseline), Mode(name=baseline, model=specs[baseline].model.path))
+        others = [row for row in rows if row.name != baseline]
+        rows = [_as_baseline(own, others), *others]
+    rows = [_timed(row, specs[row.name], batches, time_it, on_stage) if row.name in specs else row for row in rows]
+    return Sweep(
+        modes=tuple(rows), baseline=baseline, command=spec.command, started=started, machine=machine.machine(),
+        seconds=time.monotonic() - begun,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """Both commands of a mode that was compared. name: the baseline's run mode."""
+
+    name: str
+    baseline: RunSpec
+    target: RunSpec
+
+
+def _compared(
+    spec: RunSpec, name: str, mode: str, settings: Mapping[str, str], models: Sequence[ModelFiles], folder: Path,
+    compare: Compare,
+    ) -> tuple[Mode, _Made | None]:  # fmt: skip
+    """The row, and what can be timed; None where nothing can."""
+    path = folder / f"{_file_name(name)}.json"
+    try:
+        model = _first_that_reads(models, mode)
+        one = dataclasses.replace(spec, model=model, run_mode=mode, options={**spec.options, **settings})
+        plan = make_plan(one, check_machine=False)
+    except PrecisionDebugError as error:
+        return Mode(name=name, refused=str(error)), None
+    label = plan.baseline.label if plan.baseline is not None else ""
+    of_baseline = dataclasses.replace(
+        one, model=spec.baseline_model or model, run_mode=label, baseline=label, baseline_model=None,
+        options={key: value for key, value in spec.options.items() if not key.startswith("target.")},
+    )  # fmt: skip
+    try:
+        outcome = compare(one, path)
+    except PrecisionDebugError as error:
+        return Mode(name=name, model=model.path, refused=str(error)), None
+    row = Mode(name=name, model=model.path)
+    if outcome.report is not None:
+        row = _row(name, model.path, outcome.report, f"{folder.name}/{path.name}")
+    if outcome.error is not None:
+        return dataclasses.replace(row, refused=str(outcome.error)), None
+    return row, _Made(name=label, baseline=of_baseline, target=one)
+
+
+def _first_that_reads(models: Sequence[ModelFiles], mode: str) -> ModelFiles:
+    problem: PrecisionDebugError | None = None
+    for model in models:
+        try:
+            registry.find(model, mode)
+            return model
+        except PrecisionDebugError as error:
+            problem = problem or error
+    assert problem is not None
+    raise problem
+
+
+def _row(name: str, model: str, report: Report, path: str) -> Mode:
+    outputs = [row for row in report.outputs if row.comparison is not None]
+    worst_output = max(outputs, key=_error, default=None)
+    compared = [row for row in report.compared if row.status is not Status.UNMATCHED]
+    worst = max(compared, key=_error, default=None)
+    numbers = worst_output.comparison if worst_output is not None else None
+    culprits = report.explanation.culprits if report.explanation is not None else ()
+    state = report.explanation.state if report.explanation is not None else ""
+    return Mode(
+        name=name, model=model, verdict=report.verdict.value,
+        samples=max((int(row.extra.get(SAMPLES, 1)) for row in compared), default=0),
+        mean_rel=numbers.mean_rel if numbers else None,
+        share_over_1pct=numbers.share_rel_over_1pct if numbers else None,
+        rel_l2=worst_output.relative_l2 if worst_output is not None else None,
+        worst=worst.name if worst is not None else "", worst_rel_l2=worst.relative_l2 if worst is not None else None,
+        culprit=culprits[0].name if culprits else "", cause=culprits[0].cause if culprits else state,
+        scores=dict(report.scores), report=path, against=report.baseline.mode,
+    )  # fmt: skip
+
+
+def _error(row: Row) -> float:
+    error = row.relative_l2
+    return -1.0 if error is None or math.isnan(error) else error
+
+
+def _timed(
+    row: Mode, spec: RunSpec, batches: Sequence[int], time_it: Time, on_stage: Callable[[str], None]
+) -> Mode:  # fmt: skip
+    speeds: list[Speed] = []
+    failed: dict[str, str] = {}
+    for batch in batches or (0,):
+        on_stage(f"{row.name}: timing{f' batch {batch}' if batch else ''}")
+        try:
+            speeds.append(time_it(spec, batch))
+        except PrecisionDebugError as error:
+            failed[str(batch)] = str(error)
+    return dataclasses.replace(row, speeds=tuple(speeds), failed=failed)
+
+
+def _as_baseline(row: Mode, others: Sequence[Mode]) -> Mode:
+    """What the other rows' comparisons say of the baseline's answers."""
+    scores: dict[str, float] = {}
+    for mode in others:
+        for name, value in mode.scores.items():
+            if name.endswith(", baseline"):
+                scores.setdefault(name, value)
+    return dataclasses.replace(
+        row, mean_rel=0.0, share_over_1pct=0.0, rel_l2=0.0, verdict="baseline", scores=scores or row.scores,
+        samples=max((mode.samples for mode in others), default=0),
+    )  # fmt: skip
+
+
+def _file_name(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)
+
+
+def remove_inputs(folder: Path) -> None:
+    """The inputs beside each mode's report are the same: one is enough."""
+    for path in sorted(folder.glob("*.inputs.npz"))[1:]:
+        with contextlib.suppress(OSError):
+            path.unlink()

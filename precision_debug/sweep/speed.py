@@ -1,0 +1,145 @@
+"""How fast one mode runs, without any hook, in a process of its own: what it builds is that mode's alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .. import errors
+from ..codec import decode, encode
+from ..errors import BackendCrash, InputError, PrecisionDebugError, shortened
+from ..records import ModelFiles, RunSpec
+from ..run.inputs import feeds_of
+from ..run.plan import Plan, make_plan
+from ..run.side import CALIBRATE, guarded
+from ..safety import import_path
+from .result import Speed
+
+__all__ = ["measure_here", "measure_speed", "start"]
+
+WARM_UP, RUNS, MOST = 5, 30, 2000
+"""Runs that are not counted, and at least and at most so many that are."""
+
+
+def measure_speed(spec: RunSpec, *, batch: int = 0, seconds: float = 3.0, log: Path | None = None) -> Speed:
+    """Time the target of a command in a child process.
+
+    batch: samples a run, made of the first one; 0: as it is. seconds: for which runs are timed, about. Raises
+    PrecisionDebugError: what the mode was refused for, or BackendCrash.
+    """
+    with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
+        answer = Path(folder, "answer.json")
+        job = {"spec": encode(spec), "batch": batch, "seconds": seconds, "folder": folder, "answer": str(answer)}
+        with open(log or os.devnull, "ab") as said:
+            done = subprocess.run(
+                import_path.command("from precision_debug.sweep.speed import start; start()"),
+                input=json.dumps(job).encode(), stdout=said, stderr=said, check=False,
+            )  # fmt: skip
+        if not answer.exists():
+            raise BackendCrash(f"the process ended with status {done.returncode}", where=spec.run_mode)
+        found = json.loads(answer.read_text(encoding="utf-8"))
+    if "failure" in found:
+        kind = getattr(errors, found["kind"], errors.BackendError)
+        error: PrecisionDebugError = kind(found["failure"], where=found["where"], hint=found["hint"])
+        raise error
+    return decode(Speed, found)
+
+
+def start() -> NoReturn:
+    """The child process: reads its job from standard input."""
+    import_path.clean()
+    job = json.loads(sys.stdin.read())
+    try:
+        spec = decode(RunSpec, job["spec"])
+        found = encode(measure_here(spec, batch=job["batch"], seconds=job["seconds"], folder=Path(job["folder"])))
+    except PrecisionDebugError as error:
+        found = {"failure": error.what, "kind": type(error).__name__, "where": error.where, "hint": error.hint}
+    except Exception as error:
+        told = shortened(f"{type(error).__name__}: {error}", 300)
+        found = {"failure": told, "kind": "BackendError", "where": "", "hint": ""}
+    Path(job["answer"]).write_text(json.dumps(found), encoding="utf-8")
+    sys.exit(0)
+
+
+def measure_here(spec: RunSpec, *, batch: int, seconds: float, folder: Path) -> Speed:
+    """Time the target of a command in this process. folder: an existing one for what the backend writes."""
+    made = make_plan(spec, work_dir=str(folder))
+    target = made.target
+    given = feeds_of(spec, Plan(baseline=None, target=target), ())
+    feeds = dict(given.feeds[0]) if not batch else _batched(given.feeds[0], batch)
+    size = batch or _batch_of(feeds)
+    begun = time.perf_counter()
+    session = guarded(target.label, lambda: target.open(given.feeds[:CALIBRATE] if not batch else [feeds]))
+    try:
+        guarded(target.label, lambda: session.run(feeds))
+        build = time.perf_counter() - begun
+        times = _timed(lambda: session.run(feeds), seconds)
+        file, bytes_ = _runs(folder, spec.model)
+    finally:
+        session.close()
+    return Speed(
+        batch=size, runs=len(times), median=float(np.median(times)), p99=float(np.quantile(times, 0.99)), build=build,
+        size=bytes_, file=file,
+    )  # fmt: skip
+
+
+def _timed(call: Any, seconds: float) -> list[float]:
+    for _ in range(WARM_UP):
+        call()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < RUNS or (time.perf_counter() < end and len(times) < MOST):
+        begun = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begun)
+        if len(times) >= 3 and time.perf_counter() > end + 10 * seconds:  # a run takes longer than the whole time
+            break
+    return times
+
+
+def _batched(feeds: Mapping[str, Any], batch: int) -> dict[str, Any]:
+    """The first axis of each input that has the batch's size, filled up with its own entries."""
+    have = _batch_of(feeds)
+    found: dict[str, Any] = {}
+    for name, value in feeds.items():
+        array = np.asarray(value)
+        same = array.ndim and array.shape[0] == have
+        found[name] = np.take(array, np.arange(batch) % have, axis=0) if same else array
+    return found
+
+
+def _batch_of(feeds: Mapping[str, Any]) -> int:
+    sizes = [np.shape(value)[0] for value in feeds.values() if np.ndim(value)]
+    if not sizes or not sizes[0]:
+        raise InputError("no input has a first axis to be the batch", where="--batch_sizes", hint="leave it out")
+    return int(sizes[0])
+
+
+_MODELS = (".onnx", ".engine", ".plan", ".trt", ".pdmodel", ".pdiparams", ".json", ".xml", ".bin", ".pt2", ".ort")
+
+
+def _runs(folder: Path, model: ModelFiles) -> tuple[str, int]:
+    """Name and bytes of what runs: the newest models that the backend wrote into its folder, or the user's own."""
+    written = [path for path in folder.rglob("*") if path.suffix in _MODELS and path.is_file()]
+    if written:
+        last = max(written, key=lambda path: (path.stat().st_mtime_ns, path.stat().st_size))
+        return last.name, sum(path.stat().st_size for path in last.parent.iterdir() if _goes_with(path, last))
+    given = Path(model.model_file.partition(".py:")[0] + ".py" if ".py:" in model.model_file else model.path)
+    files = [path for path in given.rglob("*") if path.is_file()] if given.is_dir() else [given]
+    if model.params_file:
+        files.append(Path(model.params_file))
+    files += [path for path in given.parent.glob(f"{given.name}*") if path != given and path.is_file()]
+    return given.name, sum(path.stat().st_size for path in files if path.exists())
+
+
+def _goes_with(path: Path, model: Path) -> bool:
+    return path.is_file() and path.name.startswith(model.stem)
