@@ -19,8 +19,9 @@ from .search import Evaluation, Fix
 
 __all__ = [
     "EVENTS", "Again", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Inputs", "IntroducedErrors",
-    "Kept", "Layers", "Leftover", "Matched", "Note", "Plan", "PortraitMade", "Ran", "Renames", "RowDone", "Saved",
-    "Scores", "Selected", "ShardDone", "SideTold", "Stage", "Start", "Tensors", "Tried", "Trying", "read", "written",
+    "Kept", "Layers", "Leftover", "Matched", "Note", "Plan", "PortraitMade", "Ran", "Renames", "RowDone",
+    "SamplesFound", "Saved", "Scores", "Selected", "ShardDone", "SideTold", "Stage", "Start", "Tensors", "Tried",
+    "Trying", "read", "written",
 ]  # fmt: skip
 
 
@@ -240,6 +241,15 @@ class PortraitMade:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SamplesFound:
+    """Many samples are compared: those from first to before last."""
+
+    event: ClassVar[str] = "samples"
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShardDone:
     """Some of many samples, as plain values: see observe.shard.Shard."""
 
@@ -273,8 +283,8 @@ class End:
 
 Event = (
     Start | Stage | Plan | SideTold | Tensors | Matched | Renames | Selected | Inputs | Saved | Leftover | RowDone | Ran
-    | Again | Layers | Note | Scores | IntroducedErrors | Explained | FixFound | PortraitMade | ShardDone | Tried
-    | Trying | Evaluated | Kept | Failure | End
+    | Again | Layers | Note | Scores | IntroducedErrors | Explained | FixFound | PortraitMade | SamplesFound | ShardDone
+    | Tried | Trying | Evaluated | Kept | Failure | End
 )  # fmt: skip
 
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}

@@ -13,13 +13,14 @@ from typing import Any
 from ..errors import UsageError
 from ..records import ModelFiles, RunSpec, Tolerance
 from ..run.overwriting import refuse_overwriting
+from ..run.spread import Spread
 from ..safety.visible import visible
 from . import VERBS
 from .engine_options import add_engine_options, engine_options, settings_help
 from .language import add_language
 from .parser import Parser, formatter, parse, program
 
-__all__ = ["DEFAULT_OUTPUT", "build_parser", "check_before", "make_spec", "run"]
+__all__ = ["DEFAULT_OUTPUT", "build_parser", "check_before", "make_spec", "run", "spread_of"]
 
 DEFAULT_OUTPUT = "output/output.xlsx"
 
@@ -147,6 +148,15 @@ def build_parser() -> argparse.ArgumentParser:
         "--validate", action="store_true", help="NaN and Inf are out of tolerance, also where both sides have them"
     )
 
+    group = parser.add_argument_group("how many at once, of many samples?")
+    group.add_argument("--jobs", metavar="N", type=int, default=0, help="child processes, each with both sides open")
+    group.add_argument("--engine", choices=("", "ray"), default="", help="ray: actors of a Ray cluster, in their place")
+    group.add_argument("--address", metavar="A", default="", help="of a Ray cluster (default: one is started here)")
+    group.add_argument("--gpus", metavar="X", type=float, default=0.0, help="GPUs of each actor, 0.5 shares one")
+    group.add_argument(
+        "--checkpoint", metavar="FILE", default="", help="keeps what is finished, for the same command to go on from"
+    )
+
     group = parser.add_argument_group("who did it?")
     group.add_argument(
         "--explain", choices=("off", "fast", "full"), default="fast",
@@ -230,7 +240,10 @@ def run(arguments: Sequence[str]) -> int:
     from . import progress, summary
 
     with progress.bar(quiet=given.quiet or given.verbose, language=given.lang) as on_event:
-        outcome = supervise(spec, outputs, verbose=given.verbose, on_event=on_event, on_note=_note, language=given.lang)
+        outcome = supervise(
+            spec, outputs, verbose=given.verbose, on_event=on_event, on_note=_note, spread=spread_of(given),
+            language=given.lang,
+        )  # fmt: skip
     recorded_only = not outputs
     if outcome.report is not None and not given.quiet and not recorded_only:
         summary.show(outcome.report, outputs, language=given.lang)
@@ -243,6 +256,20 @@ def run(arguments: Sequence[str]) -> int:
             print(visible(f"{what}; use it with --baseline {spec.record}"))
         return 0
     return outcome.exit_status
+
+
+def spread_of(given: argparse.Namespace) -> Spread | None:
+    """Several workers, where they are asked for. Raises UsageError."""
+    if given.jobs < 0 or given.gpus < 0:
+        raise UsageError("--jobs and --gpus are numbers from 0 up")
+    if not given.jobs and not given.engine:
+        for name in ("address", "gpus", "checkpoint"):
+            if getattr(given, name):
+                raise UsageError(f"--{name} goes with --engine ray or --jobs", hint="add one of them")
+        return None
+    return Spread(
+        jobs=given.jobs, engine=given.engine, address=given.address, gpus=given.gpus, checkpoint=given.checkpoint
+    )
 
 
 def _note(text: str) -> None:

@@ -47,6 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     given = parse(parser, arguments)
     if given.run_mode or given.record:
         raise UsageError("a sweep takes --run_modes", where="--run_mode" if given.run_mode else "--record")
+    spread = compare.spread_of(given)
     wanted = parse_modes(given.run_modes)
     batches = _batches(given.batch_sizes)
     given.run_mode = wanted[0][1]
@@ -55,9 +56,7 @@ def run(arguments: Sequence[str]) -> int:
     known = f"known: {' '.join(SUFFIXES)}"
     for output in outputs:
         if output.suffix.lower() not in SUFFIXES:
-            raise UsageError(
-                f"no sweep format '{output.suffix}'", where=str(output), hint=f"known: {' '.join(SUFFIXES)}"
-            )
+            raise UsageError(f"no sweep format '{output.suffix}'", where=str(output), hint=known)
     refuse_overwriting(outputs, spec, given.marks)
     folder = outputs[0].with_name(f"{outputs[0].stem}.modes")
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
                             for path in given.models)]  # fmt: skip
 
     def compared(one: RunSpec, path: Path) -> Outcome:
-        return supervise(one, [path], verbose=given.verbose)
+        return supervise(one, [path], verbose=given.verbose, spread=spread)
 
     def timed(one: RunSpec, batch: int) -> Speed:
         return measure_speed(one, batch=batch, seconds=given.speed_seconds)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,14 @@ __all__ = ["execute"]
 
 
 def execute(
-    spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Feeds] = (), plan: Plan | None = None
-) -> None:
+    spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Feeds] = (), plan: Plan | None = None,
+    parts: Iterable[list[int]] | None = None,
+) -> None:  # fmt: skip
     """Run a command and tell the journal.
 
     folder: an existing folder for temporary files and ``inputs``. feeds: arrays that the caller has already, in place
-    of ``spec.inputs``. plan: both sides, where the caller has their models in memory. Raises PrecisionDebugError; what
-    was finished before is in the journal.
+    of ``spec.inputs``. plan: both sides, where the caller has their models in memory. parts: of many samples, the parts
+    to compare, one at a time (see _in_parts). Raises PrecisionDebugError; what was finished before is in the journal.
     """
     begun = time.monotonic()
     journal.write(events.Start(spec=spec, machine=machine.machine(), started=machine.now()))
@@ -54,17 +55,17 @@ def execute(
             _record(spec, plan.target, given, journal, stored)
         else:
             try:
-                _compare(spec, plan.baseline, plan.target, given, journal, folder, stored)
+                _compare(spec, plan.baseline, plan.target, given, journal, folder, stored, parts)
             except _Apart as reason:
                 journal.write(events.Again())
                 journal.write(events.Note(text=say("apart", why=reason.why)))
-                _compare(spec, plan.baseline, plan.target, given, journal, folder, stored, apart=True)
+                _compare(spec, plan.baseline, plan.target, given, journal, folder, stored, parts, apart=True)
     journal.write(events.End(seconds=time.monotonic() - begun))
 
 
 def _compare(
     spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path,
-    stored: Callable[[], None], *, apart: bool = False,
+    stored: Callable[[], None], parts: Iterable[list[int]] | None, *, apart: bool = False,
 ) -> None:  # fmt: skip
     labels = scores.load_labels(spec.labels) if spec.labels and given.many is None else None
     if labels is not None:
@@ -96,18 +97,23 @@ def _compare(
         if given.many is not None:
             stored()
             samples = Samples(both, given, journal)
-            whole = samples.run(given.many)
-            finish_scores(spec, whole, journal, base.tensors, samples.metric)
-            _if_alone(together, base, target)
-            base.announce(both.seen[0])
-            target.announce(both.seen[1])
-            journal.write(events.Layers(layers=tuple(target.session.layers)))
-            if spec.explain != "off":
-                worst = worst_sample(whole, base.tensors)
+            journal.write(events.SamplesFound(first=given.many.start, last=given.many.stop))
+
+            def explained(worst: int) -> None:
                 journal.write(events.Stage(text=say("stage_explaining_worst", sample=worst)))
                 again = both.run(given.feeds[worst], given.for_target().feeds[worst])
                 one = dataclasses.replace(given, feeds=given.feeds[worst : worst + 1])
                 _explain(spec, base, target, again.rows, one, journal, folder, together, again.base_outputs)
+
+            if parts is not None:
+                _in_parts(parts, samples, explained, lambda: _announced(both, journal))
+                return
+            whole = samples.run(given.many)
+            finish_scores(spec, whole, journal, base.tensors, samples.metric)
+            _if_alone(together, base, target)
+            _announced(both, journal)
+            if spec.explain != "off":
+                explained(worst_sample(whole, base.tensors))
             return
         stored()
         with contextlib.ExitStack() as stack:
@@ -123,9 +129,7 @@ def _compare(
             if writer is not None:
                 _finish_recording(writer, target, given.for_target(), ran.target_outputs)
         _if_alone(together, base, target)
-        base.announce(both.seen[0])
-        target.announce(both.seen[1])
-        journal.write(events.Layers(layers=tuple(target.session.layers)))
+        _announced(both, journal)
         for name, stats in ran.left.items():
             journal.write(events.Leftover(name=name, stats=stats))
         if ran.spilled_bytes:
@@ -137,6 +141,26 @@ def _compare(
             journal.write(events.Note(text=say("no_top1")))
         if spec.explain != "off":
             _explain(spec, base, target, ran.rows, given, journal, folder, together, ran.base_outputs)
+
+
+def _announced(both: Both, journal: Journal) -> None:
+    """What both sides have shown, beyond what they announced."""
+    both.base.announce(both.seen[0])
+    both.target.announce(both.seen[1])
+    journal.write(events.Layers(layers=tuple(both.target.session.layers)))
+
+
+def _in_parts(
+    parts: Iterable[list[int]], samples: Samples, explained: Callable[[int], None], announce: Callable[[], None]
+) -> None:
+    """Do what is asked for: [FROM, TO] are samples to compare, [N] is one to explain."""
+    for number, part in enumerate(parts):
+        if len(part) == 1:
+            explained(part[0])
+            continue
+        samples.part(*part)
+        if number == 0:
+            announce()
 
 
 def _explain(

@@ -29,6 +29,7 @@ from .interrupts import Stopping, watching
 from .journal import UNTOLD, read_events
 from .locking import lock_of, release, take
 from .overwriting import refuse_overwriting
+from .spread import Spread
 
 __all__ = ["Outcome", "supervise"]
 
@@ -58,11 +59,13 @@ def supervise(
     on_event: Callable[[Event], None] | None = None,
     on_note: Callable[[str], None] | None = None,
     asked: Asked | None = None,
+    spread: Spread | None = None,
     language: str = "",
 ) -> Outcome:
     """Run a command in a child process and deliver its report.
 
-    asked: search for what to keep in higher precision too. language: see ``report.write``.
+    asked: search for what to keep in higher precision too. spread: the samples go to several workers.
+    language: see ``report.write``.
 
     outputs: files to write, at least one unless the run is only recorded. verbose: what the child prints goes to
     standard error too. on_event: called with each event of the journal as it comes. on_note: called with what is to be
@@ -75,6 +78,7 @@ def supervise(
     try:
         job = {"spec": encode(spec), "outputs": [str(path) for path in outputs]}
         job |= {"search": encode(asked)} if asked is not None else {}
+        job |= {"spread": encode(spread)} if spread is not None else {}
     except TypeError as error:
         raise UsageError(f"a setting has a value of no use: {error}", where="--option") from error
     with watching() as stopping, _locked(outputs) as locks, contextlib.ExitStack() as stack:

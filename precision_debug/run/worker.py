@@ -24,8 +24,9 @@ from ..events import Failure
 from ..records import RunSpec
 from ..safety import import_path
 from ..search.asked import Asked
-from . import companion_files, deliver, pipeline, searching
+from . import companion_files, deliver, pipeline, searching, spreading
 from .journal import UNTOLD, Journal
+from .spread import Spread
 
 __all__ = ["main", "start"]
 
@@ -44,6 +45,8 @@ def main(folder: Path) -> int:
             spec = decode(RunSpec, job["spec"])
             if "search" in job:
                 searching.search(spec, decode(Asked, job["search"]), journal, folder)
+            elif "spread" in job:
+                spreading.execute(spec, decode(Spread, job["spread"]), journal, folder=folder)
             else:
                 pipeline.execute(spec, journal, folder=folder)
         except PrecisionDebugError as error:

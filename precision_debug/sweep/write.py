@@ -82,6 +82,7 @@ _STYLE = (
     "th,td{border-bottom:1px solid #e3e7ee;padding:.4rem .7rem;text-align:right;white-space:nowrap}"
     "th.text,td.text{text-align:left}td.wrap{white-space:normal;min-width:16rem}th small{display:block;color:#5b6576;"
     "font-weight:normal}td.ratio,th.ratio{color:#5b6576}tr.best td:first-child{font-weight:600;color:#0a7d5a}"
+    "svg{max-width:860px;display:block}"
     "tr.refused td{color:#8a93a5}.scroll{overflow-x:auto}code{background:#f3f5f9;padding:.1rem .3rem}"
 )
 

@@ -1,0 +1,96 @@
+"""Both sides of a command, held open in a thread, for whoever asks for parts of its samples: engines are built once."""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .. import events
+from ..codec import decode
+from ..errors import BackendError, PrecisionDebugError, shortened
+from ..records import RunSpec
+from . import pipeline
+from .journal import Journal
+
+__all__ = ["PartRunner", "Plain"]
+
+Plain = dict[str, Any]
+"""An event as JSON values."""
+
+
+class _Told(Journal):
+    """A journal that hands its events over instead of writing them."""
+
+    def __init__(self, told: queue.Queue[Plain]) -> None:
+        self._told = told
+
+    def write(self, event: events.Event) -> None:
+        self._told.put(events.written(event))
+
+    def close(self) -> None:
+        pass
+
+
+class PartRunner:
+    """spec: as JSON values. Everything goes in and out as JSON values, so that it may be in another process."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self._spec = decode(RunSpec, dict(spec))
+        self._asked: queue.Queue[list[int] | None] = queue.Queue()
+        self._told: queue.Queue[Plain] = queue.Queue()
+        self._folder = Path(tempfile.mkdtemp(prefix="precision_debug-"))
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def ask(self, part: list[int]) -> list[Plain]:
+        """What the journal of this part says: [] opens both sides, [FROM, TO] compares samples, [N] explains one.
+
+        Where something failed the last event is "failure".
+        """
+        if part:
+            self._asked.put(part)
+        found: list[Plain] = []
+        while True:
+            event = self._told.get()
+            if event["event"] == "answered":
+                return found
+            found.append(event)
+            if event["event"] == "failure":
+                return found
+
+    def close(self) -> None:
+        """End the thread, close both sides."""
+        self._asked.put(None)
+        self._thread.join(30)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _parts(self) -> Iterator[list[int]]:
+        while True:
+            self._told.put({"event": "answered"})
+            part = self._asked.get()
+            if part is None:
+                return
+            yield part
+
+    def _run(self) -> None:
+        try:
+            pipeline.execute(self._spec, _Told(self._told), folder=self._folder, parts=self._parts())
+            self._told.put({"event": "answered"})
+        except PrecisionDebugError as error:
+            self._fail(error)
+        except BaseException as error:
+            self._fail(BackendError(shortened(f"internal error: {type(error).__name__}: {error}", 400)))
+
+    def _fail(self, error: PrecisionDebugError) -> None:
+        self._told.put(
+            events.written(
+                events.Failure(
+                    text=str(error), kind=type(error).__name__, what=error.what, where=error.where, hint=error.hint
+                )
+            )
+        )

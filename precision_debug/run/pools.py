@@ -1,0 +1,184 @@
+"""Who compares the parts of a spread run: child processes of this machine, or actors of a Ray cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from ..errors import UsageError
+from ..safety import import_path
+from .part_runner import Plain
+
+__all__ = ["Pool", "Processes", "RayPool", "Worker", "WorkerLost"]
+
+
+class WorkerLost(Exception):
+    """A worker ended; what it was asked is to be asked of another one."""
+
+
+class Worker(Protocol):
+    """pid: of its process. Used by one thread."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def ask(self, part: list[int]) -> list[Plain]:
+        """See PartRunner. Raises WorkerLost."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Pool(Protocol):
+    """size: how many workers are to run."""
+
+    @property
+    def size(self) -> int: ...
+
+    def start(self) -> Worker:
+        """A new worker, whose sides open while ``ask([])`` waits. Raises PrecisionDebugError or WorkerLost."""
+
+    def close(self) -> None:
+        """End what is left."""
+
+
+class Processes:
+    """Child processes. log: gets what they print."""
+
+    def __init__(self, spec: Mapping[str, Any], size: int, log: Path) -> None:
+        self.size = size
+        self._spec, self._log = dict(spec), log
+
+    def start(self) -> Worker:
+        """See Pool."""
+        return _Child(self._spec, self._log)
+
+    def close(self) -> None:
+        """Every worker was closed by who had it."""
+
+
+class _Child:
+    def __init__(self, spec: Mapping[str, Any], log: Path) -> None:
+        with log.open("ab") as said:
+            self._process = subprocess.Popen(
+                import_path.command("from precision_debug.run.part_worker import start; start()"),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, encoding="utf-8",
+            )  # fmt: skip
+        self._spec: Mapping[str, Any] | None = spec
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, part: list[int]) -> list[Plain]:
+        """The first question is the command itself."""
+        asked, self._spec = (part, None) if self._spec is None else (self._spec, None)
+        streams: tuple[IO[str] | None, IO[str] | None] = (self._process.stdin, self._process.stdout)
+        assert streams[0] is not None
+        assert streams[1] is not None
+        try:
+            streams[0].write(json.dumps(asked) + "\n")
+            streams[0].flush()
+            line = streams[1].readline()
+        except (OSError, ValueError) as error:
+            raise WorkerLost(str(error)) from error
+        if not line.endswith("\n"):
+            raise WorkerLost(f"process {self.pid} ended with status {self._process.wait()}")
+        found: list[Plain] = json.loads(line)
+        return found
+
+    def close(self) -> None:
+        """Its standard input closes, and it ends."""
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class RayPool:
+    """Actors of a Ray cluster, which also run elsewhere: models and inputs must lie at the same paths there.
+
+    address: of the cluster; "": one is started here. gpus: of each actor. Raises UsageError where Ray is missing.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], size: int, *, address: str = "", gpus: float = 0.0) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise UsageError("Ray is not installed", where="--engine ray", hint="pip install 'precision_debug[ray]'") \
+                from error  # fmt: skip
+        self._ray: Any = ray
+        self._ours = not ray.is_initialized()
+        if self._ours:
+            paths = [path for path in sys.path if path]
+            more: dict[str, Any] = {"address": address} if address else {"num_cpus": size or None}
+            try:
+                ray.init(
+                    **more, log_to_driver=False, include_dashboard=False, logging_level="ERROR",
+                    runtime_env={"env_vars": {"PYTHONPATH": ":".join(paths)}},
+                )  # fmt: skip
+            except Exception as error:
+                raise UsageError(f"no Ray cluster: {error}", where="--address", hint="start one, or leave it out") \
+                    from error  # fmt: skip
+        resources = ray.cluster_resources()
+        fit = resources.get("GPU", 0) / gpus if gpus else resources.get("CPU", 1)
+        self.size = size or max(1, int(fit))
+        self._spec = dict(spec)
+        self._actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(_Remote)
+
+    def start(self) -> Worker:
+        """See Pool."""
+        return _Actor(self._ray, self._actor.remote(self._spec))
+
+    def close(self) -> None:
+        """End the cluster where it was started here."""
+        if self._ours:
+            self._ray.shutdown()
+
+
+class _Remote:
+    """What runs in the actor's process."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        from precision_debug.run.part_runner import PartRunner
+
+        self._runner = PartRunner(spec)
+
+    def pid(self) -> int:
+        import os
+
+        return os.getpid()
+
+    def ask(self, part: list[int]) -> str:
+        return json.dumps(self._runner.ask(part), allow_nan=False)
+
+
+class _Actor:
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray, self._actor = ray, actor
+
+    @property
+    def pid(self) -> int:
+        found: int = self._ray.get(self._actor.pid.remote())
+        return found
+
+    def ask(self, part: list[int]) -> list[Plain]:
+        try:
+            found: list[Plain] = json.loads(self._ray.get(self._actor.ask.remote(part)))
+        except self._ray.exceptions.RayError as error:
+            raise WorkerLost(f"{type(error).__name__}") from error
+        return found
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._ray.kill(self._actor)

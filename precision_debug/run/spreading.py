@@ -1,0 +1,244 @@
+"""A comparison of many samples by several workers: parts go to whoever is free, and merge to what one machine gives.
+
+The journal is the checkpoint: a part that is in it is done. A worker that is lost costs the part that it had, which the
+next one gets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .. import errors, events
+from ..codec import decode, encode
+from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError
+from ..observe.shard import Shard
+from ..records import RunSpec, TensorMeta
+from .deliver import LOG
+from .journal import Journal
+from .part_runner import Plain
+from .pools import Pool, Processes, RayPool, Worker, WorkerLost
+from .samples import finish_scores, worst_sample
+from .spread import Spread
+
+__all__ = ["execute"]
+
+_TRIES = 3
+_PARTS = 8
+"""Parts that each worker gets, about: small ones even out, and cost little; a lost worker loses one."""
+
+
+def execute(
+    spec: RunSpec, asked: Spread, journal: Journal, *, folder: Path,
+    on_part: Callable[[Worker, int], None] | None = None,
+) -> None:  # fmt: skip
+    """Run a command and tell the journal, as ``pipeline.execute`` does. on_part: called after each finished part with
+    who made it. Raises PrecisionDebugError; the parts that were finished are in the journal."""
+    begun = time.monotonic()
+    pool = _pool(spec, asked, folder)
+    try:
+        first = pool.start()
+        head = _checked(first.ask([]))
+        for event in head:
+            _write(journal, event)
+        known = next((event for event in head if event["event"] == "samples"), None)
+        if known is None:
+            raise UsageError(
+                "there is one sample, which several workers cannot share", where="--jobs",
+                hint="leave it out, or give --inputs of many",
+            )  # fmt: skip
+        kept = _Checkpoint(asked.checkpoint, spec)
+        run = _Run(spec, pool, journal, kept, on_part)
+        for shard in kept.shards:
+            run.take(shard)
+        run.all(first, range(known["first"], known["last"]))
+        _finish(spec, run, journal, head)
+    finally:
+        pool.close()
+    journal.write(events.End(seconds=time.monotonic() - begun))
+
+
+def _pool(spec: RunSpec, asked: Spread, folder: Path) -> Pool:
+    plain = encode(spec)
+    if asked.engine == "ray":
+        return RayPool(plain, asked.jobs, address=asked.address, gpus=asked.gpus)
+    return Processes(plain, max(1, asked.jobs), folder / LOG)
+
+
+class _Run:
+    """The parts that are left, and what is merged of the others."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        pool: Pool,
+        journal: Journal,
+        kept: _Checkpoint,
+        on_part: Callable[[Worker, int], None] | None,
+    ) -> None:
+        self.whole = Shard()
+        self.worker: Worker | None = None
+        self._spec, self._pool, self._journal, self._kept, self._on_part = spec, pool, journal, kept, on_part
+        self._left: queue.SimpleQueue[tuple[list[int], int]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._failure: BaseException | None = None
+        self._open = 0
+        self._told = False
+        self._done = 0
+
+    def take(self, plain: dict[str, Any]) -> None:
+        """A finished part."""
+        self.whole.merge(Shard.from_plain(plain))
+        self._journal.write(events.ShardDone(**plain))
+
+    def all(self, first: Worker, samples: range) -> None:
+        """Compare what is not done yet."""
+        parts = list(_parts([number for number in samples if number not in self.whole.samples], self._pool.size))
+        self._open = len(parts)
+        for part in parts:
+            self._left.put((part, 0))
+        workers: list[Worker | None] = [first, *[None] * (min(self._pool.size, len(parts)) - 1)]
+        threads = [threading.Thread(target=self._work, args=(worker,), daemon=True) for worker in workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def ask(self, part: list[int]) -> list[Plain]:
+        """One more question, to a worker that is still there or a new one."""
+        for _ in range(_TRIES):
+            try:
+                if self.worker is None:
+                    self.worker = self._started()
+                return _checked(self.worker.ask(part))
+            except WorkerLost:
+                self.worker = None
+        raise BackendCrash("its worker was lost again and again", where=self._spec.run_mode)
+
+    def _started(self) -> Worker:
+        worker = self._pool.start()
+        _checked(worker.ask([]))
+        return worker
+
+    def _work(self, worker: Worker | None) -> None:
+        try:
+            while self._open and self._failure is None:
+                try:
+                    part, tries = self._left.get(timeout=0.05)
+                except queue.Empty:  # another worker may still be lost, and leave its part
+                    continue
+                try:
+                    if worker is None:
+                        worker = self._started()
+                    found = _checked(worker.ask(part))
+                except WorkerLost as error:
+                    worker = None
+                    if tries + 1 >= _TRIES:
+                        raise BackendCrash(
+                            f"samples {part[0]} to {part[1] - 1} took {_TRIES} workers with them ({error})",
+                            where=self._spec.run_mode,
+                        ) from error  # fmt: skip
+                    self._left.put((part, tries + 1))
+                    continue
+                self._finished(found, worker)
+            if worker is not None:
+                self._leave(worker)
+        except BaseException as error:
+            self._failure = self._failure or error
+
+    def _finished(self, found: list[Plain], worker: Worker) -> None:
+        with self._lock:
+            for event in found:
+                if event["event"] == "shard":
+                    plain = {key: value for key, value in event.items() if key != "event"}
+                    self._kept.add(plain)
+                    self.take(plain)
+                elif not self._told:
+                    _write(self._journal, event)
+            self._told = True
+            self._open -= 1
+            self._done += 1
+        if self._on_part is not None:
+            self._on_part(worker, self._done)
+
+    def _leave(self, worker: Worker) -> None:
+        with self._lock:
+            if self.worker is None:
+                self.worker = worker
+                return
+        worker.close()
+
+
+def _finish(spec: RunSpec, run: _Run, journal: Journal, head: list[Plain]) -> None:
+    tensors: list[TensorMeta] = []
+    for event in head:
+        if event["event"] == "tensors" and event["side"] == "baseline":
+            tensors = [decode(TensorMeta, item) for item in event["tensors"]]
+    finish_scores(spec, run.whole, journal, tensors)
+    if spec.explain != "off":
+        for event in run.ask([worst_sample(run.whole, tensors)]):
+            _write(journal, event)
+    if run.worker is not None:
+        run.worker.close()
+
+
+def _parts(samples: list[int], workers: int) -> Iterator[list[int]]:
+    """[FROM, TO] of runs of neighbours, none longer than a share of all."""
+    most = max(1, -(-len(samples) // (max(1, workers) * _PARTS)))
+    start = 0
+    for place in range(1, len(samples) + 1):
+        if place == len(samples) or samples[place] != samples[place - 1] + 1 or place - start == most:
+            yield [samples[start], samples[place - 1] + 1]
+            start = place
+
+
+def _checked(found: list[Plain]) -> list[Plain]:
+    """The events; raises what a worker failed with."""
+    if found and found[-1]["event"] == "failure":
+        told = found[-1]
+        kind: type[PrecisionDebugError] = getattr(errors, told["kind"], BackendError)
+        raise kind(told["what"], where=told["where"], hint=told["hint"])
+    return found
+
+
+def _write(journal: Journal, plain: Plain) -> None:
+    event = events.read(plain)
+    if event is not None:
+        journal.write(event)
+
+
+class _Checkpoint:
+    """Finished parts in a file of the user's; those of another command are refused. path "": there is none."""
+
+    def __init__(self, path: str, spec: RunSpec) -> None:
+        self.shards: list[dict[str, Any]] = []
+        self._path = Path(path) if path else None
+        if self._path is None:
+            return
+        plain = encode(dataclasses.replace(spec, command=""))
+        head = {"checkpoint": hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()}
+        try:
+            if self._path.exists():
+                lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
+                if not lines or json.loads(lines[0]) != head:
+                    raise UsageError("it belongs to another command", where=path, hint="name another --checkpoint")
+                self.shards = [json.loads(line) for line in lines[1:] if line.endswith("\n")]
+                return
+            self._path.write_text(json.dumps(head) + "\n", encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise OutputError(f"no checkpoint: {error}", where=path, hint="name another --checkpoint") from error
+
+    def add(self, plain: dict[str, Any]) -> None:
+        """Keep one more part."""
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(plain, allow_nan=False) + "\n")
