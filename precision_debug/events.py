@@ -258,6 +258,7 @@ class ShardDone:
     seconds: Number
     scores: Any
     parts: Any
+    alone: Any
     tensors: Any
 
 

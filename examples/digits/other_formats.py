@@ -25,7 +25,7 @@ def weights() -> dict[str, np.ndarray]:
 
 
 def digits():
-    """The PyTorch module, and example inputs: ``--model_file examples/digits/other_formats.py:digits``."""
+    """The PyTorch module, and inputs of the test set's size: give it as other_formats.py:digits."""
     import torch
     from torch import nn
 
@@ -53,7 +53,7 @@ def digits():
                 getattr(bn, name).copy_(torch.from_numpy(known[f"bn{number}_{name}"].copy()))
         module.fc.weight.copy_(torch.from_numpy(known["fc_weight"].copy()))
         module.fc.bias.copy_(torch.from_numpy(known["fc_bias"].copy()))
-    return module, {"image": torch.rand(1, 1, 8, 8)}
+    return module, {"image": torch.rand(360, 1, 8, 8)}
 
 
 def write_paddle(folder: Path) -> None:

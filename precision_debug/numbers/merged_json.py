@@ -10,7 +10,7 @@ from ..codec import encode
 from .exact_sum import ExactSum
 from .merged import Merged, MergedSide, Place
 
-__all__ = ["from_plain", "to_plain"]
+__all__ = ["from_plain", "side_from_plain", "side_to_plain", "to_plain"]
 
 _SIDES = ("base", "target")
 _PLACES = ("first_mismatch", "max_abs", "max_rel")
@@ -21,7 +21,7 @@ def to_plain(merged: Merged) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for name, value in _given(merged):
         if name in _SIDES:
-            plain[name] = {key: _out(item) for key, item in _given(value)}
+            plain[name] = side_to_plain(value)
         elif name in _PLACES:
             plain[name] = [encode(value.value), value.sample, list(value.index)]
         elif name == "sketch":
@@ -38,7 +38,7 @@ def from_plain(plain: Mapping[str, Any]) -> Merged:
     values: dict[str, Any] = {}
     for name, item in plain.items():
         if name in _SIDES:
-            values[name] = MergedSide(**{key: _in(key, value, _SIDE_FIELDS) for key, value in item.items()})
+            values[name] = side_from_plain(item)
         elif name in _PLACES:
             values[name] = Place(value=_float(item[0]), sample=int(item[1]), index=tuple(item[2]))
         elif name == "sketch":
@@ -50,6 +50,16 @@ def from_plain(plain: Mapping[str, Any]) -> Merged:
         else:
             values[name] = _in(name, item, _FIELDS)
     return Merged(**values)
+
+
+def side_to_plain(side: MergedSide) -> dict[str, Any]:
+    """The same for one side."""
+    return {key: _out(item) for key, item in _given(side)}
+
+
+def side_from_plain(plain: Mapping[str, Any]) -> MergedSide:
+    """Its inverse."""
+    return MergedSide(**{key: _in(key, value, _SIDE_FIELDS) for key, value in plain.items()})
 
 
 def _given(record: Any) -> list[tuple[str, Any]]:

@@ -13,9 +13,9 @@ from typing import Any
 from ..codec import decode, encode
 from ..numbers import judge
 from ..numbers.exact_sum import ExactSum
-from ..numbers.merged import Merged
-from ..numbers.merged_json import from_plain, to_plain
-from ..records import Row, Status, Tolerance
+from ..numbers.merged import Merged, MergedSide
+from ..numbers.merged_json import from_plain, side_from_plain, side_to_plain, to_plain
+from ..records import Row, Status, TensorStats, Tolerance
 
 __all__ = ["SAMPLES", "WORST_SAMPLES", "Shard"]
 
@@ -38,6 +38,7 @@ class Shard:
         self.scores: dict[str, Score] = {}
         self.parts: dict[int, tuple[Any, Any]] = {}
         self.seconds = 0.0
+        self._alone: dict[str, tuple[int, MergedSide]] = {}
         self._tensors: dict[Key, tuple[int, Row, Merged | None]] = {}
 
     def add(self, sample: int, rows: Iterable[Row]) -> None:
@@ -46,6 +47,23 @@ class Shard:
         for row in rows:
             merged = None if row.comparison is None else Merged.of(row.comparison, sample)
             self._take(_key(row), sample, dataclasses.replace(row, comparison=None), merged)
+
+    def add_alone(self, sample: int, stats: Mapping[str, TensorStats]) -> None:
+        """Take in numbers of the baseline's tensors that no partner came for in a sample."""
+        for name, one in stats.items():
+            self._take_alone(name, sample, MergedSide.of(one, None, 0))
+
+    def _take_alone(self, name: str, sample: int, side: MergedSide) -> None:
+        if name in self._alone:
+            first, before = self._alone[name]
+            side = before.merged(side) if first < sample else side.merged(before)
+            sample = min(first, sample)
+        self._alone[name] = sample, side
+
+    @property
+    def alone(self) -> dict[str, TensorStats]:
+        """Numbers over all samples of the baseline's tensors that no partner came for."""
+        return {name: side.stats for name, (_, side) in self._alone.items()}
 
     def score(self, name: str, total: float, count: int) -> None:
         """Add to a score."""
@@ -60,6 +78,8 @@ class Shard:
         for name, (total, count) in other.scores.items():
             before = self.scores.get(name, (ExactSum(), 0))
             self.scores[name] = before[0] + total, before[1] + count
+        for name, (sample, side) in other._alone.items():
+            self._take_alone(name, sample, side)
         for key, found in other._tensors.items():
             self._take(key, *found)
 
@@ -98,6 +118,7 @@ class Shard:
             "seconds": self.seconds,
             "scores": {name: [total.text, count] for name, (total, count) in self.scores.items()},
             "parts": {str(sample): list(parts) for sample, parts in self.parts.items()},
+            "alone": {name: [sample, side_to_plain(side)] for name, (sample, side) in self._alone.items()},
             "tensors": [
                 {"first": first, "row": encode(row), "totals": None if merged is None else to_plain(merged)}
                 for first, row, merged in self._tensors.values()
@@ -113,6 +134,7 @@ class Shard:
         found.seconds = float(plain["seconds"])
         found.scores = {name: (ExactSum.from_text(text), int(count)) for name, (text, count) in plain["scores"].items()}
         found.parts = {int(sample): (parts[0], parts[1]) for sample, parts in plain["parts"].items()}
+        found._alone = {name: (int(first), side_from_plain(side)) for name, (first, side) in plain["alone"].items()}
         for item in plain["tensors"]:
             row = decode(Row, item["row"])
             totals = None if item["totals"] is None else from_plain(item["totals"])

@@ -107,6 +107,7 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
                 values["seconds"] = event.seconds
     if whole is not None:
         rows = whole.rows(spec.tolerance)
+        stats |= whole.alone
     if not ended and not failure:
         failure = "the run ended before its time, and nothing says why"
     renames = {

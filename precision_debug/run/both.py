@@ -124,7 +124,7 @@ class Both:
                         self.target.run(hook, self._of_target, target_feeds, quiet=quiet),
                     )
             self.seen = save.tensors, check.tensors
-            left = _left(place.store or store, comparer)
+            left = {**save.stats, **_left(place.store or store, comparer)}
             return Ran(
                 rows=check.rows, base_outputs=outputs[0], target_outputs=outputs[1], left=left,
                 spilled_bytes=store.spilled_bytes,

@@ -53,13 +53,18 @@ class Processes:
     def __init__(self, spec: Mapping[str, Any], size: int, log: Path) -> None:
         self.size = size
         self._spec, self._log = dict(spec), log
+        self._started: list[_Child] = []
 
     def start(self) -> Worker:
         """See Pool."""
-        return _Child(self._spec, self._log)
+        child = _Child(self._spec, self._log)
+        self._started.append(child)
+        return child
 
     def close(self) -> None:
-        """Every worker was closed by who had it."""
+        """End those that nobody has closed."""
+        for child in self._started:
+            child.close()
 
 
 class _Child:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..events import Leftover, Note, Scores, ShardDone
+from ..events import Note, Scores, ShardDone
 from ..feeds import FeedSet
 from ..numbers import scores
 from ..numbers.merged import WORST
@@ -107,11 +107,9 @@ class Samples:
     def _one(self, number: int, part: Shard) -> None:
         feeds, theirs = self._given.feeds[number], self._targets[number]
         ran = self._both.run(feeds, theirs, journal=self._journal if self._first else None, comparer=self._comparer)
-        if self._first:
-            for name, stats in ran.left.items():
-                self._journal.write(Leftover(name=name, stats=stats))
         self._first = False
         part.add(number, ran.rows)
+        part.add_alone(number, ran.left)
         self._score(number, ran, part)
 
     def _score(self, number: int, ran: Ran, part: Shard) -> None:

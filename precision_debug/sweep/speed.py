@@ -131,8 +131,10 @@ def _runs(folder: Path, model: ModelFiles) -> tuple[str, int]:
     """Name and bytes of what runs: the newest models that the backend wrote into its folder, or the user's own."""
     written = [path for path in folder.rglob("*") if path.suffix in _MODELS and path.is_file()]
     if written:
-        last = max(written, key=lambda path: (path.stat().st_mtime_ns, path.stat().st_size))
-        return last.name, sum(path.stat().st_size for path in last.parent.iterdir() if _goes_with(path, last))
+        last = max(written, key=lambda path: (path.stat().st_mtime_ns, path.suffix == ".onnx"))
+        together = [path for path in last.parent.iterdir() if _goes_with(path, last)]
+        if len(together) > 1 or last.suffix != Path(model.path).suffix:  # else its weights are in the user's own file
+            return last.name, sum(path.stat().st_size for path in together)
     given = Path(model.model_file.partition(".py:")[0] + ".py" if ".py:" in model.model_file else model.path)
     files = [path for path in given.rglob("*") if path.is_file()] if given.is_dir() else [given]
     if model.params_file:

@@ -27,7 +27,7 @@ def write(sweep: Sweep, path: Path) -> None:
         raise UsageError(f"no sweep format '{path.suffix}'", where=str(path), hint=f"known: {' '.join(SUFFIXES)}")
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, what="the sweep") as temporary:
-        writer(sweep, temporary)
+        writer(sweep, temporary, path.stem)
     if path.suffix.lower() == ".md" and (drawn := svg(sweep)):
         with replacing(path.with_suffix(".svg"), what="the plot") as temporary:
             temporary.write_text(drawn, encoding="utf-8")
@@ -52,13 +52,13 @@ def as_text(sweep: Sweep) -> str:
     return "\n".join([*text, *([f"no other mode is as exact and as fast as: {', '.join(best)}"] if best else [])])
 
 
-def _json(sweep: Sweep, path: Path) -> None:
+def _json(sweep: Sweep, path: Path, stem: str) -> None:  # noqa: ARG001
     plain: dict[str, Any] = {**encode(sweep), "front": [mode.name for mode in front(sweep.modes)]}
     plain["table"] = [{key: encode(value) for key, value in line.items()} for line in lines(sweep)]
     path.write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _markdown(sweep: Sweep, path: Path) -> None:
+def _markdown(sweep: Sweep, path: Path, stem: str) -> None:
     found = lines(sweep)
     columns = [head for head in heads(sweep) if any(line.get(head.key) not in (None, "") for line in found)]
     text = ["# Sweep", "", f"`{sweep.command}`" if sweep.command else "", ""]
@@ -69,7 +69,7 @@ def _markdown(sweep: Sweep, path: Path) -> None:
     best = [mode.name for mode in front(sweep.modes)]
     if best:
         text += ["", f"No other mode is as exact and as fast as: {', '.join(map(_md, best))}."]
-        text += ["", f"![error against latency]({path.name.split('.')[0]}.svg)"] if svg(sweep) else []
+        text += ["", f"![error against latency]({stem}.svg)"] if svg(sweep) else []
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
@@ -87,7 +87,7 @@ _STYLE = (
 )
 
 
-def _html(sweep: Sweep, path: Path) -> None:
+def _html(sweep: Sweep, path: Path, stem: str) -> None:  # noqa: ARG001
     found = lines(sweep)
     columns = [head for head in heads(sweep) if any(line.get(head.key) not in (None, "") for line in found)]
     best = {mode.name for mode in front(sweep.modes)}
@@ -114,7 +114,7 @@ def _html(sweep: Sweep, path: Path) -> None:
     )
 
 
-def _excel(sweep: Sweep, path: Path) -> None:
+def _excel(sweep: Sweep, path: Path, stem: str) -> None:  # noqa: ARG001
     import xlsxwriter
 
     found = lines(sweep)
@@ -173,7 +173,7 @@ def _chart(book: Any, sheet: Any, sweep: Sweep, place: dict[str, int]) -> None:
     sheet.insert_chart(len(found) + 3, 0, chart)
 
 
-_WRITERS: dict[str, Callable[[Sweep, Path], None]] = {
+_WRITERS: dict[str, Callable[[Sweep, Path, str], None]] = {
     ".json": _json, ".md": _markdown, ".html": _html, ".xlsx": _excel,
 }  # fmt: skip
 SUFFIXES = tuple(_WRITERS)
