@@ -12,7 +12,7 @@ from typing import Any
 from ..codec import encode
 from ..errors import UsageError
 from ..report.atomic_file import replacing
-from ..report.excel.text import fit
+from ..report.formats.xlsx.text import fit
 from .plot import svg
 from .result import Sweep, front
 from .table import heads, lines, shown
