@@ -34,7 +34,6 @@ STAGES = (
     ("events",),
     ("report",),
     ("run",),
-    ("sweep",),
     ("api",),
     ("testing",),
     ("cli",),

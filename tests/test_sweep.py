@@ -9,11 +9,11 @@ import pytest
 
 from precision_debug.cli import main
 from precision_debug.errors import UsageError
-from precision_debug.sweep import Mode, Speed, Sweep, front
-from precision_debug.sweep.plot import svg
-from precision_debug.sweep.run import parse_modes
-from precision_debug.sweep.table import heads, lines, shown
-from precision_debug.sweep.write import as_text, write
+from precision_debug.run.sweep import Mode, Speed, Sweep, front
+from precision_debug.run.sweep.plot import svg
+from precision_debug.run.sweep.run import parse_modes
+from precision_debug.run.sweep.table import heads, lines, shown
+from precision_debug.run.sweep.write import as_text, write
 
 
 def mode(name: str, error: float | None, milliseconds: float, **more: object) -> Mode:

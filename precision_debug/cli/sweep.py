@@ -16,11 +16,11 @@ from ..errors import UsageError
 from ..records import ModelFiles, RunSpec
 from ..run.overwriting import refuse_overwriting
 from ..run.supervisor import Outcome, supervise
+from ..run.sweep.result import Speed
+from ..run.sweep.run import parse_modes, remove_inputs, sweep
+from ..run.sweep.speed import measure_speed
+from ..run.sweep.write import SUFFIXES, as_text, write
 from ..safety.visible import visible
-from ..sweep.result import Speed
-from ..sweep.run import parse_modes, remove_inputs, sweep
-from ..sweep.speed import measure_speed
-from ..sweep.write import SUFFIXES, as_text, write
 from . import compare
 from .parser import parse, program
 

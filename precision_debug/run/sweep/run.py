@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import registry
-from ..errors import PrecisionDebugError, UsageError
-from ..observe.shard import SAMPLES
-from ..records import ModelFiles, Row, RunSpec, Status
-from ..report import machine
-from ..report.model import Report
-from ..run.plan import make_plan
-from ..run.supervisor import Outcome
+from ... import registry
+from ...errors import PrecisionDebugError, UsageError
+from ...observe.shard import SAMPLES
+from ...records import ModelFiles, Row, RunSpec, Status
+from ...report import machine
+from ...report.model import Report
+from ..plan import make_plan
+from ..supervisor import Outcome
 from .result import Mode, Speed, Sweep
 from .speed import measure_speed
 

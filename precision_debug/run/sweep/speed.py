@@ -14,14 +14,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .. import errors
-from ..codec import decode, encode
-from ..errors import BackendCrash, InputError, PrecisionDebugError, shortened
-from ..records import ModelFiles, RunSpec
-from ..run.inputs import feeds_of
-from ..run.plan import Plan, make_plan
-from ..run.side import CALIBRATE, guarded
-from ..safety import import_path
+from ... import errors
+from ...codec import decode, encode
+from ...errors import BackendCrash, InputError, PrecisionDebugError, shortened
+from ...records import ModelFiles, RunSpec
+from ...safety import import_path
+from ..inputs import feeds_of
+from ..plan import Plan, make_plan
+from ..side import CALIBRATE, guarded
 from .result import Speed
 
 __all__ = ["measure_here", "measure_speed", "start"]
@@ -41,7 +41,7 @@ def measure_speed(spec: RunSpec, *, batch: int = 0, seconds: float = 3.0, log: P
         job = {"spec": encode(spec), "batch": batch, "seconds": seconds, "folder": folder, "answer": str(answer)}
         with open(log or os.devnull, "ab") as said:
             done = subprocess.run(
-                import_path.command("from precision_debug.sweep.speed import start; start()"),
+                import_path.command("from precision_debug.run.sweep.speed import start; start()"),
                 input=json.dumps(job).encode(), stdout=said, stderr=said, check=False,
             )  # fmt: skip
         if not answer.exists():

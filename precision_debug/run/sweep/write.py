@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..codec import encode
-from ..errors import UsageError
-from ..report.atomic_file import replacing
-from ..report.formats.xlsx.text import fit
+from ...codec import encode
+from ...errors import UsageError
+from ...report.atomic_file import replacing
+from ...report.formats.xlsx.text import fit
 from .plot import svg
 from .result import Sweep, front
 from .table import heads, lines, shown
