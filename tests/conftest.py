@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,16 @@ def root() -> Path:
 def python() -> str:
     """This interpreter."""
     return sys.executable
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """The path of a model of the fake backend (tests/fake), which is installed as somebody else's wheel would be."""
+    from precision_debug import registry
+
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "fake"))
+    registry.plugins.cache_clear()
+    path = tmp_path / "m.fake"
+    path.write_text('{"layers": 8, "width": 4}')
+    yield str(path)
+    registry.plugins.cache_clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from fnmatch import translate
 from pathlib import Path
 
@@ -111,14 +110,13 @@ def test_sections_the_wrong_way_round_or_unknown():
         select(["x"], ("relu1_out", "y"), NAMES)
 
 
+@pytest.mark.timeout(60)  # of what takes a second; a search of all names for each name would take an hour
 def test_a_hundred_thousand_names():
     names = [f"/layers.{i}/{kind}/out" for i in range(20000) for kind in "abcde"]
-    begun = time.perf_counter()
     assert len(select(names[::2], (names[10], names[-10]), names)) == 49991
     assert len(select(["re:.*/a/out", "*/b/out"], None, names)) == 40000
     with fails("'/layers.777/a/out'"):
         select(["/layers.777/a/ou"], None, names)
-    assert time.perf_counter() - begun < 10
 
 
 # files
