@@ -17,7 +17,7 @@ from ..numbers.host import HostComparer
 from ..numbers.native import cores_of_each
 from ..pairing.align import Alignment, Pair, stem
 from ..protocols import BaselineStore, Comparer
-from ..reasons import Reason, say
+from ..reasons import Reason, as_reason, say
 from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
 from .lockstep import Meeting
 from .portraits import Portraits
@@ -274,7 +274,7 @@ class CheckTarget:
     def _why_alone(self, key: str, base_name: str, rival: str | None) -> Reason:
         refused = self._alignment.refused.get(key) if self._alignment is not None else None
         if refused is not None:
-            return refused
+            return as_reason(refused)
         if rival is not None:
             return say("taken", rival=rival)
         if self._alignment is not None and self._alignment.partner(key) is None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ..pairing.align import Alignment, Pair, stem
-from ..reasons import NOTHING, Reason, say
+from ..reasons import NOTHING, Reason, as_reason, say
 from ..records import (
     Row,
     Status,
@@ -89,7 +89,7 @@ def complete_table(
             continue
         if row is None:
             before = bool(failure) and not ran and places[name] > last_there
-            reason = meta.unseen or (say("ended") if before else say("not_called"))
+            reason = as_reason(meta.unseen) or (say("ended") if before else say("not_called"))
             row = Row(index=0, op_type=meta.op_type, name=name, status=Status.UNMATCHED, reason=reason,
                       target_name=name, target_op_type=meta.op_type)  # fmt: skip
         keyed.append(((place, number), _dressed(row, None, meta)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..explain.operators import MOVE, plain_type
 from ..records import Row, Status
 from .coverage import QUANTISED
-from .words import Text, is_whole
+from .words import Text, inner, is_whole
 
 __all__ = ["KINDS", "noise_of"]
 
@@ -36,5 +36,5 @@ def noise_of(row: Row) -> str:
     if row.status is Status.FUSED_AWAY:
         return "fused"
     if is_whole(row.reason):
-        return "copy" if row.reason.code.rpartition(".")[2] in _COPIES else "constant"
+        return "copy" if inner(row.reason).code.rpartition(".")[2] in _COPIES else "constant"
     return "quantiser" if QUANTISED.search(row.op_type) or QUANTISED.search(row.target_op_type) else ""

@@ -63,13 +63,16 @@ def general(reason: str) -> Text:
     return explained(reason) if said[0] is None or said[1] is None else Text(said[0], said[1])
 
 
+def inner(reason: str) -> Reason:
+    """A reason without the side that it is of: "target: a constant" to "a constant"."""
+    told = _told(reason)
+    why = told.args.get("why") if told.code in ("of_baseline", "of_target") else None
+    return inner(why) if isinstance(why, str) else told
+
+
 def is_whole(reason: str) -> bool:
     """Whether nothing is missing from a comparison because of it: see ``Wording``."""
-    told = _told(reason)
-    if told.code in ("of_baseline", "of_target"):
-        why = told.args.get("why")
-        return isinstance(why, str) and is_whole(why)
-    known = wording(told.code)
+    known = wording(inner(reason).code)
     return known is not None and known.whole
 
 
