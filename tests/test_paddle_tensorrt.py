@@ -300,15 +300,15 @@ def test_files_of_several_engines_come_in_the_order_of_their_builds(tmp_path: Pa
     ],
 )
 def test_the_report_says_in_which_precision_the_layers_ran(file: Path, precision: str, mode: str, words: str) -> None:
-    assert words in inspector_files.precision_note(read_inspector(file), precision, mode, which="unmarked")
+    assert words in inspector_files.precision_note(read_inspector(file), precision, mode, marked=False)
 
 
 def test_nothing_is_claimed_of_an_engine_that_is_one_opaque_region() -> None:
     region = EngineLayer(name="{ForeignNode[a...b]}", layer_type="Myelin")
     copy = EngineLayer(name="c", layer_type="PointWise", tactic_name="ffma_fp32")
-    said = inspector_files.precision_note([region], "float16", "trt_fp16", which="unmarked")
+    said = inspector_files.precision_note([region], "float16", "trt_fp16", marked=False)
     assert "tells of no layer" in said
-    said = inspector_files.precision_note([region, copy], "float16", "trt_fp16", which="unmarked")
+    said = inspector_files.precision_note([region, copy], "float16", "trt_fp16", marked=False)
     assert "is known to have run in FP16: 1 FP32; of 1 more" in said
 
 

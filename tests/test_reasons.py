@@ -23,7 +23,7 @@ from precision_debug.reasons.rows import ROWS
 from precision_debug.records import Row, Status
 from precision_debug.report.layout import columns, columns_for_people
 from precision_debug.report.summary import summary
-from precision_debug.report.words import explained, is_whole, word
+from precision_debug.report.words import explained, inner, is_whole, word
 
 CATALOGUES = {"": CORE, **{backend.name: backend.reasons for backend in registry.backends() if backend.name != "fake"}}
 SPOKEN = [
@@ -71,6 +71,7 @@ def test_old_files_without_codes_are_still_understood() -> None:
     assert explained("baseline: holds the same numbers as x").zh == "基线：与 x 数值相同"
     assert is_whole("target: holds the same numbers as x")
     assert not is_whole("target: TensorRT refuses it as an output: x")
+    assert inner("target: holds the same numbers as x").code.endswith(".same_as")
 
 
 @pytest.mark.parametrize("reason", [reason for reason, _, _ in SPOKEN])
