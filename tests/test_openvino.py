@@ -198,6 +198,21 @@ def test_the_default_says_what_it_came_to(tmp_path: Path) -> None:
     session.close()
 
 
+def test_by_results_as_on_other_devices(tmp_path: Path) -> None:
+    """GPU and NPU run no operator of ours: there tensors are further results, which must not change what runs."""
+    path = saved(onnx_models.convnet(), tmp_path)
+    for mode, least in (("ov_opt_fp32", 6), *([("ov_bf16", 2)] if BACKEND.availability("ov_bf16").ok else [])):
+        by_taps = precision_debug.compare(path, run_mode=mode, inputs=IMAGE, explain="off")
+        report = precision_debug.compare(path, run_mode=mode, inputs=IMAGE, observe="results")
+        values = [{row.name: row.relative_l2 for row in one.rows} for one in (by_taps, report)]
+        shown = {row.name for row in report.rows if row.comparison is not None}
+        assert len(shown) >= least
+        assert all(values[0][name] == pytest.approx(values[1][name], rel=1e-2, abs=1e-6) for name in shown)
+        assert not any("other bits" in note for note in report.target.notes)
+        assert report.explanation is not None
+        assert "cannot be run alone" in report.explanation.reason
+
+
 @pytest.mark.parametrize(("mode", "needed"), [("ov_fp16", "avx512_fp16"), ("ov_bf16", "avx512_bf16")])
 def test_a_precision_that_the_cpu_lacks_is_refused_in_one_line(mode: str, needed: str, tmp_path: Path) -> None:
     if BACKEND.availability(mode).ok:

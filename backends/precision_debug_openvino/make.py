@@ -20,11 +20,15 @@ _NOT_FOLDED = "DisableConstantFolding_0"
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """A compiled model. request: where it runs. taps: the tensor that each of our operators shows, by its number."""
+    """A compiled model. request: where it runs. taps: the tensor that each of our operators shows, by its number.
+
+    ends: the tensors that are further results, behind the model's own.
+    """
 
     compiled: Any
     request: Any
     taps: tuple[Key, ...] = ()
+    ends: tuple[Key, ...] = ()
 
     def layers(self, known: Collection[str]) -> tuple[Layer, ...]:
         """What it runs; after a run with times."""
@@ -32,6 +36,8 @@ class Built:
 
     def tap_order(self) -> list[Key]:
         """The tensors whose taps it runs, in the order in which it does; others became constants."""
+        if self.ends:
+            return list(self.ends)
         layers = read_layers(self.compiled, ())
         numbers = [layer.name.removeprefix(NAME) for layer in layers if layer.name.startswith(NAME)]
         return [self.taps[int(number)] for number in numbers if number.isdigit()]
@@ -104,10 +110,27 @@ class Maker:
             clone.add_results([opset13.result(end, name=f"{NAME}result")])
         return self._compile(clone, taps)
 
-    def _compile(self, model: Any, taps: Sequence[Key]) -> Built:
+    def results(self, keys: Collection[Key]) -> Built:
+        """With these tensors as further results, which every device has; they come when the run is over."""
+        from openvino import opset13
+
+        clone = self.simple.clone()
+        ends: list[Key] = []
+        ports: list[Any] = []
+
+        def insert(port: Any, key: Key) -> None:
+            ends.append(key)
+            ports.append(port)
+
+        _each_port(clone, keys, insert, inside=False)
+        clone.add_results([opset13.result(port) for port in ports])
+        return self._compile(clone, (), ends)
+
+    def _compile(self, model: Any, taps: Sequence[Key], ends: Sequence[Key] = ()) -> Built:
         with building(self.path, self.mode):
             compiled = self.core.compile_model(model, self.device, self._config())
-            return Built(compiled=compiled, request=compiled.create_infer_request(), taps=tuple(taps))
+            request = compiled.create_infer_request()
+            return Built(compiled=compiled, request=request, taps=tuple(taps), ends=tuple(ends))
 
     def _config(self) -> dict[str, Any]:
         config: dict[str, Any] = {"PERF_COUNT": True}
@@ -158,10 +181,12 @@ def _every_op(model: Any) -> Iterator[Any]:
         yield op
 
 
-def _each_port(model: Any, keys: Collection[Key], insert: Callable[[Any, Key], None]) -> None:
-    """Call for each port of these keys, bodies of loops and branches included."""
+def _each_port(
+    model: Any, keys: Collection[Key], insert: Callable[[Any, Key], None], *, inside: bool = True
+) -> None:  # fmt: skip
+    """Call for each port of these keys. inside: bodies of loops and branches included."""
     for op in model.get_ordered_ops():
-        for body in bodies(op):
+        for body in bodies(op) if inside else ():
             _each_port(body, keys, insert)
         for port in op.outputs():
             if key_of(port) in keys:

@@ -63,6 +63,7 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
         notes.append(say("written", path=path))
     return OpenVinoSession(
         graph=graph, maker=made, inputs=inputs, notes=notes, fused=recipe.fused, keep=keep, tells=side == "target",
+        by_results=(setting(spec.options, "observe") or ("taps" if device == "CPU" else "results")) == "results",
         versions={"openvino": openvino.__version__, "device": str(core.get_property(device, "FULL_DEVICE_NAME"))},
     )  # fmt: skip
 

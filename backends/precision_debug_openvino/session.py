@@ -43,23 +43,26 @@ class _Switch:
 
 class OpenVinoSession:
     """See protocols.Session. keep: operators that were to stay in float32. tells: its layers are columns of the report.
+    by_results: tensors are further results, which come after the run, and cannot be replaced.
 
     Without fusion there is one compiled model, with a tap in the way of every tensor. With fusion the outputs are
     always the plain model's; tensors come from a second one with taps beside those that survive, and operators are run
     alone in a third one with taps in their way.
     """
 
-    alone = arithmetic = ""
+    alone = ""
 
     def __init__(
         self, *, graph: Graph, maker: Maker, inputs: Sequence[InputMeta], fused: bool, versions: Mapping[str, str],
         notes: Sequence[Reason] = (), keep: frozenset[str] = frozenset(), tells: bool = True,
+        by_results: bool = False,
     ) -> None:  # fmt: skip
         self._graph, self._maker, self._inputs, self._fused = graph, maker, inputs, fused
-        self._keep, self._tells = keep, tells
+        self._keep, self._tells, self._by_results = keep, tells, by_results
         self._busy = threading.Lock()
         self._closed = False
         self._said: dict[Reason, None] = dict.fromkeys(notes)
+        self.arithmetic = ""
         self.versions: Mapping[str, str] = dict(versions)
         self.doubts: Sequence[Doubt] = ()
         self._beside, self._through = _Switch(), _Switch()
@@ -75,9 +78,11 @@ class OpenVinoSession:
         self._plain = self._maker.plain()
         self._layers = self._plain.layers(self._graph.rank)
         keys = surviving(self._graph, self._layers)
+        maker, receive = self._maker, self._beside.receive
         self._marked = undisturbed(
-            self._graph, self._layers, lambda some: self._maker.beside(some, self._beside.receive), keys, exact=True
-        )
+            self._graph, self._layers,
+            lambda some: maker.results(some) if self._by_results else maker.beside(some, receive), keys, exact=True,
+        )  # fmt: skip
         self._dropped = self._marked.dropped
         self._tell_precision()
         self._order = self._marked.built.tap_order() if self._marked.built is not None else []
@@ -89,6 +94,7 @@ class OpenVinoSession:
         found = ", ".join(f"{name} {number}" for name, number in counts.most_common())
         hint = precision_name(str(self._plain.compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()))
         if not self._maker.precision:
+            self.arithmetic = {"BF16": "bfloat16", "FP16": "float16"}.get(hint, "float32")
             self._note(say("chose", precision=hint, layers=found))
         if self._keep:
             layers = [layer for layer in self._layers if self._keep & set(layer.ops)]
@@ -101,10 +107,12 @@ class OpenVinoSession:
             self.doubts = (Doubt(code="precision_not_run", values={"precision": wanted, "detail": found}),)
 
     def _open_unfused(self) -> None:
-        computed = (*self._graph.computed(), *self._graph.inside())
+        computed = (*self._graph.computed(), *(() if self._by_results else self._graph.inside()))
         keys = [value.key for value in computed if value.dtype != "str"]
-        self._plain = self._maker.through(keys, self._through.receive)
-        self._alone = self._plain
+        if self._by_results:
+            self._plain = self._maker.results(keys)
+        else:
+            self._alone = self._plain = self._maker.through(keys, self._through.receive)
         self._layers = self._plain.layers(self._graph.rank)
         inside = [value.key for value in self._graph.inside() if value.key in self._plain.taps]
         main = self._plain.tap_order()
@@ -172,13 +180,13 @@ class OpenVinoSession:
             self._marked = Marked(built=None, keys=(), dropped=frozenset(), changed=())
 
     @property
-    def replacer(self) -> Replacer:
-        return self
+    def replacer(self) -> Replacer | None:
+        return None if self._by_results else self
 
     @property
     def replaces(self) -> bool:
         """See protocols.Replacer."""
-        return self._maker.device == "CPU"
+        return not self._by_results
 
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""
@@ -233,7 +241,10 @@ class OpenVinoSession:
         fed = shown.inputs(arrays)
         switch.keys, switch.run = built.taps, shown
         try:
-            return self._infer(built, fed)
+            outputs = self._infer(built, fed)
+            for place, key in enumerate(built.ends, len(outputs)):
+                shown.receive(key, _array(built.request.get_output_tensor(place)))
+            return outputs
         finally:
             switch.run = None
             if shown.error is not None:

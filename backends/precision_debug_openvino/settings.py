@@ -34,6 +34,11 @@ SETTINGS = (
         zh="每次运行的线程数；0：两次运行并行推进时各用一半核心，否则用全部核心",
     ),
     Setting(
+        name="observe", kind="choice", choices=("taps", "results"),
+        help="see tensors by operators of ours inside, or as further results (default: the former on the CPU)",
+        zh="以内部的自定义算子或以额外的输出观察张量（默认：在 CPU 上用前者）",
+    ),
+    Setting(
         name="properties", kind="names", default={}, reader=_properties,
         help="properties of OpenVINO as they are, KEY=VALUE,KEY=VALUE",
         zh="原样传给 OpenVINO 的属性，KEY=VALUE,KEY=VALUE",
