@@ -114,7 +114,7 @@ def test_a_correct_export_is_accused_of_nothing_and_its_pairs_hold_the_same_valu
 
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
-@pytest.mark.parametrize("name", ["vit", "unet"])
+@pytest.mark.parametrize("name", ["unet", pytest.param("vit", marks=pytest.mark.slow)])
 def test_an_epsilon_that_moves_no_value_is_found_by_reading_the_attributes(
     name: str, exporter: str, tmp_path: Path
 ) -> None:

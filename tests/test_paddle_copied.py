@@ -29,7 +29,7 @@ def runner(mode: str, path: Path, params: Path) -> Runner:
 
 
 @BF16
-@pytest.mark.parametrize("name", ["mlp", "encoder"])
+@pytest.mark.parametrize("name", ["mlp", pytest.param("encoder", marks=pytest.mark.slow)])
 def test_every_value_that_lives_in_bfloat16_is_shown_and_is_what_the_untouched_program_computes(
     name: str, tmp_path: Path
 ) -> None:
