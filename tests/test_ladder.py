@@ -210,9 +210,45 @@ def test_the_stages_of_a_gpu_mode_come_in_paddles_order(tmp_path: Path) -> None:
     assert stages("cpu_opt") == ["cpu_fp32", "cpu_fp32", "cpu_opt"]
 
 
-def test_a_backend_without_stages_says_so(tmp_path: Path) -> None:
+DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
+
+
+def test_onnx_runtime_has_stages_too(capsys: pytest.CaptureFixture[str]) -> None:
     from precision_debug.cli import ladder
 
-    path = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
+    assert ladder.run(["--model_file", str(DIGITS), "--run_mode", "ort_fp16"]) == 0
+    printed = capsys.readouterr().out
+    assert [line.split()[0] for line in printed.splitlines()[:3]] == ["pass"] * 3
+    assert ["(ort_fp32)" in printed, "(ort_opt)" in printed, "(ort_fp16)" in printed] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("backend", "mode", "stages"),
+    [
+        ("onnxruntime", "ort_cuda_fp16", ["ort_fp32", "ort_opt", "ort_cuda_fp32", "ort_cuda_fp32", "ort_cuda_fp16"]),
+        ("onnxruntime", "ort_fp16_sim", ["ort_fp32", "ort_fp16_sim"]),
+        ("tensorrt", "trt_fp16", ["trt_fp32", "trt_tf32", "trt_fp16"]),
+        ("tensorrt", "trt_fp32", ["trt_fp32"]),
+        ("torch", "torch_bf16", ["torch_fp32", "torch_tf32", "torch_autocast_bf16", "torch_bf16"]),
+    ],
+)
+def test_the_last_stage_is_the_mode_itself(backend: str, mode: str, stages: list[str]) -> None:
+    from precision_debug import registry
+    from precision_debug.records import ModelFiles, SessionSpec
+
+    found = next(one for one in registry.backends() if one.name == backend).capabilities.ladder
+    assert found is not None
+    spec = SessionSpec(model=ModelFiles(model_file="m.onnx"), mode=mode)
+    assert [rung.mode for rung in found.rungs(spec)] == stages
+    assert not found.switches(spec, found.rungs(spec)[-1], ())
+
+
+def test_a_backend_without_stages_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from precision_debug import registry
+    from precision_debug.cli import ladder
+    from precision_debug.protocols import Capabilities
+
+    backend = next(one for one in registry.backends() if one.name == "onnxruntime")
+    monkeypatch.setattr(type(backend), "capabilities", property(lambda _: Capabilities()))
     with pytest.raises(UsageError, match="no stages to climb"):
-        ladder.run(["--model_file", str(path), "--run_mode", "ort_fp16"])
+        ladder.run(["--model_file", str(DIGITS), "--run_mode", "ort_fp16"])

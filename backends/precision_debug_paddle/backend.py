@@ -14,6 +14,7 @@ from precision_debug.records import Availability, InputMeta, RunMode, SessionSpe
 from precision_debug.settings import Setting, passed
 
 from . import modes
+from .keep import PaddleKeep, types_of
 from .reasons import REASONS
 from .settings import SETTINGS
 
@@ -33,7 +34,9 @@ class PaddleBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(exporter=self, weight_keeper=self, layer_keeper=self, watcher=self, ladder=self)
+        return Capabilities(
+            exporter=self, weight_keeper=self, layer_keeper=self, watcher=self, ladder=self, keeper=self
+        )
 
     def availability(self, mode: str) -> Availability:
         return modes.availability(mode)
@@ -125,6 +128,15 @@ class PaddleBackend:
         from .engine.onnx_export import layer_of
 
         return layer_of(meta)
+
+    def keep(self, spec: SessionSpec) -> PaddleKeep | None:
+        """See ``protocols.Keeper``: of programs, in modes of lower precision that take names or types."""
+        from .model import read_model
+
+        chosen = modes.recipe(spec.mode)
+        if chosen.dygraph or chosen.precision not in ("float16", "bfloat16"):
+            return None
+        return PaddleKeep(spec=spec, recipe=chosen, types=types_of(read_model(spec.model).program.values))
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
         """See ``protocols.Ladder``."""

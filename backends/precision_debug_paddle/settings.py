@@ -122,6 +122,11 @@ SETTINGS = (
         help="mark every tensor; off: only the engine's outputs", zh="标记每个张量；关闭：只有引擎的输出",
     ),
     Setting(
+        name="disable_tensorrt_half_ops", kind="names", default=(), modes=("trt_fp16", "trt_bf16"),
+        help="outputs (or types) of operators that TensorRT keeps in FP32",
+        zh="TensorRT 中保持 FP32 的算子输出名（或类型）",
+    ),
+    Setting(
         name="fp16_subgraphs", kind="names", default=(), modes=_TRT,
         help="subgraph parameters to run in FP16 (exp_specify_tensorrt_subgraph_precision)",
         zh="以 FP16 运行的子图参数（exp_specify_tensorrt_subgraph_precision）",

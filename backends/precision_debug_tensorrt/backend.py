@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities, Comparer, Feeds, Session
+from precision_debug.protocols import Capabilities, Comparer, Feeds, Rung, Session, Switch
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -43,7 +43,7 @@ class TensorRTBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(on_device_alone=self, keeper=self)
+        return Capabilities(on_device_alone=self, keeper=self, ladder=self)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)
@@ -71,6 +71,16 @@ class TensorRTBackend:
         from .on_device import engine_comparer
 
         return engine_comparer()
+
+    def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
+        """See ``protocols.Ladder``."""
+        from .engine import ladder
+
+        return ladder.rungs(spec)
+
+    def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:  # noqa: ARG002
+        """See ``protocols.Ladder``: operators are left to ``precision_debug search``."""
+        return ()
 
     def keep(self, spec: SessionSpec) -> TensorRTKeep | None:
         """See ``protocols.Keeper``: of ONNX models in modes that have a lower precision than FP32."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, UsageError
-from precision_debug.protocols import Capabilities, Comparer, Feeds, Session
+from precision_debug.protocols import Capabilities, Comparer, Feeds, Rung, Session, Switch
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
@@ -58,6 +58,7 @@ class TorchBackend:
         return Capabilities(
             exporter=self,
             weight_keeper=self,
+            ladder=self,
             layer_keeper=self,
             pairer=self,
             on_device=self,
@@ -147,6 +148,16 @@ class TorchBackend:
         from .engine.pairing import pair
 
         return pair(baseline, target)
+
+    def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
+        """See ``protocols.Ladder``."""
+        from .engine import ladder
+
+        return ladder.rungs(spec)
+
+    def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:  # noqa: ARG002
+        """See ``protocols.Ladder``: operators are left to ``precision_debug search``."""
+        return ()
 
     def keep(self, spec: SessionSpec) -> TorchKeep | None:
         """See ``precision_debug.keeping``: of modules in Python, in modes of lower precision."""

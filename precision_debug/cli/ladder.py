@@ -28,7 +28,7 @@ from ..safety.visible import visible
 from . import compare
 from .parser import parse, program
 
-__all__ = ["run"]
+__all__ = ["climbed", "run"]
 
 _DEFAULT_RUNS = 60
 
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
     ladder = opening.capabilities.ladder
     if ladder is None:
         raise UsageError(
-            f"run mode {spec.run_mode} has no stages to climb", hint="the Paddle backend's run modes have them"
+            f"run mode {spec.run_mode} has no stages to climb", hint="its backend declares none; compare modes by hand"
         )
     climber = _Climber(spec, on_all=given.on == "all", verbose=given.verbose)
     found = climb(ladder.rungs(opening.spec), climber.step, _say_step)
@@ -62,6 +62,17 @@ def run(arguments: Sequence[str]) -> int:
     if given.output:
         _write(Path(given.output[0]), spec, found, explanations)
     return found.exit_status
+
+
+def climbed(spec: RunSpec, *, on_all: bool, verbose: bool) -> None:
+    """Climb and print the stages of a command, where its backend has some: the coarse answer of a search in which not
+    even everything in high precision holds."""
+    opening = make_plan(spec, check_machine=False).target
+    if opening.capabilities.ladder is not None:
+        climber = _Climber(spec, on_all=on_all, verbose=verbose)
+        found = climb(opening.capabilities.ladder.rungs(opening.spec), climber.step, _say_step)
+        if found.failing is not None:
+            print(visible(f"{found.failing.name} brings it"))
 
 
 class _Climber:
@@ -140,6 +151,8 @@ def _say_end(found: Climb, explanations: Sequence[Explanation]) -> None:
             why = step.text if step.exit_status == 1 else f"it could not run ({step.text})"
             say(visible(f"nothing is known of {rung.mode}: {why}"))
         return
+    if not explanations:
+        say(f"{found.failing.name} brings it; `precision_debug search` with the same options finds the operators")
     for item in explanations:
         if not item.found:
             say(f"{item.switch.name}: none of the {len(item.switch.items)} explains it ({item.runs} runs)")

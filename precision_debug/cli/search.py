@@ -21,7 +21,7 @@ from ..run.searching import EVALUATIONS
 from ..run.supervisor import Outcome, supervise
 from ..safety.visible import visible
 from ..search.asked import Asked, limit_of
-from . import compare, summary
+from . import compare, ladder, summary
 from .parser import parse, program
 
 __all__ = ["run"]
@@ -71,6 +71,9 @@ def run(arguments: Sequence[str]) -> int:
         print(f"precision_debug: {outcome.error}", file=sys.stderr)
         return outcome.exit_status
     fix = outcome.report.fix if outcome.report is not None else None
+    if fix is not None and fix.state == "not possible" and not given.quiet:
+        print("which stage brings it:", flush=True)
+        ladder.climbed(spec, on_all=given.on == "all", verbose=given.verbose)
     verified = fix is not None and all(item.verified is not False for item in fix.artefacts)
     return 0 if fix is not None and fix.state in ("found", "not needed") and verified else 1
 

@@ -183,6 +183,9 @@ class Builder:
             disabled = setting(options, "disable_tensorrt_ops")
             if disabled:
                 config.exp_disable_tensorrt_ops(list(disabled))
+            kept = setting(options, "disable_tensorrt_half_ops")
+            if kept:
+                self._keep(config, kept)
             half = setting(options, "fp16_subgraphs")
             if half:
                 self._specify(config, half)
@@ -190,6 +193,14 @@ class Builder:
             if marks:
                 config.mark_trt_engine_outputs(list(marks))
         return Runner(config, where=self.model.path, mode=self.spec.mode)
+
+    def _keep(self, config: Any, names: Sequence[str]) -> None:
+        internal: Any = getattr(inference_module(), "InternalUtils", None)
+        if not hasattr(internal, "disable_tensorrt_half_ops"):
+            raise UsageError(
+                "this Paddle cannot keep operators of an engine", where="--option disable_tensorrt_half_ops"
+            )
+        internal.disable_tensorrt_half_ops(config, set(names))
 
     def _specify(self, config: Any, names: Sequence[str]) -> None:
         if not hasattr(config, "exp_specify_tensorrt_subgraph_precision"):

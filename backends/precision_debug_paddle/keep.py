@@ -1,0 +1,87 @@
+"""Which operators stay in FP32, as Paddle's configuration takes it: by type, and in TensorRT by names of outputs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from precision_debug.protocols import Handed
+from precision_debug.records import SessionSpec, TensorMeta
+
+from .modes import Recipe
+from .settings import setting
+
+__all__ = ["NO_OPERATOR", "PaddleKeep", "types_of"]
+
+NO_OPERATOR = "(none)"
+"""A type that no operator has: a list of those that may run in BF16 must not be empty, which would mean all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaddleKeep:
+    """See keeping.Keep. types: every operator type of the program. A type goes as a whole: Paddle keeps no less."""
+
+    spec: SessionSpec
+    recipe: Recipe
+    types: Mapping[str, int]
+    simulation: str = ""
+
+    @property
+    def unit(self) -> str:
+        return "operator" if self.recipe.tensorrt else "operator type"
+
+    def key_of(self, meta: TensorMeta) -> str:
+        if self.recipe.tensorrt:
+            return meta.name
+        kind = meta.op_type.partition(":")[0]
+        return kind if kind in self.types else ""
+
+    @property
+    def _name(self) -> str:
+        if self.recipe.tensorrt:
+            return "disable_tensorrt_half_ops"
+        return "bfloat16_ops" if self.recipe.onednn else "disable_mixed_precision_ops"
+
+    def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        given: tuple[str, ...] = setting(self.spec.options, self._name)
+        if self._name != "bfloat16_ops":
+            return {self._name: tuple(dict.fromkeys((*given, *keys)))} if given or keys else {}
+        allowed = given or tuple(self.types)
+        left = tuple(kind for kind in allowed if kind not in set(keys))
+        return {self._name: left or (NO_OPERATOR,)} if keys or given else {}
+
+    def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:
+        names: tuple[str, ...] = self.options(keys)[self._name]
+        listed = json.dumps(list(names), ensure_ascii=False)
+        along = ", ".join(f"{kind}: all {self.types[kind]} of them" for kind in keys if kind in self.types)
+        return [
+            Handed(
+                kind="setting", title="for this tool", mode=self.spec.mode, options={self._name: names}, note=along,
+                text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'{self._name}={listed}')}",
+            ),
+            Handed(
+                kind="config", title="Paddle's Config", text=self._snippet(names, keys),
+                note="the same, to paste: the line above is what was run",
+            ),
+        ]  # fmt: skip
+
+    def _snippet(self, names: Sequence[str], keys: Sequence[str]) -> str:
+        chosen = json.dumps(sorted(names), ensure_ascii=False)
+        if self._name == "bfloat16_ops":
+            return (
+                f"config.enable_mkldnn_bfloat16()\nconfig.set_bfloat16_op(set({chosen}))  # all but {', '.join(keys)}"
+            )
+        if self._name == "disable_mixed_precision_ops":
+            return f"config.exp_disable_mixed_precision_ops(set({chosen}))"
+        return f"paddle.inference.InternalUtils.disable_tensorrt_half_ops(config, set({chosen}))"
+
+
+def types_of(values: Sequence[Any]) -> dict[str, int]:
+    """How many operators of each type a program has."""
+    counted = Counter(value.op_type.partition(":")[0] for value in values)
+    return {kind: number for kind, number in counted.items() if kind}

@@ -1,0 +1,31 @@
+"""PyTorch's stages: float32, TF32 on a GPU, autocast, the whole module in the mode's type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from precision_debug.protocols import Rung
+from precision_debug.records import SessionSpec
+
+from .. import modes
+
+__all__ = ["rungs"]
+
+
+def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
+    """The stages up to ``spec.mode``."""
+    target = modes.recipe(spec.mode)
+    found = [_rung("float32", "torch_fp32")]
+    if spec.mode not in ("torch_fp32", "torch_fp64"):
+        found.append(_rung("TF32", "torch_tf32"))
+    if target.dtype in ("float16", "bfloat16"):
+        short = {"float16": "fp16", "bfloat16": "bf16"}[target.dtype]
+        found.append(_rung(f"autocast to {target.dtype}", f"torch_autocast_{short}"))
+    if spec.mode not in {rung.mode for rung in found}:
+        found.append(_rung(target.change or target.autocast or target.dtype or spec.mode, spec.mode))
+    return tuple(found)
+
+
+def _rung(name: str, mode: str, options: Mapping[str, Any] | None = None) -> Rung:
+    return Rung(name=name, mode=mode, options=options or {}, needs=modes.availability(mode).needs)
