@@ -1,33 +1,33 @@
-"""The command line: one file per verb. Without a verb it compares."""
+"""The command line: one file a verb, and nothing else to change for a new one. Without a verb it compares."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import importlib
+import pkgutil
+import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..errors import PrecisionDebugError
 from ..safety import import_path
 from ..safety.visible import visible
 from . import streams
 
-__all__ = ["VERBS", "main"]
+__all__ = ["main", "verbs"]
 
-VERBS = {
-    "compare": "compare two run modes of a model (the default)",
-    "doctor": "which run modes run here, and what the others need",
-    "inputs": "list a model's inputs, what each is fed by default, and a command to copy",
-    "marks": "list a model's tensor names in execution order, to mark some of them",
-    "inspect": "read TensorRT engine-inspector files: layers, real precision, fused outputs",
-    "sweep": "several run modes in one table: error, culprit, accuracy, latency, size; and the plot of it",
-    "search": "find the smallest set of operators to keep in higher precision, verify it and hand it over",
-    "ladder": "climb an engine's optimisation stages one at a time, and bisect the one that brings the mismatch",
-    "diff": "what changed between two reports: tensors that got better or worse, culprits that came or went",
-    "report": "write a report again in another format, or rescue one from an interrupted run",
-}
+_SUMMARY = re.compile(rb'^SUMMARY = "(.+)"$', re.MULTILINE)
+
+
+@functools.cache
+def verbs() -> Mapping[str, str]:
+    """Every verb, a module of this folder that says ``SUMMARY = "…"``, and that line; none is imported for it."""
+    names = sorted((found.name for found in pkgutil.iter_modules(__path__)), key=lambda name: (name != "compare", name))
+    told = {name: _SUMMARY.search(pkgutil.get_data(__name__, f"{name}.py") or b"") for name in names}
+    return {name: found[1].decode() for name, found in told.items() if found is not None}
 
 
 _OF_STREAMS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    verb = arguments.pop(0) if arguments and arguments[0] in VERBS else "compare"
+    verb = arguments.pop(0) if arguments and arguments[0] in verbs() else "compare"
     return int(importlib.import_module(f".{verb}", __name__).run(arguments))
 
 

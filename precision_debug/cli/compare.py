@@ -15,12 +15,14 @@ from ..records import ModelFiles, RunSpec, Tolerance
 from ..run.overwriting import refuse_overwriting
 from ..run.spread import Spread
 from ..safety.visible import visible
-from . import VERBS
+from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
 from .language import add_language
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["DEFAULT_OUTPUT", "build_parser", "check_before", "make_spec", "run", "spread_of"]
+
+SUMMARY = "compare two run modes of a model (the default)"
 
 DEFAULT_OUTPUT = "output/output.xlsx"
 
@@ -34,7 +36,7 @@ EPILOG = """exit status:
 
 def build_parser() -> argparse.ArgumentParser:
     """The options, grouped by the question that they answer."""
-    verbs = "\n".join(f"  {name:9s} {text}" for name, text in VERBS.items())
+    verbs = "\n".join(f"  {name:9s} {text}" for name, text in all_verbs().items())
     parser = Parser(
         prog=program(),
         usage="%(prog)s --model_file M --run_mode MODE [options]\n       %(prog)s VERB --help",

@@ -28,6 +28,8 @@ from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
 
+SUMMARY = "what changed between two reports: tensors that got better or worse, culprits that came or went"
+
 _CHANGES = {
     Change.WORSE: Text("worse", "变差"),
     Change.BETTER: Text("better", "变好"),

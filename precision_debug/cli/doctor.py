@@ -21,6 +21,8 @@ from .settings_page import cells
 
 __all__ = ["run"]
 
+SUMMARY = "which run modes run here, and what the others need"
+
 _PACKAGES = (
     "numpy", "ml_dtypes", "xlsxwriter", "pandas", "onnx", "onnxruntime", "onnxruntime-gpu", "onnxruntime-extensions",
     "paddlepaddle", "paddlepaddle-gpu", "tensorrt", "torch",

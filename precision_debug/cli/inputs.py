@@ -16,6 +16,8 @@ from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
 
+SUMMARY = "list a model's inputs, what each is fed by default, and a command to copy"
+
 
 def run(arguments: Sequence[str]) -> int:
     """Print the inputs, what each would be fed without --inputs, and a command; 0, or an error."""

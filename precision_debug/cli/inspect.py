@@ -17,6 +17,8 @@ from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
 
+SUMMARY = "read TensorRT engine-inspector files: layers, real precision, fused outputs"
+
 
 def run(arguments: Sequence[str]) -> int:
     """Print the layers, the fused outputs or a difference; 1 where --diff finds another fusion, else 0."""

@@ -30,6 +30,8 @@ from .parser import parse, program
 
 __all__ = ["climbed", "run"]
 
+SUMMARY = "climb an engine's optimisation stages one at a time, and bisect the one that brings the mismatch"
+
 _DEFAULT_RUNS = 60
 
 

@@ -26,6 +26,8 @@ from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
 
+SUMMARY = "list a model's tensor names in execution order, to mark some of them"
+
 _TAB = "\t"
 
 

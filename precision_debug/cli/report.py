@@ -22,6 +22,8 @@ from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
 
+SUMMARY = "write a report again in another format, or rescue one from an interrupted run"
+
 
 def run(arguments: Sequence[str]) -> int:
     """Write the outputs, print the summary, and return the report's exit status."""

@@ -26,6 +26,8 @@ from .parser import parse, program
 
 __all__ = ["run"]
 
+SUMMARY = "find the smallest set of operators to keep in higher precision, verify it and hand it over"
+
 _CRASHES = 20
 
 

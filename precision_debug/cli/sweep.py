@@ -26,6 +26,8 @@ from .parser import parse, program
 
 __all__ = ["run"]
 
+SUMMARY = "several run modes in one table: error, culprit, accuracy, latency, size; and the plot of it"
+
 _DEFAULT = "output/sweep.html"
 
 
