@@ -22,7 +22,7 @@ function toPaper() {
   const shownColumns = data.order.filter((number) => table.getColumn(`c${number}`).isVisible()).slice(0, 12);
   const all = displayed();
   const made = element("table", "list"), head = element("tr"), top = element("thead"), body = element("tbody");
-  for (const number of shownColumns) head.append(both(columns[number].title, "th"));
+  for (const number of shownColumns) head.append(both(columns[number].title, "th", numeric(columns[number]) ? "right" : ""));
   top.append(head);
   for (const number of all.slice(0, PRINTED)) {
     const line = element("tr", `is-${tones[rows[number][at.status]]}`);
