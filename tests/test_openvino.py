@@ -397,6 +397,34 @@ def test_a_paddle_model(tmp_path: Path) -> None:
     assert not [row for row in report.rows if row.status is Status.FAIL]
 
 
+def _field(number: int, content: bytes | str | int) -> bytes:
+    """A protobuf field: varint, or bytes with their length."""
+    if isinstance(content, int):
+        return bytes([number << 3]) + bytes([content])
+    data = content.encode() if isinstance(content, str) else content
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def test_a_tensorflow_graph(tmp_path: Path) -> None:
+    """A frozen GraphDef, written by hand: Placeholder [2, 3], Relu, Neg."""
+    of_type = _field(6, 1)  # DT_FLOAT
+    dims = _field(7, _field(2, _field(1, 2)) + _field(2, _field(1, 3)))
+
+    def node(name: str, op: str, inputs: str, attributes: dict[str, bytes]) -> bytes:
+        found = _field(1, name) + _field(2, op) + (_field(3, inputs) if inputs else b"")
+        found += b"".join(_field(5, _field(1, key) + _field(2, value)) for key, value in attributes.items())
+        return _field(1, found)
+
+    graph = node("x", "Placeholder", "", {"dtype": of_type, "shape": dims})
+    graph += node("relu", "Relu", "x", {"T": of_type}) + node("y", "Neg", "relu", {"T": of_type})
+    (tmp_path / "graph.pb").write_bytes(graph)
+    feeds = {"x:0": np.float32([[1, -2, 3], [-4, 5, -6]])}
+    report = precision_debug.compare(tmp_path / "graph.pb", run_mode="ov_opt_fp32", inputs=feeds)
+    assert report.explanation is not None
+    assert report.explanation.state == "healthy"
+    assert any(row.is_output and row.comparison is not None and row.comparison.base.min == -5 for row in report.rows)
+
+
 def test_every_refusal_is_ours(tmp_path: Path) -> None:
     session = opened(saved(onnx_models.mlp(), tmp_path), "ov_opt", {})
     for feeds in ({"x": np.zeros((3, 7), np.float32)}, {"x": np.zeros((3, 8), np.float64)}, {}):

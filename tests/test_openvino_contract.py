@@ -20,8 +20,7 @@ from precision_debug.records import ModelFiles
 
 MODELS: dict[str, dict[str, Any]] = {
     "convnet": {"x": np.random.default_rng(1).standard_normal((2, 3, 16, 16)).astype(np.float32)},
-    "mobile": {"x": np.random.default_rng(1).standard_normal((2, 3, 16, 16)).astype(np.float32)},
-    "attention": {"x": np.random.default_rng(1).standard_normal((2, 10, 32)).astype(np.float32)},
+    "mlp": {"x": np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)},
     "nested_model": {"x": np.float32([1, -2]), "k": np.array(3)},
     "scan_model": {"x": np.arange(10, dtype=np.float32).reshape(5, 2)},
     "odd_outputs": {"x": np.arange(6, dtype=np.float32).reshape(2, 3) - 2},
@@ -34,8 +33,7 @@ MODELS: dict[str, dict[str, Any]] = {
         ("ov_fp32", "nested_model"),
         ("ov_fp32", "odd_outputs"),
         ("ov_opt", "scan_model"),
-        ("ov_opt", "attention"),
-        ("ov_opt_fp32", "mobile"),
+        ("ov_opt", "mlp"),
         ("ov_bf16", "convnet"),
         ("ov_fp16", "convnet"),
     ],
