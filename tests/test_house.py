@@ -134,10 +134,14 @@ def test_built_in_backends_are_the_declared_entry_points_and_are_shipped(root: P
 
 
 def test_backends_have_the_same_file_names(root: Path) -> None:
-    wanted = {"__init__", "backend", "modes", "settings", "model", "make", "session", "naming"}
+    """Roles that all have, and roles that some have; what only one engine has lies in its engine/."""
+    all_have = {"__init__", "backend", "modes", "settings", "model", "make", "session", "naming", "keep", "reasons"}
+    some_have = {"opening", "failures", "isolate", "on_device", "workbench", "live"}
     for target in registry.BUILT_IN.values():
         folder = root / "backends" / target.partition(":")[0]
-        assert wanted <= {path.stem for path in folder.iterdir()}, folder
+        found = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+        assert all_have | {"engine"} <= found, folder
+        assert found <= all_have | some_have | {"engine"}, folder
 
 
 def test_every_module_lists_what_it_exports(root: Path) -> None:
@@ -175,3 +179,26 @@ def test_no_plugin_imports_another(root: Path, edges: dict[str, set[str]]) -> No
 def test_the_core_has_few_rooms(root: Path) -> None:
     rooms = [name for name in house_numbers.rooms(root) if not name.startswith("__")]
     assert len(rooms) <= 24, rooms
+
+
+def test_what_the_guide_names_is_there(root: Path) -> None:
+    """CONTRIBUTING's walk of a tensor, and its table of where a new thing goes."""
+    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    walk = re.findall(r"^    ([a-z]\w*/[\w./]*) ", text[: text.index("## Where does")], re.MULTILINE)
+    named = re.findall(r"`(precision_debug/[a-z_/]+(?:\.\w+)?)`", text)
+    assert len(walk) >= 10
+    assert len(named) >= 8
+    for path in [*(f"precision_debug/{name}" for name in walk if "backends" not in name), *named]:
+        assert (root / path).exists(), path
+
+
+def test_options_of_a_session_hold_nothing_alive(root: Path) -> None:
+    """What is alive has an argument of its own (``open_for``): options promise plain values, see test_plan too."""
+    for module, path in house_numbers.sources(root).items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            given = node.value if isinstance(node, ast.keyword) and node.arg == "options" else None
+            if isinstance(node, ast.Assign) and any(ast.unparse(name) == "options" for name in node.targets):
+                given = node.value
+            if isinstance(given, ast.Dict):
+                keys = {key.value for key in given.keys if isinstance(key, ast.Constant)}
+                assert not keys & {"comparer", "hook", "session", "store"}, f"{module} line {node.lineno}"
