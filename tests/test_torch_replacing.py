@@ -233,3 +233,20 @@ def test_what_rounding_everywhere_predicts_does_not_add_up_along_a_residual_stre
     explanation = precision_debug.compare(path, run_mode="torch_bf16", device="cpu").explanation
     assert explanation.state == "healthy"
     assert explanation.actual < explanation.expected < 4 * explanation.actual
+
+
+@pytest.mark.parametrize("outlier", [False, True])
+def test_dynamic_int8_is_judged_by_the_unit_of_int8(outlier: bool, tmp_path: Path) -> None:
+    pytest.importorskip("torchao", reason="torchao is not installed")
+    path = tmp_path / "m.py"
+    spoiled = "    m[0].weight.data[5] *= 3000\n    m[2].weight.data[:, 5] *= 1e-3\n" if outlier else ""
+    path.write_text(
+        "import torch\nfrom torch import nn\ndef build():\n    torch.manual_seed(0)\n"
+        "    m = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64), nn.LayerNorm(64)).eval()\n"
+        f"{spoiled}    return m, torch.randn(16, 64)\n"
+    )
+    told = precision_debug.compare(f"{path}:build", run_mode="torch_int8", device="cpu").explanation
+    assert told is not None
+    assert told.unit == pytest.approx(0.01)
+    assert told.state == ("culprits" if outlier else "healthy")
+    assert [c.cause for c in told.culprits][:1] == (["outlier_channel"] if outlier else [])

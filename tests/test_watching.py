@@ -96,3 +96,25 @@ def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
         precision_debug.watch(object())
     with pytest.raises(UsageError, match="Config"):
         precision_debug.watch(inference_module().create_predictor(config_of(path, optimised=False)))
+
+
+def test_where_the_inputs_are_given_each_operator_is_run_alone(tmp_path: Path) -> None:
+    path = model_of("pir", "conv_norm", tmp_path)
+    feeds = paddle_models.feeds("conv_norm")
+    base = SaveBaseline()
+    with (
+        precision_debug.watch(config_of(path, optimised=False)) as plain,
+        precision_debug.watch(config_of(path, optimised=True)) as optimised,
+    ):
+        plain.run(feeds, base)
+        check = AssertClose(base, atol=1e-3, rtol=1e-3)
+        optimised.run(feeds, check)
+        without, report = check.report(), check.report(feeds=feeds, baseline=plain, target=optimised)
+    assert all(row.introduced is None for row in without.rows)
+    assert without.explanation is None
+    assert report.explanation is not None
+    assert report.explanation.state == "healthy", report.explanation.reason
+    found = [row.introduced for row in report.rows if row.introduced is not None]
+    assert found
+    assert all(item.rel_l2 is None or np.isfinite(item.rel_l2) for item in found)
+    assert {row.name: row.status for row in report.rows} == {row.name: row.status for row in without.rows}

@@ -28,6 +28,11 @@ class Watched:
         self._session, self._backend, self._folder = session, backend, folder
 
     @property
+    def session(self) -> Session:
+        """What runs it."""
+        return self._session
+
+    @property
     def tensors(self) -> Sequence[TensorMeta]:
         """Every tensor that the program has; complete after the first run."""
         return self._session.tensors

@@ -11,12 +11,17 @@ check.report().to_excel("output.xlsx")
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from .. import numbers
+from .. import explain, numbers
 from ..observe.hooks import CheckTarget, SaveBaseline
+from ..observe.watch import Watched
 from ..pairing.align import align
+from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import ModelFiles, RunSpec, Side, TensorMeta
 from ..report.complete_table import complete_table
@@ -31,9 +36,30 @@ _NORM = re.compile(r"batch_?norm", re.IGNORECASE)
 class AssertClose(CheckTarget):
     """Compares what it is shown with a SaveBaseline, and makes a report of it; see CheckTarget for the arguments."""
 
-    def report(self) -> Report:
-        """The table of everything seen so far, ordered and completed by what the target never showed."""
-        return report_of_hooks(self)
+    def report(
+        self, *, feeds: Feeds | None = None, baseline: Watched | None = None, target: Watched | None = None
+    ) -> Report:
+        """The table of everything seen so far, ordered and completed by what the target never showed.
+
+        feeds, baseline, target: the inputs of both runs, and the predictors that ``watch`` gave and that are open yet:
+        with them each operator is run alone, and the report has what it introduced, who did it and why. Without them
+        these cells are blank: hooks alone do not tell what an operator reads.
+        """
+        found = report_of_hooks(self)
+        given = feeds is not None and baseline is not None and target is not None
+        return _explained(found, feeds or {}, baseline, target) if given and baseline and target else found
+
+
+def _explained(found: Report, feeds: Feeds, baseline: Watched, target: Watched) -> Report:
+    subject = explain.Subject(
+        baseline=baseline.session, target=target.session, feeds=feeds, rows=found.rows,
+        tensors=baseline.session.tensors, targets={meta.name: meta for meta in target.session.tensors},
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        told, each = explain.explain(subject, level="full", seconds=0.0, folder=Path(folder))
+    by_name = {item.name: item for item in each}
+    rows = tuple(dataclasses.replace(row, introduced=by_name.get(row.name)) for row in found.rows)
+    return dataclasses.replace(found, rows=rows, explanation=told)
 
 
 def report_of_hooks(check: CheckTarget) -> Report:

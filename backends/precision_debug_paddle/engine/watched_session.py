@@ -52,7 +52,7 @@ def session_of(config: Any, folder: Path) -> Session | None:
     versions = capability.versions(gpu=gpu, tensorrt=False)
     own = inference.Config(config)
     if not model.program.pir and not onednn:
-        return HookSession(model, Runner(own, where=model.path, mode=_MODE), versions=versions)
+        return HookSession(model, Runner(own, where=model.path, mode=_MODE), versions=versions, on_cpu=not gpu)
     types: set[str] = set()
 
     def start(program: Path, what: str) -> Runner:
@@ -71,4 +71,7 @@ def session_of(config: Any, folder: Path) -> Session | None:
         types.update(trace.types)
 
     view = "unblocked" if onednn else ""
-    return FetchSession(model, start, unfused=False, view=view, folder=folder, versions=versions, check=look)
+    return FetchSession(
+        model, start, unfused=False, view=view, folder=folder, versions=versions, check=look,
+        plain=not onednn and not gpu,
+    )  # fmt: skip
