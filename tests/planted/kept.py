@@ -22,7 +22,7 @@ from kept_simulation import Simulation
 
 from planted import onnx_faults, onnx_further
 from planted.onnx_faults import Graph, tokens
-from precision_debug.codec import decode
+from precision_debug.events import FixFound
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.searching import search
@@ -169,8 +169,8 @@ def searched(case: Case, folder: Path) -> tuple[Fix, Path, dict[str, Any]]:
     (folder / "work").mkdir()
     with Journal(folder / "journal.jsonl") as journal:
         search(spec, asked, journal, folder / "work")
-    fix = next(event["fix"] for event in read_events(folder / "journal.jsonl") if event["event"] == "fix")
-    return decode(Fix, fix), path, feeds
+    told = read_events(folder / "journal.jsonl")
+    return next(event.fix for event in told if isinstance(event, FixFound)), path, feeds
 
 
 def smaller_sets(case: Case, fix: Fix, path: Path, feeds: dict[str, Any]) -> tuple[int, int, bool]:
