@@ -17,7 +17,7 @@ from ..numbers.merged import Merged, MergedSide
 from ..numbers.merged_json import from_plain, side_from_plain, side_to_plain, to_plain
 from ..records import Row, Status, TensorStats, Tolerance
 
-__all__ = ["SAMPLES", "WORST_SAMPLES", "Shard"]
+__all__ = ["SAMPLES", "WORST_AT", "WORST_SAMPLES", "Shard"]
 
 SAMPLES, WORST_SAMPLES, WORST_AT = "Samples", "Worst Samples", "Max Atol Sample"
 """Columns of a table over many samples."""

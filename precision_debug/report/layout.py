@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from ..observe.shard import SAMPLES, WORST_AT, WORST_SAMPLES
 from ..records import Row
 from .catalogue import COLUMNS as _KNOWN
 from .column import Column, column
@@ -83,4 +84,19 @@ def _stat_columns(stat: Text) -> tuple[Column, ...]:
 def _extra_columns(rows: Iterable[Row]) -> tuple[Column, ...]:
     keys = dict.fromkeys(key for row in rows for key in row.extra)
     given = ("Given by the backend.", "由后端提供。")
-    return tuple(column((f"extra.{key}", key, key), "text", 44, extra(key), given) for key in keys)
+    return tuple(_SAMPLES.get(key) or column((f"extra.{key}", key, key), "text", 44, extra(key), given) for key in keys)
+
+
+_SAMPLES = {
+    key: column((f"extra.{key}", key, title), "text", width, extra(key), said)
+    for key, title, width, said in (
+        (SAMPLES, "样本数", 10, ("How many samples the row is over.", "该行统计的样本数。")),
+        (
+            WORST_SAMPLES, "最差样本", 44,
+            ("The samples in which this tensor is worst, with its relative L2 error there; --sample NUMBER runs one.",
+             "该张量误差最大的样本及其相对 L2 误差；--sample 编号 可单独运行。"),
+        ),
+        (WORST_AT, "最大绝对误差样本", 10, ("The sample that has Max Atol.", "最大绝对误差所在的样本。")),
+    )
+}  # fmt: skip
+"""Columns of a table over many samples."""

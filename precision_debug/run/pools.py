@@ -137,7 +137,11 @@ class RayPool:
                     from error  # fmt: skip
         resources = ray.cluster_resources()
         fit = resources.get("GPU", 0) / gpus if gpus else resources.get("CPU", 1)
-        self.size = size or max(1, int(fit))
+        if fit < 1:
+            what = f"{gpus:g} GPUs" if gpus else "a core"
+            self.close()
+            raise UsageError(f"the cluster has no worker with {what} for us", where="--engine ray", hint="lower --gpus")
+        self.size = size or int(fit)
         self._spec = dict(spec)
         self._actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(_Remote)
 
