@@ -251,15 +251,10 @@ class SamplesFound:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardDone:
-    """Some of many samples, as plain values: see observe.shard.Shard."""
+    """Some of many samples, as JSON text, which is passed on unread: see observe.shard.Shard."""
 
     event: ClassVar[str] = "shard"
-    samples: Any
-    seconds: Number
-    scores: Any
-    parts: Any
-    alone: Any
-    tensors: Any
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)

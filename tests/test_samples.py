@@ -100,7 +100,7 @@ def test_any_split_gives_the_same_table(model: Path, data: np.ndarray, tmp_path:
             pipeline.execute(spec, journal, folder=folder)
         lines = (folder / "journal.jsonl").read_text().splitlines()
         shards = [event for event in map(json.loads, lines) if event["event"] == "shard"]
-        return Shard.from_plain(shards[0])
+        return Shard.from_text(shards[0]["text"])
 
     merged = shard("5:9")
     for text in ("0:1", "3:5", "1:3"):

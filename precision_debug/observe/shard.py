@@ -7,10 +7,11 @@ Samples, child processes and machines all give shards; the merge of any split is
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..codec import decode, encode
+from ..codec import decode, encode, parse_json
 from ..numbers import judge
 from ..numbers.exact_sum import ExactSum
 from ..numbers.merged import Merged, MergedSide
@@ -124,6 +125,15 @@ class Shard:
                 for first, row, merged in self._tensors.values()
             ],
         }
+
+    def to_text(self) -> str:
+        """As JSON."""
+        return json.dumps(self.to_plain(), allow_nan=False)
+
+    @classmethod
+    def from_text(cls, text: str) -> Shard:
+        """The inverse. Raises KeyError, TypeError or ValueError on foreign data."""
+        return cls.from_plain(parse_json(text))
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Shard:

@@ -75,7 +75,7 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
             case events.RowDone():
                 rows.append(event.row)
             case events.ShardDone():
-                found = Shard.from_plain(vars(event))
+                found = Shard.from_text(event.text)
                 if whole is None:
                     whole = found
                 else:

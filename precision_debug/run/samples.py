@@ -101,7 +101,7 @@ class Samples:
     def _keep(self, part: Shard, begun: float) -> float:
         now = time.monotonic()
         part.seconds = now - begun
-        self._journal.write(ShardDone(**part.to_plain()))
+        self._journal.write(ShardDone(text=part.to_text()))
         return now
 
     def _one(self, number: int, part: Shard) -> None:

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from .. import errors, events
 from ..codec import decode, encode
@@ -31,8 +30,9 @@ from .spread import Spread
 __all__ = ["execute"]
 
 _TRIES = 3
-_PARTS = 8
-"""Parts that each worker gets, about: small ones even out, and cost little; a lost worker loses one."""
+_PARTS, _ALL_PARTS = 8, 4000
+"""Parts that each worker gets, about, and parts at most: small ones even out, and a lost worker loses one of them; but
+each costs the driver some hundredths of a second."""
 
 
 def execute(
@@ -93,10 +93,10 @@ class _Run:
         self._told = False
         self._done = 0
 
-    def take(self, plain: dict[str, Any]) -> None:
+    def take(self, text: str) -> None:
         """A finished part."""
-        self.whole.merge(Shard.from_plain(plain))
-        self._journal.write(events.ShardDone(**plain))
+        self.whole.merge(Shard.from_text(text))
+        self._journal.write(events.ShardDone(text=text))
 
     def all(self, first: Worker, samples: range) -> None:
         """Compare what is not done yet."""
@@ -159,9 +159,8 @@ class _Run:
         with self._lock:
             for event in found:
                 if event["event"] == "shard":
-                    plain = {key: value for key, value in event.items() if key != "event"}
-                    self._kept.add(plain)
-                    self.take(plain)
+                    self._kept.add(event["text"])
+                    self.take(event["text"])
                 elif not self._told:
                     _write(self._journal, event)
             self._told = True
@@ -193,7 +192,8 @@ def _finish(spec: RunSpec, run: _Run, journal: Journal, head: list[Plain]) -> No
 
 def _parts(samples: list[int], workers: int) -> Iterator[list[int]]:
     """[FROM, TO] of runs of neighbours, none longer than a share of all."""
-    most = max(1, -(-len(samples) // (max(1, workers) * _PARTS)))
+    each = max(2, min(_PARTS, _ALL_PARTS // max(1, workers)))
+    most = max(1, -(-len(samples) // (max(1, workers) * each)))
     start = 0
     for place in range(1, len(samples) + 1):
         if place == len(samples) or samples[place] != samples[place - 1] + 1 or place - start == most:
@@ -220,7 +220,7 @@ class _Checkpoint:
     """Finished parts in a file of the user's; those of another command are refused. path "": there is none."""
 
     def __init__(self, path: str, spec: RunSpec) -> None:
-        self.shards: list[dict[str, Any]] = []
+        self.shards: list[str] = []
         self._path = Path(path) if path else None
         if self._path is None:
             return
@@ -231,14 +231,14 @@ class _Checkpoint:
                 lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
                 if not lines or json.loads(lines[0]) != head:
                     raise UsageError("it belongs to another command", where=path, hint="name another --checkpoint")
-                self.shards = [json.loads(line) for line in lines[1:] if line.endswith("\n")]
+                self.shards = [line for line in lines[1:] if line.endswith("\n")]
                 return
             self._path.write_text(json.dumps(head) + "\n", encoding="utf-8")
         except (OSError, ValueError) as error:
             raise OutputError(f"no checkpoint: {error}", where=path, hint="name another --checkpoint") from error
 
-    def add(self, plain: dict[str, Any]) -> None:
+    def add(self, text: str) -> None:
         """Keep one more part."""
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(plain, allow_nan=False) + "\n")
+                file.write(text + "\n")

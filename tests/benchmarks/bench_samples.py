@@ -93,9 +93,54 @@ def small(count: int) -> None:
         told(points, bare(model, "image", (1, 1, 8, 8), "ort_int8", 2000))
 
 
+def ray(count: int) -> None:
+    """The same samples in one process and on two actors of which one is killed: the tables are equal, or this fails."""
+    import os
+    import signal
+
+    from precision_debug.records import ModelFiles, RunSpec
+    from precision_debug.report.from_journal import report_of_events
+    from precision_debug.run import pipeline, spreading
+    from precision_debug.run.journal import Journal, read_events
+    from precision_debug.run.pools import Worker
+    from precision_debug.run.spread import Spread
+
+    killed: list[int] = []
+
+    def kill_half_way(worker: Worker, done: int) -> None:
+        if done == 8:
+            killed.append(worker.pid)
+            os.kill(worker.pid, signal.SIGKILL)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        build = [sys.executable, "examples/resnet/build.py", "--depth", "50", "-o", str(folder / "resnet50.onnx")]
+        subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        script = folder / "feeds.py"
+        script.write_text(FEEDS.format(shape=(1, 3, 224, 224), count=count, name="image", log=os.devnull))
+        spec = RunSpec(
+            model=ModelFiles(model_file=str(folder / "resnet50.onnx")), run_mode="ort_fp16_sim", inputs=str(script),
+            explain="off",
+        )  # fmt: skip
+        found = []
+        for way in ("one process", "two Ray actors, one killed"):
+            (folder / way).mkdir()
+            begun = time.perf_counter()
+            with Journal(folder / way / "journal.jsonl") as journal:
+                if way == "one process":
+                    pipeline.execute(spec, journal, folder=folder / way)
+                else:
+                    asked = Spread(engine="ray", jobs=2)
+                    spreading.execute(spec, asked, journal, folder=folder / way, on_part=kill_half_way)
+            print(f"{way}: {time.perf_counter() - begun:.1f} s for {count} samples")
+            found.append(report_of_events(read_events(folder / way / "journal.jsonl")).rows)
+    print(f"killed {len(killed)}; {len(found[0])} rows, identical: {found[0] == found[1]}")
+    sys.exit(0 if found[0] == found[1] and killed else 1)
+
+
 def merge() -> None:
-    """A shard of 130 tensors, as ResNet-50's, and what a driver pays for it."""
-    from precision_debug import numbers
+    """A shard of 130 tensors, as ResNet-50's, and what a driver pays for it, in seconds of a processor."""
+    from precision_debug import events, numbers
     from precision_debug.observe.shard import Shard
     from precision_debug.records import Row, Status
 
@@ -117,28 +162,33 @@ def merge() -> None:
 
     parts = [shard(8 * number, 8) for number in range(4)]
     texts = [json.dumps(part.to_plain()) for part in parts]
-    begun = time.perf_counter()
+    begun = time.process_time()
     plain = [json.loads(text) for text in texts]
-    parsed = (time.perf_counter() - begun) / len(texts)
-    begun = time.perf_counter()
+    parsed = (time.process_time() - begun) / len(texts)
+    begun = time.process_time()
     read = [Shard.from_plain(one) for one in plain]
-    decoded = (time.perf_counter() - begun) / len(texts)
-    begun = time.perf_counter()
+    decoded = (time.process_time() - begun) / len(texts)
+    begun = time.process_time()
     whole = Shard()
     for _ in range(25):
         for part in read:
             whole.merge(part)
-    merged = (time.perf_counter() - begun) / (25 * len(read))
-    begun = time.perf_counter()
+    merged = (time.process_time() - begun) / (25 * len(read))
+    begun = time.process_time()
+    for text in texts:
+        json.dumps(events.written(events.ShardDone(text=text)))
+    kept = (time.process_time() - begun) / len(texts)
+    begun = time.process_time()
     one = shard(100, 1)
-    added = time.perf_counter() - begun
+    added = time.process_time() - begun
     del one
     size = sum(map(len, texts)) / len(texts)
-    cost = parsed + decoded + merged
+    cost = parsed + decoded + merged + kept
     print(f"{tensors} tensors: a shard is {size / 1024:.0f} KiB; to read it takes {1e3 * parsed:.1f} ms of JSON and")
-    print(f"{1e3 * decoded:.1f} ms of records, to merge it {1e3 * merged:.1f} ms")
+    print(f"{1e3 * decoded:.1f} ms of records, to merge it {1e3 * merged:.1f} ms, to keep it in the journal "
+          f"{1e3 * kept:.1f} ms")  # fmt: skip
     print(f"measuring and adding one sample of {tensors} x 5000 elements: {1e3 * added:.1f} ms")
-    workers, samples, each = 1000, 10**6, 8
+    workers, samples, each = 1000, 10**6, 4
     shards = workers * each
     print(f"model: {samples:.0e} samples, {workers} workers, {shards} shards of {samples // shards}: the driver works "
           f"{shards * cost:.0f} s in all, reads {shards * size / 2**30:.1f} GiB, holds {size * 3 / 2**20:.1f} MiB of "
@@ -151,5 +201,8 @@ def merge() -> None:
 
 if __name__ == "__main__":
     what, *rest = sys.argv[1:] or ["merge"]
-    {"resnet": lambda: resnet(int(rest[0]) if rest else 1000), "small": lambda: small(int(rest[0]) if rest else 20000),
-     "merge": merge}[what]()  # fmt: skip
+    if what == "merge":
+        merge()
+    else:
+        way, usual = {"ray": (ray, 64), "resnet": (resnet, 1000), "small": (small, 20000)}[what]
+        way(int(rest[0]) if rest else usual)
