@@ -10,7 +10,8 @@ class Record {
   constructor(number) { this.id = number; this.layer = data.layers[number]; }
 }
 columns.forEach((_, number) => {
-  Object.defineProperty(Record.prototype, `c${number}`, { get() { return rows[this.id][number]; } });
+  // Tabulator writes back what it has read, when it makes a cell
+  Object.defineProperty(Record.prototype, `c${number}`, { get() { return rows[this.id][number]; }, set() {} });
 });
 const records = rows.map((_, number) => new Record(number));
 const fieldOf = (key) => `c${at[key]}`;
