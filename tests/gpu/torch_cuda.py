@@ -113,7 +113,7 @@ def pipeline(factory: str, mode: str, level: str) -> dict:
 
 
 def _alike(one: object, other: object) -> bool:
-    """Equal; records of what operators added to a relative 1e-6, since sums on the device have an order of their own."""
+    """Equal; what operators added to a relative 1e-6, since sums on the device have an order of their own."""
     import dataclasses
 
     if not dataclasses.is_dataclass(one) or type(one) is not type(other):
