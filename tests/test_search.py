@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from planted.onnx_faults import Graph, tokens
 
 import precision_debug
 from precision_debug.cli import main
@@ -147,3 +148,35 @@ def test_held_out_inputs_are_of_the_users_own(root: Path, tmp_path: Path) -> Non
     fix = search(tmp_path, "--model_file", str(path), "--run_mode", "ort_fp16_sim", "--inputs", str(inputs)).fix
     assert fix is not None
     assert (fix.samples, fix.held_out, fix.held) == (2, 2, 2)
+
+
+def test_where_everything_is_a_little_wrong_it_says_diffuse_with_a_curve(tmp_path: Path) -> None:
+    graph = Graph(seed=1)
+    x = tokens(graph, 16, 4)
+    for layer in range(6):
+        x = graph.op("Tanh", [graph.dense(x, 16, 16, f"l{layer}", scale=1.5)], f"a{layer}")
+    path = graph.save(tmp_path / "clean.onnx", [graph.dense(x, 16, 16, "y")])
+    common = ["--model_file", str(path), "--run_mode", "ort_bf16_sim", "--val_range", "0,1"]
+    report = search(tmp_path, *common, "--limit", "30%", status=1)
+    fix = report.fix
+    assert fix is not None
+    assert fix.state == "diffuse"
+    assert not fix.artefacts
+    assert len(fix.trade) >= 4
+    assert [point.kept for point in fix.trade] == sorted(point.kept for point in fix.trade)
+    assert any(point.held_out is not None for point in fix.trade)
+    assert fix.evaluations < 60
+    clean = search(tmp_path, *common).fix
+    assert clean is not None
+    assert (clean.state, clean.kept) == ("not needed", ())
+
+
+def test_a_budget_ends_unfinished_and_the_same_command_goes_on(root: Path, tmp_path: Path) -> None:
+    common = ["--model_file", str(built(root, tmp_path)), "--run_mode", "ort_fp16_sim", "--val_range", "1,2"]
+    short = search(tmp_path, *common, "--runs", "2", status=1).fix
+    assert short is not None
+    assert short.state == "unfinished"
+    whole = search(tmp_path, *common).fix
+    assert whole is not None
+    assert (whole.state, [unit.key for unit in whole.kept]) == ("found", ["Add", "Sub"])
+    assert whole.again == 2

@@ -296,13 +296,13 @@ class _Search:
             oracle = self._oracle(trials, samples, what)
             rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
             found = minimise(oracle, self.units, rank, start=start)
-            if found.state != "found" or not self.held_out:
+            if found.state not in ("found", "diffuse") or not self.held_out:
                 return found, checks
             assert found.kept is not None
             held = self._others(trials, found.kept, what)
             checks.append(held)
             missed = [sample for sample, holds in zip(self.held_out, held, strict=False) if not holds]
-            if not missed and held:
+            if found.state == "diffuse" or (not missed and held):
                 return found, checks
             if len(missed) == len(self.held_out) or turn == 2:
                 break

@@ -25,6 +25,10 @@ _SMALL = 16
 _CERTAIN = 1e6
 """Weight of a unit in which NaN or Inf are born: it is dropped last, and not in chunks."""
 
+_SMALL_SHARE, _MAIN = 1 / 3, 0.5
+"""Share of all units beyond which a kept set is no small one, unless one operator has that share of the squared error:
+then the error is diffuse, and dropping units one by one would find no cause."""
+
 _READER = 0.5
 """Weight of what only reads a suspicious tensor: it is often needed, and less often than what makes it."""
 
@@ -43,8 +47,8 @@ Rank = Callable[[frozenset[int]], Sequence[Group]]
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """state: "not needed", "not possible", "found" or "unfinished" (then ``kept`` is the smallest seen to hold, if
-    any). minimal: no unit can be dropped by itself."""
+    """state: "not needed", "not possible", "found", "diffuse" (it holds, and is no small set) or "unfinished" (then
+    ``kept`` is the smallest seen to hold, if any). minimal: no unit can be dropped by itself."""
 
     state: str
     kept: frozenset[int] | None = None
@@ -66,8 +70,9 @@ def minimise(oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] 
         top, groups = _enough(oracle, rank, start or frozenset())
         if top is None:
             return Found(state="not possible", groups=groups)
-        kept = _reduced(oracle, units, top, groups)
-        return Found(state="found", kept=kept, minimal=True, groups=groups)
+        kept, small = _reduced(oracle, units, top, groups)
+        state = "found" if small else "diffuse"
+        return Found(state=state, kept=kept, minimal=small, groups=groups)
     except Spent:
         return Found(state="unfinished", kept=oracle.smallest(), groups=groups)
 
@@ -133,8 +138,8 @@ def _predicted(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) ->
     return useful
 
 
-def _reduced(oracle: Oracle, units: Units, top: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
-    """As small as dropping makes it."""
+def _reduced(oracle: Oracle, units: Units, top: frozenset[int], groups: Sequence[Group]) -> tuple[frozenset[int], bool]:
+    """As small as dropping makes it; False where that is no small set, nor has the error a main cause."""
     weight = dict.fromkeys(range(oracle.count), 0.0)
     for group in groups:
         for unit in group.units:
@@ -143,11 +148,15 @@ def _reduced(oracle: Oracle, units: Units, top: frozenset[int], groups: Sequence
     kept = top
     if sum(weight[unit] < _READER * _CERTAIN for unit in kept) > _SMALL:
         kept = _without_chunks(oracle, kept, weight)
+        known = any(group.share > 0 for group in groups)
+        main = not known or any(group.certain or group.share >= _MAIN for group in groups)
+        if len(kept) > _SMALL_SHARE * oracle.count and not main:
+            return kept, False
     while True:
         kept = _without_single(oracle, kept, weight)
         smaller = _without_several(oracle, units, kept, groups)
         if smaller == kept:
-            return kept
+            return kept, True
         kept = smaller
 
 

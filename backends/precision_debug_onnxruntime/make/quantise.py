@@ -70,7 +70,7 @@ def quantise(
     for model, per_channel in ways:
         try:
             quantised = _quantised(
-                model, source, change, runtime, settings.common(per_channel), settings, feeds, folder
+                model, source, change, runtime, settings.common(per_channel, model, source), settings, feeds, folder
             )
         except _NothingLeft as error:
             if settings.exclude:
@@ -190,17 +190,44 @@ class _Settings:
             return change == "int8" and self.opset >= _PER_CHANNEL
         return self.per_channel
 
-    def common(self, per_channel: bool) -> dict[str, Any]:
+    def common(self, per_channel: bool, prepared: Model, source: Model) -> dict[str, Any]:
+        """prepared: what is quantised, whose nodes may be several of the source's in one."""
         from onnxruntime import quantization
+
+        exclude = tuple(dict.fromkeys((*self.exclude, *_absorbing(self.exclude, prepared, source))))
 
         return {
             "op_types_to_quantize": list(self.op_types) or None,
             "per_channel": per_channel,
             "reduce_range": self.reduce_range,
             "weight_type": getattr(quantization.QuantType, _TYPES[self.weight]),
-            "nodes_to_exclude": list(self.exclude),
+            "nodes_to_exclude": list(exclude),
             "use_external_data_format": True,
         }
+
+
+def _absorbing(names: Sequence[str], prepared: Model, source: Model) -> list[str]:
+    """The prepared graph's nodes that source nodes of these names went into: a product and a sum become one Gemm, under
+    a name of its own, and a normalisation goes into its convolution."""
+    there = {node.name for node in prepared.proto.graph.node}
+    lost = {name for name in names if name not in there}
+    if not lost or prepared is source:
+        return []
+    maker = {name: node for node in source.proto.graph.node for name in node.output if name}
+    known = {name for node in prepared.proto.graph.node for name in (*node.input, *node.output)}
+    found = []
+    for node in prepared.proto.graph.node:
+        waiting = [maker[name] for name in node.output if name in maker]
+        inside: set[str] = set()
+        while waiting:
+            current = waiting.pop()
+            if current.name in inside:
+                continue
+            inside.add(current.name)
+            waiting += [maker[name] for name in current.input if name in maker and name not in known]
+        if inside & lost:
+            found.append(node.name)
+    return found
 
 
 def _static(path: Path, result: Path, settings: _Settings, common: Mapping[str, Any], feeds: Sequence[Feeds]) -> None:
