@@ -194,14 +194,16 @@ class _Settings:
         """prepared: what is quantised, whose nodes may be several of the source's in one."""
         from onnxruntime import quantization
 
-        exclude = tuple(dict.fromkeys((*self.exclude, *_absorbing(self.exclude, prepared, source))))
+        exclude = list(dict.fromkeys((*self.exclude, *_absorbing(self.exclude, prepared, source))))
+        # the quantiser itself first makes a MatMul and an Add of these names out of a Gemm
+        exclude += [f"{name}{part}" for name in exclude for part in ("_MatMul", "_Add")]
 
         return {
             "op_types_to_quantize": list(self.op_types) or None,
             "per_channel": per_channel,
             "reduce_range": self.reduce_range,
             "weight_type": getattr(quantization.QuantType, _TYPES[self.weight]),
-            "nodes_to_exclude": list(exclude),
+            "nodes_to_exclude": exclude,
             "use_external_data_format": True,
         }
 
