@@ -36,12 +36,12 @@ function toPaper() {
   const parts = [made];
   if (all.length > PRINTED) parts.push(element("p", "", inWords("more", thousands(PRINTED), thousands(all.length))));
   byId("print").replaceChildren(...parts);
-  for (const one of document.querySelectorAll("details.card")) { one.dataset.was = one.open; one.open = true; }
+  for (const one of document.querySelectorAll("details.card, .details details")) { one.dataset.was = one.open; one.open = true; }
 }
 function toScreen() {
   if (!screen_) return;
   byId("print").replaceChildren();
-  for (const one of document.querySelectorAll("details.card")) one.open = one.dataset.was === "true";
+  for (const one of document.querySelectorAll("details.card, .details details")) one.open = one.dataset.was === "true";
   const theme = screen_;
   screen_ = null;
   paint(theme);
