@@ -150,3 +150,26 @@ def test_everything_excluded_is_float_whatever_was_fused_before(tmp_path: Path, 
     names = ",".join(node.name or f"{node.op_type}:{node.output[0]}" for node in proto.graph.node)
     report = precision_debug.compare(path, inputs=feeds, run_mode=mode, explain="off", nodes_to_exclude=names)
     assert report.outputs[0].relative_l2 < 1e-5  # type: ignore[operator]
+
+
+def test_weights_of_a_model_that_is_too_large_go_to_a_file_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("precision_debug_onnxruntime.make.saving._MOST", 1000)  # in place of 2 GB
+    path, saved = tmp_path / "m.onnx", tmp_path / "saved.onnx"
+    onnx.save(convnet(), path)
+    item = onnx.load(path).graph.input[0]
+    shape = [dim.dim_value or 1 for dim in item.type.tensor_type.shape.dim]
+    feeds = {item.name: np.random.default_rng(0).normal(size=shape).astype(np.float32)}
+    for _ in range(2):  # the second time it is written over, not appended to
+        judged = precision_debug.compare(path, inputs=feeds, run_mode="ort_fp16", explain="off", save_model=str(saved))
+    beside = tmp_path / "saved.onnx.data"
+    assert beside.exists()
+    assert beside.stat().st_size < path.stat().st_size
+    report = precision_debug.compare(
+        saved, inputs=feeds, run_mode="ort_opt", baseline_model=path, baseline="ort_fp32", explain="off"
+    )
+    first, second = judged.outputs[0].comparison, report.outputs[0].comparison
+    assert first is not None
+    assert second is not None
+    assert first.max_abs == second.max_abs

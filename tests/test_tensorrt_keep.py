@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -23,6 +24,17 @@ CUDA = (
 )
 
 
+def needs_constraints(root: Path) -> onnx.ModelProto:
+    """examples/needs_constraints, small."""
+    spec = importlib.util.spec_from_file_location("build", root / "examples" / "needs_constraints" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made: onnx.ModelProto = module.build(16)
+    return made
+
+
 @pytest.fixture
 def run(root: Path, tmp_path: Path) -> Any:
     """A command in the test's own folder, where m.onnx is examples/needs_constraints."""
@@ -31,12 +43,7 @@ def run(root: Path, tmp_path: Path) -> Any:
         file = tmp_path / "stand_in" / name
         file.parent.mkdir(exist_ok=True, parents=True)
         file.write_text(text)
-    spec = importlib.util.spec_from_file_location("build", root / "examples" / "needs_constraints" / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    onnx.save(module.build(16), tmp_path / "m.onnx")
+    onnx.save(needs_constraints(root), tmp_path / "m.onnx")
     paths = [str(tmp_path / "stand_in"), str(root / "tests"), os.environ["PYTHONPATH"]]
 
     def command(*words: str) -> subprocess.CompletedProcess[str]:
@@ -75,3 +82,37 @@ def test_kept_nodes_that_became_no_layer_are_an_error(run: Any) -> None:
     done = run("--model_file", "m.onnx", "--run_mode", "trt_fp16", "--keep_layers", "nowhere")
     assert done.returncode == 2
     assert "none of these nodes became a layer that computes: nowhere" in done.stderr
+
+
+def test_only_a_strongly_typed_engine_has_a_model_to_save(run: Any, tmp_path: Path) -> None:
+    done = run("--model_file", "m.onnx", "--run_mode", "trt_fp16", "--save_model", "kept.onnx")
+    assert done.returncode == 2
+    assert "only a strongly typed engine is built from a changed model" in done.stderr
+    assert not (tmp_path / "kept.onnx").exists()
+
+
+def test_kept_nodes_are_fp32_in_the_graph_of_a_strongly_typed_network(root: Path, tmp_path: Path) -> None:
+    import onnxruntime
+    from precision_debug_tensorrt.engine.options import read_options
+    from precision_debug_tensorrt.engine.strongly_typed import save_typed, typed_model
+    from precision_debug_tensorrt.model import read_source
+    from precision_debug_tensorrt.modes import recipe
+
+    from precision_debug.records import ModelFiles
+
+    onnx.save(needs_constraints(root), tmp_path / "m.onnx")
+    source: Any = read_source(ModelFiles(model_file=str(tmp_path / "m.onnx")))
+    options = read_options({"keep_layers": ("Add", "Sub", "not there")})
+    assert options.precision_constraints == "obey"
+    typed, _, asked = typed_model(source, recipe("trt_fp16"), options, [], tmp_path)
+    assert {item.layer for item in asked} == {"Add", "Sub"}
+    save_typed(typed.model, str(tmp_path / "typed.onnx"))
+    x = np.random.default_rng(0).uniform(1, 2, (1, 16, 16)).astype(np.float32)
+    level = onnxruntime.SessionOptions()
+    level.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    providers = ["CPUExecutionProvider"]
+    wanted, got = (
+        onnxruntime.InferenceSession(str(tmp_path / name), level, providers=providers).run(None, {"x": x})[0]
+        for name in ("m.onnx", "typed.onnx")
+    )
+    assert float(np.linalg.norm(got - wanted) / np.linalg.norm(wanted)) < 5e-3

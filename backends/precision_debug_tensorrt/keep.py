@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,19 +85,16 @@ class TensorRTKeep:
         title = "a strongly typed ONNX (TensorRT 10 and 11: --stronglyTyped)"
         if not base:
             return Handed(kind="model", title=title, note="of INT8: quantise with nodes_to_exclude, see ort_int8")
-        import onnx
-
         from precision_debug.onnx.model import read_model
 
         from .engine.casts import write_casts
+        from .engine.strongly_typed import save_typed
 
         source = read_model(self.spec.model.model_file)
         try:
             proto, kept = write_casts(source.proto, base, dict.fromkeys(names, "FP32"), folder=source.folder)
-            onnx.load_external_data_for_model(proto, str(source.folder))
-            large = sum(len(tensor.raw_data) for tensor in proto.graph.initializer) > 2_000_000_000
-            onnx.save_model(proto, str(path), save_as_external_data=large, location=f"{path.name}.data")
-        except (PrecisionDebugError, OSError, ValueError) as error:
+            save_typed(replace(source, proto=proto), str(path))
+        except PrecisionDebugError as error:
             return Handed(kind="model", title=title, note=f"could not be written: {error}")
         more = f"; these stay in FP32 too: {', '.join(kept[:4])}" if kept else ""
         return Handed(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.errors import BackendError, BackendUnavailable, ModelError
+from precision_debug.errors import BackendError, BackendUnavailable, ModelError, UsageError
 from precision_debug.reasons import Reason
 from precision_debug.records import InputMeta, SessionSpec
 
@@ -53,14 +53,21 @@ def open_session(
     notes: list[Reason] = []
     asked: tuple[Asked, ...] = ()
     maker = None
+    if options.save_model and not (road.strong and isinstance(source, OnnxModel)):
+        raise UsageError(
+            "only a strongly typed engine is built from a changed model", where="--save_model",
+            hint="--save_engine keeps the engine; --typing strong writes the precisions into the model",
+        )  # fmt: skip
     if isinstance(source, EngineFile):
         built = load_engine(api, logger, messages, source)
     else:
         if road.strong and isinstance(source, OnnxModel):
-            from .engine.strongly_typed import typed_model
+            from .engine.strongly_typed import save_typed, typed_model
 
             folder = Path(spec.work_dir or tempfile.mkdtemp(prefix="precision_debug-"))
             source, written, asked = typed_model(source, recipe, options, arrays, folder)
+            if options.save_model:
+                save_typed(source.model, options.save_model)
             notes += written
         timing = TimingCache(options.timing_cache)
         if timing.loaded:

@@ -118,6 +118,11 @@ SETTINGS = (
         help="keep the engine that was compared", zh="保存参与对比的引擎",
     ),
     Setting(
+        name="save_model", kind="text", default="", sides=_TARGET, flag=True, metavar="FILE.onnx",
+        help="keep the ONNX that a strongly typed engine was built from, its precisions written into it",
+        zh="保存构建强类型引擎所用的 ONNX（精度已写入其中）",
+    ),
+    Setting(
         name="save_inspector", kind="text", default="", sides=_TARGET, flag=True, metavar="FILE",
         help="keep the engine inspector's JSON", zh="保存 engine inspector 的 JSON",
     ),

@@ -82,7 +82,7 @@ class Trials:
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             options = dict(self.keep.options(keys))
             path = Path(folder, "model")
-            if self._reads("save_model"):
+            if self._reads("save_model") and not self._reads("save_engine"):
                 options["save_model"] = str(path.with_suffix(".onnx"))
             with self._open(options) as session:
                 milliseconds = _timed(session, sample)

@@ -41,6 +41,7 @@ class Options:
     optimization_level: int | None = None
     plugins: tuple[str, ...] = ()
     save_engine: str = ""
+    save_model: str = ""
     save_inspector: str = ""
     shapes: Mapping[str, tuple[Shape, Shape, Shape]] = field(default_factory=dict)
     fused_only: bool = False
@@ -88,6 +89,7 @@ def read_options(given: Mapping[str, Any]) -> Options:
         save_tactics=setting(given, "save_tactics"),
         load_tactics=setting(given, "load_tactics"),
         save_engine=setting(given, "save_engine"),
+        save_model=setting(given, "save_model"),
         save_inspector=setting(given, "save_inspector"),
         fused_only=setting(given, "fused_only"),
         **common,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from precision_debug.errors import BackendError
+from precision_debug.errors import BackendError, OutputError
 from precision_debug.onnx.model import name_nodes
 from precision_debug.reasons import Reason, some
 
@@ -22,7 +22,7 @@ from .casts import carriers, write_casts
 from .constraints import Asked, match_layers
 from .options import Options
 
-__all__ = ["typed_model"]
+__all__ = ["save_typed", "typed_model"]
 
 
 def typed_model(
@@ -51,6 +51,24 @@ def typed_model(
     outputs = {node.name: node.output[0] for node in source.model.proto.graph.node if node.output}
     asked = tuple(Asked(layer=name, precision=kind, output=outputs.get(name, "")) for name, kind in layers.items())
     return dataclasses.replace(source, model=dataclasses.replace(source.model, proto=proto)), notes, asked
+
+
+def save_typed(model: Any, path: str) -> None:
+    """Write a model with its weights where the user wants it; over 2 GB they go to ``path`` + ".data". OutputError."""
+    import onnx
+
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        onnx.load_external_data_for_model(proto, str(model.folder))
+        large = sum(len(tensor.raw_data) for tensor in proto.graph.initializer) > 2_000_000_000
+        beside = Path(f"{path}.data")
+        beside.unlink(missing_ok=True)  # onnx appends to it
+        onnx.save_model(proto, path, save_as_external_data=large, location=beside.name)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OutputError(f"the model cannot be saved ({reason})", where=path, hint="name another file") from error
 
 
 def _quantised(
