@@ -11,7 +11,6 @@ from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
-from .keep import OrtKeep
 from .modes import RUN_MODES, availability, recipe
 from .reasons import REASONS
 from .settings import SETTINGS
@@ -19,6 +18,7 @@ from .settings import SETTINGS
 if TYPE_CHECKING:
     from precision_debug.protocols import Operators
 
+    from .keep import OrtKeep
     from .modes import Recipe
 
 __all__ = ["OnnxRuntimeBackend"]
@@ -86,6 +86,8 @@ class OnnxRuntimeBackend:
 
     def keep(self, spec: SessionSpec) -> OrtKeep | None:
         """See ``protocols.Keeper``."""
+        from .keep import OrtKeep
+
         chosen = recipe(spec.mode)
         return OrtKeep(spec=spec, recipe=chosen) if chosen.change else None
 

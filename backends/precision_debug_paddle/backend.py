@@ -14,12 +14,13 @@ from precision_debug.records import Availability, InputMeta, RunMode, SessionSpe
 from precision_debug.settings import Setting, passed
 
 from . import modes
-from .keep import PaddleKeep, types_of
 from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
     from precision_debug.protocols import Layer, Rung, Switch
+
+    from .keep import PaddleKeep
 
 __all__ = ["PaddleBackend"]
 
@@ -131,6 +132,7 @@ class PaddleBackend:
 
     def keep(self, spec: SessionSpec) -> PaddleKeep | None:
         """See ``protocols.Keeper``: of programs, in modes of lower precision that take names or types."""
+        from .keep import PaddleKeep, types_of
         from .model import read_model
 
         chosen = modes.recipe(spec.mode)

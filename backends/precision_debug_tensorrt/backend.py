@@ -11,7 +11,6 @@ from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
-from .keep import TensorRTKeep
 from .modes import RUN_MODES, availability, recipe
 from .reasons import REASONS
 from .settings import SETTINGS
@@ -19,6 +18,7 @@ from .settings import SETTINGS
 if TYPE_CHECKING:
     from precision_debug.numbers.cuda.comparer import CudaComparer
 
+    from .keep import TensorRTKeep
     from .modes import Recipe
 
 __all__ = ["TensorRTBackend"]
@@ -84,6 +84,8 @@ class TensorRTBackend:
 
     def keep(self, spec: SessionSpec) -> TensorRTKeep | None:
         """See ``protocols.Keeper``: of ONNX models in modes that have a lower precision than FP32."""
+        from .keep import TensorRTKeep
+
         chosen = recipe(spec.mode)
         low = chosen.precisions and spec.model.model_file.lower().endswith(".onnx")
         return TensorRTKeep(spec=spec, recipe=chosen) if low else None

@@ -14,13 +14,13 @@ from precision_debug.records import Availability, InputMeta, RunMode, SessionSpe
 from precision_debug.settings import Setting, passed
 
 from . import modes
-from .keep import TorchKeep
 from .reasons import REASONS
 from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
     from precision_debug.protocols import BaselineStore, Layer, Matches
 
+    from .keep import TorchKeep
     from .model import Model
 
 __all__ = ["TorchBackend", "on_device", "open_model"]
@@ -160,7 +160,9 @@ class TorchBackend:
         return ()
 
     def keep(self, spec: SessionSpec) -> TorchKeep | None:
-        """See ``precision_debug.keeping``: of modules in Python, in modes of lower precision."""
+        """See ``protocols.Keeper``: of modules in Python, in modes of lower precision."""
+        from .keep import TorchKeep
+
         chosen = modes.recipe(spec.mode)
         low = chosen.autocast or chosen.change == "int8" or chosen.dtype in ("float16", "bfloat16")
         return TorchKeep(spec=spec, recipe=chosen) if low and ".py" in spec.model.model_file else None

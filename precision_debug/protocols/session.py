@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ..inspector import EngineLayer
 from ..reasons import Reason
 from ..records import Doubt, Operator, TensorMeta
 from .tensors import Feeds, Hook
+
+if TYPE_CHECKING:  # the inspector reads JSON, which a start need not
+    from ..inspector import EngineLayer
 
 __all__ = ["Replace", "Replacer", "Session"]
 
