@@ -13,9 +13,9 @@ from precision_debug.records import TensorMeta
 Side = list[tuple[TensorMeta, object]]
 
 
-def side(*tensors: tuple[str, np.ndarray, tuple[str, ...]], layouts: bool = False) -> Side:
+def side(*tensors: tuple[str, np.ndarray, tuple[str, ...]]) -> Side:
     return [
-        (TensorMeta(name=name, op_type="aten.x", node=name, inputs=inputs), take(array, layouts=layouts))
+        (TensorMeta(name=name, op_type="aten.x", node=name, inputs=inputs), take(array))
         for name, array, inputs in tensors
     ]
 
@@ -100,16 +100,7 @@ def test_other_values_of_the_same_shape_and_moments_are_not_paired() -> None:
     assert pairing.refused == {}
 
 
-def test_a_transposed_layout_is_paired_and_says_how_to_turn_it() -> None:
-    one = values(1, (2, 3, 5, 7))
-    pairing = pair_by_value(side(("b", one, ())), side(("t", noisy(one.transpose(0, 2, 3, 1)), ()), layouts=True))
-    match = pairing.matches["t"]
-    assert match.baseline == "b"
-    turned = one.transpose(0, 2, 3, 1).transpose(match.axes)
-    np.testing.assert_array_equal(turned, one)
-
-
-def test_without_layouts_another_shape_is_not_paired() -> None:
+def test_another_shape_is_not_paired() -> None:
     one = values(1, (2, 3, 5, 7))
     assert names(pair_by_value(side(("b", one, ())), side(("t", one.transpose(0, 2, 3, 1), ())))) == {}
 

@@ -6,8 +6,6 @@ import importlib.util
 import itertools
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import numpy as np
 import paddle_models
 import pytest
 
+from precision_debug.cli import main
 from precision_debug.errors import UsageError
 from precision_debug.explain.ladder import Step, climb, explain
 from precision_debug.protocols import Rung
@@ -111,17 +110,15 @@ def test_the_climb_ends_at_the_first_stage_that_fails() -> None:
     ],
 )
 def test_a_target_that_could_not_run_is_no_pass(
-    mode: str, status: int, said: str, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    mode: str, status: int, said: str, fake: str, root: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root / "tests" / "fake"), os.environ["PYTHONPATH"]]))
-    Path("m.fake").write_text(json.dumps({"layers": 8, "width": 4}), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "precision_debug", "ladder", "--model_file", "m.fake", "--run_mode", *mode.split()],
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == status, done.stderr
-    assert said in done.stdout
-    assert ("no stage" in done.stdout) is (status == 0)
+    found = main(["ladder", "--model_file", fake, "--run_mode", *mode.split()])
+    told = capsys.readouterr()
+    assert found == status, told.err
+    assert said in told.out
+    assert ("no stage" in told.out) is (status == 0)
 
 
 # -- Paddle's

@@ -36,41 +36,33 @@ AHEAD = 10.0
 FLOOR = 1e-6
 """Distances below this are equally good: they are rounding of equal arithmetic."""
 
-_LAYOUTS: dict[int, tuple[tuple[int, ...], ...]] = {3: ((0, 2, 1),), 4: ((0, 2, 3, 1), (0, 3, 1, 2))}
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
-    """samples: axes order to the elements at fixed places of the tensor in that order, float64, not finite ones as 0.
-
-    The first axes order is the tensor's own. distinct: different values in the sample. whole: every element is in it.
-    """
+    """own: the elements at fixed places of the tensor, float64, not finite ones as 0. distinct: different values in
+    them. whole: every element is in it."""
 
     shape: tuple[int, ...]
-    samples: Mapping[tuple[int, ...], Array]
+    own: Array
     distinct: int
     whole: bool
-
-    @property
-    def own(self) -> Array:
-        return next(iter(self.samples.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
     """A target tensor's partner in the baseline.
 
-    confidence: 0 to 1; one minus the relative distance over that of the next-best candidate. axes: how to transpose the
-    target's tensor to get the baseline's; () where it lies the same way. how: "fingerprint", with what else decided.
+    confidence: 0 to 1; one minus the relative distance over that of the next-best candidate.
+    how: "fingerprint", with what else decided.
     """
 
     baseline: str
     target: str
     confidence: float
     distance: float
-    axes: tuple[int, ...] = ()
     how: str = "fingerprint"
 
 
@@ -82,20 +74,13 @@ class Pairing:
     refused: Mapping[str, Reason]
 
 
-def take(array: Any, *, layouts: bool = False) -> Fingerprint | None:
-    """The fingerprint of an array; None of one that is not numeric.
-
-    layouts: also of the array between NCHW and NHWC order (4 axes), and with its last two axes exchanged (3 axes).
-    """
+def take(array: Any) -> Fingerprint | None:
+    """The fingerprint of an array; None of one that is not numeric."""
     array = np.asarray(array)
     if array.dtype.kind in "OUSTMm" or array.dtype.kind == "V":
         return None
-    orders = [tuple(range(array.ndim)), *(_LAYOUTS.get(array.ndim, ()) if layouts else ())]
-    samples = {order: _sample(array.transpose(order)) for order in orders}
-    own = samples[orders[0]]
-    return Fingerprint(
-        shape=array.shape, samples=samples, distinct=int(np.unique(own).size), whole=array.size <= SAMPLE
-    )
+    own = _sample(array)
+    return Fingerprint(shape=array.shape, own=own, distinct=int(np.unique(own).size), whole=array.size <= SAMPLE)
 
 
 def pair_by_value(
@@ -116,19 +101,17 @@ def pair_by_value(
         shapes.setdefault(print_.shape, []).append(place)
     edges: list[_Edge] = []
     for place, (meta, print_) in enumerate(target):
-        for order, sample in print_.samples.items():
-            shape = tuple(print_.shape[axis] for axis in order)
-            rivals = shapes.get(shape, [])
-            if not rivals:
-                continue
-            known = np.stack([baseline[rival][1].own for rival in rivals])
-            distances = _distances(known, sample)
-            for rival, distance in zip(rivals, distances, strict=True):
-                informed = min(print_.distinct, baseline[rival][1].distinct) >= DISTINCT
-                if distance <= ALIKE and not informed:
-                    pairing.refuse(meta.name, say("too_plain"))
-                elif distance < 1:
-                    edges.append(_Edge(rival, place, float(distance), order))
+        rivals = shapes.get(print_.shape, [])
+        if not rivals:
+            continue
+        known = np.stack([baseline[rival][1].own for rival in rivals])
+        distances = _distances(known, print_.own)
+        for rival, distance in zip(rivals, distances, strict=True):
+            informed = min(print_.distinct, baseline[rival][1].distinct) >= DISTINCT
+            if distance <= ALIKE and not informed:
+                pairing.refuse(meta.name, say("too_plain"))
+            elif distance < 1:
+                edges.append(_Edge(rival, place, float(distance)))
     pairing.decide(edges, {p: f for p, (_, f) in enumerate(baseline)})
     return Pairing(matches=pairing.matches, refused=pairing.refused)
 
@@ -138,7 +121,6 @@ class _Edge:
     base: int
     target: int
     distance: float
-    order: tuple[int, ...]
 
 
 class _Pairing:
@@ -238,10 +220,9 @@ class _Pairing:
     def _match(self, edge: _Edge, next_best: Mapping[int, float], how: str) -> None:
         base, target = self.base[edge.base].name, self.target[edge.target].name
         rival = max(next_best.get(edge.target, 1.0), edge.distance, 1e-30)
-        own = edge.order == tuple(range(len(edge.order)))
         self.matches[target] = Match(
             baseline=base, target=target, confidence=max(0.0, 1.0 - edge.distance / rival), distance=edge.distance,
-            axes=() if own else edge.order, how=how,
+            how=how,
         )  # fmt: skip
         self.refused.pop(target, None)
 
