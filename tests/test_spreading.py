@@ -113,9 +113,6 @@ def test_a_checkpoint_is_gone_on_from(spec: RunSpec, tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_said_in_one_line(spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    single = RunSpec(model=spec.model, run_mode="ort_opt")
-    with pytest.raises(UsageError, match="there is one sample"):
-        told(tmp_path / "a", lambda journal, folder: spreading.execute(single, Spread(jobs=1), journal, folder=folder))
     np.savez(tmp_path / "images.npz", image=np.zeros((3, 2, 8, 8), np.float32))
     with pytest.raises(InputError, match="the model wants"):
         told(tmp_path / "b", lambda journal, folder: spreading.execute(spec, Spread(jobs=1), journal, folder=folder))
@@ -125,6 +122,14 @@ def test_what_is_wrong_is_said_in_one_line(spec: RunSpec, tmp_path: Path, monkey
             tmp_path / "c",
             lambda journal, folder: spreading.execute(spec, Spread(engine="ray"), journal, folder=folder),
         )
+
+
+def test_one_sample_is_compared_by_a_worker(spec: RunSpec, tmp_path: Path) -> None:
+    single = RunSpec(model=spec.model, run_mode="ort_opt", explain="off")
+    found = spread(single, tmp_path, Spread(jobs=2))
+    assert found.rows == one(single, tmp_path).rows
+    assert not found.failure
+    assert found.compared
 
 
 @pytest.mark.slow

@@ -109,3 +109,22 @@ def test_the_command_sweeps(root: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert rows["trt_fp16", None]["reason"]
     assert json.loads((tmp_path / "sweep.modes" / "ort_int8.json").read_text())["rows"]
     assert main(["sweep", "--model_file", "x.onnx", "--run_mode", "ort_int8"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_ray_cluster_compares_and_times(root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="ray is not installed")
+    command = ["sweep", "--model_file", str(root / "examples/digits/digits.onnx"), "--run_modes", "ort_int8"]
+    command += ["--inputs", str(root / "examples/digits/test_images.npz"), "--speed_seconds", "0.01", "--quiet"]
+    command += ["--explain", "off", "--engine", "ray", "--jobs", "1", "--output", str(tmp_path / "sweep.json")]
+    try:
+        assert main(command) == 0
+    finally:
+        import ray
+
+        ray.shutdown()
+    rows = {line["mode"]: line for line in json.loads((tmp_path / "sweep.json").read_text())["table"]}
+    assert rows["ort_int8"]["rel_l2"] > 0
+    assert rows["ort_int8"]["median"] > 0
+    assert rows["ort_fp32"]["median"] > 0

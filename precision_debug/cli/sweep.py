@@ -16,6 +16,7 @@ from ..errors import UsageError
 from ..records import ModelFiles, RunSpec
 from ..run.overwriting import refuse_overwriting
 from ..run.supervisor import Outcome, supervise
+from ..run.sweep.remote_speed import measure_remotely
 from ..run.sweep.result import Speed
 from ..run.sweep.run import parse_modes, remove_inputs, sweep
 from ..run.sweep.speed import measure_speed
@@ -69,6 +70,8 @@ def run(arguments: Sequence[str]) -> int:
         return supervise(one, [path], verbose=given.verbose, spread=spread)
 
     def timed(one: RunSpec, batch: int) -> Speed:
+        if spread is not None and spread.engine == "ray":
+            return measure_remotely(one, spread, batch=batch, seconds=given.speed_seconds)
         return measure_speed(one, batch=batch, seconds=given.speed_seconds)
 
     def stage(text: str) -> None:

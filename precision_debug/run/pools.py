@@ -14,7 +14,7 @@ from ..errors import UsageError
 from ..safety import import_path
 from .part_runner import Plain
 
-__all__ = ["Pool", "Processes", "RayPool", "Worker", "WorkerLost"]
+__all__ = ["Pool", "Processes", "RayPool", "Worker", "WorkerLost", "connected"]
 
 
 class WorkerLost(Exception):
@@ -110,6 +110,27 @@ class _Child:
             self._process.wait()
 
 
+def connected(address: str = "", cores: int = 0) -> tuple[Any, bool]:
+    """Ray, and whether this call has connected to the cluster, or started one. Raises UsageError."""
+    try:
+        import ray
+    except ImportError as error:
+        hint = "pip install 'precision_debug[ray]'"
+        raise UsageError("Ray is not installed", where="--engine ray", hint=hint) from error
+    if ray.is_initialized():
+        return ray, False
+    more: dict[str, Any] = {"address": address} if address else {"num_cpus": cores or None}
+    paths = ":".join(path for path in sys.path if path)
+    try:
+        ray.init(
+            **more, log_to_driver=False, include_dashboard=False, logging_level="ERROR",
+            runtime_env={"env_vars": {"PYTHONPATH": paths}},
+        )  # fmt: skip
+    except Exception as error:
+        raise UsageError(f"no Ray cluster: {error}", where="--address", hint="start one, or leave it out") from error
+    return ray, True
+
+
 class RayPool:
     """Actors of a Ray cluster, which also run elsewhere: models and inputs must lie at the same paths there.
 
@@ -117,24 +138,8 @@ class RayPool:
     """
 
     def __init__(self, spec: Mapping[str, Any], size: int, *, address: str = "", gpus: float = 0.0) -> None:
-        try:
-            import ray
-        except ImportError as error:
-            raise UsageError("Ray is not installed", where="--engine ray", hint="pip install 'precision_debug[ray]'") \
-                from error  # fmt: skip
+        ray, self._ours = connected(address, size)
         self._ray: Any = ray
-        self._ours = not ray.is_initialized()
-        if self._ours:
-            paths = [path for path in sys.path if path]
-            more: dict[str, Any] = {"address": address} if address else {"num_cpus": size or None}
-            try:
-                ray.init(
-                    **more, log_to_driver=False, include_dashboard=False, logging_level="ERROR",
-                    runtime_env={"env_vars": {"PYTHONPATH": ":".join(paths)}},
-                )  # fmt: skip
-            except Exception as error:
-                raise UsageError(f"no Ray cluster: {error}", where="--address", hint="start one, or leave it out") \
-                    from error  # fmt: skip
         resources = ray.cluster_resources()
         fit = resources.get("GPU", 0) / gpus if gpus else resources.get("CPU", 1)
         if fit < 1:

@@ -49,11 +49,9 @@ def execute(
         for event in head:
             _write(journal, event)
         known = next((event for event in head if event["event"] == "samples"), None)
-        if known is None:
-            raise UsageError(
-                "there is one sample, which several workers cannot share", where="--jobs",
-                hint="leave it out, or give --inputs of many",
-            )  # fmt: skip
+        if known is None:  # there is one sample, and the worker has compared it
+            first.close()
+            return
         kept = _Checkpoint(asked.checkpoint, spec)
         run = _Run(spec, pool, journal, kept, on_part)
         for shard in kept.shards:

@@ -1,0 +1,38 @@
+"""Times a mode where a Ray cluster has the GPUs for it, rather than on this machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...codec import decode, encode
+from ...errors import BackendCrash, BackendError, PrecisionDebugError
+from ...records import RunSpec
+from ..pools import connected
+from ..spread import Spread
+from .result import Speed
+from .speed import measure_speed
+
+__all__ = ["measure_remotely"]
+
+
+def measure_remotely(spec: RunSpec, spread: Spread, *, batch: int, seconds: float) -> Speed:
+    """As ``measure_speed``, as one Ray task with the GPUs that were asked for; a lost machine's task is done again.
+
+    Raises PrecisionDebugError.
+    """
+    ray, _ = connected(spread.address)
+    task = ray.remote(num_cpus=1, num_gpus=spread.gpus, max_retries=3)(_measured)
+    try:
+        found = ray.get(task.remote(encode(spec), batch, seconds))
+    except ray.exceptions.RayError as error:
+        raise BackendCrash(f"{type(error).__name__}", where=spec.run_mode) from error
+    if "failure" in found:
+        raise BackendError(found["failure"], where=spec.run_mode)
+    return decode(Speed, found["speed"])
+
+
+def _measured(spec: dict[str, Any], batch: int, seconds: float) -> dict[str, Any]:
+    try:
+        return {"speed": encode(measure_speed(decode(RunSpec, spec), batch=batch, seconds=seconds))}
+    except PrecisionDebugError as error:
+        return {"failure": str(error)}
