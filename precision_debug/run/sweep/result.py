@@ -10,7 +10,8 @@ __all__ = ["Mode", "Speed", "Sweep", "front"]
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """Times of runs without a hook, in seconds. build: until the first run had ended. size: bytes of what runs."""
+    """Times of runs without a hook, in seconds. build: until the first run had ended. size: bytes of what runs, 0: not
+    known."""
 
     batch: int
     runs: int

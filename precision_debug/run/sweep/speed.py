@@ -135,7 +135,9 @@ def _runs(folder: Path, model: ModelFiles) -> tuple[str, int]:
         together = [path for path in last.parent.iterdir() if _goes_with(path, last)]
         if len(together) > 1 or last.suffix != Path(model.path).suffix:  # else its weights are in the user's own file
             return last.name, sum(path.stat().st_size for path in together)
-    given = Path(model.model_file.partition(".py:")[0] + ".py" if ".py:" in model.model_file else model.path)
+    if ".py" in model.model_file:  # a factory's weights are in no file that we know
+        return "", 0
+    given = Path(model.path)
     files = [path for path in given.rglob("*") if path.is_file()] if given.is_dir() else [given]
     if model.params_file:
         files.append(Path(model.params_file))

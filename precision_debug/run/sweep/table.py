@@ -102,8 +102,9 @@ def _timed(line: Line, speed: Speed, first: Mode | None) -> Line:
     other = next((one for one in first.speeds if one.batch == speed.batch), None) if first is not None else None
     found: Line = {**line, "batch": speed.batch}
     for key, _, _, _, get in _SPEEDS:
-        found[key] = get(speed)
-        found[f"{key} ratio"] = _ratio(get(speed), None if other is None else get(other))
+        if number := get(speed):
+            found[key] = number
+            found[f"{key} ratio"] = _ratio(number, None if other is None else get(other))
     return found
 
 
