@@ -31,18 +31,18 @@ from ..search import (
     TradePoint,
     Units,
     minimise,
-    rank_groups,
 )
 from ..search.asked import Asked
 from ..search.oracle import Spent
 from . import pipeline
-from .attribution import error_shares
 from .criterion import Criterion, Sample
 from .evaluations import Evaluations, digest_of, key_of
+from .hand_over import handed_over
 from .held_out import held_out_feeds
 from .inputs import feeds_of
 from .journal import Journal, read_events
 from .plan import Opening, make_plan, stage_of
+from .ranked import Ranker
 from .side import guarded
 from .trade import traded
 from .trials import Trials, outputs_of
@@ -52,7 +52,8 @@ __all__ = ["EVALUATIONS", "search"]
 EVALUATIONS = "evaluations.jsonl"
 _WHOLE = 500
 """Tensors up to which the effect of every operator is measured for the ranking."""
-_CHECKS = ("held out", "islands joined")
+_TRADE = "for the trade"
+_CHECKS = ("held out", "islands joined", _TRADE)
 _WRITES = ("save_model", "save_engine", "save_inspector", "save_tactics")
 
 
@@ -95,7 +96,8 @@ class _Search:
         self.given, self.journal, self.folder, self.known, self.begun = given, journal, folder, known, begun
         self.marks = spec.marks
         self.level = spec.explain
-        self.tried = self.on_engine = self.rankings = 0
+        self.tried = self.on_engine = 0
+        self.rankers: list[Ranker] = []
         self.counted: set[tuple[str, tuple[str, ...], str]] = set()
         self.notes: list[Reason] = []
         self.oracles: dict[str, Oracle] = {}
@@ -208,8 +210,6 @@ class _Search:
         keys = self.units.keys(kept)
         found = self.known.find(trials.mode, keys, what)
         if found is None:
-            if self.asked.seconds and time.monotonic() - self.begun > self.asked.seconds:
-                raise Spent
             names = [self.units.units[unit].key for unit in sorted(kept)[:3]] + ["…"] * (len(kept) > 3)
             number, count, every, mode = self.tried + 1, len(kept), len(self.units), trials.mode
             text = say("stage_set", number=number, count=count, all=every, names=names, mode=mode)
@@ -229,7 +229,8 @@ class _Search:
 
     def _oracle(self, trials: Trials, samples: Sequence[Sample], what: str = "") -> Oracle:
         def evaluate(kept: frozenset[int]) -> Judged:
-            if self.asked.runs and self.tried >= self.asked.runs:
+            out_of_time = self.asked.seconds and time.monotonic() - self.begun > self.asked.seconds
+            if (self.asked.runs and self.tried >= self.asked.runs) or (kept and out_of_time):
                 raise Spent
             found = self._evaluate(trials, kept, samples, what)
             return Judged(found.passes, found.error if found.error is not None else math.inf)
@@ -240,50 +241,14 @@ class _Search:
         self.oracles[trials.mode] = oracle
         return oracle
 
-    def _ranked(self, mode: str, keep: Keep, first: Report | None) -> Any:
-        """A ranking of what is left while some are kept: one more comparison, with explanations."""
-
-        def rank(kept: frozenset[int]) -> Sequence[Group]:
-            keys = self.units.keys(kept)
-            told = self.known.recall(f"ranking in {mode}", keys)
-            if told is None:
-                options = {f"target.{name}": value for name, value in keep.options(keys).items()}
-                there = stage_of(self.spec, mode, {}) if mode != self.spec.run_mode else self.spec
-                there = dataclasses.replace(
-                    there, options={**there.options, **options}, top1=False, labels="", marks=self.marks,
-                    explain=self.level,
-                )  # fmt: skip
-                report = first if first is not None and not kept else self._explained(there)
-                explained = report.explanation
-                shares: Mapping[str, float] = {}
-                if explained is None or not explained.culprits:
-                    shares = self._shares(there, report)
-                groups = rank_groups(self.units, report.rows, explained, shares, kept)
-                self.known.keep(f"ranking in {mode}", [_plain(group) for group in groups], keys)
-                return groups
-            return [_group(item) for item in told]
-
-        return rank
-
-    def _explained(self, spec: RunSpec) -> Report:
-        self.rankings += 1
-        room = self._room(f"ranking-{self.rankings}")
-        with Journal(room / "journal.jsonl") as journal:
-            pipeline.execute(spec, journal, folder=room)
-        report = report_of_events(read_events(room / "journal.jsonl"))
-        shutil.rmtree(room, ignore_errors=True)
-        return report
-
-    def _shares(self, spec: RunSpec, report: Report) -> Mapping[str, float]:
-        """See attribution; of the sample whose error is the largest."""
-        self.journal.write(events.Stage(text=say("stage_attributing")))
-        target = make_plan(spec, work_dir=str(self._room("attribution"))).target
-        sample = self.samples[0]
-        at = report.explanation.at if report.explanation is not None else ""
-        return error_shares(
-            self.baseline, target, (sample.feeds, sample.target_feeds), self.given.for_target().feeds, report.rows, at,
-            self._room("attribution"),
+    def _ranked(self, mode: str, keep: Keep, first: Report | None) -> Ranker:
+        ranker = Ranker(
+            spec=self.spec, mode=mode, keep=keep, units=self.units, known=self.known, journal=self.journal,
+            folder=self.folder, baseline=self.baseline, sample=self.samples[0],
+            calibrating=self.given.for_target().feeds, level=self.level, marks=self.marks, first=first,
         )  # fmt: skip
+        self.rankers.append(ranker)
+        return ranker
 
     # the search -------------------------------------------------------------------------------------------------
 
@@ -356,7 +321,9 @@ class _Search:
         if found.state == "found":
             joined = self._joined(trials, kept)
             keys = self.units.keys(kept | joined)
-            artefacts = self._handed_over(trials, keys)
+            artefacts = handed_over(
+                trials, self.units, keys, [*self.samples, *self.held_out], Path(self.asked.artefacts), self.journal
+            )
             with contextlib.suppress(Spent):
                 obeyed = self._evaluate(trials, kept | joined, self.samples, "islands joined" if joined else "").told
         trade = self._traded(trials, found) if found.state != "not needed" else ()
@@ -366,7 +333,8 @@ class _Search:
             kept=self._kept(kept, found.groups),
             joined=self._kept(joined, ()),
             units=len(self.units), unit=self.keep.unit, evaluations=self.tried, on_engine=self.on_engine,
-            again=self.known.again, rankings=self.rankings, builds=1 + trials.opened, simulation=self.simulation,
+            again=self.known.again, rankings=sum(ranker.count for ranker in self.rankers),
+            builds=1 + trials.opened, simulation=self.simulation,
             before=low.error, after=after, limit=self.criterion.words, minimal=found.minimal,
             samples=len(self.samples), held_out=len(self.held_out), held=held, trade=trade, artefacts=artefacts,
             obeyed=obeyed,
@@ -376,12 +344,14 @@ class _Search:
         )  # fmt: skip
 
     def _traded(self, trials: Trials, found: Found) -> tuple[TradePoint, ...]:
-        if self.keep.simulation:  # what everything in high precision costs was not asked yet
-            with contextlib.suppress(Spent):
-                self.oracles[trials.mode].judge(self.oracles[trials.mode].all)
+        oracle = self.oracles[trials.mode]
+        if oracle.all not in oracle.asked:  # what everything in high precision costs; no set of the search
+            high = self._evaluate(trials, oracle.all, self.samples, _TRADE)
+            oracle.asked[oracle.all] = Judged(high.passes, _error(high.error))
 
         def cost(kept: frozenset[int]) -> tuple[float, int | None]:
-            known = self.known.find(trials.mode, self.units.keys(kept), "")
+            keys = self.units.keys(kept)
+            known = self.known.find(trials.mode, keys, "") or self.known.find(trials.mode, keys, _TRADE)
             if self.keep.simulation and known is not None and known.milliseconds is not None:
                 return known.milliseconds, known.bytes
             return trials.speed_and_size(self.units.keys(kept), self.samples[0])
@@ -420,33 +390,6 @@ class _Search:
                 return islands
         return frozenset()
 
-    def _handed_over(self, trials: Trials, keys: Sequence[str]) -> tuple[Artefact, ...]:
-        home = Path(self.asked.artefacts)
-        home.mkdir(parents=True, exist_ok=True)
-        tensors = [meta for unit in self.units.units for meta in unit.metas]
-        made = []
-        everything = [*self.samples, *self.held_out]
-        for handed in self.keep.hand_over(keys, tensors, home):
-            plain = Artefact(kind=handed.kind, title=handed.title, path=handed.path, text=handed.text, note=handed.note)
-            self.journal.write(events.Stage(text=say("stage_handing_over", title=handed.title)))
-            try:
-                if handed.maker:
-                    trials.made(handed)
-                if handed.mode:
-                    used, milliseconds = trials.used(handed, everything)
-                    plain = dataclasses.replace(
-                        plain, verified=used.passes, error=used.error, milliseconds=milliseconds,
-                        note="; ".join(part for part in (handed.note, used.text) if part),
-                    )  # fmt: skip
-                if handed.path:
-                    beside = Path(f"{handed.path}.data")
-                    size = Path(handed.path).stat().st_size + (beside.stat().st_size if beside.exists() else 0)
-                    plain = dataclasses.replace(plain, bytes=size)
-            except (PrecisionDebugError, OSError) as error:
-                plain = dataclasses.replace(plain, note="; ".join(part for part in (handed.note, str(error)) if part))
-            made.append(plain)
-        return tuple(made)
-
 
 def _digest(value: Any) -> str:
     import hashlib
@@ -461,15 +404,3 @@ def _digest(value: Any) -> str:
 
 def _error(error: float | None) -> float:
     return math.inf if error is None else error
-
-
-def _plain(group: Group) -> dict[str, Any]:
-    return {
-        "tensor": group.tensor, "units": sorted(group.units), "share": group.share, "certain": group.certain,
-    }  # fmt: skip
-
-
-def _group(plain: Mapping[str, Any]) -> Group:
-    return Group(
-        tensor=plain["tensor"], units=frozenset(plain["units"]), share=plain["share"], certain=plain["certain"]
-    )
