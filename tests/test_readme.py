@@ -14,12 +14,19 @@ import pytest
 from readme_blocks import Block, blocks_of, without_environment
 
 from precision_debug import registry
+from precision_debug.cli import columns_page
 from precision_debug.cli.compare import build_parser
 from precision_debug.report.layout import COLUMNS
 
 ROOT = Path(__file__).parent.parent
 ENGLISH, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
-DOCUMENTS = [ENGLISH, CHINESE, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "examples").glob("*/README.md"))]
+TRANSLATED = {ENGLISH: CHINESE, **{page.with_name(page.name.replace(".zh.md", ".md")): page
+                                   for page in sorted((ROOT / "docs").rglob("*.zh.md"))}}  # fmt: skip
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+DOCUMENTS = [ENGLISH, CHINESE, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "examples").glob("*/README.md")), *PAGES]
+GENERATED = [ROOT / "docs" / name for name in ("settings.md", "reasons.md", "columns.md")]
+SITE = re.compile(r"https://(?:github\.com/precision-debug/precision_debug/(?:blob|tree)"
+                  r"|raw\.githubusercontent\.com/precision-debug/precision_debug)/main/")  # fmt: skip
 TIMEOUT_S = 300
 
 
@@ -95,8 +102,10 @@ def _label(block: Block) -> str:
     return f"{block.document.relative_to(ROOT)}:{block.line}"
 
 
-# the Chinese README's blocks are the English one's, see test_both_readmes_say_the_same
-@pytest.mark.parametrize("block", [b for d in DOCUMENTS if d != CHINESE for b in blocks_of(d) if b.runs], ids=_label)
+# a Chinese document's blocks are the English one's, see test_both_languages_say_the_same
+@pytest.mark.parametrize(
+    "block", [b for d in DOCUMENTS if d not in TRANSLATED.values() for b in blocks_of(d) if b.runs], ids=_label
+)
 def test_block_runs(block: Block, copies: dict[Path, Path], interpreter: Path) -> None:
     folder = copies[block.document]
     if block.language == "python":
@@ -131,7 +140,7 @@ def test_every_document_has_blocks_that_run_and_reasons_for_those_that_do_not() 
         blocks = blocks_of(document)
         fences = len(re.findall(r"^```", document.read_text(encoding="utf-8"), re.MULTILINE))
         assert fences == 2 * len(blocks), f"{document}: a fence that is not read"
-        assert blocks, document
+        assert blocks or document in PAGES, document
         assert all(len(block.not_run) > 10 for block in blocks if block.not_run), document
         assert all(block.language for block in blocks), f"{document}: a block without a language"
 
@@ -150,28 +159,58 @@ def test_the_readme_opens_with_the_two_commands_and_ci_runs_the_second() -> None
     assert "-e '.[test]'" in script
 
 
-def test_both_readmes_say_the_same() -> None:
-    one, other = blocks_of(ENGLISH), blocks_of(CHINESE)
+@pytest.mark.parametrize("english", TRANSLATED, ids=lambda d: str(d.relative_to(ROOT)))
+def test_both_languages_say_the_same(english: Path) -> None:
+    documents = [english, TRANSLATED[english]]
+    one, other = map(blocks_of, documents)
     assert [(b.language, b.text, b.statuses) for b in one] == [(b.language, b.text, b.statuses) for b in other]
-    texts = [document.read_text(encoding="utf-8") for document in (ENGLISH, CHINESE)]
-    for pattern in (r"^(#+) ", r"\]\(([^)#:]+)\)", r"(--\w+)", r"^\| `(\w+)`"):
+    texts = [document.read_text(encoding="utf-8") for document in documents]
+    if english.name == "reports.md":  # its Chinese page is a summary
+        return
+    for pattern in (r"^(#+) ", r"\]\(([^)#]+)\)", r"(--\w+)", r"^\| `(\w+)`"):
         found = [re.findall(pattern, text, re.MULTILINE) for text in texts]
         if pattern.startswith("^(#"):
             assert found[0] == found[1], "headings differ"
         else:
-            assert set(found[0]) - {"README.zh-CN.md"} == set(found[1]) - {"README.md"}, pattern
+            ours, theirs = ({_untranslated(entry) for entry in entries} for entries in found)
+            assert ours == theirs, pattern
+
+
+def _untranslated(link: str) -> str:
+    return re.sub(r"\.zh(-CN)?\.md$", ".md", link)
+
+
+def test_the_readmes_are_short() -> None:
+    for document in (ENGLISH, CHINESE):
+        assert document.read_text(encoding="utf-8").count("\n") <= 130, document
 
 
 def test_links_lead_somewhere() -> None:
+    """Also those to the repository's own pages, which the READMEs write in full for package indexes."""
     for document in [*DOCUMENTS, ROOT / "CHANGELOG.md"]:
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
-            if not target.startswith("http"):
+            if inside := SITE.match(target):
+                assert (ROOT / target[inside.end() :]).exists(), f"{document}: {target}"
+            elif not target.startswith("http"):
                 assert (document.parent / target).exists(), f"{document}: {target}"
+            assert document not in (ENGLISH, CHINESE) or target.startswith("https://"), f"{document}: {target}"
 
 
-@pytest.mark.parametrize("document", [ENGLISH, CHINESE], ids=["en", "zh"])
+def test_the_site_builds_with_every_page_in_its_contents() -> None:
+    """What `mkdocs build --strict` (in CI, with '.[docs]') stops at, as far as it can be seen without mkdocs."""
+    contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r": (\S+\.md)$", contents, re.MULTILINE)
+    pages = [str(page.relative_to(ROOT / "docs")) for page in PAGES if page not in TRANSLATED.values()]
+    assert sorted(listed) == sorted(pages)
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            outside = (page.parent / target).resolve()
+            assert target.startswith("http") or outside.is_relative_to(ROOT / "docs"), f"{page}: {target}: give its URL"
+
+
+@pytest.mark.parametrize("document", [ROOT / "docs" / "modes.md", ROOT / "docs" / "modes.zh.md"], ids=["en", "zh"])
 def test_run_modes_are_those_that_exist(document: Path) -> None:
-    header = "| Mode |" if document == ENGLISH else "| 模式 |"
+    header = "| Mode |" if document.name == "modes.md" else "| 模式 |"
     told = [name for row in rows_of_table(document, header) for name in re.findall(r"`(\w+)`", row[0])]
     offered = [mode.name for name in registry.BUILT_IN for p in registry.plugins() if p.name == name
                and p.backend is not None for mode in p.backend.run_modes]  # fmt: skip
@@ -179,18 +218,31 @@ def test_run_modes_are_those_that_exist(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", [ENGLISH, CHINESE], ids=["en", "zh"])
-def test_columns_are_those_of_the_table(document: Path) -> None:
-    one, many = ("| Column |", "| Columns |") if document == ENGLISH else ("| 列 |", "| 各列 |")
-    first = [row[0] for row in rows_of_table(document, one)]
-    further = [title for row in rows_of_table(document, many) for title in row[0].split(", ")]
-    assert first == [column.title for column in COLUMNS[:8]]
-    assert sorted(further) == sorted(column.title for column in COLUMNS[8:])
+def test_run_modes_of_the_readme_exist(document: Path) -> None:
+    header = "| Engine |" if document == ENGLISH else "| 引擎 |"
+    rows = rows_of_table(document, header)
+    told = {name for row in rows for name in re.findall(r"`(\w+)`", row[2])}
+    offered = {mode.name for p in registry.plugins() if p.backend is not None for mode in p.backend.run_modes}
+    assert len(rows) == len(registry.BUILT_IN)
+    assert told
+    assert told <= offered
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
+def test_the_page_of_all_columns_is_what_the_table_has() -> None:
+    assert columns_page.page() == (ROOT / "docs" / "columns.md").read_text(encoding="utf-8"), (
+        "write it again: python -m precision_debug doctor --columns_page docs/columns.md"
+    )
+    titles = [row[0] for row in rows_of_table(ROOT / "docs" / "columns.md", "| Column |")]
+    assert titles == [column.title for column in COLUMNS]
+
+
+@pytest.mark.parametrize(
+    "document", [d for d in DOCUMENTS if d not in GENERATED], ids=lambda d: str(d.relative_to(ROOT))
+)
 def test_options_exist(document: Path) -> None:
     known = set(re.findall(r"--\w+", build_parser().format_help())) | {
-        "--from_inspector", "--names_only", "--settings_page"
+        "--from_inspector", "--names_only", "--settings_page", "--reasons_page", "--columns_page",
+        "--limit", "--on", "--held_out", "--runs", "--seconds",  # of search
     }  # fmt: skip
     lines = document.read_text(encoding="utf-8").splitlines()
     others = re.compile(r"pip|build\.py|pytest|ruff|pre-commit")

@@ -15,7 +15,7 @@ from ..reasons import CORE as REASONS
 from ..report.machine import machine
 from ..safety.visible import visible
 from ..settings import CORE, Setting
-from . import reasons_page, settings_page
+from . import columns_page, reasons_page, settings_page
 from .parser import Parser, formatter, parse, program
 from .settings_page import cells
 
@@ -37,8 +37,11 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--reasons_page", metavar="FILE.md", default="", help="write what reports say, as docs/reasons.md"
     )
+    parser.add_argument("--columns_page", metavar="FILE.md", default="", help="the table's columns, as docs/columns.md")
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     given = parse(parser, arguments)
+    if given.columns_page:
+        return _write_page(Path(given.columns_page), columns_page.page())
     if given.settings_page:
         return _write_page(Path(given.settings_page), settings_page.page(_tables()))
     if given.reasons_page:
