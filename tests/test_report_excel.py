@@ -362,3 +362,14 @@ def test_the_engines_layers_are_a_sheet(tmp_path: Path, root: Path) -> None:
     assert len(lines) == len(layers) + 1
     assert "TF32" in {line[2] for line in lines}
     assert type(report).load(report.save(tmp_path / "o.json")).layers == layers
+
+
+def test_xlsxwriter_has_the_internals_that_rows_are_streamed_through(root: Path, tmp_path: Path) -> None:
+    """Its public calls take ten times as long (see ``stream``), so it is held below the next major release."""
+    import xlsxwriter
+
+    assert re.search(r'"xlsxwriter>=3\.2,<4"', (root / "pyproject.toml").read_text(encoding="utf-8"))
+    with xlsxwriter.Workbook(str(tmp_path / "o.xlsx"), {"constant_memory": True}) as book:
+        sheet = book.add_worksheet()
+        assert all(hasattr(sheet, name) for name in ("fh", "dim_rowmax", "previous_row", "_write_single_row"))
+        assert isinstance(book.add_format({"bold": True})._get_xf_index(), int)

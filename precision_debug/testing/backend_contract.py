@@ -175,7 +175,7 @@ def test_the_backend_is_one_and_its_modes_are_told_apart(subject: Subject) -> No
 def test_constructing_it_imports_no_framework(subject: Subject) -> None:
     """Whatever the framework is called: of other packages, none is loaded but those that the subject says are light."""
     code = (
-        "import sys, numpy, ml_dtypes, precision_debug.protocols\n"
+        "import sys, numpy, ml_dtypes, precision_debug.protocols, precision_debug.inspector, precision_debug.settings\n"
         "before = set(sys.modules)\n"
         f"import {subject.import_name} as m\n"
         f"b = getattr(m, {type(subject.backend).__name__!r})()\n"
