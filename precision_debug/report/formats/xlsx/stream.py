@@ -1,8 +1,8 @@
 """Rows of cells as worksheet XML, written straight to the sheet's stream.
 
-xlsxwriter's own calls cost 4 microseconds a cell, which is 10 s for 50,000 rows; this costs a tenth. It leans on four
-of its internals (``fh``, ``dim_rowmax``, ``previous_row``, ``_write_single_row``) and ``_get_xf_index`` of a format: nothing else. So xlsxwriter is held below 4 in
-pyproject.toml, and a test asks for these names.
+xlsxwriter's own calls cost 4 microseconds a cell, which is 10 s for 50,000 rows; this costs a tenth. It leans on
+five of its internals: ``fh``, ``dim_rowmax``, ``previous_row`` and ``_write_single_row`` of a sheet, ``_get_xf_index``
+of a format. So xlsxwriter is held below 4 in pyproject.toml, and a test asks for these names.
 """
 
 from __future__ import annotations
