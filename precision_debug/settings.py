@@ -113,7 +113,23 @@ METRIC = Setting(
     zh="FILE.py:函数，由样本的输出与标签计算指标，两侧各算一次",
 )  # fmt: skip
 
-CORE = (MEMORY_BUDGET, SAMPLES_AXIS, SAMPLE, METRIC)
+SAVE_INPUTS = Setting(
+    name="save_inputs", kind="text", flag=True, metavar="FILE.json",
+    help="keeps what both runs were fed, as Polygraphy's JSON",
+    zh="将两侧的输入保存为 Polygraphy 的 JSON",
+)  # fmt: skip
+SAVE_OUTPUTS = Setting(
+    name="save_outputs", kind="text", flag=True, metavar="FILE.json",
+    help="keeps both runs' outputs, as Polygraphy's JSON",
+    zh="将两侧的输出保存为 Polygraphy 的 JSON",
+)  # fmt: skip
+FAIL_FAST = Setting(
+    name="fail_fast", kind="flag", flag=True,
+    help="stop at the first tensor that fails, or after the sample that has it",
+    zh="遇到首个未通过的张量即停止；多个样本时，在含有它的样本之后停止",
+)  # fmt: skip
+
+CORE = (MEMORY_BUDGET, SAMPLES_AXIS, SAMPLE, METRIC, SAVE_INPUTS, SAVE_OUTPUTS, FAIL_FAST)
 """Settings that no engine sees: any command may have them."""
 
 _PASSED: Mapping[str, Any] = {"side": "target", "seed": 0}

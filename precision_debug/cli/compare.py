@@ -67,7 +67,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     group.add_argument(
         "--baseline", metavar="MODE|DIR", default="",
-        help="what it is compared with: a run mode or a recorded run (default: the unfused FP32 mode)",
+        help="what it is compared with: a run mode, a recorded run, or none, with --validate (default: the unfused FP32"
+        " mode)",
+    )  # fmt: skip
+    group.add_argument(
+        "--load_outputs", metavar="FILE.json", default="",
+        help="the baseline is what Polygraphy saved with --save-outputs; give its inputs with --inputs",
     )  # fmt: skip
     group.add_argument(
         "--record",
@@ -112,6 +117,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     group.add_argument("--seed", metavar="N", type=int, default=0, help="seed of random values (default 0)")
     group.add_argument(
+        "--save_inputs", metavar="FILE.json", default="", help="keep what was fed, as Polygraphy's --load-inputs reads"
+    )
+    group.add_argument(
         "--labels",
         metavar="FILE",
         default="",
@@ -149,6 +157,8 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--validate", action="store_true", help="NaN and Inf are out of tolerance, also where both sides have them"
     )
+
+    group.add_argument("--fail_fast", action="store_true", help="stop at the first tensor, or sample, that fails")
 
     group = parser.add_argument_group("how many at once, of many samples?")
     group.add_argument("--jobs", metavar="N", type=int, default=0, help="child processes, each with both sides open")
@@ -208,6 +218,9 @@ def build_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help=f"report; format by suffix, may be repeated (default {DEFAULT_OUTPUT})",
+    )
+    group.add_argument(
+        "--save_outputs", metavar="FILE.json", default="", help="keep both runs' outputs, as --load_outputs reads"
     )
     group.add_argument(
         "--memory_budget", metavar="SIZE", default="", help="e.g. 4G: baseline tensors beyond it wait on disk"
@@ -315,7 +328,14 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
     options |= engine_options(given)
     if given.use_dynamic_shape is not None:
         options["use_dynamic_shape"] = given.use_dynamic_shape
-    for name in ("samples_axis", "sample", "metric"):
+    if given.load_outputs:
+        if given.baseline:
+            raise UsageError("is a baseline, and so is --baseline", where="--load_outputs", hint="keep one")
+        if not given.load_outputs.endswith(".json"):
+            raise UsageError("is no .json file", where=f"--load_outputs {given.load_outputs}")
+        if not marks and not given.marks_between and not given.marks_from_inspector:
+            marks = ("*",)  # of the baseline's tensors: what the file does not hold is not asked for
+    for name in ("samples_axis", "sample", "metric", "save_inputs", "save_outputs", "fail_fast"):
         if getattr(given, name):
             options[name] = getattr(given, name)
     if given.memory_budget:
@@ -323,7 +343,7 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
     return RunSpec(
         model=ModelFiles(model_file=given.model_file, params_file=given.params_file, model_dir=given.model_dir),
         run_mode=given.run_mode,
-        baseline=given.baseline,
+        baseline=given.baseline or given.load_outputs,
         baseline_model=_baseline_model(given),
         inputs=given.inputs,
         input_shapes=parse_shapes(given.input_shapes),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ..codec import parse_json
 from ..errors import InputError
 from ..records import InputMeta
 from ..safety.special_file import refuse_special
@@ -21,6 +18,7 @@ from .dataset import is_dataset, load_dataset
 from .dtypes import Array
 from .npz import count_sets, load_npz, unreadable
 from .onnx_data import is_data_set, load_data_set
+from .polygraphy_json import read_feeds
 from .script import load_script, split_script
 from .sets import SampleSets
 from .sliced import cut, mapped_npz
@@ -59,7 +57,7 @@ def _file(path: Path, inputs: Sequence[InputMeta]) -> SampleSets:
     if suffix == ".npy":
         return _sets([{_only_input(path, inputs): _npy(path)}])
     if suffix == ".json":
-        return _sets(_json(path))
+        return _sets(read_feeds(path))
     raise InputError(f"'{path.suffix}' files are not read as feeds", where=str(path), hint=_KINDS)
 
 
@@ -183,39 +181,6 @@ def _npy(path: Path) -> Array:
             return np.asarray(np.load(file, allow_pickle=False))
     except Exception as error:  # numpy raises many kinds on a damaged file
         raise InputError(unreadable(error), where=str(path), hint="write it with numpy.save") from error
-
-
-def _json(path: Path) -> list[Mapping[str, Any]]:
-    try:
-        data = parse_json(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"is no readable JSON: {error}", where=str(path)) from error
-    sets = [data] if isinstance(data, dict) and "polygraphy_class" not in data else data
-    if not isinstance(sets, list) or not all(isinstance(one, dict) for one in sets):
-        kind = data.get("polygraphy_class", "object") if isinstance(data, dict) else type(data).__name__
-        raise InputError(
-            f"holds {kind}, not a list of feed dicts",
-            where=str(path),
-            hint="write it with polygraphy run --save-inputs",
-        )
-    return [{name: _decode(value, name, path) for name, value in one.items()} for one in sets]
-
-
-def _decode(value: Any, name: str, path: Path) -> Any:
-    """Polygraphy's {"array": base64 of a .npy file}; "type" was the older name of "polygraphy_class"."""
-    if not isinstance(value, dict):
-        return value
-    kind = value.get("polygraphy_class", value.get("type", ""))
-    if kind == "LazyArray":
-        return _decode(value.get("values"), name, path)
-    if not isinstance(value.get("array"), str):
-        what = f"input '{name}' is stored as {kind or 'an unknown object'}"
-        raise InputError(what, where=str(path), hint="save it as a numpy array")
-    try:
-        return np.load(io.BytesIO(base64.b64decode(value["array"], validate=True)), allow_pickle=False)
-    except Exception as error:
-        what = f"the array of '{name}' is damaged: {type(error).__name__}: {error}"
-        raise InputError(what, where=str(path)) from error
 
 
 def _natural(path: Path) -> tuple[list[tuple[int, str]], str]:

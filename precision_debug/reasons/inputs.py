@@ -77,5 +77,12 @@ INPUTS: Mapping[str, Wording] = {
     "only_baseline": Wording(
         "The target has no input {names}: only the baseline was given it.", "目标没有输入 {names}：只喂给了基线。"
     ),
+    "polygraphy_outputs": Wording(
+        "{file} holds what Polygraphy's runner {runner} gave", "{file} 保存的是 Polygraphy 运行器 {runner} 的输出"
+    ),
+    "polygraphy_others": Wording(
+        "{file} holds what Polygraphy's runner {runner} gave, which is compared with; it also holds {others}",
+        "{file} 保存的是 Polygraphy 运行器 {runner} 的输出，以其为基线；其中还有 {others}",
+    ),
     "replayed": Wording("replayed from {folder}, recorded {when}", "由 {folder} 重放，录制于 {when}"),
 }  # fmt: skip

@@ -49,6 +49,18 @@ NOTES: Mapping[str, Wording] = {
         "{name} has this name because the usual one belongs to something else.",
         "{name} 使用此名，是因为惯用的名字已属于别的文件。", "Write the report into a folder of its own.",
     ),
+    "fail_fast": Wording(
+        "Stopped at {name}, the first tensor that failed (--fail_fast): what comes after it was not compared.",
+        "在首个未通过的张量 {name} 处停止（--fail_fast），其后的张量没有比较。", "Leave --fail_fast out.",
+    ),
+    "fail_fast_sample": Wording(
+        "Stopped after sample {sample}, the first one that failed (--fail_fast).",
+        "在首个未通过的样本 {sample} 之后停止（--fail_fast）。", "Leave --fail_fast out.",
+    ),
+    "validated_alone": Wording(
+        "One run was validated, and compared with nothing: a row fails where it has a NaN or an infinity.",
+        "只检查了一次运行，没有与任何基线比较：含 NaN 或无穷的行即为未通过。", "Give a --baseline to compare.",
+    ),
     "samples": Wording(
         "{count} samples were compared: each row is one tensor over all of them. Worst by its outputs: {worst}; "
         "--sample NUMBER runs one alone.",

@@ -118,7 +118,8 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
     if selected is not None:
         notes += _left_out(tensors["baseline"], selected, alignment)
     notes += _own(alignment)
-    table = complete_table(rows, alignment, selected=selected, stats=stats, failure=failure, ran=len(ran) == 2)
+    stopped = failure or next((str(note) for note in notes if note.code == "fail_fast"), "")
+    table = complete_table(rows, alignment, selected=selected, stats=stats, failure=stopped, ran=len(ran) == 2)
     if introduced:
         table = tuple(dataclasses.replace(row, introduced=introduced.get(row.name)) for row in table)
     if not spec.tolerance.given:

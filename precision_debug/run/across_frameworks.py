@@ -58,7 +58,7 @@ def crosses(first: Opening, second: Opening) -> bool:
 
 def _made_by(side: Opening) -> Backend | None:
     """The backend whose names the side has; a recording says which one made it."""
-    if not side.recording:
+    if not side.recording or not side.brings_inputs:
         return side.backend
     session = recording.open_recording(side.recording)
     session.close()

@@ -112,7 +112,10 @@ class Both:
             hook: Hook = check if also is None else Each(hooks=(check, also))
             quiet = journal is None
             with settled(comparer):
-                if meeting is not None:
+                if self.base is self.target:  # each tensor meets itself
+                    given = self.target.run(Each(hooks=(save, hook)), self.names, feeds, quiet=quiet)
+                    outputs = given, given
+                elif meeting is not None:
                     outputs = run_both(
                         meeting,
                         lambda: self.base.run(save, self.names, feeds, quiet=quiet),

@@ -11,7 +11,7 @@ from ..numbers.host import HostComparer
 from ..protocols import BaselineStore, Comparer
 from .plan import Opening
 
-__all__ = ["Placed", "placed", "settled"]
+__all__ = ["Placed", "placed", "placed_on_host", "settled"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,11 @@ def placed(baseline: Opening, target: Opening, *, together: bool) -> Placed:
         alone = able.on_device_alone.on_device_alone(baseline.spec, target.spec)
         if alone is not None:
             return Placed(comparer=alone, baseline=baseline, target=_showing_to(alone, target))
+    return placed_on_host(baseline, target)
+
+
+def placed_on_host(baseline: Opening, target: Opening) -> Placed:
+    """Compare in the host's memory, whatever the backends can."""
     return Placed(comparer=HostComparer(), baseline=baseline, target=target)
 
 

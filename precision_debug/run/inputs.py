@@ -26,6 +26,7 @@ from ..settings import CORE, value
 from .journal import Journal
 from .plan import Opening, Plan
 from .samples import chosen_samples
+from .saved_json import save_inputs
 from .side import CALIBRATE, guarded
 
 __all__ = ["feeds_of", "storing"]
@@ -58,7 +59,7 @@ def _with_first(sets: Sequence[dict[str, Any]], first: int) -> Sequence[dict[str
 def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
     """The sample sets of a run. feeds: arrays that the caller has already. Raises InputError or ModelError."""
     sides = [side for side in (plan.baseline, plan.target) if side is not None]
-    recorded = next((side.recording for side in sides if side.recording), "")
+    recorded = next((side.recording for side in sides if side.brings_inputs), "")
     if recorded:
         if spec.inputs or feeds:
             raise InputError("a recorded run brings its own inputs", where=recorded, hint="leave --inputs out")
@@ -72,6 +73,13 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
         if sides[0].recording and len(sides) > 1:
             return _for_both([_meta_of(name, value) for name, value in loaded.items()], live, given, spec.renames)
         return check_feeds(live, given)
+    saved = next((side.recording for side in sides if side.recording), "")
+    if saved and not spec.inputs and not feeds:
+        raise InputError(
+            "holds outputs, and not the inputs that they were made from", where=saved,
+            hint="give those with --inputs FILE (polygraphy run --save-inputs FILE)",
+        )  # fmt: skip
+    sides = [side for side in sides if not side.recording]
     metas = _inputs(sides[0])
     if len(sides) > 1 and _differ(sides) and not feeds and not spec.inputs:
         metas = _narrowed(metas, _inputs(sides[1]))
@@ -175,18 +183,22 @@ def _differ(sides: Sequence[Opening]) -> bool:
 
 
 @contextlib.contextmanager
-def storing(given: FeedSet, journal: Journal, folder: Path) -> Iterator[Callable[[], None]]:
+def storing(given: FeedSet, journal: Journal, folder: Path, saved: str = "") -> Iterator[Callable[[], None]]:
     """Keep the inputs in a run's folder, and tell the journal of the set that is compared, beside what is done inside.
 
-    What this gives waits until that is done, and raises its errors.
+    saved: a file for all that are compared, as Polygraphy's JSON. What this gives waits until that is done, and raises
+    its errors.
     """
     with ThreadPoolExecutor(1) as beside:
-        yield beside.submit(_store, given, journal, folder).result
+        yield beside.submit(_store, given, journal, folder, saved).result
 
 
-def _store(given: FeedSet, journal: Journal, folder: Path) -> None:
+def _store(given: FeedSet, journal: Journal, folder: Path, saved: str) -> None:
     few = not isinstance(given.feeds, SampleSets)
     save_feeds(folder / "inputs.npz", given.feeds if few else given.feeds[0])
+    if saved:
+        chosen = range(1) if given.many is None else given.many
+        save_inputs(saved, (given.feeds[number] for number in chosen))
     infos = [_info_of(name, value) for name, value in given.feeds[0].items()]
     journal.write(Inputs(inputs=tuple(infos), source=given.source, file=""))
     for note in given.notes:

@@ -26,12 +26,14 @@ from ..report import machine
 from ..settings import CORE, value
 from .across_frameworks import crosses, match_values
 from .both import Both, Each
-from .comparer import placed
+from .comparer import placed, placed_on_host
+from .fail_fast import Enough, enough
 from .inputs import feeds_of, storing
 from .journal import Journal
-from .plan import Opening, Plan, make_plan
+from .plan import NONE, Opening, Plan, make_plan
 from .samples import Samples, finish_scores, worst_sample
-from .side import OpenSide, open_both
+from .saved_json import SavedOutputs
+from .side import OpenSide, open_both, open_one
 
 __all__ = ["execute"]
 
@@ -50,7 +52,7 @@ def execute(
     journal.write(events.Start(spec=spec, machine=machine.machine(), started=machine.now()))
     plan = plan or make_plan(spec, work_dir=str(folder))
     given = feeds_of(spec, plan, feeds)
-    with storing(given, journal, folder) as stored:
+    with storing(given, journal, folder, value(CORE, spec.options, "save_inputs") or "") as stored:
         if plan.baseline is None:
             _record(spec, plan.target, given, journal, stored)
         else:
@@ -67,13 +69,22 @@ def _compare(
     spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path,
     stored: Callable[[], None], parts: Iterable[list[int]] | None, *, apart: bool = False,
 ) -> None:  # fmt: skip
+    wanted = value(CORE, spec.options, "save_outputs")
+    saved = SavedOutputs(wanted, (first.label, second.label), folder) if wanted else None
     labels = scores.load_labels(spec.labels) if spec.labels and given.many is None else None
     if labels is not None:
         scores.check_labels(labels, given.feeds[0])
+    alone = spec.baseline == NONE
+    if alone:
+        journal.write(events.Note(text=say("validated_alone")))
     matches = _matched(spec, first, second, given, journal, folder) if crosses(first, second) else None
-    together = not apart and _side_by_side(spec, first, second)
-    place = placed(first, second, together=together)
-    with open_both(place.baseline, place.target, given, journal, together) as (base, target):
+    together = not apart and not alone and _side_by_side(spec, first, second)
+    place = placed(first, second, together=together) if not alone else placed_on_host(first, second)
+    opened = (
+        open_one(place.target, given, journal) if alone
+        else open_both(place.baseline, place.target, given, journal, together)
+    )  # fmt: skip
+    with opened as (base, target):
         if labels is not None:
             outputs = [meta for meta in base.tensors if meta.is_output]
             scores.check_labels(labels, given.feeds[0], outputs)
@@ -96,7 +107,7 @@ def _compare(
         )  # fmt: skip
         if given.many is not None:
             stored()
-            samples = Samples(both, given, journal)
+            samples = Samples(both, given, journal, saved)
             journal.write(events.SamplesFound(first=given.many.start, last=given.many.stop))
 
             def explained(worst: int) -> None:
@@ -109,26 +120,40 @@ def _compare(
                 _in_parts(parts, samples, explained, lambda: _announced(both, journal))
                 return
             whole = samples.run(given.many)
+            if saved is not None:
+                saved.finish()
             finish_scores(spec, whole, journal, base.tensors, samples.metric)
             _if_alone(together, base, target)
             _announced(both, journal)
-            if spec.explain != "off":
+            if spec.explain != "off" and not alone:
                 explained(worst_sample(whole, base.tensors))
             return
         stored()
         with contextlib.ExitStack() as stack:
             writer = stack.enter_context(recording.RecordingWriter(spec.record)) if spec.record else None
-            ran = both.run(
-                given.feeds[0], given.for_target().feeds[0], journal=journal,
-                on_row=lambda row: journal.write(events.RowDone(row=row)), also=writer,
-                portraits=Portraits(
-                    None if spec.tolerance.given else explain.usual_error(target.opening.spec.mode),
-                    lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
-                ),
-            )  # fmt: skip
+
+            def finished(row: Row) -> None:
+                journal.write(events.RowDone(row=row))
+                if enough(spec, row):
+                    raise Enough(row)
+
+            try:
+                ran = both.run(
+                    given.feeds[0], given.for_target().feeds[0], journal=journal, on_row=finished, also=writer,
+                    portraits=Portraits(
+                        None if spec.tolerance.given else explain.usual_error(target.opening.spec.mode),
+                        lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
+                    ),
+                )  # fmt: skip
+            except Enough as reason:
+                journal.write(events.Note(text=say("fail_fast", name=reason.row.name)))
+                return
             if writer is not None:
                 _finish_recording(writer, target, given.for_target(), ran.target_outputs)
         _if_alone(together, base, target)
+        if saved is not None:
+            saved.add((ran.base_outputs, ran.target_outputs), (base.seconds, target.seconds))
+            saved.finish()
         _announced(both, journal)
         for name, stats in ran.left.items():
             journal.write(events.Leftover(name=name, stats=stats))
@@ -139,7 +164,7 @@ def _compare(
             journal.write(events.Scores(scores=result.shares, samples=result.samples))
         elif spec.top1:
             journal.write(events.Note(text=say("no_top1")))
-        if spec.explain != "off":
+        if spec.explain != "off" and not alone:
             _explain(spec, base, target, ran.rows, given, journal, folder, together, ran.base_outputs)
 
 

@@ -13,15 +13,20 @@ from ..errors import BackendUnavailable, ModelError, UsageError
 from ..protocols import Backend, Capabilities, Comparer, Feeds, Session
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
 from ..safety.special_file import refuse_special
-from ..settings import SIDES, Setting, Taker, read_by, share
+from ..settings import CORE, SIDES, Setting, Taker, read_by, share, value
 
-__all__ = ["Opening", "Plan", "make_plan", "stage_of"]
+__all__ = ["NONE", "Opening", "Plan", "make_plan", "stage_of"]
+
+
+NONE = "none"
+"""The baseline of a run that is only validated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """One side before it is opened: a backend's run mode, or the folder of a recorded run.
+    """One side before it is opened: a backend's run mode, the folder of a recorded run, or Polygraphy's outputs.
 
+    iteration: of Polygraphy's outputs, the only one that is wanted; None: the one whose inputs are fed.
     comparer: what its session shows tensors to, on their own device; None: in the host's memory, as arrays.
     """
 
@@ -29,6 +34,7 @@ class Opening:
     mode: RunMode | None = None
     backend: Backend | None = None
     recording: str = ""
+    iteration: int | None = None
     comparer: Comparer | None = None
 
     @property
@@ -46,12 +52,19 @@ class Opening:
         """What its backend declares; a recording takes none."""
         return () if self.backend is None else self.backend.settings
 
+    @property
+    def brings_inputs(self) -> bool:
+        """Whether it is a recording that holds the inputs of its run; Polygraphy's outputs do not."""
+        return bool(self.recording) and not recording.is_outputs(self.recording)
+
     def inputs(self) -> Sequence[InputMeta]:
         """The model's inputs. Raises ModelError; a recording has none of its own."""
         return () if self.backend is None else self.backend.inputs(self.spec)
 
     def open(self, feeds: Sequence[Feeds]) -> Session:
         """Load the model, or open the recording."""
+        if self.recording and not self.brings_inputs:
+            return recording.open_outputs(self.recording, feeds, self.iteration)
         if self.backend is None:
             return recording.open_recording(self.recording)
         able = self.backend.capabilities
@@ -118,8 +131,16 @@ def _sides(spec: RunSpec) -> tuple[Opening, ...]:
     if spec.record and not spec.baseline:
         _needs_no_comparison(spec)
         return (target,)
+    if spec.baseline == NONE:
+        if not spec.validate:
+            raise UsageError("compares with nothing", where="--baseline none", hint="add --validate")
+        return (target, target)
     mode = spec.baseline or _default_baseline(spec, target)
-    return (_found(spec.baseline_model or spec.model, mode), target)
+    baseline = _found(spec.baseline_model or spec.model, mode)
+    sample = value(CORE, spec.options, "sample") or ""
+    if recording.is_outputs(mode) and sample.isdigit():
+        baseline = dataclasses.replace(baseline, iteration=int(sample))
+    return (baseline, target)
 
 
 def _needs_no_comparison(spec: RunSpec) -> None:
@@ -144,6 +165,8 @@ def _takers(sides: Sequence[Opening]) -> list[Taker]:
 
 def _found(model: ModelFiles, mode: str) -> Opening:
     session = SessionSpec(model=model, mode=mode)
+    if recording.is_outputs(mode):
+        return Opening(spec=session, recording=mode)
     if recording.is_recording(mode) or Path(mode).is_dir() or "/" in mode:
         return Opening(spec=session, recording=mode)
     if not model.path:

@@ -20,7 +20,9 @@ from ..records import RunSpec, TensorMeta
 from ..safety.special_file import refuse_special
 from ..settings import CORE, value
 from .both import Both, Ran
+from .fail_fast import enough
 from .journal import Journal
+from .saved_json import SavedOutputs
 from .user_metric import UserMetric
 
 __all__ = ["Samples", "chosen_samples", "finish_scores", "labels_of", "worst_sample"]
@@ -66,8 +68,9 @@ def labels_of(path: str, count: int) -> Any:
 class Samples:
     """Compares samples, one at a time. labels: see labels_of; None where there are none."""
 
-    def __init__(self, both: Both, given: FeedSet, journal: Journal) -> None:
+    def __init__(self, both: Both, given: FeedSet, journal: Journal, saved: SavedOutputs | None = None) -> None:
         spec = both.spec
+        self._saved = saved
         self._both, self._given, self._journal = both, given, journal
         self._comparer = both.with_totals()
         self._labels = labels_of(spec.labels, len(given.feeds)) if spec.labels else None
@@ -81,7 +84,9 @@ class Samples:
         whole, part = Shard(), Shard()
         begun = time.monotonic()
         for number in numbers:
-            self._one(number, part)
+            if self._one(number, part):
+                self._journal.write(Note(text=say("fail_fast_sample", sample=number)))
+                break
             if time.monotonic() - begun > _EVERY:
                 begun = self._keep(part, begun)
                 whole.merge(part)
@@ -104,13 +109,18 @@ class Samples:
         self._journal.write(ShardDone(text=part.to_text()))
         return now
 
-    def _one(self, number: int, part: Shard) -> None:
+    def _one(self, number: int, part: Shard) -> bool:
+        """Whether it failed, and the first failure is enough."""
         feeds, theirs = self._given.feeds[number], self._targets[number]
         ran = self._both.run(feeds, theirs, journal=self._journal if self._first else None, comparer=self._comparer)
         self._first = False
         part.add(number, ran.rows)
         part.add_alone(number, ran.left)
+        if self._saved is not None:
+            took = self._both.base.seconds, self._both.target.seconds
+            self._saved.add((ran.base_outputs, ran.target_outputs), took)
         self._score(number, ran, part)
+        return any(enough(self._both.spec, row) for row in ran.rows)
 
     def _score(self, number: int, ran: Ran, part: Shard) -> None:
         spec, labels = self._both.spec, None

@@ -16,10 +16,11 @@ from ..numbers.native import cores_of_each
 from ..protocols import Feeds, Hook, Session
 from ..reasons import say
 from ..records import Side, TensorMeta
+from ..settings import SIDES
 from .journal import Journal
 from .plan import Opening
 
-__all__ = ["OpenSide", "guarded", "open_both"]
+__all__ = ["OpenSide", "guarded", "open_both", "open_one"]
 
 
 @contextlib.contextmanager
@@ -42,6 +43,13 @@ def open_both(
         yield base, stack.enter_context(target)
 
 
+@contextlib.contextmanager
+def open_one(opening: Opening, given: FeedSet, journal: Journal) -> Iterator[tuple[OpenSide, OpenSide]]:
+    """One session that stands for both sides: what it shows is held against itself."""
+    with OpenSide("target", opening, given, journal, both=True) as side:
+        yield side, side
+
+
 def _with_its_share(opening: Opening) -> Opening:
     """One of two runs side by side: each gets half of the cores, since more threads than cores wait for each other."""
     return dataclasses.replace(opening, spec=dataclasses.replace(opening.spec, cores=cores_of_each()))
@@ -52,15 +60,17 @@ CALIBRATE = 128
 
 
 class OpenSide:
-    """A side's session, opened at once. role: "baseline" or "target"."""
+    """A side's session, opened at once. role: "baseline" or "target". both: it stands for the baseline too."""
 
-    def __init__(self, role: str, opening: Opening, given: FeedSet, journal: Journal) -> None:
+    def __init__(self, role: str, opening: Opening, given: FeedSet, journal: Journal, *, both: bool = False) -> None:
+        self._roles = SIDES if both else (role,)
         self.role, self.opening, self.given, self.journal = role, opening, given, journal
         self.seconds: float | None = None
         self._side = say("baseline") if role == "baseline" else say("target")
         journal.write(Stage(text=say("stage_opening", side=self._side, mode=opening.label)))
         self._tell(())
-        self.session: Session = self._sized(lambda: opening.open(given.feeds[:CALIBRATE]))
+        sets = given.feeds if opening.recording else given.feeds[:CALIBRATE]
+        self.session: Session = self._sized(lambda: opening.open(sets))
         self.announce()
 
     def __enter__(self) -> OpenSide:
@@ -84,7 +94,8 @@ class OpenSide:
         outputs: Mapping[str, Any] = self._sized(lambda: self.session.run(fed, hook, names))
         self.seconds = time.monotonic() - begun
         if not quiet:
-            self.journal.write(Ran(side=self.role))
+            for role in self._roles:
+                self.journal.write(Ran(side=role))
         return outputs
 
     def _sized(self, call: Callable[[], Any]) -> Any:
@@ -103,7 +114,8 @@ class OpenSide:
         """Tell what the session lists, and what its hook showed beyond that."""
         listed = {meta.name for meta in self.session.tensors}
         tensors = [*self.session.tensors, *(meta for meta in seen if meta.name not in listed)]
-        self.journal.write(Tensors(side=self.role, tensors=tuple(tensors)))
+        for role in self._roles:
+            self.journal.write(Tensors(side=role, tensors=tuple(tensors)))
         self._tell(tensors)
 
     def _tell(self, tensors: Sequence[TensorMeta]) -> None:
@@ -119,7 +131,8 @@ class OpenSide:
             tensors=len(tensors),
             seconds=self.seconds,
         )
-        self.journal.write(SideTold(side=self.role, info=info))
+        for role in self._roles:
+            self.journal.write(SideTold(side=role, info=info))
 
 
 def guarded(label: str, call: Callable[[], Any]) -> Any:

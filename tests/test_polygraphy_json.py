@@ -1,0 +1,134 @@
+"""Polygraphy's JSON in both directions, with Polygraphy itself on the other side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx_models import mlp
+
+import precision_debug
+from precision_debug.cli import main
+
+polygraphy_json = pytest.importorskip("polygraphy.json", reason="needs polygraphy")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    onnx.save(mlp(), tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def saved_by_polygraphy(model: Path, count: int = 1, name: str = "out.json") -> list[dict[str, np.ndarray]]:
+    """Run ONNX Runtime under Polygraphy and save its inputs and outputs with its own classes."""
+    import onnxruntime
+    from polygraphy.comparator import RunResults
+
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    random = np.random.default_rng(3)
+    shape = [side if isinstance(side, int) else 2 for side in session.get_inputs()[0].shape]
+    feeds = [{session.get_inputs()[0].name: random.random(shape, dtype=np.float32)} for _ in range(count)]
+    names = [output.name for output in session.get_outputs()]
+    results = RunResults()
+    results.add([dict(zip(names, session.run(None, one), strict=True)) for one in feeds], 0.25, "onnxrt-runner")
+    results.save(name)
+    polygraphy_json.save_json(feeds, "in.json")
+    return feeds
+
+
+def report_of(*arguments: str) -> tuple[int, precision_debug.Report]:
+    status = main([*arguments, "--output", "r.json", "--quiet", "--explain", "off"])
+    return status, precision_debug.Report.load("r.json")
+
+
+def test_its_outputs_are_a_baseline(model: Path) -> None:
+    saved_by_polygraphy(model)
+    status, report = report_of(
+        "--model_file", str(model), "--run_mode", "ort_fp32", "--load_outputs", "out.json", "--inputs", "in.json"
+    )
+    assert status == 0
+    assert {row.name for row in report.rows} == {output.name for output in onnx.load(model).graph.output}
+    assert all(row.is_output and row.comparison is not None and row.relative_l2 < 1e-6 for row in report.rows)
+    assert "onnxrt-runner" in str(report.baseline.versions)
+
+
+def compared(model: Path, **given: Any) -> precision_debug.Report:
+    return precision_debug.compare(model, inputs="in.json", explain="off", marks=["*"], **given)
+
+
+def test_all_of_its_iterations_are_compared_each_with_its_own_input(model: Path) -> None:
+    saved_by_polygraphy(model, 3)
+    whole = compared(model, run_mode="ort_fp16_sim", baseline="out.json", atol=0.1, rtol=0.1)
+    assert whole.exit_status == 0, whole.doubts
+    single = [compared(model, run_mode="ort_fp16_sim", baseline="out.json", sample=str(n)) for n in range(3)]
+    worst = [max(row.comparison.max_abs for row in one.rows if row.comparison is not None) for one in single]
+    assert max(row.comparison.max_abs for row in whole.rows if row.comparison is not None) == max(worst) > 0
+    assert len(set(worst)) > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "--inputs FILE"),
+        (("--inputs", "many.json"), "holds 1 iterations, and there are 2"),
+        (("--inputs", "in.json", "--baseline", "ort_fp32"), "keep one"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    model: Path, arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved_by_polygraphy(model)
+    feeds = polygraphy_json.load_json("in.json")
+    polygraphy_json.save_json(feeds * 2, "many.json")
+    command = ["--model_file", str(model), "--run_mode", "ort_fp32", "--load_outputs", "out.json"]
+    assert main([*command, *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ['{"lst": [[1]], "polygraphy_class": "RunResults"}', "[]", "{", '{"lst": [],'
+                                  ' "polygraphy_class": "RunResults"}'])  # fmt: skip
+def test_a_damaged_file_is_status_2(model: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    saved_by_polygraphy(model)
+    Path("out.json").write_text(text)
+    command = ["--model_file", str(model), "--run_mode", "ort_fp32", "--load_outputs", "out.json"]
+    assert main([*command, "--inputs", "in.json"]) == 2
+    assert "out.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_polygraphy_reads_what_was_saved(model: Path, count: int) -> None:
+    from polygraphy.comparator import RunResults
+
+    feeds = saved_by_polygraphy(model, count)
+    compared(model, run_mode="ort_opt", save_inputs="their_in.json", save_outputs="their_out.json")
+    read: Any = polygraphy_json.load_json("their_in.json")
+    assert len(read) == count
+    for ours, theirs in zip(feeds, read, strict=True):
+        assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    results, original = RunResults.load("their_out.json"), RunResults.load("out.json")
+    assert list(results.keys()) == ["ort_fp32", "ort_opt"]
+    for runner in ("ort_fp32", "ort_opt"):
+        assert len(results[runner]) == count
+        for ours, theirs in zip(results[runner], original["onnxrt-runner"], strict=True):
+            assert ours.runtime > 0
+            assert all(np.allclose(ours[name], array, atol=1e-5) for name, array in theirs.items())
+
+
+def test_what_was_saved_is_a_baseline_again(model: Path) -> None:
+    saved_by_polygraphy(model)
+    compared(model, run_mode="ort_fp32", baseline="ort_fp32", save_outputs="again.json")
+    report = compared(model, run_mode="ort_fp32", baseline="again.json")
+    assert all(row.comparison is not None and row.comparison.max_abs == 0 for row in report.rows)
+
+
+def test_bfloat16_is_widened(tmp_path: Path) -> None:
+    import ml_dtypes
+
+    from precision_debug.feeds.polygraphy_json import iteration_text
+
+    array = np.array([1.5, -2.0], dtype=ml_dtypes.bfloat16)
+    read = polygraphy_json.from_json(iteration_text("r", {"y": array}, None))
+    assert np.array_equal(read["y"], [1.5, -2.0])
