@@ -77,8 +77,8 @@ class OutputsSession:
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """Call the hook with each saved output, in order, and return them. Raises InputError on other feeds."""
         outputs = self._iterations[self._place_of(feeds)].outputs
-        for name, array in outputs.items() if hook is not None else ():
-            if names is None or name in names:
+        for name, array in outputs.items():
+            if hook is not None and (names is None or name in names):
                 hook("Output", name, np.asarray(array))
         return outputs
 

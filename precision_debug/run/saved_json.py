@@ -22,7 +22,7 @@ def save_inputs(path: str, sets: Iterable[Mapping[str, Any]]) -> None:
     with replacing(Path(path), what="the inputs") as temporary, temporary.open("w", encoding="utf-8") as file:
         between = "["
         for one in sets:
-            file.write(between + _sayable(path, lambda one=one: feeds_text([one]))[1:-1])  # type: ignore[misc]
+            file.write(between + _sayable(path, lambda: feeds_text([one]))[1:-1])  # noqa: B023 - called at once
             between = ",\n"
         file.write("]\n" if between != "[" else "[]\n")
 
