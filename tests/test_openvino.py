@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -311,6 +313,35 @@ def test_operators_are_kept_in_float32_and_the_ir_says_so(tmp_path: Path) -> Non
     session.close()
     with pytest.raises(UsageError, match="no operator or tensor nonsense"):
         precision_debug.compare(path, run_mode="ov_bf16", inputs=WORDS, keep_fp32=["nonsense"])
+
+
+def test_what_can_be_kept_in_which_mode(tmp_path: Path) -> None:
+    path = saved(onnx_models.convnet(), tmp_path)
+
+    def keep(mode: str, model: str = path) -> Any:
+        return BACKEND.keep(SessionSpec(model=ModelFiles(model_file=model), mode=mode))
+
+    assert keep("ov_opt_fp32") is None
+    assert dict(keep("ov_bf16").options(["r1"])) == {"keep_fp32": ("r1",)}
+    assert dict(keep("ov_int8").options(["r1"])) == {"nodes_to_exclude": ("r1",)}
+    handed = {one.kind: one for one in keep("ov_fp16").hand_over(["r1"], (), tmp_path)}
+    assert handed["model"].maker_options["save_ir"] == handed["model"].path == str(tmp_path / "model.fp16.xml")
+    assert '"INFERENCE_PRECISION_HINT": "f16"' in handed["wrapper"].text
+
+
+@needs("ov_bf16")
+@pytest.mark.slow
+def test_a_search_ends_with_an_ir_that_holds(root: Path, tmp_path: Path) -> None:
+    digits = root / "examples" / "digits"
+    command = [
+        sys.executable, "-m", "precision_debug", "search", "--model_file", str(digits / "digits.onnx"), "--run_mode",
+        "ov_bf16", "--inputs", str(digits / "test_images.npz"), "--limit", "0.002", "--output",
+        str(tmp_path / "s.json"),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "the answer" in done.stdout, done.stderr
+    assert "verified          OpenVINO IR" in done.stdout
+    assert (tmp_path / "s.fix" / "digits.bf16.xml").exists()
 
 
 def test_int8_by_the_models_own_quantisation(tmp_path: Path) -> None:
