@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -183,7 +184,7 @@ def recorded_subject(report: Report) -> Subject:
         TensorMeta(name=row.name, op_type=row.op_type, node=row.node, inputs=row.inputs, is_output=row.is_output)
         for row in report.rows
     ]
-    nothing: Any = None
+    nothing: Any = SimpleNamespace(arithmetic="", replacer=None)
     return Subject(
         baseline=nothing, target=nothing, feeds={}, rows=report.rows, tensors=tensors, targets={}, run_mode="trt_fp16"
     )
