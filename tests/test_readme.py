@@ -243,6 +243,7 @@ def test_options_exist(document: Path) -> None:
     known = set(re.findall(r"--\w+", build_parser().format_help())) | {
         "--from_inspector", "--names_only", "--settings_page", "--reasons_page", "--columns_page",
         "--limit", "--on", "--held_out", "--runs", "--seconds",  # of search
+        "--run_modes", "--models", "--batch_sizes", "--speed_seconds",  # of sweep
     }  # fmt: skip
     lines = document.read_text(encoding="utf-8").splitlines()
     others = re.compile(r"pip|build\.py|pytest|ruff|pre-commit")

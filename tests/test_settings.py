@@ -186,7 +186,7 @@ def test_each_side_gets_its_own_only(options: dict[str, Any], baseline: dict[str
         ({"foreign": 1}, "--foreign: neither the baseline b_fp32 nor the target b_fp16 takes it; it is a setting "
                          "of the backend other"),
         ({"seed": 1}, "give it with --seed N"),
-        ({"comparer": 1}, "--option comparer: is no setting"),
+        ({"side": 1}, "--option side: is no setting"),
         ({"memory_budget": "lots"}, "--memory_budget: 'lots' is not a size"),
         ({"baseline.memory_budget": "1G"}, "the baseline b_fp32 does not take it"),
         ({"boht": None}, "did you mean 'both'?"),

@@ -15,7 +15,7 @@ import numpy as np
 from .kinds import Array
 from .totals import BUCKETS
 
-__all__ = ["SAMPLE", "bucket_counts", "from_float32", "quantiles", "sample_positions", "sparse"]
+__all__ = ["SAMPLE", "bucket_counts", "from_float32", "of_errors", "quantiles", "sample_positions", "sparse"]
 
 SAMPLE = 8
 """One element of every 8 enters."""
@@ -47,6 +47,14 @@ def sparse(counts: Array, weight: int = 1) -> dict[int, int]:
     """The sketch: counts of the buckets that hold something, by bucket. weight: elements that each one stands for."""
     filled = np.flatnonzero(counts)
     return dict(zip(filled.tolist(), (counts[filled].astype(np.int64) * weight).tolist(), strict=True))
+
+
+def of_errors(errors: Array) -> dict[int, int]:
+    """The sketch of some non-negative float64 values."""
+    if errors.size >= BUCKETS:
+        return sparse(bucket_counts(errors))
+    found, counts = np.unique(errors.view(np.uint64) >> _SHIFT, return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
 
 def from_float32(counts: Array) -> Array:

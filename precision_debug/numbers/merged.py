@@ -236,7 +236,7 @@ def _sketch(pairs: Pairs) -> dict[int, int]:
         return histogram.sparse(pairs.histogram, max(1, round(pairs.finite / entered)) if entered else 1)
     counts: dict[int, int] = {}
     for errors in pairs.diffs:
-        counts = _summed(counts, histogram.sparse(histogram.bucket_counts(errors)), 0)
+        counts = _summed(counts, histogram.of_errors(errors), 0)
     return counts
 
 

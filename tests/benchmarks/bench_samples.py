@@ -76,6 +76,38 @@ def told(points: list[list[float]], bare_seconds: float) -> None:
     print(f"bare runs of both engines: {1e3 * bare_seconds:.2f} ms a sample; compared: {seconds / bare_seconds:.2f} x")
 
 
+def beside(model: Path, name: str, shape: tuple[int, ...], mode: str, each: int, turns: int) -> None:
+    """Compared and bare runs in turn, in one process, so that whatever else the machine does slows both."""
+    code = (
+        "import sys, time, tempfile\nfrom pathlib import Path\nimport numpy as np\n"
+        "from precision_debug.events import written\nfrom precision_debug.records import ModelFiles, RunSpec\n"
+        "from precision_debug.run import pipeline\nfrom precision_debug.run.plan import make_plan\n"
+        "class Quiet:\n    def write(self, event): pass\n"
+        f"spec = RunSpec(model=ModelFiles(model_file={str(model)!r}), run_mode={mode!r}, explain='off')\n"
+        f"feeds = [{{{name!r}: np.random.default_rng(i).random({shape!r}, dtype=np.float32)}} for i in range({each})]\n"
+        "ours, bare = [], []\n"
+        "with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:\n"
+        "    plan = make_plan(spec, work_dir=one)\n"
+        "    sides = [side.open(feeds) for side in (plan.baseline, plan.target)]\n"
+        "    for side in sides: side.run(feeds[0])\n"
+        "    def turns():\n"
+        f"        for turn in range({turns} + 1):\n"
+        "            begun = time.perf_counter()\n"
+        f"            yield [0, {each}]\n"
+        "            if turn: ours.append(time.perf_counter() - begun)\n"
+        "            begun = time.perf_counter()\n"
+        "            for one_feed in feeds:\n"
+        "                for side in sides: side.run(one_feed)\n"
+        "            if turn: bare.append(time.perf_counter() - begun)\n"
+        "    pipeline.execute(spec, Quiet(), folder=Path(two), feeds=feeds, parts=turns())\n"
+        f"print(np.median(ours) / {each}, np.median(bare) / {each}, np.median(np.array(ours) / bare))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    ours, plain, ratio = map(float, done.stdout.split()[-3:])
+    print(f"in turn, {turns} times {each} samples, medians: compared {1e3 * ours:.1f} ms, bare {1e3 * plain:.1f} ms a "
+          f"sample, {ratio:.2f} x")  # fmt: skip
+
+
 def resnet(count: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -84,6 +116,7 @@ def resnet(count: int) -> None:
         shape = (1, 3, 224, 224)
         points = run(folder / "resnet50.onnx", "image", shape, count, "ort_int8", folder)
         told(points, bare(folder / "resnet50.onnx", "image", shape, "ort_int8", 20))
+        beside(folder / "resnet50.onnx", "image", shape, "ort_int8", 4, 7)
 
 
 def small(count: int) -> None:
@@ -91,6 +124,7 @@ def small(count: int) -> None:
         model = ROOT / "examples/digits/digits.onnx"
         points = run(model, "image", (1, 1, 8, 8), count, "ort_int8", Path(name))
         told(points, bare(model, "image", (1, 1, 8, 8), "ort_int8", 2000))
+        beside(model, "image", (1, 1, 8, 8), "ort_int8", 200, 9)
 
 
 def ray(count: int) -> None:
