@@ -254,7 +254,8 @@ class _Search:
 
     def _found(self, trials: Trials, report: Report) -> tuple[Found, list[tuple[bool, ...]]]:
         """The answer, and what it does on held-out samples."""
-        samples, start = self.samples, self._simulated()
+        as_it_is = self._evaluate(trials, (), self.samples).passes  # known since the beginning
+        samples, start = self.samples, None if as_it_is else self._simulated()
         checks: list[tuple[bool, ...]] = []
         for turn in range(3):
             what = f"with {turn} held-out samples" if turn else ""
@@ -360,7 +361,10 @@ class _Search:
             known = self.known.find(trials.mode, self.units.keys(kept), self._checking)
             if known is None and run and self.held_out:
                 known = self._evaluate(trials, kept, self.held_out, self._checking)
-            return None if known is None or len(known.held) != len(self.held_out) else sum(known.held)
+            if known is None:
+                together = self.known.find(trials.mode, self.units.keys(kept), "")
+                return sum(together.others) if together is not None and together.others else None
+            return None if len(known.held) != len(self.held_out) else sum(known.held)
 
         return traded(self.oracles[trials.mode], found, cost, held)
 

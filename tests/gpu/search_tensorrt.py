@@ -110,8 +110,9 @@ def main() -> int:
             "needs_constraints_fp16", [*constraints, *common, "--run_mode", "trt_fp16"],
             states=("not needed", "found"), most_kept=2, most_builds=8,
         ),
+        # what overflows stays out of range until the norm behind it divides: a chain of ten operators
         lambda: searched(
-            "encoder_overflow_fp16", [*encoder, *common, "--run_mode", "trt_fp16"], states=("found",), most_kept=6,
+            "encoder_overflow_fp16", [*encoder, *common, "--run_mode", "trt_fp16"], states=("found",), most_kept=12,
             most_builds=10,
         ),
         lambda: searched(
