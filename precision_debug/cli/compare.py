@@ -15,6 +15,7 @@ from ..records import ModelFiles, RunSpec, Tolerance
 from ..run.overwriting import refuse_overwriting
 from ..run.spread import Spread
 from ..safety.visible import visible
+from . import overlaid
 from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
 from .language import add_language
@@ -217,7 +218,8 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         action="append",
         default=[],
-        help=f"report; format by suffix, may be repeated (default {DEFAULT_OUTPUT})",
+        help=f"report; format by suffix, may be repeated (default {DEFAULT_OUTPUT}); explorer:FILE.json and "
+        "netron:FILE.onnx: for those viewers",
     )
     group.add_argument(
         "--save_outputs", metavar="FILE.json", default="", help="keep both runs' outputs, as --load_outputs reads"
@@ -247,8 +249,9 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     given = parse(parser, arguments)
     spec = make_spec(given, command=f"{program()} {shlex.join(arguments)}")
-    outputs = [] if spec.record and not spec.baseline else [Path(path) for path in given.output or [DEFAULT_OUTPUT]]
-    refuse_overwriting(outputs, spec, given.marks)
+    wanted, shown = overlaid.asked(given.output)
+    outputs = [] if spec.record and not spec.baseline else wanted or [Path(DEFAULT_OUTPUT)]
+    refuse_overwriting([*outputs, *shown.values()], spec, given.marks)
     check_before(spec, outputs)
 
     from ..run.supervisor import supervise
@@ -260,6 +263,8 @@ def run(arguments: Sequence[str]) -> int:
             language=given.lang,
         )  # fmt: skip
     recorded_only = not outputs
+    if outcome.report is not None:
+        overlaid.write(outcome.report, shown)
     if outcome.report is not None and not given.quiet and not recorded_only:
         summary.show(outcome.report, outputs, language=given.lang)
     if outcome.error is not None:

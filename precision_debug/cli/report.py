@@ -16,11 +16,11 @@ from ..report.from_journal import report_of_events
 from ..report.model import Report
 from ..run.journal import read_events
 from ..run.overwriting import refuse_overwriting
-from . import summary
+from . import overlaid, summary
 from .language import add_language
 from .parser import Parser, formatter, parse, program
 
-__all__ = ["run"]
+__all__ = ["load", "run"]
 
 SUMMARY = "write a report again in another format, or rescue one from an interrupted run"
 
@@ -30,21 +30,23 @@ def run(arguments: Sequence[str]) -> int:
     parser: argparse.ArgumentParser = Parser(prog=program("report"), formatter_class=formatter, description=__doc__)
     parser.add_argument("source", metavar="SOURCE", help="output.json or journal.jsonl")
     parser.add_argument(
-        "--output", metavar="FILE", action="append", default=[], help="may be repeated; format by suffix"
+        "--output", metavar="FILE", action="append", default=[], help="may be repeated; format by suffix, or NAME:FILE"
     )
     add_language(parser)
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     given = parse(parser, arguments)
-    outputs = [Path(path) for path in given.output]
-    refuse_overwriting(outputs, given.source)
-    report = _load(Path(given.source))
+    outputs, shown = overlaid.asked(given.output)
+    refuse_overwriting([*outputs, *shown.values()], given.source)
+    report = load(Path(given.source))
     for output in outputs:
         write(report, output, language=given.lang)
+    overlaid.write(report, shown)
     summary.show(report, outputs, language=given.lang)
     return report.exit_status
 
 
-def _load(source: Path) -> Report:
+def load(source: Path) -> Report:
+    """The report in a .json or a journal. Raises OutputError, RecordingError."""
     if source.suffix != ".jsonl":
         return Report.load(source)
     try:

@@ -1,0 +1,113 @@
+"""precision_debug view: show a report in the browser of this machine, and nobody else.
+
+SOURCE is a report: .html as it is, .json or an interrupted run's journal.jsonl as the page made of it. The page is
+served on 127.0.0.1 until Ctrl-C; over SSH, forward the port that is printed (ssh -L PORT:127.0.0.1:PORT HOST).
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import webbrowser
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from ..errors import OutputError, UsageError
+from ..report import write
+from ..safety.visible import visible
+from .language import add_language
+from .parser import Parser, formatter, parse, program
+from .report import load
+
+__all__ = ["Pages", "run"]
+
+SUMMARY = "show a report in the browser, served on this machine only"
+
+_HERE = "127.0.0.1"
+
+
+class Pages(ThreadingHTTPServer):
+    """One page at "/", on 127.0.0.1 alone. port 0: one that is free; ``address`` says which."""
+
+    daemon_threads = True
+
+    def __init__(self, page: bytes, port: int = 0) -> None:
+        super().__init__((_HERE, port), _Answer)
+        self.page = page
+
+    @property
+    def address(self) -> str:
+        return f"http://{_HERE}:{self.server_address[1]}/"
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: Pages
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def _answer(self, *, with_body: bool) -> None:
+        port = self.server.server_address[1]
+        if self.headers.get("Host", "") not in {f"{_HERE}:{port}", f"localhost:{port}"}:
+            self.send_error(403)  # a name of somebody else's that leads here: its pages could read this one
+        elif self.path.partition("?")[0] != "/":
+            self.send_error(404)
+        else:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(self.server.page)))
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("X-Frame-Options", "DENY")
+            self.end_headers()
+            if with_body:
+                self.wfile.write(self.server.page)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the terminal has the address, and that is enough."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Serve until Ctrl-C, which is how it ends well: 0."""
+    parser: argparse.ArgumentParser = Parser(prog=program("view"), formatter_class=formatter, description=__doc__)
+    parser.add_argument("source", metavar="SOURCE", help="report.html, report.json or journal.jsonl")
+    parser.add_argument("--port", type=int, default=0, help="default: any that is free")
+    parser.add_argument("--open", action="store_true", help="open the browser too")
+    add_language(parser)
+    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    given = parse(parser, arguments)
+    if not 0 <= given.port <= 65535:
+        raise UsageError("must be from 0 to 65535", where="--port", hint="leave it out for one that is free")
+    page = _page(Path(given.source), given.lang)
+    try:
+        server = Pages(page, given.port)
+    except OSError as error:
+        raise OutputError(
+            f"cannot be served: {error.strerror}", where=f"{_HERE}:{given.port}", hint="leave --port out"
+        ) from error
+    with server:
+        print(visible(f"{given.source}: {server.address}  (Ctrl-C ends it)"), flush=True)
+        if given.open:
+            webbrowser.open(server.address)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+    return 0
+
+
+def _page(source: Path, language: str) -> bytes:
+    """A report's page. Raises OutputError where the source is none."""
+    if source.suffix.lower() in {".json", ".jsonl"}:
+        with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
+            return write(load(source), Path(folder) / "report.html", language=language).read_bytes()
+    if source.suffix.lower() != ".html":
+        raise UsageError("is no report that can be shown", where=str(source), hint="give the .html or the .json")
+    try:
+        return source.read_bytes()
+    except OSError as error:
+        raise OutputError(f"cannot be read: {error.strerror}", where=str(source), hint="check the path") from error

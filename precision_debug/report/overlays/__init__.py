@@ -1,0 +1,60 @@
+"""What other viewers show of a report, found by name: a module of this folder is one. ``--output NAME:PATH`` writes it.
+
+An overlay is a module with ``write(report, path)`` and ``ENDING``, how its files' names end. Unlike a report format it
+holds only what its viewer can show; nothing reads it back.
+"""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ...errors import OutputError, UsageError
+from ..atomic_file import replacing
+
+__all__ = ["names", "split", "write"]
+
+
+@functools.cache
+def names() -> tuple[str, ...]:
+    """The overlays of this folder; a module that begins with an underscore or is shared by them is none."""
+    return tuple(sorted(found.name for found in pkgutil.iter_modules(__path__) if found.name != "marks"))
+
+
+def split(output: str) -> tuple[str, str]:
+    """The overlay's name and the path of "NAME:PATH"; ("", output) where it names none.
+
+    Raises UsageError where what stands before the colon looks like the name of an overlay and is none.
+    """
+    found = re.fullmatch(r"([a-z_]{2,}):(.*)", output, re.DOTALL)
+    if found is None:
+        return "", output
+    name, path = found[1], found[2]
+    if name not in names():
+        hint = f"known: {' '.join(names())}; a file whose name has a colon: ./{output}"
+        raise UsageError(f"no viewer '{name}'", where=output, hint=hint)
+    if not path or path.endswith("/"):
+        raise UsageError("names no file", where=output, hint=f"e.g. {name}:output/report{_module(name).ENDING}")
+    return name, path
+
+
+def write(report: Any, name: str, path: str | Path) -> Path:
+    """Write the overlay ``name`` of a report to ``path`` and return it: whole, or not at all.
+
+    Raises OutputError where the place cannot be written, or the report has nothing that the viewer could show.
+    """
+    path = Path(path)
+    with replacing(path, what=f"the overlay for {name}") as temporary:
+        try:
+            _module(name).write(report, temporary)
+        except OutputError as error:
+            raise OutputError(error.what, where=error.where or str(path), hint=error.hint) from error
+    return path
+
+
+def _module(name: str) -> Any:
+    return import_module(f"{__name__}.{name}")
