@@ -235,6 +235,12 @@ def build_parser() -> argparse.ArgumentParser:
         default="auto",
         help="both runs advance together and meet at each tensor, so that none waits (default: where both can)",
     )
+    group.add_argument(
+        "--gen_script",
+        metavar="FILE.py",
+        default="",
+        help="write this command as a script on the API, in place of it",
+    )
     add_language(group)
     group.add_argument("--verbose", action="store_true", help="show what the frameworks print, and tracebacks")
     group.add_argument("--quiet", action="store_true", help="no summary; the exit status and the report tell")
@@ -253,6 +259,12 @@ def run(arguments: Sequence[str]) -> int:
     outputs = [] if spec.record and not spec.baseline else wanted or [Path(DEFAULT_OUTPUT)]
     refuse_overwriting([*outputs, *shown.values()], spec, given.marks)
     check_before(spec, outputs)
+    if given.gen_script:
+        from .script import write_script
+
+        refuse_overwriting([given.gen_script], spec, given.marks)
+        write_script(given.gen_script, spec, outputs)
+        return 0
 
     from ..run.supervisor import supervise
     from . import progress, summary

@@ -1,7 +1,8 @@
-"""precision_debug inspect: what TensorRT's engine-inspector files say.
+"""precision_debug inspect: what TensorRT's engine-inspector files say, or what an ONNX file holds.
 
 One line a layer: its type, the precision that it really ran in and what that was read from, and what it produces.
-FILES may be globs; several files are read as one engine.
+FILES may be globs; several files are read as one engine. `inspect model M.onnx` tells a model's inputs, outputs,
+operators and weights; --show layers attributes weights tells each of them.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from ..errors import UsageError
 from ..inspector import EngineLayer, diff_engines, fused_outputs, read_inspector, real_precision
+from ..onnx.description import PARTS, described
 from ..safety.visible import visible
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
 
-SUMMARY = "read TensorRT engine-inspector files: layers, real precision, fused outputs"
+SUMMARY = "read TensorRT engine-inspector files (layers, real precision, fused outputs), or an ONNX file"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -27,7 +30,14 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--fused_outputs", action="store_true", help="only the fused layers' output names, one a line")
     parser.add_argument("--diff", metavar="FILES", nargs="+", default=[], help="another engine: was the fusion kept?")
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    parser.add_argument("--show", nargs="+", choices=PARTS, default=[], help="of an ONNX file, each of these")
     given = parse(parser, arguments)
+    files = given.files[1:] if given.files[0] == "model" and len(given.files) > 1 else given.files
+    models = [name for name in files if name.lower().endswith(".onnx")]
+    if models or files is not given.files:
+        return _models(files, given)
+    if given.show:
+        raise UsageError("is for ONNX files", where="--show", hint="leave it out")
     layers = read_inspector(*given.files)
     if given.diff:
         difference = diff_engines(layers, read_inspector(*given.diff))
@@ -37,6 +47,17 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.writelines(f"{visible(name)}\n" for name in fused_outputs(layers)[0])
         return 0
     sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(layers))
+    return 0
+
+
+def _models(files: Sequence[str], given: argparse.Namespace) -> int:
+    for name in files:
+        if not name.lower().endswith(".onnx"):
+            raise UsageError("is no .onnx file", where=name, hint="name models alone, or inspector files alone")
+    if given.diff or given.fused_outputs:
+        raise UsageError("--diff and --fused_outputs read engine-inspector files", hint="leave them out")
+    for name in files:
+        sys.stdout.writelines(f"{visible(line)}\n" for line in described(name, given.show))
     return 0
 
 

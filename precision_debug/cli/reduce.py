@@ -1,0 +1,181 @@
+"""precision_debug reduce: the smallest part of an ONNX model that still shows the fault, with its inputs.
+
+Takes the options of a comparison. The part ends in the first tensor that fails, or in --tensor; what it reads is what
+the baseline gave there. It is written as an .onnx file with an .npz of its inputs beside it. Exit status 0 where a part
+was found, 1 where nothing fails or no part shows it alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import recording
+from ..api import compare as compared
+from ..errors import ModelError, PrecisionDebugError, UsageError
+from ..feeds import save_feeds
+from ..numbers.arrays import as_array
+from ..onnx.model import loaded
+from ..onnx.submodel import Part, Parts
+from ..records import Row, RunSpec, Status
+from ..report.atomic_file import replacing
+from ..report.model import Report
+from ..run.overwriting import refuse_overwriting
+from ..safety.visible import visible
+from . import compare
+from .parser import parse, program
+
+__all__ = ["run"]
+
+SUMMARY = "the smallest part of an ONNX model that still shows the fault, saved with its inputs"
+
+_LARGEST = 2**31 - 2**20
+"""Bytes that one .onnx file can hold."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """0 where a part was written, 1 where there is none; 2 or 3 as ever."""
+    parser = compare.build_parser()
+    parser.prog, parser.description = program("reduce"), __doc__
+    group = parser.add_argument_group("what is left, and where does it go?")
+    group.add_argument("--tensor", metavar="NAME", default="", help="that must fail (default: the first that does)")
+    group.add_argument("--part", metavar="FILE.onnx", default="", help="the part (default: MODEL.part.onnx)")
+    given = parse(parser, arguments)
+    spec = compare.make_spec(given, command=f"{program('reduce')} {shlex.join(arguments)}")
+    model = spec.model.model_file
+    if Path(model).suffix.lower() != ".onnx":
+        raise UsageError("only .onnx files are reduced", where=spec.model.path)
+    if spec.record or spec.baseline_model is not None or recording.is_outputs(spec.baseline):
+        raise UsageError("a part runs in two run modes of one model", hint="leave --record and another baseline out")
+    part_file = Path(given.part or Path(model).with_suffix(".part.onnx").name)
+    if part_file.suffix.lower() != ".onnx":
+        raise UsageError("a part is an .onnx file", where=str(part_file), hint="end its name in .onnx")
+    refuse_overwriting([part_file, part_file.with_suffix(".npz")], spec, given.marks)
+    compare.check_before(spec, [])
+    whole = _compared(spec, model, spec.inputs)
+    row = _failing(whole, given.tensor)
+    if row is None:
+        what = f"'{given.tensor}' does not fail" if given.tensor else "nothing fails"
+        print(visible(f"{what}: there is nothing to reduce"), file=sys.stderr)
+        return 1
+    proto = _with_weights(model)
+    parts = Parts(proto, _baseline_values(spec, whole), row.name)
+    found = parts.smallest(lambda part: _shows(spec, part, row.name, given.quiet))
+    if found is None:
+        print(visible(f"no part of the model shows alone how {row.name} fails"), file=sys.stderr)
+        return 1
+    _write(part_file, found)
+    operators = ", ".join(f"{node.op_type} {node.output[0]}" for node in list(found.proto.graph.node)[:5])
+    more = f" and {found.nodes - 5} more" if found.nodes > 5 else ""
+    inputs = part_file.with_suffix(".npz")
+    lines = (
+        f"{found.nodes} of {len(proto.graph.node)} operators still fail at {row.name}: {operators}{more}",
+        f"{part_file}, inputs {inputs}; to see it:",
+        f"{program()} --model_file {shlex.quote(str(part_file))} --run_mode {spec.run_mode}"
+        f" --baseline {whole.baseline.mode} --inputs {shlex.quote(str(inputs))}{_tolerance(spec)}",
+    )
+    sys.stdout.writelines(visible(line) + "\n" for line in lines)
+    return 0
+
+
+def _compared(spec: RunSpec, model: str, inputs: Any) -> Report:
+    given = {} if inputs is not spec.inputs else {
+        "input_shapes": spec.input_shapes, "val_range": spec.val_range, "marks": spec.marks,
+        "marks_between": spec.marks_between,
+    }  # fmt: skip
+    options = {name: one for name, one in spec.options.items() if not name.startswith(("save_", "fail_fast"))}
+    if inputs is not spec.inputs:
+        options = {name: one for name, one in options.items() if name not in ("sample", "samples_axis", "metric")}
+    return compared(
+        model, run_mode=spec.run_mode, baseline=spec.baseline, inputs=inputs, seed=spec.seed, explain="off",
+        tolerance=spec.tolerance, validate=spec.validate, **given, **options,
+    )  # fmt: skip
+
+
+def _failing(report: Report, name: str = "") -> Row | None:
+    return next((row for row in report.rows if row.status is Status.FAIL and name in ("", row.name)), None)
+
+
+def _shows(spec: RunSpec, part: Part, name: str, quiet: bool) -> bool:
+    """Whether a part alone fails there; one that the engine refuses does not."""
+    with tempfile.TemporaryDirectory(prefix="precision_debug-part-") as folder:
+        file = Path(folder, "part.onnx")
+        _save(file, part)
+        try:
+            fails = _failing(_compared(spec, str(file), dict(part.feeds)), name) is not None
+        except PrecisionDebugError:
+            fails = False
+    if not quiet:
+        print(f"  {part.nodes} operators: {'fails' if fails else 'passes'}", file=sys.stderr, flush=True)
+    return fails
+
+
+def _baseline_values(spec: RunSpec, whole: Report) -> Mapping[str, Any]:
+    """Every array that the baseline's run showed, its inputs among them."""
+    from ..run.supervisor import supervise
+
+    with tempfile.TemporaryDirectory(prefix="precision_debug-part-") as folder:
+        kept = str(Path(folder, "baseline"))
+        of_base = {
+            name.removeprefix("baseline."): one for name, one in spec.options.items()
+            if not name.startswith(("target.", "save_", "fail_fast", "metric"))
+        }  # fmt: skip
+        again = dataclasses.replace(
+            spec, run_mode=whole.baseline.mode, baseline="", record=kept, marks=(), marks_between=None, validate=False,
+            labels="", top1=False, fused_only=False, options=of_base,
+        )  # fmt: skip
+        outcome = supervise(again, [])
+        if outcome.error is not None:
+            raise outcome.error
+        session = recording.open_recording(kept)
+        values = {name: np.array(as_array(one)) for name, one in session.feeds.items() if _is_array(one)}
+
+        def keep(_op_type: str, name: str, tensor: Any, /) -> None:
+            values.setdefault(name, np.array(as_array(tensor)))
+
+        outputs = session.run(session.feeds, keep)
+        values |= {name: np.array(one) for name, one in outputs.items() if _is_array(one) and name not in values}
+        session.close()
+        return values
+
+
+def _is_array(value: Any) -> bool:
+    return value is not None and not isinstance(value, (list, tuple, dict))
+
+
+def _with_weights(model: str) -> Any:
+    import onnx
+
+    proto = loaded(model)
+    try:
+        onnx.load_external_data_for_model(proto, str(Path(model).absolute().parent))
+    except Exception as error:
+        raise ModelError(f"its external weights cannot be read: {error}", where=model) from error
+    return proto
+
+
+def _write(path: Path, part: Part) -> None:
+    if part.proto.ByteSize() >= _LARGEST:
+        _save(path, part)
+    else:
+        with replacing(path, what="the part") as temporary:
+            temporary.write_bytes(part.proto.SerializeToString())
+    save_feeds(path.with_suffix(".npz"), part.feeds)
+
+
+def _save(path: Path, part: Part) -> None:
+    import onnx
+
+    large = part.proto.ByteSize() >= _LARGEST
+    onnx.save_model(part.proto, str(path), save_as_external_data=large, location=f"{path.name}.data" if large else None)
+
+
+def _tolerance(spec: RunSpec) -> str:
+    return f" --atol {spec.tolerance.atol:g} --rtol {spec.tolerance.rtol:g}" if spec.tolerance.given else ""

@@ -1,0 +1,104 @@
+"""--gen_script FILE.py: this very command as a script on our API, to read, to change and to run."""
+
+from __future__ import annotations
+
+import dataclasses
+import pprint
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..records import ModelFiles, RunSpec, Tolerance
+from ..report.atomic_file import replacing
+from ..safety.visible import visible
+
+__all__ = ["script_of", "write_script"]
+
+_TEXT = '''"""{title}
+
+Written by: {command}
+"""
+
+{imports}
+
+
+def main() -> int:
+    """0 within tolerance or as expected, 1 out of tolerance or inconclusive."""
+    report = precision_debug.compare(
+{arguments}
+    )
+    print(report.verdict)
+    for row in report.rows:
+        if row.status is precision_debug.Status.FAIL:
+            print(row.op_type, row.name, row.reason)
+    return report.exit_status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+'''
+
+
+def write_script(path: str, spec: RunSpec, outputs: Sequence[Path]) -> None:
+    """Raises UsageError for what has no counterpart in ``compare``, and OutputError."""
+    if not path.endswith(".py"):
+        raise UsageError("is no .py file", where=f"--gen_script {path}")
+    with replacing(Path(path), what="the script") as temporary:
+        temporary.write_text(script_of(spec, outputs), encoding="utf-8")
+
+
+def script_of(spec: RunSpec, outputs: Sequence[Path]) -> str:
+    """The text of a script that does what the command does. Raises UsageError."""
+    for option, given in (("--record", spec.record), ("--marks_from_inspector", spec.marks_from_inspector)):
+        if given:
+            raise UsageError("has no place in a script", where=option, hint="leave it or --gen_script out")
+    given = dict(_arguments(spec, outputs))
+    lines = []
+    for name, value in given.items():
+        if name.isidentifier():
+            lines.append(f"{name}={_written(value)},")
+        else:  # a setting of one side: "baseline.KEY"
+            lines.append(f"**{{{name!r}: {_written(value)}}},")
+    body = "\n".join(f"        {line}" for text in [f"{_written(spec.model)},", *lines] for line in text.splitlines())
+    command = _quoted(" ".join(spec.command.split()))
+    title = _quoted(f"Compare {spec.run_mode} with {spec.baseline or 'its default baseline'}.")
+    return _TEXT.format(title=title, command=command, imports="import sys\n\nimport precision_debug", arguments=body)
+
+
+def _quoted(text: str) -> str:
+    """For a docstring."""
+    return visible(text.replace("\\", "\\\\")).replace('"""', "'''")
+
+
+def _arguments(spec: RunSpec, outputs: Sequence[Path]) -> list[tuple[str, Any]]:
+    """What differs from the defaults."""
+    plain = RunSpec(model=ModelFiles(), run_mode="")
+    found: list[tuple[str, Any]] = []
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        if field.name in ("model", "options", "command", "record", "marks_from_inspector", "val_range"):
+            continue
+        if field.name == "run_mode" or value != getattr(plain, field.name):
+            found.append((field.name, value))
+    if spec.tolerance == dataclasses.replace(Tolerance(), given=False):
+        found = [(name, value) for name, value in found if name != "tolerance"]
+    if spec.val_range:
+        found.append(("val_range", spec.val_range))
+    if outputs:
+        found.append(("output", [str(path) for path in outputs]))
+    return found + sorted(spec.options.items())
+
+
+def _written(value: Any) -> str:
+    """As Python writes it; our records by their names, without what is as ever."""
+    if isinstance(value, (ModelFiles, Tolerance)):
+        plain = type(value)()
+        parts = [
+            f"{field.name}={_written(getattr(value, field.name))}" for field in dataclasses.fields(value)
+            if getattr(value, field.name) != getattr(plain, field.name)
+        ]  # fmt: skip
+        return f"precision_debug.{type(value).__name__}({', '.join(parts)})"
+    if isinstance(value, Mapping):
+        return pprint.pformat(dict(value), width=100, sort_dicts=False)
+    return pprint.pformat(value, width=100, compact=True)

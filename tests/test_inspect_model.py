@@ -1,0 +1,52 @@
+"""`inspect model M.onnx`: what is told is what the file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from onnx_models import if_model, mlp, model, value
+
+from precision_debug.cli import main
+
+
+def test_a_model_is_told_with_all_that_it_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1], auto_pad="NOTSET"),
+             helper.make_node("Relu", ["c"], ["y"], name="relu")]  # fmt: skip
+    weight = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3) - 4
+    weight[0, 0, 0, 0] = np.inf
+    onnx.save(model(nodes, [value("x", ["n", 1, 4, 4])], [value("y", ["n", 1, 4, 4])], {"w": weight}), "m.onnx")
+    assert main(["inspect", "model", "m.onnx"]) == 0
+    summary = capsys.readouterr().out
+    assert "opset ai.onnx 17" in summary
+    assert "input   x  float32 [n, 1, 4, 4]" in summary
+    assert "output  y  float32 [n, 1, 4, 4]" in summary
+    assert "2 operators: 1 Conv, 1 Relu" in summary
+    assert "1 weights, 9 elements: 1 float32" in summary
+    assert "pads" not in summary
+    assert main(["inspect", "m.onnx", "--show", "layers", "attributes", "weights"]) == 0
+    whole = capsys.readouterr().out
+    assert whole.startswith(summary)
+    assert "conv: x, w -> c" in whole
+    assert "pads = [1, 1, 1, 1]" in whole
+    assert "auto_pad = NOTSET" in whole
+    assert "w  float32 [1, 1, 3, 3]  -3 to 4, 1 not finite" in whole
+
+
+def test_every_operator_and_weight_is_told_also_in_bodies(capsys: pytest.CaptureFixture[str]) -> None:
+    for number, proto in enumerate((mlp(), if_model())):
+        onnx.save(proto, f"{number}.onnx")
+        assert main(["inspect", "model", f"{number}.onnx", "--show", "layers", "weights"]) == 0
+        printed = capsys.readouterr().out
+        graphs = [proto.graph, *(a.g for node in proto.graph.node for a in node.attribute if a.HasField("g"))]
+        for graph in graphs:
+            assert all(f"-> {', '.join(node.output)}" in printed for node in graph.node)
+            assert all(f"\n{weight.name}  " in printed for weight in graph.initializer)
+
+
+@pytest.mark.parametrize("arguments", [["model", "a.json"], ["a.json", "--show", "layers"], ["m.onnx", "--diff", "a"]])
+def test_what_is_no_model_is_refused(arguments: list[str]) -> None:
+    assert main(["inspect", *arguments]) == 2

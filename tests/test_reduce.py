@@ -1,0 +1,109 @@
+"""reduce: a planted fault is cut down to its operator, and the part shows it again from its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from onnx_models import if_model, model, value
+
+import precision_debug
+from precision_debug.cli import main
+from precision_debug.onnx.submodel import Part, Parts
+from precision_debug.records import Status
+
+
+def chain(path: Path) -> Path:
+    """Twelve harmless operators with x * x in the middle, which overflows FP16 at 1000."""
+    nodes = []
+    last = "x"
+    for place in range(12):
+        name = f"t{place}"
+        if place == 6:
+            nodes.append(helper.make_node("Mul", [last, last], [name], name="square"))
+        elif place == 7:
+            nodes.append(helper.make_node("Sqrt", [last], [name], name="root"))
+        else:
+            nodes.append(helper.make_node("Add", [last, "zero"], [name], name=f"add{place}"))
+        last = name
+    zero = {"zero": np.zeros(1, np.float32)}
+    onnx.save(model(nodes, [value("x", [4])], [value("t11", [4])], zero), path)
+    np.savez(path.with_suffix(".npz"), x=np.array([1, 2, 3, 1000], np.float32))
+    return path
+
+
+def test_the_operator_that_overflows_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chain(tmp_path / "chain.onnx")
+    command = ["reduce", "--model_file", "chain.onnx", "--run_mode", "ort_fp16_sim", "--inputs", "chain.npz"]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "1 of 12 operators still fail at t6: Mul t6" in printed
+    part = onnx.load("chain.part.onnx")
+    onnx.checker.check_model(part, full_check=True)
+    assert [node.op_type for node in part.graph.node] == ["Mul"]
+    report = precision_debug.compare("chain.part.onnx", run_mode="ort_fp16_sim", inputs="chain.part.npz", explain="off")
+    assert [row.name for row in report.rows if row.status is Status.FAIL] == ["t6"]
+    assert main(["reduce", "--model_file", "chain.onnx", "--run_mode", "ort_opt", "--inputs", "chain.npz"]) == 1
+    assert "nothing fails" in capsys.readouterr().err
+
+
+def test_a_model_that_is_no_onnx_file_is_refused(fake: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reduce", "--model_file", fake, "--run_mode", "fake_fp16"]) == 2
+    assert "only .onnx files" in capsys.readouterr().err
+
+
+def values_of(proto: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every tensor of the main graph, by ONNX's own reference implementation."""
+    from onnx.reference import ReferenceEvaluator
+
+    names = [name for node in proto.graph.node for name in node.output]
+    found = {}
+    for name in names:
+        one = onnx.ModelProto()
+        one.CopyFrom(proto)
+        del one.graph.output[:]
+        one.graph.output.append(helper.make_empty_tensor_value_info(name))
+        found[name] = np.asarray(ReferenceEvaluator(one).run(None, feeds)[0])
+    return {**feeds, **found}
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 5, 7])
+def test_the_smallest_part_is_found_in_few_questions(tmp_path: Path, wanted: int) -> None:
+    proto = onnx.load(chain(tmp_path / "chain.onnx"))
+    feeds = {"x": np.array([1, 2, 3, 4], np.float32)}
+    parts = Parts(proto, values_of(proto, feeds), "t6")
+    asked: list[int] = []
+
+    def shows(part: Part) -> bool:
+        asked.append(part.nodes)
+        return part.nodes >= wanted
+
+    found = parts.smallest(shows)
+    assert found is not None
+    assert found.nodes == wanted
+    assert len(asked) <= 6
+    assert parts.smallest(lambda _: False) is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_part_gives_what_the_whole_gave(count: int) -> None:
+    """Also where a body reads what lies around it."""
+    from onnx.reference import ReferenceEvaluator
+
+    proto = if_model()
+    random = np.random.default_rng(0)
+    feeds = {
+        item.name: random.random([side.dim_value or 2 for side in item.type.tensor_type.shape.dim]).astype(
+            helper.tensor_dtype_to_np_dtype(item.type.tensor_type.elem_type)
+        )
+        for item in proto.graph.input
+    }
+    values = values_of(proto, feeds)
+    output = proto.graph.output[0].name
+    part = Parts(proto, values, output).last(count)
+    onnx.checker.check_model(part.proto)
+    again = ReferenceEvaluator(part.proto).run(None, dict(part.feeds))[0]
+    assert np.array_equal(again, values[output])
