@@ -86,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _compared(spec: RunSpec, model: str, inputs: Any) -> Report:
-    given = {} if inputs is not spec.inputs else {
+    given: dict[str, Any] = {} if inputs is not spec.inputs else {
         "input_shapes": spec.input_shapes, "val_range": spec.val_range, "marks": spec.marks,
         "marks_between": spec.marks_between,
     }  # fmt: skip

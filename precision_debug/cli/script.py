@@ -50,8 +50,8 @@ def write_script(path: str, spec: RunSpec, outputs: Sequence[Path]) -> None:
 
 def script_of(spec: RunSpec, outputs: Sequence[Path]) -> str:
     """The text of a script that does what the command does. Raises UsageError."""
-    for option, given in (("--record", spec.record), ("--marks_from_inspector", spec.marks_from_inspector)):
-        if given:
+    for option, refused in (("--record", spec.record), ("--marks_from_inspector", spec.marks_from_inspector)):
+        if refused:
             raise UsageError("has no place in a script", where=option, hint="leave it or --gen_script out")
     given = dict(_arguments(spec, outputs))
     lines = []

@@ -205,7 +205,17 @@ def described(row: Row) -> Text:
     if comparison.identical and row.status is Status.PASS:
         return Text(f"{name}: identical", f"{name}：逐位相同")
     parts: list[Text] = []
-    if comparison.mismatched is not None and comparison.base.elements:
+    if comparison.stat_abs is not None and comparison.stat_rel is not None:  # that is what is judged, and no element
+        if row.reason.code == "statistic":
+            judged = explained(row.reason)
+        else:
+            absolute, relative = comparison.stat_abs, comparison.stat_rel
+            judged = Text(
+                f"judged by {absolute:.3g} absolute, {relative:.3g} relative",
+                f"判定值：绝对 {absolute:.3g}，相对 {relative:.3g}",
+            )
+        parts.append(judged)
+    elif comparison.mismatched is not None and comparison.base.elements:
         share = comparison.mismatched / comparison.base.elements
         some, all_ = comparison.mismatched, comparison.base.elements
         parts.append(Text(f"{some} of {all_} elements ({share:.2%})", f"{all_} 个元素中有 {some} 个（{share:.2%}）"))
