@@ -50,7 +50,7 @@ def compare(
     """Run a model in two modes on the same input and compare every tensor.
 
     model: a path, or ModelFiles where parameters lie in a file of their own. inputs: what --inputs takes, or arrays
-    by input name (a sequence of them: the first is compared, all calibrate). tolerance: in place of atol and rtol;
+    by input name (a sequence of them: each is a sample, and is compared). tolerance: in place of atol and rtol;
     without any of them a tensor passes where its error is what the target's arithmetic must lose.
     explain: "off", "fast" or "full": who introduced the error, and why.
     output: files to write, by suffix. isolated: run in a supervised child process, as the command line does; then

@@ -231,3 +231,13 @@ def test_one_sample_is_replayed_by_the_command(model: Path, data: np.ndarray, tm
     many = precision_debug.Report.load(tmp_path / "out.json")
     assert table(many) == table(compare(model, inputs=tmp_path / "many.npz", samples_axis=0))
     assert many.rows[-1].is_output
+
+
+def test_a_recording_says_that_it_has_one_sample(model: Path, data: np.ndarray, tmp_path: Path) -> None:
+    np.savez(tmp_path / "many.npz", x=data)
+    command = ["--model_file", str(model), "--run_mode", MODE, "--inputs", str(tmp_path / "many.npz"), "--quiet"]
+    command += ["--samples_axis", "0", "--explain", "off", "--record", str(tmp_path / "kept"), "--baseline", "ort_fp32"]
+    assert main([*command, "--output", str(tmp_path / "out.json")]) == 0
+    report = precision_debug.Report.load(tmp_path / "out.json")
+    assert any("9 samples were given; the first one is recorded" in note for note in report.notes)
+    assert all("Samples" not in row.extra for row in report.rows)

@@ -67,6 +67,10 @@ NOTES: Mapping[str, Wording] = {
         "共比较 {count} 个样本：每行为一个张量在全部样本上的结果。按输出最差的样本：{worst}；"
         "--sample 编号 可单独运行。",
     ),
+    "one_recorded": Wording(
+        "{count} samples were given; the first one is recorded.", "共给出 {count} 个样本；仅录制第一个。",
+        "Record another one with --sample NUMBER.",
+    ),
     "samples_calibrate": Wording(
         "The first {count} of {all} samples calibrate, where the run mode needs that.",
         "{all} 个样本中前 {count} 个用于校准（若运行模式需要）。",

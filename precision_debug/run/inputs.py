@@ -39,7 +39,8 @@ def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
     """
     given = _feeds_of(spec, plan, feeds)
     first, many = chosen_samples(value(CORE, spec.options, "sample"), len(given.feeds))
-    if plan.baseline is None or spec.record:
+    if (plan.baseline is None or spec.record) and many is not None:
+        given = dataclasses.replace(given, notes=(*given.notes, say("one_recorded", count=len(given.feeds))))
         many = None
     if first and many is None:
         given = dataclasses.replace(
