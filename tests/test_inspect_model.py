@@ -50,3 +50,23 @@ def test_every_operator_and_weight_is_told_also_in_bodies(capsys: pytest.Capture
 @pytest.mark.parametrize("arguments", [["model", "a.json"], ["a.json", "--show", "layers"], ["m.onnx", "--diff", "a"]])
 def test_what_is_no_model_is_refused(arguments: list[str]) -> None:
     assert main(["inspect", *arguments]) == 2
+
+
+def test_data_is_told_as_it_would_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    polygraphy_json = pytest.importorskip("polygraphy.json", reason="needs polygraphy")
+    from polygraphy.comparator import RunResults
+
+    feeds = [{"x": np.array([1, 2, 6], np.float32)}, {"x": np.array([np.nan, 1], np.float32)}]
+    polygraphy_json.save_json(feeds, "in.json")
+    results = RunResults()
+    results.add([{"y": np.arange(4)}], 0.1, "runner")
+    results.save("out.json")
+    np.savez("in.npz", x=feeds[0]["x"])
+    np.save("in.npy", feeds[0]["x"])
+    assert main(["inspect", "data", "in.json", "out.json", "in.npz", "in.npy"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("x  float32 [3]  1 to 6, mean 3\n") == 2
+    assert "sample 1:\n  x  float32 [2]  1 to 1, mean 1, 1 NaN\n" in printed
+    assert "runner, iteration 0:\n  y  int64 [4]  0 to 3, mean 1.5\n" in printed
+    assert "(only input)  float32 [3]" in printed
+    assert main(["inspect", "data", "nowhere.npz"]) == 2

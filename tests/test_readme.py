@@ -242,12 +242,13 @@ def test_the_page_of_all_columns_is_what_the_table_has() -> None:
 def test_options_exist(document: Path) -> None:
     known = set(re.findall(r"--\w+", build_parser().format_help())) | {
         "--from_inspector", "--names_only", "--settings_page", "--reasons_page", "--columns_page", "--open",
-        "--limit", "--on", "--held_out", "--runs", "--seconds",  # of search
+        "--show", "--diff", "--limit", "--on", "--held_out", "--runs", "--seconds",  # of search
         "--run_modes", "--models", "--batch_sizes", "--speed_seconds",  # of sweep
     }  # fmt: skip
     lines = document.read_text(encoding="utf-8").splitlines()
     others = re.compile(r"pip|build\.py|pytest|ruff|pre-commit")
     ours = "\n".join(line for line in lines if not others.search(line))
+    ours = re.sub(r"`(?:polygraphy [^`]*|--\w+-[^`]*)`", "", ours)  # another program's
     named = set(re.findall(r"(?<![\w-])--[a-z]\w+", ours))
     if document.parent.name == "resnet":
         named -= {"--depth", "--batch", "--image", "--seed"}

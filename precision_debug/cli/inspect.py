@@ -2,7 +2,8 @@
 
 One line a layer: its type, the precision that it really ran in and what that was read from, and what it produces.
 FILES may be globs; several files are read as one engine. `inspect model M.onnx` tells a model's inputs, outputs,
-operators and weights; --show layers attributes weights tells each of them.
+operators and weights; --show layers attributes weights tells each of them. `inspect data FILE` tells what --inputs or
+--load_outputs would read from a .npz, .npy or .json file: names, types, shapes and ranges of each sample.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from ..errors import UsageError
 from ..inspector import EngineLayer, diff_engines, fused_outputs, read_inspector, real_precision
+from ..numbers import describe
+from ..numbers.arrays import as_array
 from ..onnx.description import PARTS, described
+from ..records import InputMeta
 from ..safety.visible import visible
 from .parser import Parser, formatter, parse, program
 
@@ -32,6 +38,10 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     parser.add_argument("--show", nargs="+", choices=PARTS, default=[], help="of an ONNX file, each of these")
     given = parse(parser, arguments)
+    if given.files[0] == "data" and len(given.files) > 1:
+        for name in given.files[1:]:
+            sys.stdout.writelines(f"{visible(line)}\n" for line in _data(name))
+        return 0
     files = given.files[1:] if given.files[0] == "model" and len(given.files) > 1 else given.files
     models = [name for name in files if name.lower().endswith(".onnx")]
     if models or files is not given.files:
@@ -48,6 +58,32 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(layers))
     return 0
+
+
+def _data(name: str) -> Iterator[str]:
+    """One line an array. Raises InputError."""
+    from ..feeds.load import load_sets
+    from ..feeds.polygraphy_json import holds_results, read_results
+
+    if name.lower().endswith(".json") and holds_results(Path(name)):
+        for runner, iterations in read_results(Path(name)).items():
+            for number, iteration in enumerate(iterations):
+                yield f"{runner}, iteration {number}:"
+                yield from map(_array, iteration.outputs.items())
+        return
+    for number, one in enumerate(load_sets(name, [InputMeta(name="(only input)", dtype="", shape=None)])):
+        yield f"sample {number}:"
+        yield from map(_array, one.items())
+
+
+def _array(item: tuple[str, Any]) -> str:
+    name, value = item
+    if value is None or isinstance(value, (list, tuple, dict)):
+        return f"  {name}  {type(value).__name__}"
+    found = describe(as_array(value, name=name))
+    span = "" if found.min is None else f"  {found.min:.6g} to {found.max:.6g}, mean {found.mean or 0.0:.6g}"
+    broken = "".join(f", {count} {what}" for count, what in ((found.nan, "NaN"), (found.inf, "Inf")) if count)
+    return f"  {name}  {found.dtype} {list(found.shape)}{span}{broken}"
 
 
 def _models(files: Sequence[str], given: argparse.Namespace) -> int:

@@ -21,7 +21,16 @@ import numpy as np
 from ..codec import parse_json
 from ..errors import InputError
 
-__all__ = ["Iteration", "decoded", "feeds_text", "iteration_text", "parsed", "read_feeds", "read_results"]
+__all__ = [
+    "Iteration",
+    "decoded",
+    "feeds_text",
+    "holds_results",
+    "iteration_text",
+    "parsed",
+    "read_feeds",
+    "read_results",
+]
 
 _CLASS = "polygraphy_class"
 
@@ -40,6 +49,12 @@ def parsed(path: Path) -> Any:
         return parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"is no readable JSON: {error}", where=str(path)) from error
+
+
+def holds_results(path: Path) -> bool:
+    """Whether the file is of runners' outputs, and not of feeds. Raises InputError."""
+    data = parsed(path)
+    return isinstance(data, dict) and data.get(_CLASS) == "RunResults"
 
 
 def read_feeds(path: Path) -> list[dict[str, Any]]:
