@@ -63,6 +63,7 @@ def run(arguments: Sequence[str]) -> int:
 def _data(name: str) -> Iterator[str]:
     """One line an array. Raises InputError."""
     from ..feeds.load import load_sets
+    from ..feeds.npz import load_npz
     from ..feeds.polygraphy_json import holds_results, read_results
 
     if name.lower().endswith(".json") and holds_results(Path(name)):
@@ -71,7 +72,9 @@ def _data(name: str) -> Iterator[str]:
                 yield f"{runner}, iteration {number}:"
                 yield from map(_array, iteration.outputs.items())
         return
-    for number, one in enumerate(load_sets(name, [InputMeta(name="(only input)", dtype="", shape=None)])):
+    only = [InputMeta(name="(only input)", dtype="", shape=None)]
+    sets = load_npz(Path(name)) if name.lower().endswith(".npz") else load_sets(name, only)
+    for number, one in enumerate(sets):
         yield f"sample {number}:"
         yield from map(_array, one.items())
 
