@@ -69,6 +69,38 @@ def test_all_of_its_iterations_are_compared_each_with_its_own_input(model: Path)
     assert len(set(worst)) > 1
 
 
+def test_a_folder_of_a_file_an_iteration(model: Path) -> None:
+    """As `--save-inputs FOLDER --save-outputs FOLDER` write it."""
+    from polygraphy.comparator import RunResults
+
+    feeds = saved_by_polygraphy(model, 3)
+    iterations = RunResults.load("out.json")["onnxrt-runner"]
+    for place, (one, outputs) in enumerate(zip(feeds, iterations, strict=True)):
+        for name in ("ins", "outs"):
+            Path(name).mkdir(exist_ok=True)
+        polygraphy_json.save_json([one], f"ins/{place:010d}.json")
+        RunResults([("onnxrt-runner", [outputs])]).save(f"outs/{place:010d}.json")
+    given = {"run_mode": "ort_fp16_sim", "marks": ["*"], "explain": "off", "atol": 0.1, "rtol": 0.1}
+    whole = precision_debug.compare(model, inputs="in.json", baseline="out.json", **given)
+    parts = precision_debug.compare(model, inputs="ins", baseline="outs", **given)
+    assert parts.exit_status == 0
+    assert [row.comparison for row in parts.rows] == [row.comparison for row in whole.rows]
+
+
+@pytest.mark.parametrize("option", [["--save_outputs", "o.json"], ["--save_inputs", "i.json"], ["--fail_fast"]])
+def test_several_workers_refuse_what_is_for_one(
+    model: Path, option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--model_file", str(model), "--run_mode", "ort_fp32", "--jobs", "2", *option]) == 2
+    assert option[0] in capsys.readouterr().err
+
+
+def test_a_run_that_is_only_recorded_refuses_what_compares(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["--model_file", str(model), "--run_mode", "ort_fp32", "--record", "kept", "--save_outputs", "o.json"]
+    assert main(command) == 2
+    assert "--save_outputs" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -299,6 +299,9 @@ def spread_of(given: argparse.Namespace) -> Spread | None:
             if getattr(given, name):
                 raise UsageError(f"--{name} goes with --engine ray or --jobs", hint="add one of them")
         return None
+    for name in ("save_inputs", "save_outputs", "fail_fast"):
+        if getattr(given, name):
+            raise UsageError("is for one process", where=f"--{name}", hint="leave --jobs and --engine out")
     return Spread(
         jobs=given.jobs, engine=given.engine, address=given.address, gpus=given.gpus, checkpoint=given.checkpoint
     )
@@ -346,10 +349,12 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
     if given.use_dynamic_shape is not None:
         options["use_dynamic_shape"] = given.use_dynamic_shape
     if given.load_outputs:
+        from ..recording import is_outputs
+
         if given.baseline:
             raise UsageError("is a baseline, and so is --baseline", where="--load_outputs", hint="keep one")
-        if not given.load_outputs.endswith(".json"):
-            raise UsageError("is no .json file", where=f"--load_outputs {given.load_outputs}")
+        if not is_outputs(given.load_outputs):
+            raise UsageError("is no .json file, nor a folder of them", where=f"--load_outputs {given.load_outputs}")
         if not marks and not given.marks_between and not given.marks_from_inspector:
             marks = ("*",)  # of the baseline's tensors: what the file does not hold is not asked for
     for name in ("samples_axis", "sample", "metric", "save_inputs", "save_outputs", "fail_fast"):

@@ -93,7 +93,8 @@ def _folder(folder: Path, inputs: Sequence[InputMeta]) -> SampleSets:
     npy = [entry for entry in entries if entry.suffix.lower() == ".npy"]
     data_sets = [entry for entry in entries if entry.is_dir() and is_data_set(entry)]
     here = [folder] if is_data_set(folder) else []
-    found = {".npz files": npz, ".npy files": npy, "test data sets": here + data_sets}
+    json = [entry for entry in entries if entry.suffix.lower() == ".json" and entry.stem.isdigit()]
+    found = {".npz files": npz, ".npy files": npy, "test data sets": here + data_sets, ".json files": json}
     kinds = [kind for kind, entries in found.items() if entries]
     if len(kinds) > 1:
         raise InputError(
@@ -101,6 +102,8 @@ def _folder(folder: Path, inputs: Sequence[InputMeta]) -> SampleSets:
         )
     if npz:
         return _files(npz, inputs)
+    if json:  # Polygraphy's, one an iteration
+        return _sets([one for entry in json for one in read_feeds(entry)])
     if npy:
         if _one_each(npy, inputs):
             name = _only_input(npy[0], inputs)

@@ -71,7 +71,16 @@ def read_feeds(path: Path) -> list[dict[str, Any]]:
 
 
 def read_results(path: Path) -> dict[str, list[Iteration]]:
-    """What each runner gave, one entry an iteration; runners in the file's order. Raises InputError."""
+    """What each runner gave, one entry an iteration; runners in the file's order. Raises InputError.
+
+    path: a file, or a folder whose files have numbers for names, one an iteration.
+    """
+    if path.is_dir():
+        whole: dict[str, list[Iteration]] = {}
+        for file in sorted(path.glob("[0-9]*.json")):
+            for runner, iterations in read_results(file).items():
+                whole.setdefault(runner, []).extend(iterations)
+        return whole
     data = parsed(path)
     kind = data.get(_CLASS, "object") if isinstance(data, dict) else f"a {type(data).__name__}"
     if kind != "RunResults":

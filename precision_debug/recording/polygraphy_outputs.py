@@ -16,13 +16,17 @@ from ..protocols import Feeds, Hook
 from ..reasons import Reason, say
 from ..records import Doubt, TensorMeta
 from ..safety.special_file import refuse_special
+from .format import is_recording
 
 __all__ = ["OutputsSession", "is_outputs", "open_outputs"]
 
 
 def is_outputs(path: str) -> bool:
-    """Whether a baseline of this name is such a file: a run mode has no ending."""
-    return path.endswith(".json")
+    """Whether a baseline of this name is such a file, or a folder of a file an iteration: a run mode has no ending."""
+    if path.endswith(".json"):
+        return True
+    folder = Path(path)
+    return folder.is_dir() and not is_recording(path) and any(folder.glob("[0-9]*.json"))
 
 
 def open_outputs(path: str, feeds: Sequence[Feeds], iteration: int | None = None) -> OutputsSession:
@@ -32,7 +36,7 @@ def open_outputs(path: str, feeds: Sequence[Feeds], iteration: int | None = None
     RecordingError.
     """
     refuse_special(path, RecordingError)
-    if not Path(path).is_file():
+    if not Path(path).exists():
         raise RecordingError("there is no such file", where=path, hint="write it with polygraphy run --save-outputs")
     return OutputsSession(path, feeds, iteration)
 
