@@ -67,7 +67,7 @@ def package(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
     return copy
 
 
-@pytest.mark.parametrize("kernel", ["C", "numpy", "torch"])
+@pytest.mark.parametrize("kernel", ["C", "numpy", pytest.param("torch", marks=pytest.mark.slow)])
 def test_one_line_is_enough(kernel: str, package: Path) -> None:
     if kernel == "torch":
         pytest.importorskip("torch", reason="torch is not installed")

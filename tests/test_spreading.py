@@ -78,6 +78,7 @@ def test_child_processes_give_what_one_process_gives(spec: RunSpec, tmp_path: Pa
     assert len(parts) == 12, "24 samples, two workers, 8 parts each or so"
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_gone_on_from(spec: RunSpec, tmp_path: Path) -> None:
     class Stop(Exception):
         pass
