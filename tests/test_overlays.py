@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from report_factory import make_report, make_row
 
 from precision_debug.cli import main
 from precision_debug.errors import OutputError, UsageError
+from precision_debug.numbers.portrait import Bins, Portrait
 from precision_debug.records import Culprit, Explanation, ModelFiles, Status
 from precision_debug.report import Report, overlays
 from precision_debug.report.overlays.explorer import BROKEN
@@ -36,14 +38,15 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_output_names_a_viewer_before_its_colon(tmp_path: Path) -> None:
-    assert overlays.names() == ("explorer", "netron")
+    assert overlays.names() == ("explorer", "netron", "tensorboard")
     assert overlays.split("explorer:a/b.json") == ("explorer", "a/b.json")
     assert overlays.split("a/b.json") == ("", "a/b.json")
     assert overlays.split("./netron:y.json") == ("", "./netron:y.json")
-    with pytest.raises(UsageError, match=r"no viewer 'exploder'.*explorer netron"):
+    with pytest.raises(UsageError, match=r"no viewer 'exploder'.*explorer netron tensorboard"):
         overlays.split("exploder:x.json")
-    with pytest.raises(UsageError, match="names no file"):
-        overlays.split("netron:")
+    for wrong in ("netron:", "netron:.onnx", "explorer:x.txt", "tensorboard:folder/"):
+        with pytest.raises(UsageError, match=r"names no \.\w+ file"):
+            overlays.split(wrong)
 
 
 def test_colours_run_from_green_to_red_by_the_logarithm() -> None:
@@ -105,13 +108,13 @@ def test_the_copy_is_the_model_with_errors_as_metadata(digits: Path) -> None:
         assert bool(said) == (row is not None)
         if row is not None:
             told += 1
-            assert float(said["precision_debug.rel_l2"]) == pytest.approx(row.relative_l2, rel=1e-3)
-            assert said["precision_debug.status"] == str(row.status)
+            assert float(said["pd.rel_l2"]) == pytest.approx(row.relative_l2, rel=1e-3)
+            assert said["pd.status"] == str(row.status)
             assert f"precision_debug: {row.name}: {row.status}" in node.doc_string
         del node.metadata_props[:]
         node.ClearField("doc_string")
     assert told > 5
-    assert {one.key for one in after.metadata_props} >= {"precision_debug.target", "precision_debug.verdict"}
+    assert {one.key for one in after.metadata_props} >= {"pd.target", "pd.verdict"}
     del after.metadata_props[:]
     assert after.graph.SerializeToString(deterministic=True) == before.graph.SerializeToString(deterministic=True)
 
@@ -132,7 +135,7 @@ def test_a_culprit_is_in_words_and_a_second_copy_says_nothing_twice(digits: Path
         keys = [one.key for one in node.metadata_props]
         assert len(keys) == len(set(keys))
     its = next(node for node in proto.graph.node if row.name in node.output)
-    assert {one.key: one.value for one in its.metadata_props}["precision_debug.culprit"] == "overflow"
+    assert {one.key: one.value for one in its.metadata_props}["pd.culprit"] == "overflow"
     assert "overflow" in its.doc_string
     assert its.doc_string.count("precision_debug: ") == 1
 
@@ -163,3 +166,29 @@ def test_report_writes_them_again_and_refuses_what_it_reads(digits: Path, tmp_pa
     assert main(["report", str(source), "--output", f"explorer:{source}"]) == 2
     assert main(["report", str(source), "--output", "explorer:a.json", "--output", "explorer:b.json"]) == 2
     assert Report.load(source).rows
+
+
+def test_tensorboards_own_reader_takes_the_curves_and_histograms(tmp_path: Path) -> None:
+    reader = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"
+    )
+    from tensorboard.util.tensor_util import make_ndarray
+
+    good, bad = make_row(0, 1e-5), make_row(1, 0.5)
+    bins = Bins(edges=(-1.0, 0.0, 2.0), counts=(3, 5))
+    report = dataclasses.replace(make_report(2), rows=(good, bad), portraits=(Portrait(name=bad.name, base=bins),))
+    overlays.write(report, "tensorboard", tmp_path / "run.tfevents")
+    found = reader.EventAccumulator(str(tmp_path), size_guidance={"tensors": 0})
+    found.Reload()
+    curve = [(event.step, float(make_ndarray(event.tensor_proto))) for event in found.Tensors("error/Rel L2")]
+    assert curve == [(0, pytest.approx(good.relative_l2)), (1, pytest.approx(bad.relative_l2))]
+    (drawn,) = found.Tensors(f"{bad.name}/baseline")
+    assert make_ndarray(drawn.tensor_proto).tolist() == [[-1.0, 0.0, 3.0], [0.0, 2.0, 5.0]]
+    assert drawn.step == 1
+
+
+def test_without_tensorboard_its_overlay_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
+    with pytest.raises(OutputError, match="pip install tensorboard"):
+        overlays.write(make_report(2), "tensorboard", tmp_path / "run.tfevents")
+    assert not list(tmp_path.iterdir())

@@ -218,8 +218,8 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         action="append",
         default=[],
-        help=f"report; format by suffix, may be repeated (default {DEFAULT_OUTPUT}); explorer:FILE.json and "
-        "netron:FILE.onnx: for those viewers",
+        help=f"report; format by suffix, may be repeated (default {DEFAULT_OUTPUT}); explorer:FILE.json, "
+        "netron:FILE.onnx, tensorboard:FILE.tfevents: for those viewers",
     )
     group.add_argument(
         "--save_outputs", metavar="FILE.json", default="", help="keep both runs' outputs, as --load_outputs reads"

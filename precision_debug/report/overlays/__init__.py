@@ -37,8 +37,9 @@ def split(output: str) -> tuple[str, str]:
     if name not in names():
         hint = f"known: {' '.join(names())}; a file whose name has a colon: ./{output}"
         raise UsageError(f"no viewer '{name}'", where=output, hint=hint)
-    if not path or path.endswith("/"):
-        raise UsageError("names no file", where=output, hint=f"e.g. {name}:output/report{_module(name).ENDING}")
+    ending = _module(name).ENDING
+    if not path.lower().endswith(ending) or Path(path).name == ending:
+        raise UsageError(f"names no {ending} file", where=output, hint=f"e.g. {name}:output/report{ending}")
     return name, path
 
 

@@ -40,9 +40,9 @@ def marks(report: Report) -> Iterator[Mark]:
         )
         figures = {"status": str(row.status), "rel_l2": _figure(error), "max_abs": _figure(numbers.max_abs)}
         if row.introduced is not None:
-            figures["introduced_rel_l2"] = _figure(row.introduced.rel_l2)
-            figures["rounding_units"] = _figure(row.introduced.units)
-        figures["error_growth"] = _figure(row.error_growth)
+            figures["introduced"] = _figure(row.introduced.rel_l2)
+            figures["units"] = _figure(row.introduced.units)
+        figures["growth"] = _figure(row.error_growth)
         for key, count in (("target_nan", numbers.target.nan), ("target_inf", numbers.target.inf)):
             figures[key] = str(count) if count else ""
         if row.name in blamed:
