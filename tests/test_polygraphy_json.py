@@ -12,6 +12,7 @@ from onnx_models import mlp
 
 import precision_debug
 from precision_debug.cli import main
+from precision_debug.errors import PrecisionDebugError
 
 polygraphy_json = pytest.importorskip("polygraphy.json", reason="needs polygraphy")
 
@@ -101,33 +102,26 @@ def test_a_run_that_is_only_recorded_refuses_what_compares(model: Path, capsys: 
     assert "--save_outputs" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ((), "--inputs FILE"),
-        (("--inputs", "many.json"), "holds 1 iterations, and there are 2"),
-        (("--inputs", "in.json", "--baseline", "ort_fp32"), "keep one"),
-    ],
-)
-def test_what_does_not_fit_is_said(
-    model: Path, arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    saved_by_polygraphy(model)
-    feeds = polygraphy_json.load_json("in.json")
+def test_what_does_not_fit_is_said(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    feeds = saved_by_polygraphy(model)
     polygraphy_json.save_json(feeds * 2, "many.json")
-    command = ["--model_file", str(model), "--run_mode", "ort_fp32", "--load_outputs", "out.json"]
-    assert main([*command, *arguments]) == 2
-    assert said in capsys.readouterr().err
+    with pytest.raises(PrecisionDebugError, match="--inputs FILE"):
+        precision_debug.compare(model, run_mode="ort_fp32", baseline="out.json")
+    with pytest.raises(PrecisionDebugError, match="holds 1 iterations, and there are 2"):
+        precision_debug.compare(model, run_mode="ort_fp32", baseline="out.json", inputs="many.json")
+    both = ["--load_outputs", "out.json", "--inputs", "in.json", "--baseline", "ort_fp32"]
+    assert main(["--model_file", str(model), "--run_mode", "ort_fp32", *both]) == 2
+    assert "keep one" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ['{"lst": [[1]], "polygraphy_class": "RunResults"}', "[]", "{", '{"lst": [],'
                                   ' "polygraphy_class": "RunResults"}'])  # fmt: skip
-def test_a_damaged_file_is_status_2(model: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_file_is_refused(model: Path, text: str) -> None:
     saved_by_polygraphy(model)
     Path("out.json").write_text(text)
-    command = ["--model_file", str(model), "--run_mode", "ort_fp32", "--load_outputs", "out.json"]
-    assert main([*command, "--inputs", "in.json"]) == 2
-    assert "out.json" in capsys.readouterr().err
+    with pytest.raises(PrecisionDebugError, match=r"out\.json") as caught:
+        compared(model, run_mode="ort_fp32", baseline="out.json")
+    assert caught.value.exit_status == 2
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -67,7 +67,7 @@ def read_feeds(path: Path) -> list[dict[str, Any]]:
             f"holds {kind}, not a list of feed dicts", where=str(path),
             hint="write it with polygraphy run --save-inputs",
         )  # fmt: skip
-    return [{name: decoded(value, f"input '{name}'", path) for name, value in one.items()} for one in sets]
+    return [{name: decoded(value, "input", name, path) for name, value in one.items()} for one in sets]
 
 
 def read_results(path: Path) -> dict[str, list[Iteration]]:
@@ -92,7 +92,7 @@ def read_results(path: Path) -> dict[str, list[Iteration]]:
         found = {
             str(runner): [
                 Iteration(
-                    outputs={name: decoded(one, f"output '{name}'", path) for name, one in given["outputs"].items()},
+                    outputs={name: decoded(one, "output", name, path) for name, one in given["outputs"].items()},
                     seconds=None if given.get("runtime") is None else float(given["runtime"]),
                 )
                 for given in iterations
@@ -106,22 +106,24 @@ def read_results(path: Path) -> dict[str, list[Iteration]]:
     return found
 
 
-def decoded(value: Any, what: str, path: Path) -> Any:
+def decoded(value: Any, what: str, name: str, path: Path) -> Any:
     """An array as Polygraphy writes it; any other plain value as it is. Raises InputError."""
     if not isinstance(value, dict):
         return value
     kind = value.get(_CLASS, value.get("type", ""))
     if kind in ("LazyArray", "LazyNumpyArray"):
-        return decoded(value.get("values"), what, path)
+        return decoded(value.get("values"), what, name, path)
     if not isinstance(value.get("array"), str):
         raise InputError(
-            f"{what} is stored as {kind or 'an unknown object'}", where=str(path), hint="save it as a numpy array"
+            f"{what} '{name}' is stored as {kind or 'an unknown object'}",
+            where=str(path),
+            hint="save it as a numpy array",
         )
     try:
         return np.load(io.BytesIO(base64.b64decode(value["array"], validate=True)), allow_pickle=False)
     except Exception as error:  # numpy raises many kinds on damaged bytes
         raise InputError(
-            f"the array of {what} is damaged: {type(error).__name__}: {error}", where=str(path)
+            f"the array of '{name}' is damaged: {type(error).__name__}: {error}", where=str(path)
         ) from error  # fmt: skip
 
 
