@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -192,3 +193,33 @@ def test_without_tensorboard_its_overlay_is_one_line(monkeypatch: pytest.MonkeyP
     with pytest.raises(OutputError, match="pip install tensorboard"):
         overlays.write(make_report(2), "tensorboard", tmp_path / "run.tfevents")
     assert not list(tmp_path.iterdir())
+
+
+def test_netron_shows_a_nodes_errors(digits: Path) -> None:
+    netron = pytest.importorskip("netron", reason="netron is not installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no page is opened")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed, so no page is opened")
+    row = next(row for row in Report.load(digits / "r.json").rows if row.name == "relu1_out")
+    host, port = netron.start(str(digits / "n.onnx"), browse=False)
+    try:
+        with playwright.sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            page = browser.new_page()
+            page.goto(f"http://{host}:{port}/")
+            page.get_by_text("Accept", exact=True).click()
+            node = page.locator(".node-item-type").filter(has_text="Relu").first
+            said = page.get_by_text("precision_debug: relu1_out")
+            for _ in range(20):  # it takes clicks only once its graph lies still
+                node.click(force=True)
+                with contextlib.suppress(playwright.TimeoutError):
+                    said.wait_for(timeout=1000)
+                    break
+            shown, page_text = page.locator("body").inner_text(), page.content()
+            browser.close()
+    finally:
+        netron.stop((host, port))
+    assert f"precision_debug: relu1_out: {row.status}, Rel L2 {row.relative_l2:.3g}." in shown
+    assert f"{row.relative_l2:.4g}" in page_text
+    assert "pd.rel_l2" in page_text
