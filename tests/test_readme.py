@@ -241,7 +241,8 @@ def test_the_page_of_all_columns_is_what_the_table_has() -> None:
 )
 def test_options_exist(document: Path) -> None:
     known = set(re.findall(r"--\w+", build_parser().format_help())) | {
-        "--from_inspector", "--names_only", "--settings_page", "--reasons_page", "--columns_page", "--open", "--extensions",
+        "--from_inspector", "--names_only", "--settings_page", "--reasons_page", "--columns_page", "--open",
+        "--extensions",  # of Model Explorer
         "--show", "--diff", "--limit", "--on", "--held_out", "--runs", "--seconds",  # of search
         "--run_modes", "--models", "--batch_sizes", "--speed_seconds",  # of sweep
     }  # fmt: skip
