@@ -40,8 +40,9 @@ NEAR = ("rmse", "mean_abs", "mean_rel", "sqnr_db", "cosine_distance", "abs_p50",
 def assert_same(ours: tuple[Row, ...], theirs: tuple[Row, ...]) -> None:
     assert [row.name for row in ours] == [row.name for row in theirs]
     for one, other in zip(ours, theirs, strict=True):
-        bare = {"comparison": None, "base": None, "target": None, "error_growth": None}
+        bare = {"comparison": None, "base": None, "target": None, "error_growth": None, "introduced": None}
         assert dataclasses.replace(one, **bare) == dataclasses.replace(other, **bare)
+        assert added(one) == pytest.approx(added(other), rel=1e-6, abs=1e-12), one.name
         assert stats(one.base) == stats(other.base)
         assert stats(one.target) == stats(other.target)
         if one.comparison is None or other.comparison is None:
@@ -53,6 +54,12 @@ def assert_same(ours: tuple[Row, ...], theirs: tuple[Row, ...]) -> None:
             mine, other_one = getattr(one.comparison, name), getattr(other.comparison, name)
             assert mine == other_one or mine == pytest.approx(other_one, rel=1e-6, abs=1e-12), (one.name, name)
         assert one.comparison.base.shape == other.comparison.base.shape
+
+
+def added(row: Row) -> dict[str, Any]:
+    """What the operator added itself, in numbers: a device's sums have an order of their own."""
+    found = {} if row.introduced is None else dataclasses.asdict(row.introduced)
+    return {name: value for name, value in found.items() if isinstance(value, (int, float))}
 
 
 def stats(of: TensorStats | None) -> Any:
