@@ -198,9 +198,9 @@ def test_marked_names_by_script(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("script", ["examples/api/compare_modes.py", "README.md", "README.zh-CN.md"])
+@pytest.mark.parametrize("script", ["examples/api/compare_modes.py", "docs/python.md", "docs/python.zh.md"])
 def test_what_the_first_command_installs_is_enough(script: str, tmp_path: Path) -> None:
-    """README's first command installs [onnx], which has no pandas."""
+    """The README's first command installs [onnx], which has no pandas."""
     (tmp_path / "hidden").mkdir()
     for name in ("pandas", "torch", "paddle", "sklearn"):
         (tmp_path / "hidden" / f"{name}.py").write_text(f"raise ModuleNotFoundError('not installed', name='{name}')")
