@@ -79,8 +79,9 @@ def matched(name: str, model: Any, folder: Path) -> tuple[Matches, list[str]]:
     path = folder / "model.onnx"
     onnx.save(model, path)
     one, two = sides(name, path)
-    assert one.exporter is not None
-    matches, notes = match_values(one, two, one.exporter.examples(one.spec))
+    exporter = one.capabilities.exporter
+    assert exporter is not None
+    matches, notes = match_values(one, two, exporter.examples(one.spec))
     return matches, list(notes)
 
 
@@ -103,8 +104,8 @@ def test_a_correct_export_is_accused_of_nothing_and_its_pairs_hold_the_same_valu
     matches, notes = matched(name, onnx.load_from_string(exported(name, exporter)), tmp_path)
     assert accusations(notes) == []
     one, two = sides(name, tmp_path / "model.onnx")
-    assert one.exporter is not None
-    feeds = one.exporter.examples(one.spec)
+    assert one.capabilities.exporter is not None
+    feeds = one.capabilities.exporter.examples(one.spec)
     ours, theirs = values_of(one, feeds), values_of(two, feeds)
     assert len(matches.found) >= 5
     for target, (base, _) in matches.found.items():
@@ -231,8 +232,8 @@ def test_pairs_behind_a_fault_are_confirmed_by_recomputing_each_operator_alone(e
     model = onnx.load_from_string(exported("vit", exporter))
     one, _ = sides("vit", tmp_path / "model.onnx")
     own = one.backend.weights(one.spec)  # type: ignore[union-attr]
-    assert one.exporter is not None
-    feeds = one.exporter.examples(one.spec)
+    assert one.capabilities.exporter is not None
+    feeds = one.capabilities.exporter.examples(one.spec)
     base = values_of(one, feeds)
     for kind in ("missing bias", "transposed", "one element"):
         fault = export_faults.FAULTS[kind](copy.deepcopy(model), own)

@@ -67,7 +67,8 @@ def test_the_rest_of_a_model_is_quantised_beside_what_is_already(plain: Path) ->
     first = next(node.name for node in onnx.load(plain).graph.node if node.op_type in ("Gemm", "MatMul"))
     quantization.quantize_dynamic(str(plain), str(path), nodes_to_exclude=[first])
     report = compare(path, run_mode="ort_int8_dynamic", inputs=X)
-    assert report.verdict is Verdict.FAIL
+    assert report.verdict is Verdict.EXPECTED  # what dynamic int8 must lose
+    assert any((row.relative_l2 or 0.0) > 1e-3 for row in report.compared)
 
 
 def test_what_is_float16_already_is_not_converted(half: Path) -> None:

@@ -24,7 +24,6 @@ def test_a_region_does_not_tell_its_precision() -> None:
     """The FP16 engine of the encoder reads and writes FP32, as the TF32 one does: both files were equal."""
     (region,) = FP16
     assert is_opaque(region)
-    assert region.precision == ""
     assert real_precision(region) == ("", "a Myelin region, reads FP32, writes FP32")
     assert columns(region)["Real Precision"] == "not told"
     assert "Myelin region, reads FP32" in columns(region)["Precision Read From"]

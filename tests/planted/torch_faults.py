@@ -229,7 +229,8 @@ def product_underflow() -> Any:
     return Net(body, a=linear(32, 32), b=linear(32, 32)), tokens()
 
 
-@case("underflow", "torch_fp16", ["pow"], ["underflow"])
+# the mean of 1e-8 vanishes by itself too, and its effect is the larger one: a division by zero
+@case("underflow", "torch_fp16", ["pow", "mean"], ["underflow"])
 def square_underflow() -> Any:
     def body(m: Any, x: Any) -> Any:
         sq = x.pow(2)

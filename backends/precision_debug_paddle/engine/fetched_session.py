@@ -215,6 +215,8 @@ class FetchSession:
         outputs: dict[str, Any] = {}
         inside = list(self._bodies.run(feeds)) if hook is not None and self._bodies is not None else []
         bodies = Delivery(inside, self.tensors, names)
+        mixed = self._copies is not None and bool(self._copies.batches)  # which program has a value is not by order
+        waiting: dict[str, np.ndarray[Any, Any]] = {}
         for number, (batch, runner) in enumerate(self._runners):
             wanted = [name for name in batch if names is None or name in names]
             if number and (hook is None or not wanted):
@@ -228,11 +230,18 @@ class FetchSession:
             self._runners[number] = (batch, active if len(self._runners) == 1 else None)
             if hook is not None:
                 for name in wanted:
+                    value = self._value(active, name, by_name[name])
+                    if mixed:
+                        waiting[name] = value
+                        continue
                     bodies.before(name, hook)
-                    hook(types[name], name, self._value(active, name, by_name[name]))
+                    hook(types[name], name, value)
             if len(self._runners) > 1:
                 active.close()
         if hook is not None:
+            for name in [name for name in types if name in waiting]:
+                bodies.before(name, hook)
+                hook(types[name], name, waiting.pop(name))
             bodies.rest(hook)
         return outputs
 
