@@ -84,7 +84,8 @@ def _slow_model(turns: int = 100) -> onnx.ModelProto:
 
 CHILD = """
 import sys, numpy as np
-from precision_debug_onnxruntime import OnnxRuntimeBackend, taps
+from precision_debug_onnxruntime import OnnxRuntimeBackend
+from precision_debug_onnxruntime.engine import taps
 from precision_debug.records import ModelFiles, SessionSpec
 session = OnnxRuntimeBackend().open(SessionSpec(model=ModelFiles(model_file=sys.argv[1]), mode="ort_fp32"), [])
 feeds = {"x": np.eye(500, dtype=np.float32)}
@@ -350,7 +351,7 @@ def test_without_the_compiled_operator_the_extensions_tap(root: Path) -> None:
         cwd=root, env={**os.environ, taps.VARIABLE: "extensions"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    code = "from precision_debug_onnxruntime import taps; print(taps.lent(), len(taps.types()), taps.library())"
+    code = "from precision_debug_onnxruntime.engine import taps; print(taps.lent(), len(taps.types()), taps.library())"
     paths = os.pathsep.join([str(root), str(root / "backends")])
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root,
