@@ -99,7 +99,7 @@ def epsilon(model: Any, own: Own) -> Planted | None:
                 full for read in node.input[1:] if read in file
                 for full, value in own.items() if np.array_equal(value, file[read])
             )  # fmt: skip
-            return Planted(model=model, weights=(*names, node.output[0]), cause="epsilon")
+            return Planted(model=model, weights=(*names, node.name, node.output[0]), cause="epsilon")
     return None
 
 

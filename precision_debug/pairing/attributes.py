@@ -64,7 +64,8 @@ def attribute_notes(
     file = Path(path).name
     differ = [
         one for one in differing(base, target, found, built, layers, layer_of)
-        if not any(f"({one.operator})" in note and f"{one.attribute} " in note for note in said)
+        if not any(f"{one.attribute} of {one.operator} " in note for note in said)
+        and not any(f"({one.operator})" in note and f"{one.attribute} " in note for note in said)
     ]  # fmt: skip
     notes = [
         say("attribute_differs", attribute=one.attribute, operator=one.operator, file=file, has=_plain(one.has),

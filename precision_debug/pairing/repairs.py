@@ -113,7 +113,8 @@ class Causes:
             if has is None or has == wanted or (isinstance(has, tuple) and len(has) != len(wanted)):
                 continue
             if repairs(attributes={one.name: {name: wanted}}):
-                return say("attribute_is", name=name, operator=one.op_type, has=_plain(has), wanted=_plain(wanted))
+                operator = f"{one.op_type} {one.name}".strip()  # the one of the region that carries the attribute
+                return say("attribute_is", name=name, operator=operator, has=_plain(has), wanted=_plain(wanted))
         small = {
             name: value for one in region for name in one.inputs
             if (value := self.target.constants.get(name)) is not None and value.size == 1 and is_float(value)
