@@ -19,7 +19,7 @@ from .search import Evaluation, Fix
 
 __all__ = [
     "EVENTS", "Again", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Inputs", "IntroducedErrors",
-    "Kept", "Layers", "Leftover", "Matched", "Note", "Plan", "PortraitMade", "Ran", "Renames", "RowDone",
+    "Kept", "Layers", "Leftover", "Matched", "Note", "PairKept", "Plan", "PortraitMade", "Ran", "Renames", "RowDone",
     "SamplesFound", "Saved", "Scores", "Selected", "ShardDone", "SideTold", "Stage", "Start", "Tensors", "Tried",
     "Trying", "read", "written",
 ]  # fmt: skip
@@ -241,6 +241,15 @@ class PortraitMade:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PairKept:
+    """Both sides of a tensor are in a file of the run's folder (see observe.worst_pairs), if it is still there."""
+
+    event: ClassVar[str] = "pair"
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class SamplesFound:
     """Many samples are compared: those from first to before last."""
 
@@ -279,8 +288,8 @@ class End:
 
 Event = (
     Start | Stage | Plan | SideTold | Tensors | Matched | Renames | Selected | Inputs | Saved | Leftover | RowDone | Ran
-    | Again | Layers | Note | Scores | IntroducedErrors | Explained | FixFound | PortraitMade | SamplesFound | ShardDone
-    | Tried | Trying | Evaluated | Kept | Failure | End
+    | Again | Layers | Note | Scores | IntroducedErrors | Explained | FixFound | PortraitMade | PairKept | SamplesFound
+    | ShardDone | Tried | Trying | Evaluated | Kept | Failure | End
 )  # fmt: skip
 
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}

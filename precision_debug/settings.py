@@ -123,13 +123,18 @@ SAVE_OUTPUTS = Setting(
     help="keeps both runs' outputs, as Polygraphy's JSON",
     zh="将两侧的输出保存为 Polygraphy 的 JSON",
 )  # fmt: skip
+SAVE_TENSORS = Setting(
+    name="save_tensors", kind="whole", low=1, flag=True, metavar="N",
+    help="keeps the N worst tensors of both sides as .npz beside the report; of many samples, those of the worst one",
+    zh="将误差最大的 N 个张量（两侧）以 .npz 保存在报告旁；多个样本时取最差样本",
+)  # fmt: skip
 FAIL_FAST = Setting(
     name="fail_fast", kind="flag", flag=True,
     help="stop at the first tensor that fails, or after the sample that has it",
     zh="遇到首个未通过的张量即停止；多个样本时，在含有它的样本之后停止",
 )  # fmt: skip
 
-CORE = (MEMORY_BUDGET, SAMPLES_AXIS, SAMPLE, METRIC, SAVE_INPUTS, SAVE_OUTPUTS, FAIL_FAST)
+CORE = (MEMORY_BUDGET, SAMPLES_AXIS, SAMPLE, METRIC, SAVE_INPUTS, SAVE_OUTPUTS, SAVE_TENSORS, FAIL_FAST)
 """Settings that no engine sees: any command may have them."""
 
 _PASSED: Mapping[str, Any] = {"side": "target", "seed": 0}

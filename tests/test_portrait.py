@@ -86,7 +86,7 @@ def test_a_hook_draws_what_it_compares() -> None:
     base, target = np.ones((4, 4), np.float32), np.full((4, 4), 1.5, np.float32)
     save = SaveBaseline()
     save("Add", "x", base)
-    AssertClose(save, portraits=Portraits(0.1, told.append))("Add", "x", target)
+    AssertClose(save, lookers=[Portraits(0.1, told.append)])("Add", "x", target)
     assert [portrait.name for portrait in told] == ["x"]
     assert told[0].worst[0].target == 1.5
 

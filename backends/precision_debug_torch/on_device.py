@@ -72,8 +72,10 @@ class DeviceComparer:
     """A Comparer of torch tensors (see protocols), and of arrays of a baseline that waited in the host's memory.
 
     hold: bytes of tensors that may wait for their results. totals: give Measured, whose totals can be merged.
+    keeps_pairs: no operator writes into a tensor before its results were read (see above).
     """
 
+    keeps_pairs = True
     totals = False
 
     def __init__(self, *, hold: int = HOLD) -> None:
@@ -161,7 +163,9 @@ class DeviceComparer:
         self._held -= waiting.size
         waiting.result = waiting.finish()
         del waiting.finish, waiting.ready  # they hold the tensors
-        waiting.then(waiting.result)
+        then = waiting.then
+        del waiting.then  # it holds them too, and a result may be remembered for long
+        then(waiting.result)
 
     def _make_room(self, *tensors: Any) -> None:
         """Contiguous copies of large tensors take memory themselves."""

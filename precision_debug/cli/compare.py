@@ -225,6 +225,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--save_outputs", metavar="FILE.json", default="", help="keep both runs' outputs, as --load_outputs reads"
     )
     group.add_argument(
+        "--save_tensors", metavar="N", type=int, default=None,
+        help="keep the N worst tensors of both sides as .npz beside the report, which links it",
+    )  # fmt: skip
+    group.add_argument(
         "--memory_budget", metavar="SIZE", default="", help="e.g. 4G: baseline tensors beyond it wait on disk"
     )
     group.add_argument(
@@ -299,7 +303,7 @@ def spread_of(given: argparse.Namespace) -> Spread | None:
             if getattr(given, name):
                 raise UsageError(f"--{name} goes with --engine ray or --jobs", hint="add one of them")
         return None
-    for name in ("save_inputs", "save_outputs", "fail_fast"):
+    for name in ("save_inputs", "save_outputs", "save_tensors", "fail_fast"):
         if getattr(given, name):
             raise UsageError("is for one process", where=f"--{name}", hint="leave --jobs and --engine out")
     return Spread(
@@ -360,6 +364,8 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
     for name in ("samples_axis", "sample", "metric", "save_inputs", "save_outputs", "fail_fast"):
         if getattr(given, name):
             options[name] = getattr(given, name)
+    if given.save_tensors is not None:
+        options["save_tensors"] = given.save_tensors
     if given.memory_budget:
         options["memory_budget"] = given.memory_budget
     return RunSpec(

@@ -90,6 +90,10 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[Line]:
     if outputs and report.inputs_file:
         place = outputs[0].parent / report.inputs_file
         yield Line(label=Text("inputs", "输入"), text=same(f"{place} ({report.inputs_source})"))
+    if outputs and report.tensors_file:
+        place, number = outputs[0].parent / report.tensors_file, len(report.saved_tensors)
+        said = Text(f"{place} ({number} worst, both sides)", f"{place}（误差最大的 {number} 个，两侧）")
+        yield Line(label=Text("tensors", "张量"), text=said)
 
 
 def _answer(report: Report) -> Iterator[Line]:

@@ -19,8 +19,11 @@ Array = np.ndarray[Any, Any]
 class HostComparer:
     """A Comparer of numpy arrays; every result is there at once.
 
+    keeps_pairs: a pair is still what was compared when its numbers are told.
     threads: how many share a large tensor; 0: one for a core. totals: give Measured, whose totals can be merged.
     """
+
+    keeps_pairs = True
 
     def __init__(self, threads: int = 0, *, totals: bool = False) -> None:
         self.threads, self.totals = threads, totals

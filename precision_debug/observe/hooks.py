@@ -20,7 +20,7 @@ from ..protocols import BaselineStore, Comparer
 from ..reasons import Reason, as_reason, say
 from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
 from .lockstep import Meeting
-from .portraits import Portraits
+from .looker import Looker
 from .store import Store
 
 __all__ = ["CheckTarget", "LentBaseline", "PrecisionWarning", "SaveBaseline"]
@@ -191,7 +191,7 @@ class CheckTarget:
     tolerance, or atol and rtol: when a tensor passes (see Tolerance).
     alignment: the pairing where both sides' tensors are known beforehand; None pairs by name.
     consume: free each baseline tensor once it was compared.
-    on_row: called with each row as it is finished. portraits: shown each pair that was compared in the host's memory.
+    on_row: called with each row as it is finished. lookers: shown each pair that was compared, while it lives.
     """
 
     borrows = True
@@ -206,7 +206,7 @@ class CheckTarget:
         alignment: Alignment | None = None,
         consume: bool = False,
         on_row: Callable[[Row], None] | None = None,
-        portraits: Portraits | None = None,
+        lookers: Sequence[Looker] = (),
     ) -> None:
         given = tolerance or Tolerance()
         self.tolerance = Tolerance(
@@ -226,7 +226,7 @@ class CheckTarget:
         self._baseline_names = {meta.name for meta in alignment.baseline} if alignment is not None else frozenset()
         self._consume = consume
         self._on_row = on_row
-        self._portraits = portraits
+        self._lookers = tuple(lookers)
         self._keys = _Names()
         self._tensors: list[TensorMeta] = []
         self._rows: list[Row] = []
@@ -260,8 +260,9 @@ class CheckTarget:
 
         def compared(numbers: Comparison) -> None:
             row = self._compared(op_type, key, base_name, how, pair, numbers)
-            if self._portraits is not None and isinstance(comparer, HostComparer):  # else they may be overwritten
-                self._portraits.look(row, base, value)
+            if getattr(comparer, "keeps_pairs", False):  # else they may be overwritten by now
+                for looker in self._lookers:
+                    looker.look(row, base, value)
 
         comparer.compare(base, value, self.tolerance, compared)
         if self._consume:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import PrecisionDebugError
+from ..numbers.arrays import as_array
 from ..numbers.portrait import Portrait, portrait_of
 from ..records import Comparison, Row, Status
 
@@ -22,10 +24,12 @@ _CLEARLY = 1.25
 """How many times the smallest error among the worst another one must be to be drawn."""
 _ELEMENTS = 1 << 26
 """Elements that all portraits of a run may take together: about a second of numpy's time."""
+_COPIED = 4
+"""What an element of a device counts for: it must be copied first, and its engine waits meanwhile."""
 
 
 class Portraits:
-    """Draws tensors of the host's memory as they are compared.
+    """Draws tensors as they are compared; those of a device are copied once they are known to be drawn.
 
     beyond: relative L2 error up to which a tensor is not worth a picture; None: its status tells.
     on_portrait: called with each one.
@@ -40,19 +44,24 @@ class Portraits:
         self._left = _ELEMENTS
         self._most = _MOST
 
-    def look(self, row: Row, base: Any, target: Any) -> None:
+    def look(self, row: Row, base: Any, target: Any, /) -> None:
         """Draw the pair that a row was made of, if it is worth it."""
         numbers = row.comparison
-        if numbers is None or not isinstance(base, np.ndarray) or not isinstance(target, np.ndarray):
+        if numbers is None or not numbers.shapes_match:
             return
         error = _badness(numbers)
         if not (row.status is Status.FAIL if self._beyond is None else error > self._beyond):
             return
-        if base.size > self._left or not self._is_wanted(error):
+        size = math.prod(base.shape)
+        size *= 1 if isinstance(base, np.ndarray) and isinstance(target, np.ndarray) else _COPIED
+        if size > self._left or not self._is_wanted(error):
             return
-        self._left -= base.size
+        self._left -= size
         self._most -= 1
-        portrait = portrait_of(row.name, base, target)
+        try:
+            portrait = portrait_of(row.name, as_array(base), as_array(target))
+        except PrecisionDebugError:  # no array of numbers
+            return
         if portrait is not None:
             self._tell(portrait)
 

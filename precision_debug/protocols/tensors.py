@@ -40,6 +40,8 @@ class Borrower(Hook, Protocol):
 class Comparer(Protocol):
     """Numbers of tensors where they are. Results are given to ``then``, at once or later, in the order of the calls.
 
+    One that says ``keeps_pairs = True`` promises that a pair still holds what was compared when ``then`` is called, so
+    that it can be drawn or saved; of any other one no tensor is looked at again.
     Both runs' threads call it. ``then`` is called by the thread that asked, or where results come later by either of
     them, never by two at a time.
     """

@@ -67,6 +67,11 @@ NOTES: Mapping[str, Wording] = {
         "共比较 {count} 个样本：每行为一个张量在全部样本上的结果。按输出最差的样本：{worst}；"
         "--sample 编号 可单独运行。",
     ),
+    "saved_of_sample": Wording(
+        "The tensors that --save_tensors kept are those of sample {sample}, the worst.",
+        "--save_tensors 保存的是误差最大的样本 {sample} 的张量。",
+        "Run another one alone with --sample NUMBER.",
+    ),
     "one_recorded": Wording(
         "{count} samples were given; the first one is recorded.", "共给出 {count} 个样本；仅录制第一个。",
         "Record another one with --sample NUMBER.",

@@ -51,7 +51,8 @@ class Report:
     layers: of the engine that the target really ran, where an inspector told them.
     fix: what to keep in higher precision, where that was searched for.
     portraits: pictures of values and errors, of culprits and of some rows that failed.
-    inputs_file: where the feeds were stored, relative to the report.
+    inputs_file: where the feeds were stored, relative to the report. tensors_file: where both sides of the
+    ``saved_tensors`` are, in that order: "1.baseline", "1.target", "2.baseline", …, and "names".
     """
 
     rows: tuple[Row, ...]
@@ -72,6 +73,8 @@ class Report:
     layers: tuple[EngineLayer, ...] = ()
     fix: Fix | None = None
     portraits: tuple[Portrait, ...] = ()
+    tensors_file: str = ""
+    saved_tensors: tuple[str, ...] = ()
     format_version: int = FORMAT_VERSION
 
     @property

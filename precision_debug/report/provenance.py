@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..records import ModelFiles, Side
 from .figures import count, duration, figure, shape
 from .model import Report
-from .section import Cell, Section, pair, plain
+from .section import Cell, Section, linked, pair, plain
 from .words import Text, explained, same
 
 __all__ = ["SIMULATION", "provenance"]
@@ -16,7 +16,7 @@ SIMULATION = Text(
 
 
 def provenance(report: Report, tolerance: tuple[Text, ...]) -> tuple[Section, ...]:
-    """Sections "run", "tolerance", "inputs" and "environment"; tolerance: the rule in words."""
+    """Sections "run", "tolerance", "inputs", "saved" and "environment"; tolerance: the rule in words."""
     rule = [plain(Text("Rule", "规则")), *[plain(same(""))] * (len(tolerance) - 1)]
     return (
         _run(report),
@@ -26,6 +26,7 @@ def provenance(report: Report, tolerance: tuple[Text, ...]) -> tuple[Section, ..
             lines=tuple((label, plain(sentence)) for label, sentence in zip(rule, tolerance, strict=True)),
         ),
         _inputs(report),
+        _saved(report),
         _environment(report),
     )
 
@@ -83,6 +84,25 @@ def _inputs(report: Report) -> Section:
         ),
         lines=tuple(lines),
     )  # fmt: skip
+
+
+def _saved(report: Report) -> Section:
+    rows = {row.name: row for row in report.rows}
+    lines = [
+        (
+            linked(rows[name]) if name in rows else plain(same(name)),
+            Cell(text=same(f"{place}.baseline"), tone="code"),
+            Cell(text=same(f"{place}.target"), tone="code"),
+            Cell(text=same(report.tensors_file), file=report.tensors_file),
+        )
+        for place, name in enumerate(report.saved_tensors if report.tensors_file else (), 1)
+    ]
+    return Section(
+        key="saved",
+        title=Text("Saved tensors: the worst, both sides", "保存的张量：误差最大者（两侧）"),
+        head=(Text("Tensor", "张量"), Text("Baseline", "基线"), Text("Target", "目标"), Text("Stored in", "保存于")),
+        lines=tuple(lines),
+    )
 
 
 def _environment(report: Report) -> Section:

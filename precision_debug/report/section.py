@@ -12,12 +12,14 @@ __all__ = ["Cell", "Section", "linked", "pair", "plain"]
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """tone: "" "good" "bad" "warn" "muted" or "code". right: a number. row: the table row that it leads to."""
+    """tone: "" "good" "bad" "warn" "muted" or "code". right: a number. row: the table row that it leads to.
+    file: the file that it leads to, relative to the report."""
 
     text: Text
     tone: str = ""
     right: bool = False
     row: int | None = None
+    file: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from ..events import Saved
 from ..numbers.host import HostComparer
 from ..observe.hooks import CheckTarget, LentBaseline, SaveBaseline
 from ..observe.lockstep import Meeting, run_both
-from ..observe.portraits import Portraits
+from ..observe.looker import Looker
 from ..observe.store import Store
 from ..pairing.align import Alignment, stem
 from ..protocols import BaselineStore, Comparer, Feeds, Hook
@@ -83,12 +83,12 @@ class Both:
     def run(
         self, feeds: Feeds, target_feeds: Feeds, *, journal: Journal | None = None,
         on_row: Callable[[Row], None] | None = None, also: Hook | None = None, comparer: Comparer | None = None,
-        portraits: Portraits | None = None,
+        lookers: Sequence[Looker] = (),
     ) -> Ran:  # fmt: skip
         """Run one sample on both sides, and compare.
 
         journal: is told of each tensor and stage. also: a hook that sees the target's tensors too. comparer: in place
-        of the run's own. portraits: of the tensors, where they are wanted.
+        of the run's own. lookers: shown each pair that was compared, while it lives.
         """
         place, comparer = self.place, comparer or self.place.comparer
         budget = value(CORE, self.spec.options, "memory_budget")
@@ -107,7 +107,7 @@ class Both:
                 alignment=self.alignment,
                 consume=True,
                 on_row=on_row,
-                portraits=portraits,
+                lookers=lookers,
             )
             hook: Hook = check if also is None else Each(hooks=(check, also))
             quiet = journal is None

@@ -1,8 +1,9 @@
-"""The files that lie beside a report: the inputs of its run, and the log of one that ended early.
+"""The files that lie beside a report: its run's inputs and worst tensors, and the log of one that ended early.
 
-    output.xlsx              the report
-    output.xlsx.inputs.npz   its inputs
-    output.xlsx.log          what was printed
+    output.xlsx               the report
+    output.xlsx.inputs.npz    its inputs
+    output.xlsx.tensors.npz   the worst tensors, where they were asked for
+    output.xlsx.log           what was printed
 
 Each bears a mark that names the reports it belongs to: the comment of the .npz archive, the first line of the log. A
 file without the mark, or whose report is still there and is not written now, is left alone: the next free name
@@ -25,10 +26,10 @@ from pathlib import Path
 from ..errors import OutputError
 from .overwriting import files_named
 
-__all__ = ["forget_log", "keep_inputs", "keep_log", "log_head", "usual"]
+__all__ = ["forget_log", "forget_tensors", "keep_inputs", "keep_log", "keep_tensors", "log_head", "usual"]
 
 _MARK = "precision_debug: belongs to "
-_INPUTS, _LOG = (".inputs", ".npz"), ("", ".log")
+_INPUTS, _TENSORS, _LOG = (".inputs", ".npz"), (".tensors", ".npz"), ("", ".log")
 _NAME_MAX = 255
 _TRIES = 1000
 
@@ -39,9 +40,18 @@ def keep_inputs(made: Path, outputs: Sequence[Path], read: object = ()) -> Path:
     read: what the command named (see ``conflicts``); inputs that it read from their own place stay there.
     Raises OutputError.
     """
+    return _keep(made, outputs, _INPUTS, read)
+
+
+def keep_tensors(made: Path, outputs: Sequence[Path], read: object = ()) -> Path:
+    """The same, of the tensors that a run has saved."""
+    return _keep(made, outputs, _TENSORS, read)
+
+
+def _keep(made: Path, outputs: Sequence[Path], kind: tuple[str, str], read: object) -> Path:
     named = {os.path.realpath(path) for path in files_named(read)}
     with _our_errors(outputs[0]):
-        for place in _places(outputs[0], *_INPUTS):
+        for place in _places(outputs[0], *kind):
             owners = _owners(place)
             if owners is not None and os.path.realpath(place) in named:
                 if owners >= {os.path.realpath(output) for output in outputs} and _same(made, place):
@@ -73,7 +83,16 @@ def keep_log(made: Path, outputs: Sequence[Path]) -> Path | None:
 
 def forget_log(outputs: Sequence[Path]) -> None:
     """Remove the log that an earlier run into the same reports left."""
-    for place in _places(outputs[0], *_LOG):
+    _forget(outputs, _LOG)
+
+
+def forget_tensors(outputs: Sequence[Path]) -> None:
+    """Remove the tensors that an earlier run into the same reports saved."""
+    _forget(outputs, _TENSORS)
+
+
+def _forget(outputs: Sequence[Path], kind: tuple[str, str]) -> None:
+    for place in _places(outputs[0], *kind):
         if not os.path.lexists(place):
             return
         if _replaceable(_owners(place), outputs):
@@ -83,7 +102,7 @@ def forget_log(outputs: Sequence[Path]) -> None:
 
 def usual(output: Path, kept: Path) -> bool:
     """Whether a file beside a report has its first name, which nothing else had taken."""
-    return kept.name in {next(iter(_places(output, *kind))).name for kind in (_INPUTS, _LOG)}
+    return kept.name in {next(iter(_places(output, *kind))).name for kind in (_INPUTS, _TENSORS, _LOG)}
 
 
 def _places(output: Path, middle: str, suffix: str) -> Iterator[Path]:

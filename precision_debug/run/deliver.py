@@ -1,7 +1,8 @@
 """From a run's folder to the files that people asked for.
 
-A run works in a private folder beside its report: job.json, journal.jsonl, log.txt, inputs.npz and what the backends
-write. Delivering makes the report from the journal, puts the inputs beside it, and removes the folder.
+A run works in a private folder beside its report: job.json, journal.jsonl, log.txt, inputs.npz, worst-N.npz and what
+the backends write. Delivering makes the report from the journal, puts the inputs and the worst tensors beside it, and
+removes the folder.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from ..reasons import say
 from ..report import write
 from ..report.from_journal import report_of_events
 from ..report.model import Report
-from .companion_files import forget_log, keep_inputs, keep_log, usual
+from .companion_files import forget_log, forget_tensors, keep_inputs, keep_log, keep_tensors, usual
 from .journal import read_events
+from .saved_tensors import gather
 
 __all__ = ["JOB", "JOURNAL", "LOG", "PREFIX", "deliver", "has_rows", "rescue"]
 
@@ -80,11 +82,14 @@ def _deliver(folder: Path, outputs: Sequence[Path], failure: str, language: str,
         return report
     inputs = keep_inputs(folder / "inputs.npz", outputs, report.spec) if (folder / "inputs.npz").exists() else None
     log = keep_log(folder / LOG, outputs) if report.failure else None
-    elsewhere = [kept.name for kept in (inputs, log) if kept is not None and not usual(outputs[0], kept)]
+    saved = gather(folder, report.rows, folder / "tensors.npz")
+    tensors = keep_tensors(folder / "tensors.npz", outputs, report.spec) if saved else None
+    report = dataclasses.replace(report, saved_tensors=saved)
+    elsewhere = [kept.name for kept in (inputs, tensors, log) if kept is not None and not usual(outputs[0], kept)]
     taken = [say("other_name", name=name) for name in elsewhere]
     report = dataclasses.replace(report, notes=(*report.notes, *taken))
     problems: list[OutputError] = []
-    written = [_beside(report, output, inputs) for output in outputs]
+    written = [_beside(report, output, inputs, tensors) for output in outputs]
     for each, output in zip(written, outputs, strict=True):
         try:
             _write(each, output, folder, language, clearing)
@@ -94,12 +99,18 @@ def _deliver(folder: Path, outputs: Sequence[Path], failure: str, language: str,
         raise problems[0]
     if not report.failure:
         forget_log(outputs)
+    if tensors is None:
+        forget_tensors(outputs)
     return written[0]
 
 
-def _beside(report: Report, output: Path, inputs: Path | None) -> Report:
-    """The report as it stands at one place: it names its inputs from there."""
-    return dataclasses.replace(report, inputs_file=os.path.relpath(inputs, output.parent) if inputs else "")
+def _beside(report: Report, output: Path, inputs: Path | None, tensors: Path | None) -> Report:
+    """The report as it stands at one place: it names its inputs and its tensors from there."""
+    return dataclasses.replace(
+        report,
+        inputs_file=os.path.relpath(inputs, output.parent) if inputs else "",
+        tensors_file=os.path.relpath(tensors, output.parent) if tensors else "",
+    )
 
 
 def _write(report: Report, output: Path, folder: Path, language: str, clearing: Future[None]) -> None:

@@ -17,6 +17,7 @@ from ..errors import UsageError
 from ..feeds import FeedSet
 from ..numbers import scores
 from ..observe.portraits import Portraits
+from ..observe.worst_pairs import WorstPairs
 from ..pairing import marks
 from ..pairing.align import align
 from ..protocols import Feeds, Matches
@@ -112,7 +113,12 @@ def _compare(
 
             def explained(worst: int) -> None:
                 journal.write(events.Stage(text=say("stage_explaining_worst", sample=worst)))
-                again = both.run(given.feeds[worst], given.for_target().feeds[worst])
+                pairs = _worst_pairs(spec, folder, journal)
+                again = both.run(given.feeds[worst], given.for_target().feeds[worst], lookers=pairs)
+                if pairs:
+                    journal.write(events.Note(text=say("saved_of_sample", sample=worst)))
+                if spec.explain == "off" or alone:
+                    return
                 one = dataclasses.replace(given, feeds=given.feeds[worst : worst + 1])
                 _explain(spec, base, target, again.rows, one, journal, folder, together, again.base_outputs)
 
@@ -125,7 +131,7 @@ def _compare(
             finish_scores(spec, whole, journal, base.tensors, samples.metric)
             _if_alone(together, base, target)
             _announced(both, journal)
-            if spec.explain != "off" and not alone:
+            if (spec.explain != "off" and not alone) or value(CORE, spec.options, "save_tensors"):
                 explained(worst_sample(whole, base.tensors))
             return
         stored()
@@ -140,10 +146,13 @@ def _compare(
             try:
                 ran = both.run(
                     given.feeds[0], given.for_target().feeds[0], journal=journal, on_row=finished, also=writer,
-                    portraits=Portraits(
-                        None if spec.tolerance.given else explain.usual_error(target.opening.spec.mode),
-                        lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
-                    ),
+                    lookers=[
+                        Portraits(
+                            None if spec.tolerance.given else explain.usual_error(target.opening.spec.mode),
+                            lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
+                        ),
+                        *_worst_pairs(spec, folder, journal),
+                    ],
                 )  # fmt: skip
             except Enough as reason:
                 journal.write(events.Note(text=say("fail_fast", name=reason.row.name)))
@@ -166,6 +175,14 @@ def _compare(
             journal.write(events.Note(text=say("no_top1")))
         if spec.explain != "off" and not alone:
             _explain(spec, base, target, ran.rows, given, journal, folder, together, ran.base_outputs)
+
+
+def _worst_pairs(spec: RunSpec, folder: Path, journal: Journal) -> list[WorstPairs]:
+    """What saves tensors, where that is asked for."""
+    most = value(CORE, spec.options, "save_tensors")
+    if not most:
+        return []
+    return [WorstPairs(most, folder, lambda name, number: journal.write(events.PairKept(name=name, number=number)))]
 
 
 def _announced(both: Both, journal: Journal) -> None:

@@ -27,6 +27,7 @@ class CudaComparer:
     totals: give Measured, whose totals can be merged.
     """
 
+    keeps_pairs = True
     totals = False
 
     def __init__(self) -> None:

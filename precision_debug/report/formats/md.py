@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from ...records import Row, Status
 from ...safety.visible import visible
@@ -108,6 +109,8 @@ def _rows(head: Sequence[str], rights: Sequence[bool], lines: Iterable[Sequence[
 def _cell(cell: Cell) -> str:
     if cell.text.en and (cell.tone == "code" or cell.row is not None):
         return _code(cell.text.en)
+    if cell.file:
+        return f"[{_plain(cell.text.en)}]({quote(cell.file)})"
     return _sentence(cell.text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from urllib.parse import quote
 
 from ...figures import percent
 from ...model import Report
@@ -132,6 +133,8 @@ def _cell(cell: Cell, places: Places) -> str:
     if cell.row is not None and cell.row in places:
         place = places[cell.row]
         text = f'<a href="#row={place}" data-row="{place}">{text}</a>'
+    elif cell.file:
+        text = f'<a href="{quote(cell.file)}" download>{text}</a>'
     elif cell.tone == "code":
         text = f"<code>{text}</code>"
     elif cell.tone:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from ....records import Row, Status
 from ....safety.visible import visible
@@ -100,6 +101,10 @@ def _head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[
             number: [list(text) for text in advice(row, report.target.mode)] for number, row in failed[:_ADVISED]
         },
         "portraits": _portraits(report, place),
+        "saved": {
+            place[name]: number for number, name in enumerate(report.saved_tensors, 1) if name in place
+        } if report.tensors_file else {},
+        "tensors": [visible(report.tensors_file), quote(report.tensors_file)],
     }  # fmt: skip
 
 

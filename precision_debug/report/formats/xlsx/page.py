@@ -24,6 +24,8 @@ _TALLEST = 400.0
 """Points: Excel's rows end at 409."""
 _RULE = {"bottom": 1, "bottom_color": "#E3E6EA"}
 _LINK = "#1F5FA8"
+_LINKED = 200
+"""Characters of a path up to which it is a link: Excel takes 255 of them, escaped."""
 
 
 def write_summary(book: Any, formats: Formats, report: Report, content: Summary, sheets: int) -> Any:
@@ -115,7 +117,7 @@ class _Page:
 
     def _cells(self, line: tuple[Cell, ...], *, headed: bool) -> None:
         height = 1
-        styled: list[tuple[str, dict[str, Any], int | None]] = []
+        styled: list[tuple[str, dict[str, Any], Cell]] = []
         for number, cell in enumerate(line):
             label = not headed and number == 0
             text = str(cell.text) if label or headed else _stacked(cell.text)
@@ -129,16 +131,18 @@ class _Page:
             style |= TONES.get(cell.tone, {})
             if label:
                 style |= {"font_color": "#5B6470"}
-            if cell.row is not None:
+            if cell.row is not None or cell.file:
                 style |= {"font_color": _LINK, "underline": 1}
-            styled.append((text, style, cell.row))
+            styled.append((text, style, cell))
         top = {"valign": "top"} if height > 1 else {}
-        for number, (text, style, row) in enumerate(styled):
-            self._put(number, len(line), text, {**style, **top}, row)
+        for number, (text, style, cell) in enumerate(styled):
+            self._put(number, len(line), text, {**style, **top}, cell.row, cell.file)
         self._sheet.set_row(self._line, min(_TALLEST, _LINE_HEIGHT * height + 2))
         self._line += 1
 
-    def _put(self, number: int, count: int, text: str, style: dict[str, Any], row: int | None = None) -> None:
+    def _put(
+        self, number: int, count: int, text: str, style: dict[str, Any], row: int | None = None, file: str = ""
+    ) -> None:  # fmt: skip
         """One cell of a line; the last one reaches to the right edge."""
         column = _FIRST + number
         made = self._formats.get(**style)
@@ -148,6 +152,8 @@ class _Page:
         if row is not None and row in self._places:
             title, line = locate(self._places[row])
             self._sheet.write_url(self._line, column, f"internal:'{title}'!B{line}", made, text)
+        elif file and "#" not in file and len(file) < _LINKED:
+            self._sheet.write_url(self._line, column, f"external:{file}", made, text)
         else:
             self._sheet.write_string(self._line, column, text, made)
 

@@ -45,7 +45,7 @@ function openRow(number, scroll = false) {
     if (list.length > 12) line.append(` … (+${list.length - 12})`);
     parts.push(line);
   }
-  parts.push(...portraits(number));
+  parts.push(...savedIn(number), ...portraits(number));
   const connected = data.reads[number].length || readersOf[number].length;
   const around = element("div", "wide");
   if (connected) parts.push(both(words.graph, "h3"), around);
@@ -78,6 +78,17 @@ function everyNumber(row) {
     list.append(term, told_);
   }
   return list;
+}
+
+function savedIn(number) {
+  const place = data.saved[number];
+  if (!place) return [];
+  const line = both(words.saved, "p", "links");
+  const link = element("a", "", data.tensors[0]);
+  link.href = data.tensors[1];
+  link.download = "";
+  line.append(" ", link, " ", element("code", "", `${place}.baseline`), " ", element("code", "", `${place}.target`));
+  return [line];
 }
 
 function portraits(number) {
