@@ -18,10 +18,10 @@ from .records import Explanation, InputInfo, Introduced, Number, Row, RunSpec, S
 from .search import Evaluation, Fix
 
 __all__ = [
-    "EVENTS", "Again", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Inputs", "IntroducedErrors",
-    "Kept", "Layers", "Leftover", "Matched", "Note", "PairKept", "Plan", "PortraitMade", "Ran", "Renames", "RowDone",
-    "SamplesFound", "Saved", "Scores", "Selected", "ShardDone", "SideTold", "Stage", "Start", "Tensors", "Tried",
-    "Trying", "read", "written",
+    "EVENTS", "Again", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Heard", "Inputs",
+    "IntroducedErrors", "Kept", "Layers", "Leftover", "Matched", "Note", "PairKept", "Plan", "PortraitMade", "Ran",
+    "Renames", "RowDone", "SamplesFound", "Saved", "Scores", "Selected", "ShardDone", "SideTold", "Stage", "Start", "Tensors",
+    "Tried", "Trying", "read", "written",
 ]  # fmt: skip
 
 
@@ -40,6 +40,14 @@ class Stage:
     """What is being done, for those who wait, and where a crash was."""
 
     event: ClassVar[str] = "stage"
+    text: Reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What the engine printed says of how far the stage is. It goes to those who wait, and into no journal."""
+
+    event: ClassVar[str] = "heard"
     text: Reason
 
 
@@ -287,9 +295,9 @@ class End:
 
 
 Event = (
-    Start | Stage | Plan | SideTold | Tensors | Matched | Renames | Selected | Inputs | Saved | Leftover | RowDone | Ran
-    | Again | Layers | Note | Scores | IntroducedErrors | Explained | FixFound | PortraitMade | PairKept | SamplesFound
-    | ShardDone | Tried | Trying | Evaluated | Kept | Failure | End
+    Start | Stage | Heard | Plan | SideTold | Tensors | Matched | Renames | Selected | Inputs | Saved | Leftover
+    | RowDone | Ran | Again | Layers | Note | Scores | IntroducedErrors | Explained | FixFound | PortraitMade
+    | PairKept | SamplesFound | ShardDone | Tried | Trying | Evaluated | Kept | Failure | End
 )  # fmt: skip
 
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}

@@ -19,6 +19,7 @@ from precision_debug_paddle.model import read_model
 
 from precision_debug.errors import BackendError, BackendUnavailable, UsageError
 from precision_debug.inspector import EngineLayer, read_inspector
+from precision_debug.protocols import told_to
 from precision_debug.records import ModelFiles, SessionSpec
 
 RECORDED = Path(__file__).parent / "data" / "inspector"
@@ -242,6 +243,28 @@ def test_only_the_wanted_tensors_are_marked_and_the_engine_is_built_once(
     assert set(_shown(session, wanted)) == wanted
     assert engines == [[], ["relu_3.tmp_0", "relu_4.tmp_0"]]
     assert any("2 tensors were marked; fusion kept" in note for note in session.notes)
+
+
+def test_an_engine_that_shows_more_is_used_again_and_each_build_is_told(
+    tmp_path: Path, engines: list[list[str]]
+) -> None:
+    told: list[str] = []
+    with told_to(told.append):
+        session = _open(tmp_path)
+        every = _shown(session)
+        assert _shown(session, frozenset(every)) == every, "as an explanation asks, of the tensors that were compared"
+        assert _shown(session, {"relu_3.tmp_0"}) == ["relu_3.tmp_0"]
+    assert len(engines) == 2, "each build of a real model takes a minute"
+    assert [text.partition(",")[0] for text in told] == ["TensorRT builds engine 1", "TensorRT builds engine 2"]
+    assert any(note.startswith("TensorRT built 2 engines in ") for note in session.notes)
+
+
+def test_what_the_marks_did_to_the_outputs_is_said() -> None:
+    real = {"y": np.array([1.0, -4.0], np.float32)}
+    assert not tensorrt_session.outputs_apart(real, {"y": real["y"].copy()})
+    apart = tensorrt_session.outputs_apart(real, {"y": np.array([1.0, -3.0], np.float32)})
+    assert "differ by at most 0.25," in apart
+    assert "inf" in tensorrt_session.outputs_apart({"y": np.array([np.nan], np.float32)}, {"y": np.ones(1, np.float32)})
 
 
 def test_without_marks_the_engine_that_ships_shows_its_outputs(tmp_path: Path, engines: list[list[str]]) -> None:

@@ -36,7 +36,7 @@ class PaddleBackend:
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            exporter=self, weight_keeper=self, layer_keeper=self, watcher=self, ladder=self, keeper=self
+            exporter=self, weight_keeper=self, layer_keeper=self, watcher=self, ladder=self, keeper=self, teller=self
         )
 
     def availability(self, mode: str) -> Availability:
@@ -139,6 +139,12 @@ class PaddleBackend:
         if chosen.dygraph or chosen.precision not in ("float16", "bfloat16"):
             return None
         return PaddleKeep(spec=spec, recipe=chosen, types=types_of(read_model(spec.model).program.values))
+
+    def heard(self, line: str) -> Reason | None:
+        """See ``protocols.Teller``."""
+        from .engine.build_log import heard
+
+        return heard(line)
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
         """See ``protocols.Ladder``."""

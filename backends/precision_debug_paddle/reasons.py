@@ -138,6 +138,41 @@ REASONS = Catalogue("paddle", {
         " and largest shape given; the engine is built for it.",
         "每个张量的形状范围在 CPU 上以 {count} 组样本以及给定的最小、常用和最大形状收集；引擎据此构建。",
     ),
+    # while it is waited for
+    "collecting": Wording(
+        "collecting the shape range of every tensor on the CPU ({count:sample set|sample sets}: {count})",
+        "在 CPU 上收集每个张量的形状范围（样本组数：{count}）",
+    ),
+    "building_unmarked": Wording(
+        "TensorRT builds engine {build}, the one that ships, of {count} operators",
+        "TensorRT 正在构建第 {build} 个引擎（部署用），共 {count} 个算子",
+    ),
+    "building_marked": Wording(
+        "TensorRT builds engine {build}, with {marks:mark|marks}: {marks}; the one before took {seconds:.0f} s",
+        "TensorRT 正在构建第 {build} 个引擎，标记 {marks} 个张量；前一个耗时 {seconds:.0f} 秒",
+    ),
+    "heard_pass": Wording("Paddle's pass {name}", "Paddle 的 pass {name}"),
+    "heard_subgraph": Wording("a subgraph of {count} operators", "{count} 个算子的子图"),
+    "heard_preparing": Wording("Paddle hands a subgraph over", "Paddle 正在移交子图"),
+    "heard_loading": Wording("kernels are loaded", "kernel 已加载"),
+    "heard_outputs": Wording("an engine with {count:output|outputs}: {count}", "引擎输出数：{count}"),
+    "heard_timing": Wording("timing kernels for {layer}", "正在为 {layer} 测试 kernel"),
+    "heard_done": Wording(
+        "a subgraph's engine is ready after {seconds:.0f} s", "子图引擎已就绪，耗时 {seconds:.0f} 秒"
+    ),
+    "built": Wording(
+        "TensorRT built {count} engines in {seconds:.1f} s: {parts:;}.",
+        "TensorRT 构建了 {count} 个引擎，共 {seconds:.1f} 秒：{parts:;}。",
+        "Name fewer tensors (--marks_between, --mark), or keep the engine that ships: --option use_static=True"
+        " --option cache_dir=DIR.",
+    ),
+    "built_unmarked": Wording("the one that ships {seconds:.1f} s", "部署用引擎 {seconds:.1f} 秒"),
+    "built_marked": Wording("with {count} marks {seconds:.1f} s", "标记 {count} 个张量 {seconds:.1f} 秒"),
+    "outputs_differ": Wording(
+        "The outputs of the engine with marks and of the one that ships differ by at most {gap:.3g}, relative to the"
+        " largest value.",
+        "带标记的引擎与部署用引擎的输出最多相差 {gap:.3g}（相对于最大值）。", _MARKED,
+    ),
     "no_inspector_file": Wording(
         "TensorRT's inspector wrote no file; layers, real precision and tactics are not shown.",
         "TensorRT 的 inspector 没有写出文件；不显示层、实际精度和 tactic。",

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..events import Plan, RowDone, Saved, Stage, read
+from ..events import Heard, Plan, RowDone, Saved, Stage, read
 from ..report.figures import count, duration
 from ..report.words import Text, word
 from ..safety.visible import visible
@@ -19,6 +19,8 @@ __all__ = ["EVERY", "Progress", "bar"]
 
 EVERY = 60.0
 """Seconds between two lines where there is no terminal."""
+NEWS = 10.0
+"""Seconds after a line in which a new stage is not told there: a short run says nothing."""
 
 
 class Progress:
@@ -29,6 +31,8 @@ class Progress:
         self._clock = clock
         self.begun = clock()
         self.stage = in_words(Text("starting", "启动"), language)
+        self.heard = ""
+        self._stage_begun = self.begun
         self.done, self.total = 0, 0
         self._first: float | None = None
 
@@ -40,7 +44,10 @@ class Progress:
             return
         match read(event):
             case Stage(text=text):
-                self.stage = visible(word(text, self._language))
+                self.stage, self.heard = visible(word(text, self._language)), ""
+                self._stage_begun = self._clock()
+            case Heard(text=text):
+                self.heard = visible(word(text, self._language))
             case Plan(baseline=baseline, target=target):
                 self.total, self.done, self._first = baseline + target, 0, None
 
@@ -52,13 +59,18 @@ class Progress:
         return (self._clock() - self._first) / (self.done - 1) * (self.total - self.done)
 
     def line(self) -> str:
-        """Stage, tensors, time."""
+        """Stage and how far it is, tensors, time."""
         parts = [Text(self.stage, self.stage)]
+        if self.heard:
+            parts.append(Text(self.heard, self.heard))
         if self.total:
             some, all_ = count(min(self.done, self.total)), count(self.total)
             parts.append(Text(f"{some} of {all_} tensors", f"{some} / {all_} 个张量"))
         passed = duration(self._clock() - self.begun)
         parts.append(Text(passed, f"已用 {passed}"))
+        here = duration(self._clock() - self._stage_begun)
+        if here != passed:
+            parts.append(Text(f"{here} of it in this step", f"本步骤 {here}"))
         if (left := self.left) is not None:
             parts.append(Text(f"about {duration(left)} left", f"约剩 {duration(left)}"))
         separator = "，" if self._language == "zh" else ", "
@@ -82,16 +94,27 @@ def bar(
 def _told(language: str, every: float) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """A line now and then: a log shows that it goes on, and a short run says nothing."""
     progress, ended = Progress(language), threading.Event()
+    said = time.monotonic()
+
+    def line() -> None:
+        nonlocal said
+        said = time.monotonic()
+        with contextlib.suppress(OSError, ValueError):
+            print(f"precision_debug: {progress.line()}", file=sys.stderr, flush=True)
 
     def tell() -> None:
         while not ended.wait(every):
-            with contextlib.suppress(OSError, ValueError):
-                print(f"precision_debug: {progress.line()}", file=sys.stderr, flush=True)
+            line()
+
+    def take(event: Mapping[str, Any]) -> None:
+        progress.take(event)
+        if event["event"] == Stage.event and time.monotonic() - said >= min(NEWS, every):
+            line()
 
     thread = threading.Thread(target=tell, name="progress", daemon=True)
     thread.start()
     try:
-        yield progress.take
+        yield take
     finally:
         ended.set()
         thread.join()
@@ -121,8 +144,7 @@ def _drawn(language: str) -> Iterator[Callable[[Mapping[str, Any]], None]]:
             said = "" if left is None else in_words(
                 Text(f"about {duration(left)} left", f"约剩 {duration(left)}"), language
             )  # fmt: skip
-            drawn.update(
-                task, description=progress.stage, total=progress.total or None, completed=progress.done, left=said
-            )
+            doing = f"{progress.stage} ({progress.heard})" if progress.heard else progress.stage
+            drawn.update(task, description=doing, total=progress.total or None, completed=progress.done, left=said)
 
         yield on_event

@@ -23,6 +23,7 @@ from .capabilities import (
 )
 from .keeping import Handed, Keep, Keeper
 from .session import Replace, Replacer, Session
+from .telling import Teller, tell, told_to
 from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor
 from .workbench import Workbench
 
@@ -53,8 +54,11 @@ __all__ = [
     "Rung",
     "Session",
     "Switch",
+    "Teller",
     "Tensor",
     "Watcher",
     "WeightKeeper",
     "Workbench",
+    "tell",
+    "told_to",
 ]

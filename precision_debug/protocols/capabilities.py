@@ -10,6 +10,7 @@ from ..reasons import Reason
 from ..records import SessionSpec, TensorMeta
 from .keeping import Keeper
 from .session import Session
+from .telling import Teller
 from .tensors import BaselineStore, Comparer, Feeds
 
 __all__ = [
@@ -49,6 +50,7 @@ class Capabilities:
     watcher: Watcher | None = None
     keeper: Keeper | None = None
     ladder: Ladder | None = None
+    teller: Teller | None = None
 
 
 class Exporter(Protocol):

@@ -13,8 +13,8 @@ from ..errors import BackendError, PrecisionDebugError
 from ..events import Ran, SideTold, Stage, Tensors
 from ..feeds import FeedSet, as_option
 from ..numbers.native import cores_of_each
-from ..protocols import Feeds, Hook, Session
-from ..reasons import say
+from ..protocols import Feeds, Hook, Session, told_to
+from ..reasons import Reason, say
 from ..records import Side, TensorMeta
 from ..settings import SIDES
 from .journal import Journal
@@ -101,7 +101,8 @@ class OpenSide:
     def _sized(self, call: Callable[[], Any]) -> Any:
         """See ``guarded``; an error of an engine says which sizes were our choice, as they may not be what it needs."""
         try:
-            return guarded(self.opening.label, call)
+            with told_to(self._stage):
+                return guarded(self.opening.label, call)
         except BackendError as error:
             if not self.given.chosen:
                 raise
@@ -109,6 +110,9 @@ class OpenSide:
             ours = f"if it needs other sizes than those that were chosen for it: {options}"
             hint = f"{error.hint}; {ours}" if error.hint else ours
             raise type(error)(error.what, where=error.where, hint=hint) from error
+
+    def _stage(self, text: Reason) -> None:
+        self.journal.write(Stage(text=say("stage_within", side=self._side, what=text)))
 
     def announce(self, seen: Sequence[TensorMeta] = ()) -> None:
         """Tell what the session lists, and what its hook showed beyond that."""

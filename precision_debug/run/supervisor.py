@@ -25,6 +25,7 @@ from ..search.asked import Asked
 from .companion_files import keep_log, log_head
 from .dead_runs import clear_leftovers
 from .deliver import JOB, JOURNAL, LOG, PREFIX, deliver, has_rows, rescue
+from .hearing import Hearing
 from .interrupts import Stopping, watching
 from .journal import UNTOLD, read_events
 from .locking import lock_of, release, take
@@ -164,9 +165,11 @@ def _run(
             start_new_session=True,
             pass_fds=handles,
         )
+        hearing = Hearing(folder / LOG)
         try:
             while child.poll() is None and not stopping.asked:
                 on_event = _follow(tail, on_event)
+                on_event = _passed_on(hearing.heard(), on_event)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(timeout=0.03)
             if not stopping.asked:
@@ -201,6 +204,16 @@ def _follow(tail: IO[str], on_event: Callable[[Event], None]) -> Callable[[Event
             on_event(json.loads(line))
         except (OSError, ValueError):
             on_event = _ignore
+
+
+def _passed_on(heard: Event | None, on_event: Callable[[Event], None]) -> Callable[[Event], None]:
+    """As ``_follow``, of what the engine printed."""
+    try:
+        if heard is not None:
+            on_event(heard)
+    except (OSError, ValueError):
+        return _ignore
+    return on_event
 
 
 def _error(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError | None:

@@ -12,6 +12,7 @@ import gc
 import os
 import re
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from precision_debug.inspector import (
     read_inspector,
     strip_subgraph_suffix,
 )
-from precision_debug.protocols import Feeds
+from precision_debug.protocols import Feeds, tell
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
 
@@ -35,7 +36,7 @@ from ..model import Model
 from ..modes import Recipe
 from ..reasons import say
 from ..settings import setting
-from . import tf32
+from . import build_log, tf32
 from .calibration import Tables
 from .framework import inference_module
 from .inspector_files import InspectorFiles
@@ -95,12 +96,17 @@ def fused_names(layers: Sequence[EngineLayer]) -> tuple[str, ...]:
 
 
 class Builder:
-    """All builds of one command."""
+    """All builds of one command.
+
+    seconds: what each took, with how many marks, in their order. outputs: of the last build, on the first feeds.
+    """
 
     def __init__(self, spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path) -> None:
         self.spec, self.model, self.recipe, self.feeds, self.folder = spec, model, recipe, feeds, folder
         self.options = spec.options
         self.builds = 0
+        self.seconds: list[tuple[int, float]] = []
+        self.outputs: Mapping[str, Any] = {}
         self.notes: list[Reason] = [tf32.tensorrt_note(recipe, self.options)]
         self._written: dict[Path, InspectorFiles] = {}
         quantised = any(_QUANTISERS.search(value.op_type) for value in model.program.values)
@@ -135,6 +141,18 @@ class Builder:
 
     def _built(self, marks: Sequence[str]) -> tuple[Path, Runner]:
         self.builds += 1
+        count = len(self.model.program.values)
+        if marks and self.seconds:
+            tell(say("building_marked", build=self.builds, marks=len(marks), seconds=self.seconds[-1][1]))
+        else:
+            tell(say("building_unmarked", build=self.builds, count=count))
+        begun = time.monotonic()
+        with build_log.audible():
+            folder, runner = self._made(marks)
+        self.seconds.append((len(marks), time.monotonic() - begun))
+        return folder, runner
+
+    def _made(self, marks: Sequence[str]) -> tuple[Path, Runner]:
         folder = self.folder / f"build_{self.builds}"
         folder.mkdir()
         program = folder / self.model.file.name
@@ -155,8 +173,16 @@ class Builder:
             gc.collect()
             self.notes.append(tables.note(len(self.feeds), self.builds))
             runner = self._runner(program, marks, "")
-        runner.run(self.feeds[0])  # a dynamic engine is built by the first run
+        self.outputs = runner.run(self.feeds[0])  # a dynamic engine is built by the first run
         return folder, runner
+
+    def took(self) -> Reason:
+        """The builds so far, for a report."""
+        parts = [
+            say("built_marked", count=marks, seconds=seconds) if marks else say("built_unmarked", seconds=seconds)
+            for marks, seconds in self.seconds
+        ]
+        return say("built", count=len(parts), seconds=sum(seconds for _, seconds in self.seconds), parts=parts)
 
     def _runner(self, program: Path, marks: Sequence[str], cache: str) -> Runner:
         options, inference = self.options, inference_module()
@@ -247,6 +273,7 @@ class Builder:
         from .. import modes
 
         path = self.folder / "shape_range.pbtxt"
+        tell(say("collecting", count=len(self.feeds)))
         with our_errors(self.model.path, mode=self.spec.mode, params=str(self.model.params)):
             config = make_config(modes.recipe("cpu_fp32"), self.model.file, self.model.params, {}, device="cpu")
             config.collect_shape_range_info(str(path))

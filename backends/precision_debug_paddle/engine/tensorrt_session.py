@@ -7,10 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from precision_debug.errors import BackendError, BackendUnavailable, UsageError
 from precision_debug.inspector import EngineLayer, diff_engines, ran_instead
 from precision_debug.protocols import Feeds, Hook, Session
-from precision_debug.reasons import Reason
+from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import Doubt, SessionSpec, TensorMeta
 
 from .. import naming
@@ -20,11 +22,12 @@ from ..reasons import say
 from ..session import HookSession, meta_of, metas_of
 from ..settings import setting
 from . import capability
+from .framework import keep_kernels_loaded
 from .inspector_files import WANTED, columns, norms_apart, precision_note, precisions_differ, without_suffixes
 from .predictor import Runner
 from .tensorrt import Builder
 
-__all__ = ["ENGINE", "EngineSession", "open_tensorrt"]
+__all__ = ["ENGINE", "EngineSession", "open_tensorrt", "outputs_apart"]
 
 ENGINE = "tensorrt_engine"
 _OUTSIDE = "use a GPU that the wheel has code for, or try --option min_subgraph_size=1"
@@ -50,6 +53,7 @@ def open_tensorrt(
         )
     if not feeds:
         raise UsageError("an engine is built for given inputs, and there are none", where=model.path)
+    keep_kernels_loaded()
     builder = Builder(spec, model, recipe, feeds, folder)
     built, runner = builder.built(())
     return EngineSession(builder, runner, builder.inspected(built), versions)
@@ -70,6 +74,7 @@ class EngineSession:
     ) -> None:
         self.versions = versions
         self._builder, self._runner, self._plain = builder, runner, plain
+        self._outputs = builder.outputs
         self._markable = builder.markable(plain) if setting(builder.options, "mark_all") else ()
         self._marks: tuple[str, ...] = ()
         self._said: tuple[Reason, ...] = ()
@@ -86,7 +91,8 @@ class EngineSession:
     @property
     def notes(self) -> Sequence[Reason]:
         shown = self._shown.notes if self._shown is not None else ()
-        return tuple(dict.fromkeys(note for note in (*self._builder.notes, *self._said, *shown) if note))
+        said = (*self._builder.notes, self._builder.took(), *self._said, *shown)
+        return tuple(dict.fromkeys(note for note in said if note))
 
     @property
     def doubts(self) -> Sequence[Doubt]:
@@ -101,8 +107,8 @@ class EngineSession:
         if hook is None:
             return self._runner.run(feeds)
         marks = tuple(name for name in self._markable if names is None or name in names)
-        if self._shown is None or marks != self._marks:
-            self._show(marks)
+        if self._shown is None or not set(marks) <= set(self._marks):
+            self._show(marks)  # an engine that shows more than is asked for is used again
         assert self._shown is not None
         return self._shown.run(feeds, hook, names)
 
@@ -120,7 +126,7 @@ class EngineSession:
             folder, self._runner = self._builder.built(marks)
             layers = self._builder.inspected(folder)
             self._marks = marks
-            self._said = self._compared(layers)
+            self._said = (*self._compared(layers), outputs_apart(self._outputs, self._builder.outputs))
         for marked, built in ((False, self._plain), (True, layers if marks else ())):
             recipe = self._builder.recipe
             self._said += (precision_note(built, recipe.precision, recipe.mode.name, marked=marked),)
@@ -165,3 +171,16 @@ class EngineSession:
                 hint=_CALIBRATES if self._builder.calibrates else _OUTSIDE,
             )
         shown.add_note(say("all_in_tensorrt", problem=card.problem))
+
+
+def outputs_apart(real: Mapping[str, Any], marked: Mapping[str, Any]) -> Reason:
+    """What marks did to the outputs; "" where that is nothing. real: of the engine that ships."""
+    worst = 0.0
+    for name in set(real) & set(marked):
+        one, two = (np.asarray(side[name]) for side in (real, marked))
+        if one.shape != two.shape or not one.size or one.dtype.kind != "f" or np.array_equal(one, two, equal_nan=True):
+            continue
+        with np.errstate(all="ignore"):
+            gap = np.abs(one.astype(np.float64) - two.astype(np.float64)).max() / np.abs(one.astype(np.float64)).max()
+        worst = max(worst, float(gap) if np.isfinite(gap) else float("inf"))
+    return say("outputs_differ", gap=worst) if worst else NOTHING

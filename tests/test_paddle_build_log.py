@@ -1,0 +1,117 @@
+"""What is told while Paddle-TRT builds an engine, from Paddle's and TensorRT's own lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import paddle_models
+import pytest
+
+from precision_debug.cli import progress
+from precision_debug.events import Stage, written
+from precision_debug.protocols import tell, told_to
+from precision_debug.reasons import Reason
+from precision_debug.run.hearing import Hearing
+
+pytest.importorskip("paddle", reason="paddlepaddle is not installed")
+
+from precision_debug_paddle.engine import build_log
+from precision_debug_paddle.engine.predictor import Runner
+from precision_debug_paddle.make import make_config
+from precision_debug_paddle.modes import recipe
+from precision_debug_paddle.reasons import say
+
+LINES = {  # as Paddle 2.6.2 with TensorRT 8.5.3 prints them
+    "I1122 11:58:02.310912  4242 tensorrt_subgraph_pass.cc:302] ---  detect a sub-graph with 157 nodes":
+        "a subgraph of 157 operators",
+    "I1122 11:58:02.401871  4242 tensorrt_subgraph_pass.cc:846] Prepare TRT engine (Optimize model structure, Select "
+    "OP kernel etc). This process may cost a lot of time.": "Paddle hands a subgraph over",
+    "I1122 11:58:09.1 4242 helper.h:134] Detected 1 inputs and 158 output network tensors.":
+        "an engine with outputs: 158",
+    "I1122 11:58:07.9 4242 helper.h:131] --------------- Timing Runner: conv2d (Output: batch_norm_0.tmp_2) "
+    "(CaskConvolution[0x80000009])": "timing kernels for conv2d (Output: batch_norm_0.tmp_2)",
+    "I1122 11:58:31.2 4242 helper.h:131] Engine generation completed in 28.4 seconds.":
+        "a subgraph's engine is ready after 28 s",
+    "--- Running IR pass [conv_bn_fuse_pass]": "Paddle's pass conv_bn_fuse_pass",
+    "I1122 11:58:07.9 4242 helper.h:131] Tactic: 0x7342be9c7ac4ac5a Time: 0.0184": None,
+    "a line of somebody else": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "said"), LINES.items())
+def test_a_line_of_the_log_says_how_far_the_build_is(line: str, said: str | None) -> None:
+    assert build_log.heard(line) == said
+
+
+def test_the_log_is_audible_again_after_a_quiet_predictor(tmp_path: Path, capfd: Any) -> None:
+    program = paddle_models.legacy("cnn", tmp_path)
+    params = program.with_suffix(".pdiparams")
+
+    def open_one(*, quiet: bool) -> str:
+        config = make_config(recipe("cpu_opt"), program, params, {}, device="cpu", quiet=quiet)
+        capfd.readouterr()
+        Runner(config, where="here", mode="cpu_opt").close()
+        return str(capfd.readouterr().err)
+
+    open_one(quiet=True)
+    assert "naive_executor.cc" not in open_one(quiet=False), "quiet once is quiet for the whole process"
+    with build_log.audible():
+        assert "naive_executor.cc" in open_one(quiet=False)
+    assert "naive_executor.cc" not in open_one(quiet=False)
+
+
+class _Paddle:
+    heard = staticmethod(build_log.heard)
+
+
+def test_the_newest_news_of_a_growing_log_is_passed_on(tmp_path: Path) -> None:
+    log, lines = tmp_path / "log.txt", list(LINES)
+    log.write_text("of an earlier run: Running IR pass [old_pass]\n")
+    hearing = Hearing(log, [_Paddle()])
+    assert hearing.news() is None, "what was there before is no news"
+    with log.open("a") as file:
+        file.write("\n".join(lines[:4]) + "\n")
+        file.write(lines[4])  # the end of this line is yet to come
+        file.flush()
+        said: Any = hearing.news()
+        assert "timing kernels for conv2d" in str(said)
+        assert hearing.news() is None
+        file.write("\n" + lines[6] + "\n")
+        file.flush()
+        run = progress.Progress("en")
+        run.take(written(Stage(text=say("building_marked", build=2, marks=57, seconds=26.4))))
+        news: Any = hearing.news()
+        run.take(news)
+    assert run.line().startswith(
+        "TensorRT builds engine 2, with marks: 57; the one before took 26 s, a subgraph's engine is ready after 28 s, "
+    )
+
+
+def test_seconds_in_a_step_stand_beside_those_of_the_run() -> None:
+    now = [0.0]
+    run = progress.Progress("en", clock=lambda: now[0])
+    now[0] = 80.0
+    run.take(written(Stage(text=say("building_unmarked", build=1, count=182))))
+    now[0] = 125.0
+    assert run.line() == (
+        "TensorRT builds engine 1, the one that ships, of 182 operators, 2 min 5 s, 45 s of it in this step"
+    )
+
+
+def test_what_a_session_tells_goes_to_who_listens_on_this_thread() -> None:
+    heard: list[Reason] = []
+    tell(say("heard_loading"))
+    with told_to(heard.append):
+        tell(say("heard_preparing"))
+    tell(say("heard_loading"))
+    assert heard == ["Paddle hands a subgraph over"]
+
+
+def test_a_new_step_is_told_at_once_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "NEWS", 0.0)
+    with progress.bar(language="en") as on_event:
+        on_event(written(Stage(text=say("building_unmarked", build=1, count=182))))
+    assert "TensorRT builds engine 1" in capsys.readouterr().err
