@@ -20,8 +20,8 @@ from .search import Evaluation, Fix
 __all__ = [
     "EVENTS", "Again", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Heard", "Inputs",
     "IntroducedErrors", "Kept", "Layers", "Leftover", "Matched", "Note", "PairKept", "Plan", "PortraitMade", "Ran",
-    "Renames", "RowDone", "SamplesFound", "Saved", "Scores", "Selected", "ShardDone", "SideTold", "Stage", "Start", "Tensors",
-    "Tried", "Trying", "read", "written",
+    "Renames", "RowDone", "SamplesFound", "Saved", "Scores", "Selected", "ShardDone", "SideTold", "Stage", "Start",
+    "Tensors", "Tried", "Trying", "read", "written",
 ]  # fmt: skip
 
 
