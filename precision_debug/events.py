@@ -18,7 +18,7 @@ from .records import Explanation, InputInfo, Introduced, Number, Row, RunSpec, S
 from .search import Evaluation, Fix
 
 __all__ = [
-    "EVENTS", "Again", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Heard", "Inputs",
+    "EVENTS", "Again", "Checked", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Heard", "Inputs",
     "IntroducedErrors", "Kept", "Layers", "Leftover", "Matched", "Note", "PairKept", "Plan", "PortraitMade", "Ran",
     "Renames", "RowDone", "SamplesFound", "Saved", "Scores", "Selected", "ShardDone", "SideTold", "Stage", "Start",
     "Tensors", "Tried", "Trying", "read", "written",
@@ -179,6 +179,16 @@ class Scores:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a comparison of the user's own said: output name ("": all at once) to the share of samples that passed."""
+
+    event: ClassVar[str] = "checked"
+    function: str
+    shares: Mapping[str, Number]
+    samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class IntroducedErrors:
     """What each operator added itself."""
 
@@ -296,7 +306,7 @@ class End:
 
 Event = (
     Start | Stage | Heard | Plan | SideTold | Tensors | Matched | Renames | Selected | Inputs | Saved | Leftover
-    | RowDone | Ran | Again | Layers | Note | Scores | IntroducedErrors | Explained | FixFound | PortraitMade
+    | RowDone | Ran | Again | Layers | Note | Scores | Checked | IntroducedErrors | Explained | FixFound | PortraitMade
     | PairKept | SamplesFound | ShardDone | Tried | Trying | Evaluated | Kept | Failure | End
 )  # fmt: skip
 

@@ -95,9 +95,9 @@ class Setting:
 
 
 MEMORY_BUDGET = Setting(
-    name="memory_budget", kind="size", flag=True, metavar="SIZE",
-    help="e.g. 4G: baseline tensors beyond it wait on disk (default: all wait in memory)",
-    zh="例如 4G：超出部分的基线张量存放在磁盘上（默认全部放在内存中）",
+    name="memory_budget", kind="size", flag=True, metavar="SIZE", low=0,
+    help="e.g. 4G: baseline tensors beyond it wait on disk; 0: all do (default: all wait in memory)",
+    zh="例如 4G：超出部分的基线张量存放在磁盘上；0：全部放在磁盘上（默认全部放在内存中）",
 )  # fmt: skip
 
 SAMPLES_AXIS = Setting(
@@ -111,6 +111,16 @@ SAMPLE = Setting(
 METRIC = Setting(
     name="metric", kind="text", help="FILE.py:function of a sample's outputs and labels, for both sides",
     zh="FILE.py:函数，由样本的输出与标签计算指标，两侧各算一次",
+)  # fmt: skip
+TOP_K = Setting(
+    name="top_k", kind="whole", low=1, flag=True, metavar="N",
+    help="in how many samples both runs have the same first N classes; with labels, in how many the label is in them",
+    zh="两侧前 N 个类别相同的样本比例；若有标签，则为标签位于其中的比例",
+)  # fmt: skip
+COMPARE = Setting(
+    name="compare", kind="text", flag=True, metavar="FILE.py:f",
+    help="a function of both runs' outputs that decides in place of tolerances: true, or by output name true or false",
+    zh="由两侧输出计算的函数，代替容差作出判定：返回真假，或按输出名返回真假",
 )  # fmt: skip
 
 SAVE_INPUTS = Setting(
@@ -134,7 +144,9 @@ FAIL_FAST = Setting(
     zh="遇到首个未通过的张量即停止；多个样本时，在含有它的样本之后停止",
 )  # fmt: skip
 
-CORE = (MEMORY_BUDGET, SAMPLES_AXIS, SAMPLE, METRIC, SAVE_INPUTS, SAVE_OUTPUTS, SAVE_TENSORS, FAIL_FAST)
+CORE = (
+    MEMORY_BUDGET, SAMPLES_AXIS, SAMPLE, METRIC, TOP_K, COMPARE, SAVE_INPUTS, SAVE_OUTPUTS, SAVE_TENSORS, FAIL_FAST,
+)  # fmt: skip
 """Settings that no engine sees: any command may have them."""
 
 _PASSED: Mapping[str, Any] = {"side": "target", "seed": 0}
@@ -268,7 +280,7 @@ def _whole(setting: Setting, given: Any) -> int:
     return number
 
 
-def _size(_: Setting, given: Any) -> int:
+def _size(setting: Setting, given: Any) -> int:
     text = str(given).strip().upper().removesuffix("B").removesuffix("I")
     unit = text[-1:] if text[-1:] in _UNITS and not text[-1:].isdigit() else ""
     try:
@@ -277,8 +289,8 @@ def _size(_: Setting, given: Any) -> int:
         size = int(float(text.removesuffix(unit)) * _UNITS[unit])
     except (ValueError, OverflowError):
         raise ValueError(f"'{given}' is not a size") from None
-    if not 0 < size < 2**63:
-        raise ValueError(f"'{given}' is not a size above 0")
+    if not (1 if setting.low is None else setting.low) <= size < 2**63:
+        raise ValueError(f"'{given}' is not a size {'above 0' if setting.low is None else 'from 0 up'}")
     return size
 
 

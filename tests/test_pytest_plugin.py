@@ -111,6 +111,62 @@ def test_thresholds_of_the_project(project: Path) -> None:
     assert "allowed 1e-06" in said
 
 
+THRESHOLDS = "thresholds:\n  outputs: {}\n  tensors:\n    'hid*': 0.5\n  operators:\n    Relu: 0.5\n"
+
+
+def test_thresholds_in_yaml(project: Path) -> None:
+    (project / "precision_debug.yaml").write_text(THRESHOLDS.format(1e-6))
+    status, said = run(project)
+    assert status == 1, said
+    assert "allowed 1e-06" in said
+    (project / "loose.yml").write_text(THRESHOLDS.format(0.5).replace("thresholds:\n", "").replace("\n  ", "\n")[2:])
+    status, said = run(project, "--precision_thresholds", "loose.yml")
+    assert status == 0, said
+    (project / "precision_debug.yaml").write_text("outputs: [1")
+    status, said = run(project)
+    assert status == 1
+    assert "UsageError" in said
+    assert "precision_debug.yaml" in said
+
+
+def test_a_file_of_thresholds_is_the_table_whatever_it_is_written_in(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(THRESHOLDS.format(0.25))
+    (tmp_path / "a.toml").write_text("outputs = 0.25\n[tensors]\n'hid*' = 0.5\n[operators]\nRelu = 0.5\n")
+    wanted = Thresholds(outputs=0.25, tensors={"hid*": 0.5}, operators={"Relu": 0.5})
+    assert Thresholds.of_file(tmp_path / "a.yaml") == wanted
+    assert Thresholds.of_file(tmp_path / "a.toml") == wanted
+    (tmp_path / "a.yaml").rename(tmp_path / "precision_debug.yaml")
+    assert Thresholds.of_project(tmp_path) == wanted
+    (tmp_path / "pyproject.toml").write_text("[tool.precision_debug.thresholds]\noutputs = 1.0\n")
+    with pytest.raises(UsageError, match="two files"):
+        Thresholds.of_project(tmp_path)
+    (tmp_path / "c.yaml").touch()
+    assert Thresholds.of_file(tmp_path / "c.yaml") == Thresholds()
+    for name, text in (("b.ini", ""), ("b.yaml", "- 1"), ("b.yaml", "outputs: !!python/name:os.system")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(UsageError):
+            Thresholds.of_file(tmp_path / name)
+
+
+def test_without_yaml_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.yaml").write_text("outputs: 1\n")
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(UsageError, match=r"precision_debug\[yaml\]"):
+        Thresholds.of_file(tmp_path / "a.yaml")
+
+
+def test_each_report_is_in_the_summary_of_a_github_step(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summary = project / "step.md"
+    summary.write_text("earlier\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    model(project / "model.onnx", 8e4)
+    assert run(project)[0] == 1
+    text = summary.read_text(encoding="utf-8")
+    assert text.startswith("earlier\n## test\\_the\\_model\\_keeps\\_its\\_precision\n")
+    assert "`hidden`" in text
+    assert "out of tolerance" in text.lower()
+
+
 @pytest.mark.parametrize(
     "plain", [[], {"output": 1}, {"outputs": "1"}, {"outputs": -1}, {"tensors": 1}, {"operators": {"Relu": True}}]
 )

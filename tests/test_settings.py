@@ -124,11 +124,21 @@ def test_values_are_read_by_their_kind(kind: Any, given: Any, read: Any) -> None
     assert one.read(one.read(given)) == read  # a session reads again what the plan has read
 
 
+@pytest.mark.parametrize(("low", "read"), [(None, None), (0, 0)])
+def test_a_size_of_0_is_read_where_the_setting_knows_it(low: int | None, read: int | None) -> None:
+    one = Setting(name="knob", kind="size", help="", zh="", low=low)
+    if read is None:
+        with pytest.raises(UsageError, match="above 0"):
+            one.read("0")
+    else:
+        assert one.read("0") == read
+
+
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
         ("flag", "perhaps"), ("flag", 2), ("whole", "1.5"), ("whole", "four"), ("whole", True), ("whole", 1.5),
-        ("whole", 11), ("whole", "-1"), ("whole", "9" * 5000), ("size", "lots"), ("size", "-1"), ("size", "0"),
+        ("whole", 11), ("whole", "-1"), ("whole", "9" * 5000), ("size", "lots"), ("size", "-1"),
         ("size", "1e999"), ("size", "nan"), ("size", True), ("choice", "three"), ("choice", 1), ("text", 1j),
         ("text", b"x"), ("text", "'a'b'"), ("names", 5), ("names", "[1,2]"), ("names", "['a'"), ("names", {"a": 1}),
         ("layers", "a"), ("layers", 3), ("shapes", "x"), ("shapes", {"x": 3}), ("shapes", {"x": [-1]}),

@@ -137,6 +137,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="in how many samples both runs have the same first class, without labels too",
     )
 
+    group.add_argument(
+        "--top_k", metavar="N", default="", help="the same of the first N classes, in any order; with --labels, too"
+    )
+
     group = parser.add_argument_group(
         "how close is close?", "without any of these a tensor passes where its error is what the target must lose"
     )
@@ -158,6 +162,12 @@ def build_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--validate", action="store_true", help="NaN and Inf are out of tolerance, also where both sides have them"
     )
+
+    group.add_argument(
+        "--compare", metavar="FILE.py:f", default="",
+        help="a function of your own that decides in their place, from both runs' outputs: true or false, or a dict of"
+        " them by output name",
+    )  # fmt: skip
 
     group.add_argument("--fail_fast", action="store_true", help="stop at the first tensor, or sample, that fails")
 
@@ -219,7 +229,7 @@ def build_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help=f"report; format by suffix, may be repeated (default {DEFAULT_OUTPUT}); explorer:FILE.json, "
-        "netron:FILE.onnx, tensorboard:FILE.tfevents: for those viewers",
+        "netron:FILE.onnx, tensorboard:FILE.tfevents: for those viewers; github: adds to a step's summary",
     )
     group.add_argument(
         "--save_outputs", metavar="FILE.json", default="", help="keep both runs' outputs, as --load_outputs reads"
@@ -229,7 +239,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="keep the N worst tensors of both sides as .npz beside the report, which links it",
     )  # fmt: skip
     group.add_argument(
-        "--memory_budget", metavar="SIZE", default="", help="e.g. 4G: baseline tensors beyond it wait on disk"
+        "--memory_budget", metavar="SIZE", default="", help="e.g. 4G: baseline tensors beyond it wait on disk, 0: all"
     )
     group.add_argument(
         "--lockstep",
@@ -361,12 +371,12 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
             raise UsageError("is no .json file, nor a folder of them", where=f"--load_outputs {given.load_outputs}")
         if not marks and not given.marks_between and not given.marks_from_inspector:
             marks = ("*",)  # of the baseline's tensors: what the file does not hold is not asked for
-    for name in ("samples_axis", "sample", "metric", "save_inputs", "save_outputs", "fail_fast"):
+    for name in ("samples_axis", "sample", "metric", "top_k", "compare", "save_inputs", "save_outputs", "fail_fast"):
         if getattr(given, name):
             options[name] = getattr(given, name)
     if given.save_tensors is not None:
         options["save_tensors"] = given.save_tensors
-    if given.memory_budget:
+    if given.memory_budget != "":
         options["memory_budget"] = given.memory_budget
     return RunSpec(
         model=ModelFiles(model_file=given.model_file, params_file=given.params_file, model_dir=given.model_dir),

@@ -1,4 +1,4 @@
-"""Outputs of the form NAME:PATH, which other viewers show."""
+"""Outputs of the form NAME:PATH, which other viewers show, and "github:", the summary of a GitHub Actions step."""
 
 from __future__ import annotations
 
@@ -11,16 +11,26 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from ..report import Report
 
-__all__ = ["asked", "write"]
+__all__ = ["STEP", "asked", "write"]
+
+STEP = "github"
+"""An output that is added to what is there, and has no path of its own."""
 
 
 def asked(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
     """The reports among outputs, and the path of each overlay by its name. Raises UsageError."""
-    from ..report import overlays
+    from ..report import overlays, step_summary
 
     reports: list[Path] = []
     shown: dict[str, Path] = {}
     for output in outputs:
+        if output == f"{STEP}:":
+            summary = step_summary.place()
+            if summary is None:
+                hint = "it is for a step of GitHub Actions"
+                raise UsageError(f"{step_summary.VARIABLE} is not set", where=f"--output {STEP}:", hint=hint)
+            shown[STEP] = summary
+            continue
         name, path = overlays.split(output)
         if not name:
             reports.append(Path(path))
@@ -33,7 +43,10 @@ def asked(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
 
 def write(report: Report, shown: Mapping[str, Path]) -> None:
     """Write each, after the reports: what a viewer cannot take costs no report. Raises OutputError."""
-    from ..report import overlays
+    from ..report import overlays, step_summary
 
     for name, path in shown.items():
+        if name == STEP:
+            step_summary.append(report, path)
+            continue
         overlays.write(report, name, path)

@@ -27,7 +27,7 @@ def plain_results(subject: Subject, folder: Path) -> Store:
 
     folder: for what waits on disk. Raises BackendError.
     """
-    found = Store(folder=folder, memory_budget=subject.memory_budget or WAITING)
+    found = Store(folder=folder, memory_budget=subject.budget(WAITING))
 
     def keep(_op: str, name: str, value: Any) -> None:
         if name in wanted and name not in found:
@@ -66,7 +66,7 @@ def inherited_errors(subject: Subject, folder: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     with (
         plain_results(subject, folder) as plain,
-        Store(folder=folder, memory_budget=subject.memory_budget or WAITING) as waiting,
+        Store(folder=folder, memory_budget=subject.budget(WAITING)) as waiting,
     ):
         meeting = Meeting(waiting) if subject.together else None
         store = meeting or waiting

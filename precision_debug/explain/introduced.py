@@ -98,7 +98,7 @@ def run_alone(subject: Subject, suspects: Callable[[str, float | None], bool], f
             alone.wrong.put(name, wrong)
 
     try:
-        with contextlib.closing(subject.bench.waiting(folder, subject.memory_budget or WAITING)) as waiting:
+        with contextlib.closing(subject.bench.waiting(folder, subject.budget(WAITING))) as waiting:
             (_isolated if subject.target_replaces else _replayed)(subject, note, cast("Kept", waiting))
     except BaseException:
         alone.close()

@@ -54,6 +54,10 @@ class Subject:
     memory_budget: int | None = None
     outputs: Mapping[str, Any] = field(default_factory=dict)
 
+    def budget(self, usual: int) -> int:
+        """Bytes of waiting tensors to hold in memory; the usual ones where the user has not said."""
+        return usual if self.memory_budget is None else self.memory_budget
+
     @cached_property
     def bench(self) -> Workbench:
         """Where the tensors are handled: on their device where both sides can, else in the host's memory."""

@@ -86,7 +86,7 @@ def _changes(subject: Subject, is_target: bool, names: Collection[str], folder: 
     replacer = session.replacer if session.replacer is not None and session.replacer.replaces else None
     bench = subject.bench if replacer is not None else HostWorkbench()
     found: dict[str, float] = {}
-    with contextlib.closing(bench.waiting(folder, subject.memory_budget or WAITING)) as first:
+    with contextlib.closing(bench.waiting(folder, subject.budget(WAITING))) as first:
 
         def keep(_op: str, name: str, value: Any) -> None:
             if name not in seen:

@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..records import TensorMeta
 from ..safety.special_file import refuse_special
 
-__all__ = ["Scores", "check_labels", "load_labels", "score"]
+__all__ = ["Scores", "check_labels", "counts", "load_labels", "score"]
 
 _HINT = "give a .npy of one class index a sample"
 
@@ -66,29 +66,49 @@ def check_labels(labels: np.ndarray[Any, Any], feeds: Mapping[str, Any], outputs
         raise InputError(f"class {labels.max()} among the labels, and the model has {most}", where="--labels")
 
 
+def counts(top1: bool, most: int | None) -> tuple[int, ...]:
+    """How many first classes are looked at: 1, the number that was asked for, or both."""
+    return tuple(sorted({1} & {int(top1)} | ({most} if most else set())))
+
+
 def score(
-    baseline: Mapping[str, Any], target: Mapping[str, Any], labels: np.ndarray[Any, Any] | None = None
-) -> Scores | None:
-    """Top-1 agreement, and with labels both accuracies; None where no output holds class scores.
+    baseline: Mapping[str, Any], target: Mapping[str, Any], labels: np.ndarray[Any, Any] | None = None,
+    classes: Sequence[int] = (1,),
+) -> Scores | None:  # fmt: skip
+    """Top-k agreement, and with labels both accuracies; None where no output holds class scores.
 
     Class scores are the first float output of shape [N, classes] that both sides have, classes > 1. With labels
-    their number must be N, else InputError.
+    their number must be N, else InputError. classes: each k: both sides agree where the same k classes come first,
+    in any order; a label is right where it is among them. Of equal scores the first class goes before; NaN is last.
     """
     for name, base in baseline.items():
         other = target.get(name)
         if not (_is_scores(base) and _is_scores(other)) or base.shape != other.shape:  # type: ignore[union-attr]
             continue
-        ours, theirs = np.argmax(np.asarray(base), axis=1), np.argmax(np.asarray(other), axis=1)
-        shares = {"top-1 agreement": float(np.mean(ours == theirs))}
-        if labels is not None:
-            if len(labels) != len(ours):
-                raise InputError(f"{len(labels)} labels for {len(ours)} samples of output '{name}'", where="--labels")
-            shares["top-1 accuracy, baseline"] = float(np.mean(ours == labels))
-            shares["top-1 accuracy, target"] = float(np.mean(theirs == labels))
-        return Scores(shares=shares, samples=len(ours))
+        if labels is not None and len(labels) != len(base):
+            raise InputError(f"{len(labels)} labels for {len(base)} samples of output '{name}'", where="--labels")
+        shares = {}
+        for k in classes:
+            ours, theirs = _first(base, k), _first(other, k)
+            shares[f"top-{k} agreement"] = float(np.mean((np.sort(ours) == np.sort(theirs)).all(axis=1)))
+            if labels is not None:
+                wanted = np.reshape(labels, (-1, 1))
+                shares[f"top-{k} accuracy, baseline"] = float(np.mean((ours == wanted).any(axis=1)))
+                shares[f"top-{k} accuracy, target"] = float(np.mean((theirs == wanted).any(axis=1)))
+        return Scores(shares=shares, samples=len(base))
     if labels is not None:
         raise InputError("no output of shape [N, classes] to hold the labels against", where="--labels")
     return None
+
+
+def _first(values: Any, k: int) -> np.ndarray[Any, Any]:
+    """The k first classes of each line, the best first: [N, k], or fewer where there are fewer classes."""
+    array = np.asarray(values)
+    order: np.ndarray[Any, Any] = (
+        np.argmax(array, axis=1)[:, None] if k == 1
+        else np.argsort(-array.astype(np.float64), axis=1, kind="stable")[:, :k]
+    )  # fmt: skip
+    return order
 
 
 def _is_scores(value: Any) -> bool:

@@ -89,8 +89,9 @@ NOTES: Mapping[str, Wording] = {
         "基线张量中有 {megabytes:.0f} MB 超出 --memory_budget，暂存于磁盘。", "Raise --memory_budget for speed.",
     ),
     "no_top1": Wording(
-        "--top1: no float output of shape [N, classes] that both sides have, so there is no agreement to show.",
-        "--top1：两侧没有共同的 [N, classes] 形状的浮点输出，因此无法给出一致率。", "Leave --top1 out.",
+        "--top1 or --top_k: no float output of shape [N, classes] that both sides have, so there is no agreement to"
+        " show.",
+        "--top1 或 --top_k：两侧没有共同的 [N, classes] 形状的浮点输出，因此无法给出一致率。", "Leave it out.",
     ),
     # of a search
     "only_outputs": Wording(

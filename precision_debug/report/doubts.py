@@ -72,12 +72,13 @@ class _Values(dict[str, Plain]):
 def _found(report: Judged) -> Iterator[Doubt]:
     yield from report.target.doubts
     yield from report.baseline.doubts
-    yield from _of_outputs(report)
+    if not report.checks:  # else a function of the user's has judged the outputs
+        yield from _of_outputs(report)
     if not report.rows:
         yield Doubt(code="nothing_seen")
     elif not report.compared:
         yield Doubt(code="nothing_compared")
-    elif all(row.status is Status.INCONCLUSIVE for row in report.compared):
+    elif not report.checks and all(row.status is Status.INCONCLUSIVE for row in report.compared):
         yield Doubt(code="nothing_decided", values={"compared": count(len(report.compared))})
     covered = coverage(report.rows)
     if covered.compared and covered.share < ENOUGH:

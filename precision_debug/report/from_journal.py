@@ -94,6 +94,8 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
                 notes.append(event.text)
             case events.Scores():
                 values |= {"scores": event.scores, "scored": event.samples}
+            case events.Checked():
+                values |= {"checks": event.shares, "checked": event.samples, "checked_by": event.function}
             case events.Ran():
                 ran.add(event.side)
             case events.Again():

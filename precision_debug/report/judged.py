@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from ..inspector import EngineLayer
@@ -36,6 +37,9 @@ class Judged(Protocol):
 
     @property
     def outputs(self) -> tuple[Row, ...]: ...
+
+    @property
+    def checks(self) -> Mapping[str, float]: ...
 
     @property
     def verdict(self) -> str: ...

@@ -28,6 +28,8 @@ def lead(report: Report) -> tuple[Text, ...]:
     else:
         sentences = []
     sentences[1:1] = fix_sentences(report)
+    if report.checks:
+        sentences.insert(0, _checked(report))
     if report.failure:
         ended = Text(f"The run ended early: {report.failure}.", f"运行提前结束：{report.failure}。")
         done = len(report.compared)
@@ -58,6 +60,23 @@ def _calm(report: Report) -> Text:
         f" {worst.relative_l2:.2g} (Rel L2).",
         f"无需处理：比较的 {compared} 个张量全部一致，误差最大的输出 `{worst.name}` 相对 L2 误差为"
         f" {worst.relative_l2:.2g}。",
+    )
+
+
+def _checked(report: Report) -> Text:
+    """What the user's own comparison said, which decides."""
+    by, times = report.checked_by, report.checked
+    bad = {name: share for name, share in report.checks.items() if share < 1}
+    if not bad:
+        return Text(
+            f"`{by}` finds the outputs good enough ({count(times)} of {count(times)} samples).",
+            f"`{by}` 判定输出合格（{count(times)} 个样本全部通过）。",
+        )
+    some = ", ".join(f"`{name}` " if name else "" for name in bad)
+    failed = max(round((1 - share) * times) for share in bad.values())
+    return Text(
+        f"`{by}` finds the outputs {some}not good enough (in {count(failed)} of {count(times)} samples).",
+        f"`{by}` 判定输出 {some}不合格（{count(times)} 个样本中有 {count(failed)} 个）。",
     )
 
 

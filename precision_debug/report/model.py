@@ -47,6 +47,8 @@ class Report:
     failure: one line on why the run ended early; "" where it did not.
     scores: what the answer is worth ("top-1 agreement", "top-1 accuracy, baseline", …), shares from 0 to 1, of
     ``scored`` samples.
+    checks: what a function of the user's, ``checked_by``, said of each output ("": of all at once): the share of
+    ``checked`` samples that are good enough. It then decides in place of tolerances.
     explanation: who introduced the error, and why; None where that was not asked for.
     layers: of the engine that the target really ran, where an inspector told them.
     fix: what to keep in higher precision, where that was searched for.
@@ -68,6 +70,9 @@ class Report:
     notes: tuple[Reason, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
     scored: int = 0
+    checks: Mapping[str, float] = field(default_factory=dict)
+    checked: int = 0
+    checked_by: str = ""
     failure: str = ""
     explanation: Explanation | None = None
     layers: tuple[EngineLayer, ...] = ()
@@ -135,11 +140,13 @@ class Report:
             return Verdict.FAIL
         if any(map(decides, self.doubts)):
             return Verdict.INCONCLUSIVE
-        return Verdict.PASS if self.spec.tolerance.given else Verdict.EXPECTED
+        return Verdict.PASS if self.spec.tolerance.given or self.checks else Verdict.EXPECTED
 
     @property
     def _fails(self) -> bool:
         """Where no tolerance was given, an error that was shown to be absorbed before the outputs fails nothing."""
+        if self.checks:
+            return any(share < 1 for share in self.checks.values())
         state = self.explanation.state if self.explanation is not None else "unknown"
         if self.spec.tolerance.given or self.spec.validate or state == "unknown" or not self.outputs:
             return self.first_mismatch is not None

@@ -15,8 +15,8 @@ from typing import Any
 from .. import events, explain, recording
 from ..errors import UsageError
 from ..feeds import FeedSet
-from ..numbers import scores
 from ..observe.portraits import Portraits
+from ..observe.shard import Shard
 from ..observe.worst_pairs import WorstPairs
 from ..pairing import marks
 from ..pairing.align import align
@@ -26,13 +26,15 @@ from ..records import Row, RunSpec, TensorMeta
 from ..report import machine
 from ..settings import CORE, value
 from .across_frameworks import crosses, match_values
+from .answers import Answers
+from .answers import finish as finish_answers
 from .both import Both, Each
 from .comparer import placed, placed_on_host
 from .fail_fast import Enough, enough
 from .inputs import feeds_of, storing
 from .journal import Journal
 from .plan import NONE, Opening, Plan, make_plan
-from .samples import Samples, finish_scores, worst_sample
+from .samples import Samples, chosen_samples, finish_scores, worst_sample
 from .saved_json import SavedOutputs
 from .side import OpenSide, open_both, open_one
 
@@ -72,9 +74,8 @@ def _compare(
 ) -> None:  # fmt: skip
     wanted = value(CORE, spec.options, "save_outputs")
     saved = SavedOutputs(wanted, (first.label, second.label), folder) if wanted else None
-    labels = scores.load_labels(spec.labels) if spec.labels and given.many is None else None
-    if labels is not None:
-        scores.check_labels(labels, given.feeds[0])
+    first_sample, _ = chosen_samples(value(CORE, spec.options, "sample"), len(given.feeds))
+    answers = Answers(spec, given, first_sample)
     alone = spec.baseline == NONE
     if alone:
         journal.write(events.Note(text=say("validated_alone")))
@@ -86,9 +87,7 @@ def _compare(
         else open_both(place.baseline, place.target, given, journal, together)
     )  # fmt: skip
     with opened as (base, target):
-        if labels is not None:
-            outputs = [meta for meta in base.tensors if meta.is_output]
-            scores.check_labels(labels, given.feeds[0], outputs)
+        answers.check([meta for meta in base.tensors if meta.is_output])
         names = _selected(spec, base.tensors, journal)
         _if_alone(together, base, target)
         renames = _renames(spec, given, base.tensors, target.tensors)
@@ -108,7 +107,7 @@ def _compare(
         )  # fmt: skip
         if given.many is not None:
             stored()
-            samples = Samples(both, given, journal, saved)
+            samples = Samples(both, given, journal, answers, saved)
             journal.write(events.SamplesFound(first=given.many.start, last=given.many.stop))
 
             def explained(worst: int) -> None:
@@ -128,7 +127,7 @@ def _compare(
             whole = samples.run(given.many)
             if saved is not None:
                 saved.finish()
-            finish_scores(spec, whole, journal, base.tensors, samples.metric)
+            finish_scores(spec, whole, journal, base.tensors, answers.metric)
             _if_alone(together, base, target)
             _announced(both, journal)
             if (spec.explain != "off" and not alone) or value(CORE, spec.options, "save_tensors"):
@@ -168,11 +167,10 @@ def _compare(
             journal.write(events.Leftover(name=name, stats=stats))
         if ran.spilled_bytes:
             journal.write(events.Note(text=say("spilled", megabytes=ran.spilled_bytes / 1e6)))
-        result = scores.score(ran.base_outputs, ran.target_outputs, labels) if spec.labels or spec.top1 else None
-        if result is not None:
-            journal.write(events.Scores(scores=result.shares, samples=result.samples))
-        elif spec.top1:
-            journal.write(events.Note(text=say("no_top1")))
+        if answers.asked:
+            found = Shard()
+            answers.add(found, first_sample, ran.base_outputs, ran.target_outputs)
+            finish_answers(spec, found, journal, answers.metric)
         if spec.explain != "off" and not alone:
             _explain(spec, base, target, ran.rows, given, journal, folder, together, ran.base_outputs)
 
@@ -264,7 +262,7 @@ def _matched(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
     journal.write(events.Stage(text=say("stage_pairing")))
     matches, notes = match_values(
         first, second, given.feeds[0], target_feeds=given.for_target().feeds[0], folder=folder,
-        memory_budget=spec.options.get("memory_budget"),
+        memory_budget=value(CORE, spec.options, "memory_budget"),
     )  # fmt: skip
     journal.write(events.Matched(matches=matches))
     for note in notes:

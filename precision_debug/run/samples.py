@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from ..errors import InputError
-from ..events import Note, Scores, ShardDone
+from ..events import Note, ShardDone
 from ..feeds import FeedSet
-from ..numbers import scores
 from ..numbers.merged import WORST
 from ..observe.shard import Shard
 from ..reasons import say
 from ..records import RunSpec, TensorMeta
-from ..safety.special_file import refuse_special
-from ..settings import CORE, value
-from .both import Both, Ran
+from .answers import Answers, finish
+from .both import Both
 from .fail_fast import enough
 from .journal import Journal
 from .saved_json import SavedOutputs
 from .user_metric import UserMetric
 
-__all__ = ["Samples", "chosen_samples", "finish_scores", "labels_of", "worst_sample"]
+__all__ = ["Samples", "chosen_samples", "finish_scores", "worst_sample"]
 
 _EVERY = 5.0
 """Seconds of samples after which what is finished goes into the journal: so much is lost at most."""
@@ -48,34 +42,15 @@ def chosen_samples(text: str | None, count: int) -> tuple[int, range | None]:
     return first, range(first, last) if colon else None
 
 
-def labels_of(path: str, count: int) -> Any:
-    """Labels of ``count`` samples or of all of their rows: a .npy or .npz array of any type, by its first axis.
-
-    Raises InputError.
-    """
-    refuse_special(path, InputError)
-    try:
-        with Path(path).open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            labels = loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
-    except Exception as error:  # numpy and zipfile raise many kinds on a damaged file
-        raise InputError(f"no labels can be read ({error})", where=path, hint="write them with numpy.save") from error
-    if not labels.ndim or len(labels) % count or not len(labels):
-        raise InputError(f"{len(labels) if labels.ndim else 'no'} labels for {count} samples", where=path)
-    return labels
-
-
 class Samples:
-    """Compares samples, one at a time. labels: see labels_of; None where there are none."""
+    """Compares samples, one at a time."""
 
-    def __init__(self, both: Both, given: FeedSet, journal: Journal, saved: SavedOutputs | None = None) -> None:
-        spec = both.spec
+    def __init__(
+        self, both: Both, given: FeedSet, journal: Journal, answers: Answers, saved: SavedOutputs | None = None
+    ) -> None:
         self._saved = saved
-        self._both, self._given, self._journal = both, given, journal
+        self._both, self._given, self._journal, self._answers = both, given, journal, answers
         self._comparer = both.with_totals()
-        self._labels = labels_of(spec.labels, len(given.feeds)) if spec.labels else None
-        source = value(CORE, spec.options, "metric")
-        self.metric = UserMetric(source) if source else None
         self._targets = given.for_target().feeds
         self._first = True
 
@@ -119,21 +94,8 @@ class Samples:
         if self._saved is not None:
             took = self._both.base.seconds, self._both.target.seconds
             self._saved.add((ran.base_outputs, ran.target_outputs), took)
-        self._score(number, ran, part)
+        self._answers.add(part, number, ran.base_outputs, ran.target_outputs)
         return any(enough(self._both.spec, row) for row in ran.rows)
-
-    def _score(self, number: int, ran: Ran, part: Shard) -> None:
-        spec, labels = self._both.spec, None
-        if self._labels is not None:
-            each = len(self._labels) // len(self._given.feeds)
-            labels = self._labels[number * each : (number + 1) * each]
-        if self.metric is not None:
-            one = labels[0] if labels is not None and len(labels) == 1 else labels
-            self.metric.add(part, number, (ran.base_outputs, ran.target_outputs), one)
-        elif spec.labels or spec.top1:
-            found = scores.score(ran.base_outputs, ran.target_outputs, labels)
-            for name, share in found.shares.items() if found is not None else ():
-                part.score(name, round(share * found.samples), found.samples)  # type: ignore[union-attr]
 
 
 def worst_sample(whole: Shard, tensors: Sequence[TensorMeta]) -> int:
@@ -147,12 +109,7 @@ def finish_scores(
     spec: RunSpec, whole: Shard, journal: Journal, tensors: Sequence[TensorMeta], metric: UserMetric | None = None
 ) -> None:  # fmt: skip
     """Tell the journal of the worst samples, and of the scores of all of them. tensors: the baseline's."""
-    source = value(CORE, spec.options, "metric")
-    if metric is None and source and whole.parts:
-        metric = UserMetric(source)
     outputs = [meta.name for meta in tensors if meta.is_output]
     worst = [f"{sample} ({error:.2e})" for error, sample in (whole.worst(outputs) or whole.worst())[:WORST]]
     journal.write(Note(text=say("samples", count=len(whole.samples), worst=tuple(worst))))
-    found = {**whole.means, **(metric.finish(whole) if metric is not None else {})}
-    if found:
-        journal.write(Scores(scores=found, samples=len(whole.samples)))
+    finish(spec, whole, journal, metric)

@@ -1,7 +1,8 @@
 """pytest: ``assert_precision`` compares two run modes of a model and fails with the culprit's name.
 
 A test asks for the fixture of that name; nothing else of this plugin does anything. Thresholds may stand in the
-project's pyproject.toml (see ``Thresholds``); a stored report ("golden") makes only regressions fail.
+project's pyproject.toml or a YAML file (see ``Thresholds``); a stored report ("golden") makes only regressions fail.
+In a step of GitHub Actions each report is added to the step's summary.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write: store golden reports anew; check (the default): fail where a tensor got worse than in them",
     )  # fmt: skip
     group.addoption(
+        "--precision_thresholds",
+        metavar="FILE",
+        default="",
+        help="thresholds of assert_precision, a .yaml or .toml file",
+    )
+    group.addoption(
         "--precision_reports", metavar="DIR", default="", help="keep every report of assert_precision there, as .html"
     )
 
@@ -35,22 +42,30 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
     """A function with ``precision_debug.compare``'s arguments; fails the test unless the verdict is good.
 
     Further: ``golden=PATH`` (a .json report; where it exists, only what got worse than in it fails; it is written with
-    --precision_golden write, or where there is none) and ``thresholds`` (a mapping as in pyproject.toml). Returns the
-    report. The verdict, the culprits and the worst error become properties of the test in JUnit's XML.
+    --precision_golden write, or where there is none) and ``thresholds`` (a mapping as in pyproject.toml, or the path of
+    a .yaml or .toml file). Returns the report. The verdict, the culprits and the worst error become properties of the
+    test in JUnit's XML.
     """
 
     def assert_precision(
         model: Any, *, run_mode: str, golden: str | Path = "", thresholds: Any = None, **arguments: Any
     ) -> Report:
         from ..api import compare
+        from ..report import step_summary
         from ..report.formats.json import load
         from .thresholds import Thresholds, complaint
 
-        wanted = Thresholds.of(thresholds) if thresholds is not None else Thresholds.of_project(request.config.rootpath)
+        chosen = request.config.getoption("--precision_thresholds") if thresholds is None else thresholds
+        if isinstance(chosen, (str, Path)) and chosen:
+            wanted = Thresholds.of_file(Path(chosen))
+        else:
+            wanted = Thresholds.of(chosen) if chosen else Thresholds.of_project(request.config.rootpath)
         report = compare(model, run_mode=run_mode, **arguments)
         for name, value in _properties(report).items():  # pytest's own record_property warns where JUnit's family is 2
             request.node.user_properties.append((f"precision_debug.{name}", value))
         kept = _keep(report, request, tmp_path)
+        if step_summary.place() is not None:
+            step_summary.append(report, title=request.node.name)
         stored = Path(golden) if golden else None
         if stored is not None and (request.config.getoption("--precision_golden") == "write" or not stored.exists()):
             report.save(stored)  # which it is no worse than

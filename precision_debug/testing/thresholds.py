@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,11 +21,13 @@ from ..report.model import Report, Verdict
 __all__ = ["Thresholds", "complaint"]
 
 _SHOWN = 5
+_FILES = ("precision_debug.yaml", "precision_debug.yml")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """Largest relative L2 errors, in ``[tool.precision_debug.thresholds]`` of pyproject.toml::
+    """Largest relative L2 errors, in ``[tool.precision_debug.thresholds]`` of pyproject.toml, or the same table in a
+    YAML or TOML file of its own (``precision_debug.yaml`` beside pyproject.toml is found by itself)::
 
         [tool.precision_debug.thresholds]
         outputs = 1e-2                    # every final output
@@ -71,20 +74,26 @@ class Thresholds:
 
     @classmethod
     def of_project(cls, root: Path) -> Thresholds:
-        """From the pyproject.toml of a folder; none where it has none. Raises UsageError."""
+        """Of a folder: in its pyproject.toml or in a precision_debug.yaml; none where neither has any.
+
+        Raises UsageError, also where both have some.
+        """
+        found: list[Thresholds] = []
         path = root / "pyproject.toml"
-        if not path.is_file():
-            return cls()
-        if sys.version_info >= (3, 11):
-            import tomllib
-        else:  # pytest itself brings it on 3.10
-            import tomli as tomllib
-        try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, OSError) as error:
-            raise UsageError(f"cannot be read: {error}", where=str(path)) from error
-        tool = table.get("tool", {}).get("precision_debug", {})
-        return cls.of(tool.get("thresholds", {}), f"{path.name} [tool.precision_debug.thresholds]")
+        if path.is_file():
+            tool = _read(path).get("tool", {}).get("precision_debug", {})
+            if "thresholds" in tool:
+                found.append(cls.of(tool["thresholds"], f"{path.name} [tool.precision_debug.thresholds]"))
+        found += [cls.of_file(root / name) for name in _FILES if (root / name).is_file()]
+        if len(found) > 1:
+            raise UsageError("thresholds stand in two files", where=str(root), hint="keep one")
+        return found[0] if found else cls()
+
+    @classmethod
+    def of_file(cls, path: Path) -> Thresholds:
+        """From a .yaml, .yml or .toml file: the table, or one that has it under ``thresholds``. Raises UsageError."""
+        plain = _read(path)
+        return cls.of(plain.get("thresholds", plain) if isinstance(plain, Mapping) else plain, path.name)
 
     def of_row(self, row: Row) -> float | None:
         """The largest relative L2 error that a row may have; None where nobody said."""
@@ -143,6 +152,43 @@ def _over(row: Row, thresholds: Thresholds) -> str:
             compared or row.is_output
         )
     return f"{row.op_type} {row.name}: Rel L2 {figure(error)}, allowed {figure(most)}" if error > most else ""
+
+
+def _read(path: Path) -> Any:
+    """What a file of thresholds holds, as plain values. Raises UsageError."""
+    ending = path.suffix.lower()
+    try:
+        text = path.read_text(encoding="utf-8")
+        if ending == ".toml":
+            if sys.version_info >= (3, 11):
+                import tomllib
+            else:  # pytest itself brings it on 3.10
+                import tomli as tomllib
+            return tomllib.loads(text)
+        if ending not in (".yaml", ".yml"):
+            raise UsageError("is no file of thresholds", where=str(path), hint="name a .yaml or .toml file")
+        try:
+            import yaml
+        except ImportError as error:
+            hint = "pip install 'precision_debug[yaml]', or write them in pyproject.toml"
+            raise UsageError("PyYAML is not installed", where=str(path), hint=hint) from error
+        try:
+            return yaml.load(text, _loader(yaml)) or {}
+        except yaml.YAMLError as error:
+            raise ValueError(" ".join(str(error).split())) from error
+    except (ValueError, OSError, RecursionError) as error:
+        raise UsageError(f"cannot be read: {error}", where=str(path)) from error
+
+
+def _loader(yaml: Any) -> Any:
+    """PyYAML's safe loader, which takes 1e-3 for a number too, as YAML 1.2 does (1.1 asks for 1.0e-3)."""
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        pass
+
+    number = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
+    return Loader
 
 
 def _number(value: Any, where: str) -> float:

@@ -2,6 +2,7 @@
 
 python tests/benchmarks/bench_samples.py resnet [SAMPLES]     ResNet-50 (examples/resnet), ort_int8, one process
 python tests/benchmarks/bench_samples.py small [SAMPLES]      digits, one image a sample
+python tests/benchmarks/bench_samples.py ray [SAMPLES [MODE [IMAGE]]]     ResNet-50, one process and a Ray cluster
 python tests/benchmarks/bench_samples.py merge                bytes and time of a shard, and the model of scaling
 """
 
@@ -127,8 +128,9 @@ def small(count: int) -> None:
         beside(model, "image", (1, 1, 8, 8), "ort_int8", 200, 9)
 
 
-def ray(count: int) -> None:
-    """The same samples in one process and on two actors of which one is killed: the tables are equal, or this fails."""
+def ray(count: int, mode: str = "ort_fp16_sim", image: int = 224) -> None:
+    """The same samples in one process and on two actors of which one is killed half-way: the tables are equal, or this
+    fails. What each way's journal says stays in a folder, which is printed."""
     import os
     import signal
 
@@ -142,34 +144,36 @@ def ray(count: int) -> None:
     killed: list[int] = []
 
     def kill_half_way(worker: Worker, done: int) -> None:
-        if done == 8:
+        print(f"  part {done} is done", flush=True)
+        if done == 8:  # of 16
             killed.append(worker.pid)
             os.kill(worker.pid, signal.SIGKILL)
 
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        build = [sys.executable, "examples/resnet/build.py", "--depth", "50", "-o", str(folder / "resnet50.onnx")]
-        subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        script = folder / "feeds.py"
-        script.write_text(FEEDS.format(shape=(1, 3, 224, 224), count=count, name="image", log=os.devnull))
-        spec = RunSpec(
-            model=ModelFiles(model_file=str(folder / "resnet50.onnx")), run_mode="ort_fp16_sim", inputs=str(script),
-            explain="off",
-        )  # fmt: skip
-        found = []
-        for way in ("one process", "two Ray actors, one killed"):
-            (folder / way).mkdir()
-            begun = time.perf_counter()
-            with Journal(folder / way / "journal.jsonl") as journal:
-                if way == "one process":
-                    pipeline.execute(spec, journal, folder=folder / way)
-                else:
-                    asked = Spread(engine="ray", jobs=2)
-                    spreading.execute(spec, asked, journal, folder=folder / way, on_part=kill_half_way)
-            print(f"{way}: {time.perf_counter() - begun:.1f} s for {count} samples")
-            found.append(report_of_events(read_events(folder / way / "journal.jsonl")).rows)
-    print(f"killed {len(killed)}; {len(found[0])} rows, identical: {found[0] == found[1]}")
-    sys.exit(0 if found[0] == found[1] and killed else 1)
+    folder = Path(tempfile.mkdtemp(prefix="bench-ray-"))
+    print(f"{count} samples of {image} x {image} in {mode}: {folder}", flush=True)
+    build = [sys.executable, "examples/resnet/build.py", "--depth", "50", "--image", str(image)]
+    build += ["-o", str(folder / "resnet50.onnx")]
+    subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    script = folder / "feeds.py"
+    script.write_text(FEEDS.format(shape=(1, 3, image, image), count=count, name="image", log=os.devnull))
+    files = ModelFiles(model_file=str(folder / "resnet50.onnx"))
+    spec = RunSpec(model=files, run_mode=mode, inputs=str(script), explain="off")
+    found = []
+    for way in ("two Ray actors, one killed", "one process"):
+        (folder / way).mkdir()
+        begun = time.perf_counter()
+        with Journal(folder / way / "journal.jsonl") as journal:
+            if way == "one process":
+                pipeline.execute(spec, journal, folder=folder / way)
+            else:
+                asked = Spread(engine="ray", jobs=2)
+                spreading.execute(spec, asked, journal, folder=folder / way, on_part=kill_half_way)
+        print(f"{way}: {time.perf_counter() - begun:.1f} s for {count} samples", flush=True)
+        found.append(report_of_events(read_events(folder / way / "journal.jsonl")))
+    one, other = found
+    same = one.rows == other.rows and one.notes == other.notes and one.verdict == other.verdict
+    print(f"killed {len(killed)}; {len(one.rows)} rows, {len(one.compared)} compared, identical: {same}")
+    sys.exit(0 if same and killed else 1)
 
 
 def merge() -> None:
@@ -239,4 +243,8 @@ if __name__ == "__main__":
         merge()
     else:
         way, usual = {"ray": (ray, 64), "resnet": (resnet, 1000), "small": (small, 20000)}[what]
-        way(int(rest[0]) if rest else usual)
+        count = int(rest[0]) if rest else usual
+        if what == "ray":
+            ray(count, *rest[1:2], *map(int, rest[2:3]))
+        else:
+            way(count)

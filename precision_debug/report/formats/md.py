@@ -15,7 +15,7 @@ from ..section import Cell, Section
 from ..summary import summary
 from ..words import Text
 
-__all__ = ["ROWS_SHOWN", "write"]
+__all__ = ["ROWS_SHOWN", "head", "lines", "plain", "write"]
 
 ROWS_SHOWN = 100
 """Rows out of tolerance that are listed; how many more there are is said."""
@@ -37,11 +37,23 @@ _FAILED_HEAD = (
 def write(report: Report, path: Path) -> None:
     """Headings and sentences in both languages; of the table only what is out of tolerance."""
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-        for line in _lines(report):
+        for line in lines(report):
             file.write(line + "\n")
 
 
-def _lines(report: Report) -> Iterator[str]:
+def lines(report: Report) -> Iterator[str]:
+    """The whole."""
+    yield from head(report)
+    for section in summary(report).sections:
+        yield ""
+        yield f"## {section.title}"
+        yield ""
+        yield from _table(section) if section.head else _pairs(section)
+    yield from _failed(report)
+
+
+def head(report: Report) -> Iterator[str]:
+    """The verdict and the sentences about it."""
     content = summary(report)
     target, baseline = report.target, report.baseline
     yield f"# {_MARKS[content.tone]} {content.headline}"
@@ -53,12 +65,6 @@ def _lines(report: Report) -> Iterator[str]:
         yield ""
     for sentence in content.details:
         yield f"- {_sentence(sentence)}"
-    for section in content.sections:
-        yield ""
-        yield f"## {section.title}"
-        yield ""
-        yield from _table(section) if section.head else _pairs(section)
-    yield from _failed(report)
 
 
 def _pairs(section: Section) -> Iterator[str]:
@@ -66,7 +72,7 @@ def _pairs(section: Section) -> Iterator[str]:
     for first, *rest in section.lines:
         label = first.text.en or label
         indent = "" if first.text.en else "  "
-        head = f"**{_plain(label)}**: " if first.text.en else ""
+        head = f"**{plain(label)}**: " if first.text.en else ""
         yield f"{indent}- {head}{' '.join(map(_cell, rest))}"
 
 
@@ -93,7 +99,7 @@ def _numbers(row: Row) -> list[str]:
     numbers = row.comparison
     errors = (None, None, None) if numbers is None else (numbers.mismatched, numbers.max_abs, numbers.max_rel)
     return [
-        str(row.index), _plain(row.op_type), _code(row.name), _plain(row.shape_text),
+        str(row.index), plain(row.op_type), _code(row.name), plain(row.shape_text),
         "" if errors[0] is None else count(errors[0]), figure(errors[1]), figure(errors[2]), figure(row.relative_l2),
         figure(row.error_growth),
     ]  # fmt: skip
@@ -110,15 +116,15 @@ def _cell(cell: Cell) -> str:
     if cell.text.en and (cell.tone == "code" or cell.row is not None):
         return _code(cell.text.en)
     if cell.file:
-        return f"[{_plain(cell.text.en)}]({quote(cell.file)})"
+        return f"[{plain(cell.text.en)}]({quote(cell.file)})"
     return _sentence(cell.text)
 
 
 def _sentence(text: Text) -> str:
-    return _plain(text.en) if text.en == text.zh else f"{_plain(text.en)} {_plain(text.zh)}"
+    return plain(text.en) if text.en == text.zh else f"{plain(text.en)} {plain(text.zh)}"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that Markdown shows as it is, on one line and inside a table."""
     return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", visible(" ".join(text.split())))
 

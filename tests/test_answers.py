@@ -1,0 +1,175 @@
+"""Top-k, a comparison of the user's and a metric of the user's: of one sample and of many, and what decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_models
+import pytest
+
+from precision_debug import compare
+from precision_debug.cli import main
+from precision_debug.errors import InputError, UsageError
+from precision_debug.numbers.scores import counts, score
+from precision_debug.report.lead import lead
+from precision_debug.report.model import Report, Verdict
+
+FUNCTIONS = """
+import numpy as np
+
+def close(baseline, target):
+    return {name: np.allclose(baseline[name], target[name], atol=1.0) for name in baseline}
+
+def never(baseline, target):
+    return False
+
+def on_large_inputs(baseline, target):
+    return bool(np.abs(next(iter(baseline.values()))).max() < LIMIT)
+
+def wrong(baseline, target):
+    return 0.25
+
+def largest(outputs, labels):
+    return float(max(np.abs(value).max() for value in outputs.values())) if labels is None else float(np.sum(labels))
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "own.py").write_text(FUNCTIONS)
+    onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def run(model: Path, **more: Any) -> Report:
+    return compare(model, run_mode="ort_fp16_sim", inputs={"x": np.ones((2, 8), np.float32)}, explain="off", **more)
+
+
+# --- top-k
+
+
+def test_the_first_k_classes_in_any_order_against_brute_force() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(64, 9)).astype(np.float32)
+    other = base + 0.3 * rng.normal(size=base.shape).astype(np.float32)
+    labels = rng.integers(0, 9, 64)
+    found = score({"y": base}, {"y": other}, labels, (1, 3))
+    assert found is not None
+    ours, theirs = (
+        [set(sorted(range(9), key=lambda k, line=line: -line[k])[:3]) for line in one] for one in (base, other)
+    )
+    assert found.shares["top-3 agreement"] == sum(a == b for a, b in zip(ours, theirs, strict=True)) / 64
+    assert found.shares["top-3 accuracy, baseline"] == sum(n in s for n, s in zip(labels, ours, strict=True)) / 64
+    assert found.shares["top-3 accuracy, target"] == sum(n in s for n, s in zip(labels, theirs, strict=True)) / 64
+    assert found.shares["top-1 agreement"] == float(np.mean(base.argmax(1) == other.argmax(1)))
+    assert 0 < found.shares["top-3 agreement"] < 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"), [((False, None), ()), ((True, None), (1,)), ((True, 5), (1, 5)), ((False, 1), (1,))]
+)
+def test_which_k_are_asked_for(asked: Any, found: tuple[int, ...]) -> None:
+    assert counts(*asked) == found
+
+
+def test_top_k_of_one_sample_and_of_many(model: Path, tmp_path: Path) -> None:
+    assert set(run(model, top_k=3).scores) == {"top-3 agreement"}
+    assert set(run(model, top_k=2, top1=True).scores) == {"top-1 agreement", "top-2 agreement"}
+    np.save(tmp_path / "labels.npy", np.arange(6) % 4)
+    many = compare(
+        model, run_mode="ort_fp16_sim", explain="off", labels=tmp_path / "labels.npy", top_k=4,
+        inputs=[{"x": np.full((2, 8), k, np.float32)} for k in (0.1, 0.5, 1)],
+    )  # fmt: skip
+    assert many.scores["top-4 agreement"] == 1.0
+    assert "top-1 accuracy, target" in many.scores
+    with pytest.raises(UsageError, match="top_k"):
+        run(model, top_k=0)
+
+
+# --- a comparison of the user's own
+
+
+def test_it_decides_in_place_of_the_tolerance(model: Path, tmp_path: Path) -> None:
+    strict = run(model, atol=1e-12, rtol=0.0)
+    assert strict.verdict is Verdict.FAIL
+    good = run(model, atol=1e-12, rtol=0.0, compare=f"{tmp_path / 'own.py'}:close")
+    assert good.verdict is Verdict.PASS
+    assert set(good.checks.values()) == {1.0}
+    assert "good enough" in lead(good)[0].en
+    bad = run(model, compare=f"{tmp_path / 'own.py'}:never")
+    assert (bad.verdict, bad.exit_status, dict(bad.checks)) == (Verdict.FAIL, 1, {"": 0.0})
+    assert "not good enough" in lead(bad)[0].en
+    bad.save(tmp_path / "bad.json")
+    assert Report.load(tmp_path / "bad.json").verdict is Verdict.FAIL
+
+
+def test_it_is_asked_of_every_sample_also_by_several_workers(model: Path, tmp_path: Path) -> None:
+    inputs = [{"x": np.full((2, 8), k, np.float32)} for k in (0.01, 0.02, -1.0, 0.03)]
+    (tmp_path / "own.py").write_text(FUNCTIONS.replace("LIMIT", "3"))
+    own = f"{tmp_path / 'own.py'}:on_large_inputs"
+    found = compare(model, run_mode="ort_opt", inputs=inputs, compare=own, explain="off")
+    assert dict(found.checks) == {"": 0.75}
+    assert found.checked == 4
+    assert "1 of 4 samples" in lead(found)[0].en
+    np.savez(tmp_path / "x.npz", x=np.stack([one["x"] for one in inputs]))
+    words = [
+        "--model_file",
+        str(model),
+        "--run_mode",
+        "ort_opt",
+        "--inputs",
+        str(tmp_path / "x.npz"),
+        "--explain",
+        "off",
+    ]
+    words += ["--samples_axis", "0", "--compare", own, "--jobs", "2", "--output", str(tmp_path / "o.json")]
+    assert main(words) == 1
+    assert Report.load(tmp_path / "o.json").checks == found.checks
+
+
+def test_the_function_of_polygraphys_users_works(model: Path, tmp_path: Path) -> None:
+    comparator = pytest.importorskip("polygraphy.comparator", reason="needs polygraphy")
+    assert comparator
+    (tmp_path / "theirs.py").write_text(
+        "from polygraphy.comparator import IterationResult, SimpleCompareFunc\n\n"
+        "def compare_outputs(first, second):\n"
+        "    one, other = IterationResult(first, 0, 'a'), IterationResult(second, 0, 'b')\n"
+        "    return SimpleCompareFunc(atol=1e-9, rtol=0.0)(one, other)\n"
+    )
+    found = run(model, compare=f"{tmp_path / 'theirs.py'}:compare_outputs")
+    assert found.verdict is Verdict.FAIL
+    assert set(found.checks) == {row.name for row in found.outputs}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("wrong", "returned float"), ("absent", "no function"), ("on_large_inputs", "NameError")]
+)
+def test_what_is_no_comparison_is_refused(model: Path, tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        run(model, compare=f"{tmp_path / 'own.py'}:{name}")
+
+
+def test_a_metric_is_evaluated_of_a_single_sample_too(model: Path, tmp_path: Path) -> None:
+    found = run(model, metric=f"{tmp_path / 'own.py'}:largest")
+    assert set(found.scores) == {"largest, baseline", "largest, target"}
+    assert found.scores["largest, baseline"] > 0
+    np.save(tmp_path / "labels.npy", np.float32([[1.0, 2.5], [3.0, 4.5], [5.0, 6.5]]))
+    one = compare(
+        model, run_mode="ort_opt", explain="off", metric=f"{tmp_path / 'own.py'}:largest", sample="1",
+        labels=tmp_path / "labels.npy", inputs=[{"x": np.full((2, 8), k, np.float32)} for k in (1, 2, 3)],
+    )  # fmt: skip
+    assert one.scores["largest, target"] == 7.5
+
+
+# --- --memory_budget 0
+
+
+def test_with_a_budget_of_0_every_tensor_waits_on_disk_and_nothing_else_changes(model: Path) -> None:
+    plain = run(model, lockstep=False)
+    spilled = run(model, lockstep=False, memory_budget=0)
+    assert spilled.rows == plain.rows
+    assert not any(note.code == "spilled" for note in plain.notes)
+    assert any(note.code == "spilled" for note in spilled.notes)
