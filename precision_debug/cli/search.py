@@ -18,6 +18,7 @@ from ..events import Stage, Tried, read
 from ..run.evaluations import crashed
 from ..run.overwriting import refuse_overwriting
 from ..run.searching import EVALUATIONS
+from ..run.spread import Spread
 from ..run.supervisor import Outcome, supervise
 from ..safety.visible import visible
 from ..search.asked import Asked, limit_of
@@ -66,7 +67,10 @@ def run(arguments: Sequence[str]) -> int:
         folder=str(first.with_name(f"{first.stem}.search")),
         artefacts=str(Path(given.artefacts).absolute() if given.artefacts else first.with_name(f"{first.stem}.fix")),
     )  # fmt: skip
-    outcome = _searched(spec, outputs, asked, given.verbose, given.lang, _progress(given.quiet))
+    spread = compare.spread_of(given)
+    if spread is not None and spread.checkpoint:
+        raise UsageError("a search goes on from its own journal", where="--checkpoint", hint="leave it out")
+    outcome = _searched(spec, outputs, asked, spread, given.verbose, given.lang, _progress(given.quiet))
     if outcome.report is not None and not given.quiet:
         summary.show(outcome.report, outputs, language=given.lang)
     if outcome.error is not None:
@@ -84,13 +88,16 @@ def _searched(
     spec: Any,
     outputs: Sequence[Path],
     asked: Asked,
+    spread: Spread | None,
     verbose: bool,
     language: str,
     on_event: Callable[[Mapping[str, Any]], None],
 ) -> Outcome:
     """Where an engine takes the process with it, that set fails, and the search goes on in a new process."""
     for _ in range(_CRASHES):
-        outcome = supervise(spec, outputs, verbose=verbose, on_event=on_event, asked=asked, language=language)
+        outcome = supervise(
+            spec, outputs, verbose=verbose, on_event=on_event, asked=asked, spread=spread, language=language
+        )
         if not isinstance(outcome.error, BackendCrash):
             return outcome
         if not crashed(Path(asked.folder, EVALUATIONS), str(outcome.error)):

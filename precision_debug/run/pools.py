@@ -6,15 +6,22 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from ..errors import UsageError
 from ..safety import import_path
-from .part_runner import Plain
+from .part_runner import PartRunner, Plain
 
-__all__ = ["Pool", "Processes", "RayPool", "Worker", "WorkerLost", "connected"]
+__all__ = ["Pool", "Processes", "RayPool", "Runner", "Worker", "WorkerLost", "connected"]
+
+
+class Runner(Protocol):
+    """What answers in a worker's process; made with the pool's spec. Everything goes in and out as JSON values."""
+
+    def ask(self, part: Any, /) -> list[Plain]:
+        """Events; [] only waits until it is ready."""
 
 
 class WorkerLost(Exception):
@@ -27,8 +34,8 @@ class Worker(Protocol):
     @property
     def pid(self) -> int: ...
 
-    def ask(self, part: list[int]) -> list[Plain]:
-        """See PartRunner. Raises WorkerLost."""
+    def ask(self, part: Sequence[Any]) -> list[Plain]:
+        """See PartRunner and SetRunner. Raises WorkerLost."""
 
     def close(self) -> None:
         """End it."""
@@ -48,16 +55,18 @@ class Pool(Protocol):
 
 
 class Processes:
-    """Child processes. log: gets what they print."""
+    """Child processes. log: gets what they print. runner: what answers in them (see part_worker.start)."""
 
-    def __init__(self, spec: Mapping[str, Any], size: int, log: Path) -> None:
+    def __init__(
+        self, spec: Mapping[str, Any], size: int, log: Path, runner: Callable[[Mapping[str, Any]], Runner] = PartRunner
+    ) -> None:
         self.size = size
-        self._spec, self._log = dict(spec), log
+        self._spec, self._log, self._runner = dict(spec), log, runner
         self._started: list[_Child] = []
 
     def start(self) -> Worker:
         """See Pool."""
-        child = _Child(self._spec, self._log)
+        child = _Child(self._spec, self._log, self._runner)
         self._started.append(child)
         return child
 
@@ -68,10 +77,11 @@ class Processes:
 
 
 class _Child:
-    def __init__(self, spec: Mapping[str, Any], log: Path) -> None:
+    def __init__(self, spec: Mapping[str, Any], log: Path, runner: Callable[[Mapping[str, Any]], Runner]) -> None:
+        code = f"from precision_debug.run.part_worker import start; start({runner.__module__!r}, {runner.__name__!r})"
         with log.open("ab") as said:
             self._process = subprocess.Popen(
-                import_path.command("from precision_debug.run.part_worker import start; start()"),
+                import_path.command(code),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, encoding="utf-8",
             )  # fmt: skip
         self._spec: Mapping[str, Any] | None = spec
@@ -80,7 +90,7 @@ class _Child:
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, part: list[int]) -> list[Plain]:
+    def ask(self, part: Sequence[Any]) -> list[Plain]:
         """The first question is the command itself."""
         asked, self._spec = (part, None) if self._spec is None else (self._spec, None)
         streams: tuple[IO[str] | None, IO[str] | None] = (self._process.stdin, self._process.stdout)
@@ -137,7 +147,10 @@ class RayPool:
     address: of the cluster; "": one is started here. gpus: of each actor. Raises UsageError where Ray is missing.
     """
 
-    def __init__(self, spec: Mapping[str, Any], size: int, *, address: str = "", gpus: float = 0.0) -> None:
+    def __init__(
+        self, spec: Mapping[str, Any], size: int, *, address: str = "", gpus: float = 0.0,
+        runner: Callable[[Mapping[str, Any]], Runner] = PartRunner,
+    ) -> None:  # fmt: skip
         ray, self._ours = connected(address, size)
         self._ray: Any = ray
         resources = ray.cluster_resources()
@@ -147,12 +160,12 @@ class RayPool:
             self.close()
             raise UsageError(f"the cluster has no worker with {what} for us", where="--engine ray", hint="lower --gpus")
         self.size = size or int(fit)
-        self._spec = dict(spec)
+        self._spec, self._runner = dict(spec), (runner.__module__, runner.__name__)
         self._actor = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=0)(_Remote)
 
     def start(self) -> Worker:
         """See Pool."""
-        return _Actor(self._ray, self._actor.remote(self._spec))
+        return _Actor(self._ray, self._actor.remote(self._spec, *self._runner))
 
     def close(self) -> None:
         """End the cluster where it was started here."""
@@ -163,17 +176,17 @@ class RayPool:
 class _Remote:
     """What runs in the actor's process."""
 
-    def __init__(self, spec: Mapping[str, Any]) -> None:
-        from precision_debug.run.part_runner import PartRunner
+    def __init__(self, spec: Mapping[str, Any], module: str, runner: str) -> None:
+        import importlib
 
-        self._runner = PartRunner(spec)
+        self._runner: Runner = getattr(importlib.import_module(module), runner)(spec)
 
     def pid(self) -> int:
         import os
 
         return os.getpid()
 
-    def ask(self, part: list[int]) -> str:
+    def ask(self, part: Sequence[Any]) -> str:
         return json.dumps(self._runner.ask(part), allow_nan=False)
 
 
@@ -186,7 +199,7 @@ class _Actor:
         found: int = self._ray.get(self._actor.pid.remote())
         return found
 
-    def ask(self, part: list[int]) -> list[Plain]:
+    def ask(self, part: Sequence[Any]) -> list[Plain]:
         try:
             found: list[Plain] = json.loads(self._ray.get(self._actor.ask.remote(part)))
         except self._ray.exceptions.RayError as error:

@@ -35,6 +35,7 @@ from ..search import (
 from ..search.asked import Asked
 from ..search.oracle import Spent
 from . import pipeline
+from .ahead import Ahead, pool_of
 from .criterion import Criterion, Sample
 from .evaluations import Evaluations, digest_of, key_of
 from .hand_over import handed_over
@@ -43,7 +44,9 @@ from .inputs import feeds_of
 from .journal import Journal, read_events
 from .plan import Opening, make_plan, stage_of
 from .ranked import Ranker
+from .set_runner import Setup
 from .side import guarded
+from .spread import Spread
 from .trade import traded
 from .trials import Trials, outputs_of
 
@@ -57,10 +60,11 @@ _CHECKS = ("held out", "islands joined", _TRADE)
 _WRITES = ("save_model", "save_engine", "save_inspector", "save_tactics")
 
 
-def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path) -> None:
+def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path, spread: Spread | None = None) -> None:
     """Run the comparison and the search, and tell the journal of both; the last event is "fix".
 
-    folder: an existing one for temporary files. Raises PrecisionDebugError.
+    folder: an existing one for temporary files. spread: who runs sets before they are asked for; None: nobody.
+    Raises PrecisionDebugError.
     """
     begun = time.monotonic()
     plain = {key: value for key, value in spec.options.items() if key.removeprefix("target.") not in _WRITES}
@@ -83,17 +87,21 @@ def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path) -> None:
     assert plan.baseline is not None
     given = feeds_of(quiet, plan, ())
     digests = [digest_of([sorted((name, _digest(value)) for name, value in feeds.items())]) for feeds in given.feeds]
-    with Evaluations(Path(asked.folder, EVALUATIONS), key_of(quiet, asked, digests)) as known:
-        _Search(quiet, asked, plan.baseline, plan.target, keep, given, journal, folder, known, begun).run()
+    with contextlib.ExitStack() as stack:
+        known = stack.enter_context(Evaluations(Path(asked.folder, EVALUATIONS), key_of(quiet, asked, digests)))
+        ahead = stack.enter_context(Ahead(pool_of(spread, folder))) if spread is not None else None
+        _Search(quiet, asked, plan.baseline, plan.target, keep, given, journal, folder, known, begun, ahead).run()
 
 
 class _Search:
     def __init__(
         self, spec: RunSpec, asked: Asked, baseline: Opening, target: Opening, keep: Keep, given: FeedSet,
-        journal: Journal, folder: Path, known: Evaluations, begun: float,
+        journal: Journal, folder: Path, known: Evaluations, begun: float, ahead: Ahead | None,
     ) -> None:  # fmt: skip
         self.spec, self.asked, self.baseline, self.target, self.keep = spec, asked, baseline, target, keep
         self.given, self.journal, self.folder, self.known, self.begun = given, journal, folder, known, begun
+        self.ahead = ahead
+        self.setups: dict[tuple[str, str], int] = {}
         self.marks = spec.marks
         self.level = spec.explain
         self.tried = self.on_engine = 0
@@ -217,8 +225,12 @@ class _Search:
                 text = say("stage_for", stage=text, what=what)
             self.journal.write(events.Stage(text=text))
             self.known.begin(trials.mode, keys, what)
-            costly = bool(self.keep.simulation) and trials.mode == self.spec.run_mode and not what.startswith(_CHECKS)
-            found = trials.run(keys, samples, self.held_out if costly else ())
+            setup = self.setups.get((trials.mode, what))
+            if setup is None or self.ahead is None:
+                found = trials.run(keys, samples, self._beside(trials, what))
+            else:
+                found = self.ahead.take(setup, keys)
+                trials.opened += 1
             self.known.end(found, what)
         if (trials.mode, keys, what) not in self.counted and not what.startswith(_CHECKS):
             self.tried += 1
@@ -226,6 +238,11 @@ class _Search:
         self.counted.add((trials.mode, keys, what))
         self.journal.write(events.Tried(kept=len(kept), evaluation=dataclasses.replace(found, kept=()), what=what))
         return found
+
+    def _beside(self, trials: Trials, what: str) -> Sequence[Sample]:
+        """Held-out samples that are run in the same session, since an engine takes long to build."""
+        costly = bool(self.keep.simulation) and trials.mode == self.spec.run_mode and not what.startswith(_CHECKS)
+        return self.held_out if costly else ()
 
     def _oracle(self, trials: Trials, samples: Sequence[Sample], what: str = "") -> Oracle:
         def evaluate(kept: frozenset[int]) -> Judged:
@@ -235,11 +252,30 @@ class _Search:
             found = self._evaluate(trials, kept, samples, what)
             return Judged(found.passes, found.error if found.error is not None else math.inf)
 
+        def expected(sets: Sequence[frozenset[int]]) -> None:
+            if self.ahead is not None:
+                fresh = (self.units.keys(kept) for kept in sets)
+                self.ahead.expect(setup, [keys for keys in fresh if not self.known.knows(trials.mode, keys, what)])
+
+        setup = self._prepared(trials, samples, what)
         limits = [self.criterion.limit(sample) for sample in samples]
         known = [limit for limit in limits if limit is not None]
-        oracle = Oracle(len(self.units), evaluate, limit=min(known) if len(known) == len(limits) else None)
+        limit = min(known) if len(known) == len(limits) else None
+        oracle = Oracle(len(self.units), evaluate, limit=limit, ahead=expected if self.ahead is not None else None)
         self.oracles[trials.mode] = oracle
         return oracle
+
+    def _prepared(self, trials: Trials, samples: Sequence[Sample], what: str) -> int:
+        """What the workers need to know of an oracle's sets, where there are some."""
+        if self.ahead is None:
+            return 0
+        setup = Setup(
+            spec=self.spec, mode=trials.mode, asked=self.asked, pairs=dict(self.criterion.pairs),
+            allowed=self.criterion.allowed, feeds=tuple(self.given.for_target().feeds), samples=tuple(samples),
+            others=tuple(self._beside(trials, what)),
+        )  # fmt: skip
+        self.setups[trials.mode, what] = self.ahead.prepared(setup)
+        return self.setups[trials.mode, what]
 
     def _ranked(self, mode: str, keep: Keep, first: Report | None) -> Ranker:
         ranker = Ranker(

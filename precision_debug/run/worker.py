@@ -44,7 +44,8 @@ def main(folder: Path) -> int:
         try:
             spec = decode(RunSpec, job["spec"])
             if "search" in job:
-                searching.search(spec, decode(Asked, job["search"]), journal, folder)
+                spread = decode(Spread, job["spread"]) if "spread" in job else None
+                searching.search(spec, decode(Asked, job["search"]), journal, folder, spread)
             elif "spread" in job:
                 spreading.execute(spec, decode(Spread, job["spread"]), journal, folder=folder)
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 __all__ = ["Judged", "Oracle", "Spent"]
@@ -25,6 +25,7 @@ class Oracle:
     """Sets of units 0 to count - 1.
 
     evaluate: runs one set; it may raise Spent. limit: the error up to which a set passes, where that is what decides.
+    ahead: told which sets will be asked for next, the likeliest first, where several may be run at once.
     """
 
     def __init__(
@@ -34,11 +35,12 @@ class Oracle:
         *,
         runs: int = 10_000,
         limit: float | None = None,
+        ahead: Callable[[Sequence[frozenset[int]]], None] | None = None,
     ) -> None:
         self.count, self.limit = count, limit
         self.all = frozenset(range(count))
         self.asked: dict[frozenset[int], Judged] = {}
-        self._evaluate, self._runs = evaluate, runs
+        self._evaluate, self._runs, self._ahead = evaluate, runs, ahead
 
     def judge(self, kept: Iterable[int]) -> Judged:
         """Raises Spent."""
@@ -52,6 +54,12 @@ class Oracle:
     def holds(self, kept: Iterable[int]) -> bool:
         """Raises Spent."""
         return self.judge(kept).passes
+
+    def expect(self, sets: Iterable[Iterable[int]]) -> None:
+        """These are asked for next, as long as those before them fail; asks for nothing itself."""
+        if self._ahead is not None:
+            fresh = dict.fromkeys(frozenset(kept) for kept in sets)
+            self._ahead([kept for kept in fresh if kept not in self.asked])
 
     @property
     def evaluations(self) -> int:

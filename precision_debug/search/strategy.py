@@ -10,7 +10,7 @@ removing chunks.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .oracle import Oracle, Spent
@@ -65,6 +65,8 @@ def minimise(oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] 
     try:
         if oracle.holds(()):
             return Found(state="not needed", kept=frozenset(), minimal=True)
+        if start:
+            oracle.expect([start, oracle.all])
         if start and oracle.holds(start):
             return Found(state="found", kept=start, minimal=True)
         top, groups = _enough(oracle, rank, start or frozenset())
@@ -91,6 +93,7 @@ def _enough(oracle: Oracle, rank: Rank, start: frozenset[int]) -> tuple[frozense
         if not more:
             break
         kept = kept.union(*(group.units for group in more))
+        oracle.expect([kept, oracle.all])
         if oracle.holds(kept):
             return kept, seen
         if turn == 0 and not oracle.holds(oracle.all):
@@ -111,15 +114,29 @@ def _prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> fr
     if not useful or useful[-1] != oracle.all:
         useful.append(oracle.all)
     bad, good = 0, 1
+    doubled = [min(len(useful), 2**power) for power in range(len(useful).bit_length() + 1)]
+    oracle.expect(useful[count - 1] for count in doubled)
     while not oracle.holds(useful[good - 1]):
         bad, good = good, min(len(useful), 2 * good)
     while good - bad > 1:
         middle = (good + bad) // 2
+        oracle.expect(useful[place - 1] for place in _middles(bad, good))
         if oracle.holds(useful[middle - 1]):
             good = middle
         else:
             bad = middle
     return useful[good - 1]
+
+
+def _middles(bad: int, good: int) -> Iterator[int]:
+    """What bisection between two may ask for, the next first, then what either answer leads to."""
+    waiting = [(bad, good)]
+    while waiting:
+        low, high = waiting.pop(0)
+        if high - low > 1:
+            middle = (low + high) // 2
+            yield middle
+            waiting += [(low, middle), (middle, high)]
 
 
 def _predicted(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> list[Group]:
@@ -172,6 +189,7 @@ def _without_chunks(oracle: Oracle, kept: frozenset[int], weight: dict[int, floa
         order = _likely(kept, weight)
         while place < len(order):
             rest = order[:place] + order[place + size :]
+            oracle.expect(order[:later] + order[later + size :] for later in range(place, len(order), size))
             if rest and oracle.holds(rest):
                 order = rest
             else:
@@ -186,6 +204,7 @@ def _without_single(oracle: Oracle, kept: frozenset[int], weight: dict[int, floa
     waiting = _likely(kept, weight)
     failed: list[int] = []
     while waiting:
+        oracle.expect(kept - {unit} for unit in waiting if len(kept) > 1)
         unit = waiting.pop(0)
         if len(kept) > 1 and oracle.holds(kept - {unit}):
             kept -= {unit}
@@ -208,7 +227,9 @@ def _without_several(oracle: Oracle, units: Units, kept: frozenset[int], groups:
         inside = group.units & mild
         if len(inside) > 1 and not group.certain:
             together.setdefault(inside, sum(alone[unit] for unit in inside))
-    for several in sorted(together, key=lambda item: (together[item], sorted(item)))[: 2 * len(kept)]:
+    order = sorted(together, key=lambda item: (together[item], sorted(item)))[: 2 * len(kept)]
+    oracle.expect(kept - several for several in order if kept - several)
+    for several in order:
         rest = kept - several
         if rest and oracle.holds(rest):
             return rest

@@ -1,0 +1,96 @@
+"""Runs the sets of a search wherever it is asked to: in this process, a child of it, or an actor of a Ray cluster."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import events
+from ..errors import BackendError, PrecisionDebugError, UsageError, shortened
+from ..protocols import Feeds
+from ..records import RunSpec
+from ..search import Evaluation
+from ..search.asked import Asked
+from .criterion import Criterion, Sample
+from .part_runner import Plain
+from .plan import make_plan, stage_of
+from .trials import Trials
+
+__all__ = ["SetRunner", "Setup"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """All that decides what comes of a set of kept operators; plain values and arrays.
+
+    mode: the simulation's run mode, or the command's own. feeds: all sample sets, which calibrate. samples: those that
+    are judged; others: held-out ones that are run in the same session. pairs, allowed: see Criterion.
+    """
+
+    spec: RunSpec
+    mode: str
+    asked: Asked
+    pairs: Mapping[str, str]
+    allowed: float
+    feeds: Sequence[Feeds]
+    samples: Sequence[Sample]
+    others: Sequence[Sample] = ()
+
+    def text(self) -> str:
+        """For another process of ours."""
+        return base64.b64encode(pickle.dumps(self)).decode()
+
+
+class SetRunner:
+    """In a worker. Questions: ["setup", NUMBER, Setup.text()], then ["run", NUMBER, keys] as often as is wanted."""
+
+    def __init__(self, _spec: Mapping[str, Any]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="precision_debug-"))
+        self._setups: dict[int, tuple[Setup, Trials]] = {}
+
+    def ask(self, asked: Sequence[Any]) -> list[Plain]:
+        """An "evaluated" event for a set, nothing for a setup; where something failed, "failure"."""
+        try:
+            match asked:
+                case ["setup", number, text]:
+                    setup = pickle.loads(base64.b64decode(text))
+                    self._setups[number] = (setup, self._trials(setup, number))
+                case ["run", number, keys]:
+                    setup, trials = self._setups[number]
+                    found: Evaluation = trials.run(keys, setup.samples, setup.others)
+                    return [events.written(events.Evaluated(key="", evaluation=found))]
+        except PrecisionDebugError as error:
+            return [_failure(error)]
+        except Exception as error:
+            return [_failure(BackendError(shortened(f"internal error: {type(error).__name__}: {error}", 400)))]
+        return []
+
+    def close(self) -> None:
+        """Remove what it wrote."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _trials(self, setup: Setup, number: int) -> Trials:
+        folder = self._folder / str(number)
+        folder.mkdir()
+        spec = setup.spec if setup.mode == setup.spec.run_mode else stage_of(setup.spec, setup.mode, {})
+        opening = make_plan(spec, work_dir=str(folder)).target
+        keeper = opening.capabilities.keeper
+        keep = keeper.keep(opening.spec) if keeper is not None else None
+        if keep is None:
+            raise UsageError(f"run mode {setup.mode} has nothing that could be kept", where="search")
+        criterion = Criterion.of(setup.asked, setup.spec.tolerance, setup.pairs, setup.allowed)
+        return Trials(opening, keep, criterion, setup.feeds, folder)
+
+
+def _failure(error: PrecisionDebugError) -> Plain:
+    return events.written(
+        events.Failure(
+            text=str(error), kind=type(error).__name__, what=error.what, where=error.where, hint=error.hint
+        )
+    )  # fmt: skip
