@@ -25,6 +25,8 @@ TRANSLATED = {ENGLISH: CHINESE, **{page.with_name(page.name.replace(".zh.md", ".
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 DOCUMENTS = [ENGLISH, CHINESE, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "examples").glob("*/README.md")), *PAGES]
 GENERATED = [ROOT / "docs" / name for name in ("settings.md", "reasons.md", "columns.md")]
+ONE_LANGUAGE = {ROOT / "docs" / "from_polygraphy.md": "a table of commands; its Chinese page is still to be written"}
+CHINESE_LETTERS = re.compile("[\u4e00-\u9fff]")
 SITE = re.compile(r"https://(?:github\.com/precision-debug/precision_debug/(?:blob|tree)"
                   r"|raw\.githubusercontent\.com/precision-debug/precision_debug)/main/")  # fmt: skip
 TIMEOUT_S = 300
@@ -178,6 +180,23 @@ def _untranslated(link: str) -> str:
     return re.sub(r"\.zh(-CN)?\.md$", ".md", link)
 
 
+@pytest.mark.parametrize("page", [p for p in PAGES if p not in TRANSLATED.values()], ids=lambda p: p.name)
+def test_every_page_has_both_languages(page: Path) -> None:
+    """A page of its own, or, where a generator writes it, every line of the page in both."""
+    if page in ONE_LANGUAGE:
+        pytest.skip(ONE_LANGUAGE[page])
+    text = page.read_text(encoding="utf-8")
+    if page in GENERATED:
+        titles = re.findall(r"^# (.+)$", text, re.MULTILINE)
+        assert len(titles) == 1
+        assert len(CHINESE_LETTERS.findall(text)) > 500
+        return
+    assert page in TRANSLATED, f"{page.stem}.zh.md is missing"
+    told = TRANSLATED[page].read_text(encoding="utf-8")
+    words = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", text, flags=re.DOTALL)
+    assert len(CHINESE_LETTERS.findall(told)) > len(words) / 8, "most of it is not in Chinese"
+
+
 def test_the_readmes_are_short() -> None:
     for document in (ENGLISH, CHINESE):
         assert document.read_text(encoding="utf-8").count("\n") <= 130, document
@@ -245,7 +264,7 @@ def test_options_exist(document: Path) -> None:
         "--run_modes", "--models", "--batch_sizes", "--speed_seconds",  # of sweep
     }  # fmt: skip
     lines = document.read_text(encoding="utf-8").splitlines()
-    others = re.compile(r"pip|build\.py|pytest|ruff|pre-commit")
+    others = re.compile(r"pip|build\.py|pytest|ruff|pre-commit|^paddle2onnx ")
     ours = "\n".join(line for line in lines if not others.search(line))
     ours = re.sub(r"`(?:polygraphy [^`]*|--\w+-[^`]*)`", "", ours)  # another program's
     named = set(re.findall(r"(?<![\w-])--[a-z]\w+", ours))

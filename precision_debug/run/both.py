@@ -27,11 +27,15 @@ __all__ = ["Both", "Each", "Ran"]
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """One sample's run. rows: in the target's order. left: of the baseline's tensors that no partner came for."""
+    """One sample's run. rows: in the target's order. left: of the baseline's tensors that no partner came for.
+
+    paired_outputs: the target's outputs, under the baseline's names where they have partners.
+    """
 
     rows: tuple[Row, ...]
     base_outputs: Mapping[str, Any]
     target_outputs: Mapping[str, Any]
+    paired_outputs: Mapping[str, Any]
     left: Mapping[str, TensorStats]
     spilled_bytes: int
 
@@ -129,9 +133,14 @@ class Both:
             self.seen = save.tensors, check.tensors
             left = {**save.stats, **_left(place.store or store, comparer)}
             return Ran(
-                rows=check.rows, base_outputs=outputs[0], target_outputs=outputs[1], left=left,
+                rows=check.rows, base_outputs=outputs[0], target_outputs=outputs[1],
+                paired_outputs={self._baseline_name(name): value for name, value in outputs[1].items()}, left=left,
                 spilled_bytes=store.spilled_bytes,
             )  # fmt: skip
+
+    def _baseline_name(self, name: str) -> str:
+        pair = self.alignment.pairs.get(name)
+        return name if pair is None or pair.target.view else pair.base.name
 
     def _may_have_a_partner(self, key: str) -> bool:
         return key not in self._known or key in self._paired or stem(key) in self._paired

@@ -169,7 +169,7 @@ def _compare(
             journal.write(events.Note(text=say("spilled", megabytes=ran.spilled_bytes / 1e6)))
         if answers.asked:
             found = Shard()
-            answers.add(found, first_sample, ran.base_outputs, ran.target_outputs)
+            answers.add(found, first_sample, ran.base_outputs, ran.paired_outputs)
             finish_answers(spec, found, journal, answers.metric)
         if spec.explain != "off" and not alone:
             _explain(spec, base, target, ran.rows, given, journal, folder, together, ran.base_outputs)

@@ -94,7 +94,7 @@ class Samples:
         if self._saved is not None:
             took = self._both.base.seconds, self._both.target.seconds
             self._saved.add((ran.base_outputs, ran.target_outputs), took)
-        self._answers.add(part, number, ran.base_outputs, ran.target_outputs)
+        self._answers.add(part, number, ran.base_outputs, ran.paired_outputs)
         return any(enough(self._both.spec, row) for row in ran.rows)
 
 
