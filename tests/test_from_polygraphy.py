@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +62,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "import numpy\n\ndef load_data():\n    for _ in range(2):\n"
         "        yield {'x': numpy.ones((2, 8), numpy.float32)}\n"
     )
+    (folder / "check.py").write_text("import sys\nimport onnx\n\nonnx.checker.check_model(sys.argv[1])\n")
     return folder
 
 
@@ -70,6 +73,7 @@ def test_our_command_runs(theirs: str, prepared: Path, monkeypatch: pytest.Monke
     if any(word.startswith("trt_") for word in words):
         pytest.skip("needs a GPU with TensorRT: tests/gpu runs these modes")
     monkeypatch.chdir(prepared)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # "python" is this one
     assert main(words) == 0
     for option in ("--save_inputs", "--save_outputs", "--gen_script"):
         if option in words:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import BackendCrash, UsageError
 from ..events import Stage, Tried, read
+from ..run.check_command import CheckCommand
 from ..run.evaluations import crashed
 from ..run.overwriting import refuse_overwriting
 from ..run.searching import EVALUATIONS
@@ -45,6 +46,10 @@ def run(arguments: Sequence[str]) -> int:
         "--limit", metavar="X|P%", default="",
         help="largest relative L2 error, or share of the error with nothing kept (default: the tolerance)",
     )  # fmt: skip
+    group.add_argument(
+        "--check", metavar="COMMAND", default="",
+        help='a command of your own decides, by its exit status, of each saved model: "python check.py {model}"',
+    )  # fmt: skip
     group.add_argument("--held_out", metavar="FILE|DIR", default="", help="inputs that only check the answer")
     group.add_argument("--runs", metavar="N", type=int, default=200, help="at most so many sets (default 200)")
     group.add_argument("--seconds", metavar="S", type=float, default=0.0, help="no new set after so long")
@@ -53,6 +58,11 @@ def run(arguments: Sequence[str]) -> int:
     )
     given = parse(parser, arguments)
     limit_of(given.limit)
+    if given.check:
+        CheckCommand.of(given.check)
+        for name, usual in (("on", "outputs"), ("limit", ""), ("held_out", "")):
+            if getattr(given, name) != usual:
+                raise UsageError("decides by itself", where="--check", hint=f"leave --{name} out")
     if given.runs < 0 or not 0 <= given.seconds < math.inf:
         raise UsageError("--runs and --seconds are numbers from 0 up")
     spec = compare.make_spec(given, command=f"{program('search')} {shlex.join(arguments)}")
@@ -63,7 +73,8 @@ def run(arguments: Sequence[str]) -> int:
     compare.check_before(spec, outputs)
     first = outputs[0].absolute()
     asked = Asked(
-        on=given.on, limit=given.limit, runs=given.runs, seconds=given.seconds, held_out=given.held_out,
+        on=given.on, limit=given.limit, check=given.check, runs=given.runs, seconds=given.seconds,
+        held_out=given.held_out,
         folder=str(first.with_name(f"{first.stem}.search")),
         artefacts=str(Path(given.artefacts).absolute() if given.artefacts else first.with_name(f"{first.stem}.fix")),
     )  # fmt: skip

@@ -16,6 +16,7 @@ from ..numbers import judge
 from ..numbers.arrays import as_array
 from ..records import Comparison, Row, Status, Tolerance
 from ..search.asked import Asked, limit_of
+from .check_command import CheckCommand
 
 __all__ = ["Criterion", "Sample"]
 
@@ -36,13 +37,14 @@ class Sample:
 @dataclass(frozen=True, kw_only=True)
 class Criterion:
     """pairs: the baseline's name of each tensor that is judged to the target's. allowed: relative L2 error up to which
-    it passes where the user gave no tolerance and no limit."""
+    it passes where the user gave no tolerance and no limit. check: what decides in place of all that."""
 
     asked: Asked
     tolerance: Tolerance
     pairs: Mapping[str, str]
     allowed: float
     metric: Callable[[Values, Values], Any] | None = field(default=None)
+    check: CheckCommand | None = None
 
     @classmethod
     def of(cls, asked: Asked, tolerance: Tolerance, pairs: Mapping[str, str], allowed: float) -> Criterion:
@@ -51,10 +53,13 @@ class Criterion:
         if asked.on not in ("outputs", "all"):
             metric = load_function(asked.on)
         limit_of(asked.limit)
-        return cls(asked=asked, tolerance=tolerance, pairs=pairs, allowed=allowed, metric=metric)
+        check = CheckCommand.of(asked.check) if asked.check else None
+        return cls(asked=asked, tolerance=tolerance, pairs=pairs, allowed=allowed, metric=metric, check=check)
 
     def limit(self, sample: Sample) -> float | None:
         """The error up to which a sample passes; None where a tolerance of elements decides."""
+        if self.check is not None:
+            return None
         absolute, share = limit_of(self.asked.limit)
         if share is not None and sample.low is None:
             return 0.0  # with nothing kept, whose error it is a share of
@@ -67,6 +72,8 @@ class Criterion:
     @property
     def words(self) -> str:
         """What has to hold, for the report."""
+        if self.check is not None:
+            return f"`{self.check.text}` ends with status 0"
         what = {"outputs": "every output", "all": "every tensor"}.get(self.asked.on, self.asked.on)
         absolute, share = limit_of(self.asked.limit)
         if share is not None:

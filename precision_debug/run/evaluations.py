@@ -163,5 +163,5 @@ def key_of(spec: RunSpec, asked: Asked, feeds: Sequence[str]) -> str:
     plain = encode(spec)
     for name in ("command", "explain", "record"):
         plain.pop(name, None)
-    wanted = {"on": asked.on, "limit": asked.limit}
+    wanted = {"on": asked.on, "limit": asked.limit} | ({"check": asked.check} if asked.check else {})
     return digest_of([plain, wanted, list(feeds), model_digest(spec.model), versions_here()])

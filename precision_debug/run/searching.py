@@ -36,6 +36,7 @@ from ..search.asked import Asked
 from ..search.oracle import Spent
 from . import pipeline
 from .ahead import Ahead, pool_of
+from .check_command import saved_as
 from .criterion import Criterion, Sample
 from .evaluations import Evaluations, digest_of, key_of
 from .hand_over import handed_over
@@ -76,6 +77,11 @@ def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path, spread: 
         raise UsageError(
             f"run mode {spec.run_mode} has nothing that could be kept in a higher precision", where="search",
             hint="name a mode of lower precision: ort_fp16, ort_int8, trt_fp16, torch_bf16, …",
+        )  # fmt: skip
+    if asked.check and not saved_as(plan.target.settings, spec.run_mode)[0]:
+        raise UsageError(
+            f"run mode {spec.run_mode} saves no model that a command could look at", where="--check",
+            hint="name one that does: ort_fp16, ort_int8, trt_fp16, ov_bf16, …",
         )  # fmt: skip
     cached = next((one for one in plan.target.settings if one.name == "timing_cache"), None)
     if cached is not None and cached.matters("target", spec.run_mode) and "timing_cache" not in plain:
@@ -139,10 +145,13 @@ class _Search:
         fed = list(zip(self.given.feeds, self.given.for_target().feeds, strict=True))
         count = len(fed) if len(fed) < 2 or self.asked.held_out else max(1, len(fed) // 2)
         seen, rest = fed[:count], fed[count:]
-        more, note = held_out_feeds(self.spec, self.asked, self.baseline, self.target, self.given)
-        rest += more
-        if note and not rest:
-            self.notes.append(note)
+        if self.asked.check:  # which has inputs of its own
+            seen, rest = fed, []
+        else:
+            more, note = held_out_feeds(self.spec, self.asked, self.baseline, self.target, self.given)
+            rest += more
+            if note and not rest:
+                self.notes.append(note)
         session = guarded(self.baseline.label, lambda: self.baseline.open(self.given.feeds))
         try:
             made = [
@@ -322,7 +331,7 @@ class _Search:
     def _simulated(self) -> frozenset[int] | None:
         """What holds in the simulation, to be verified on the engine; None where there is none, or it says nothing."""
         mode = self.keep.simulation
-        if not mode:
+        if not mode or self.asked.check:  # a command knows what it wants of the engine, not of a simulation
             return None
         with contextlib.suppress(PrecisionDebugError):
             opening = make_plan(stage_of(self.spec, mode, {}), work_dir=str(self._room("simulation"))).target

@@ -21,6 +21,7 @@ from ..protocols import Feeds, Handed, Keep, Session
 from ..records import ModelFiles, SessionSpec
 from ..registry import find
 from ..search import Evaluation
+from .check_command import saved_as
 from .criterion import Criterion, Sample, largest
 from .plan import Opening
 from .side import guarded
@@ -60,8 +61,10 @@ class Trials:
                 engine = Path(folder, "engine.engine")
                 if self._reads("save_engine"):
                     options["save_engine"] = str(engine)
+                saving, file = saved_as(self.opening.settings, self.mode) if self.criterion.check else ("", "")
+                saved = Path(options.setdefault(saving, str(Path(folder, file)))) if saving else None
                 with self._open(options) as session:
-                    results = self._judged(session, samples)
+                    results = self._checked(saved, self._judged(session, samples))
                     more = self._judged(session, others)
                     milliseconds = _timed(session, samples[0], _MOMENT)
                     told = tuple(getattr(session, "obeyed", tuple)())
@@ -99,10 +102,26 @@ class Trials:
     def used(self, handed: Handed, samples: Sequence[Sample]) -> tuple[Evaluation, float | None]:
         """A hand-over run as its user would; its milliseconds too. Raises PrecisionDebugError."""
         begun = time.monotonic()
-        with _opened(self._as(handed.mode, handed.model, handed.options), self.feeds, self.folder) as session:
-            results = self._judged(session, samples)
+        options, opening = dict(handed.options), self._as(handed.mode, handed.model, handed.options)
+        with contextlib.ExitStack() as stack:
+            saved = Path(handed.model) if handed.model else None
+            saving, file = saved_as(opening.settings, handed.mode) if self.criterion.check and not saved else ("", "")
+            if saving:
+                saved = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)), file)
+                opening = self._as(handed.mode, handed.model, {**options, saving: str(saved)})
+            session = stack.enter_context(_opened(opening, self.feeds, self.folder))
+            results = self._checked(saved, self._judged(session, samples))
             milliseconds = _timed(session, samples[0])
         return _evaluation((), handed.mode, results, time.monotonic() - begun), milliseconds
+
+    def _checked(
+        self, saved: Path | None, results: list[tuple[bool, float, str]]
+    ) -> list[tuple[bool, float, str]]:  # fmt: skip
+        """What was judged; where a command of the user's decides, its word, once for all samples."""
+        if self.criterion.check is None or saved is None:
+            return results
+        passes, text = self.criterion.check.passes(saved)
+        return [(passes, error, text) for _, error, _ in results]
 
     def _reads(self, name: str) -> bool:
         table = self.opening.settings
