@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import re
 import shlex
 import shutil
@@ -193,8 +194,37 @@ def test_every_page_has_both_languages(page: Path) -> None:
         return
     assert page in TRANSLATED, f"{page.stem}.zh.md is missing"
     told = TRANSLATED[page].read_text(encoding="utf-8")
-    words = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", text, flags=re.DOTALL)
+    words = re.sub(
+        r"```.*?```|^(?::::|    options)[^\n]*|`[^`]*`|\]\([^)]*\)", "", text, flags=re.DOTALL | re.MULTILINE
+    )
     assert len(CHINESE_LETTERS.findall(told)) > len(words) / 8, "most of it is not in Chinese"
+
+
+def test_the_page_of_the_api_has_all_that_is_public_in_both_languages() -> None:
+    import precision_debug
+    from precision_debug import errors
+
+    pages = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("api.md", "api.zh.md")]
+    listed, chinese = (re.findall(r"^::: (\S+)$", text, re.MULTILINE) for text in pages)
+    assert listed == chinese
+    public = {f"precision_debug.{name}" for name in precision_debug.__all__ if name not in errors.__all__}
+    assert public <= set(listed)
+    assert {"precision_debug.errors", "precision_debug.protocols"} <= set(listed)
+    for name in listed:
+        pkgutil.resolve_name(name)
+    for status in {0, errors.UsageError.exit_status, errors.BackendCrash.exit_status}:
+        assert f"| {status} | " in pages[0]
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly(tmp_path: Path) -> None:
+    for needed in ("mkdocs", "material", "mkdocs_static_i18n", "mkdocstrings"):
+        pytest.importorskip(needed, reason="needs '.[docs]'")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr
+    for page in ("api/index.html", "zh/api/index.html"):
+        assert 'id="precision_debug.Report.exit_status"' in (tmp_path / page).read_text(encoding="utf-8")
 
 
 def test_the_readmes_are_short() -> None:
