@@ -157,10 +157,11 @@ class Engine:
         if receiver is not None and not names:
             receiver("tensorrt_engine", "save_infer_model/scale_0.tmp_0", np.ones(3, np.float32))
         if receiver is not None and self.extra:
-            receiver("pool2d", "pool2d_1.tmp_0", np.ones(3, np.float32))
+            receiver(self.outside[0], "pool2d_1.tmp_0", self.outside[1])
         return {}
 
     extra = False
+    outside: tuple[str, Any] = ("pool2d", np.ones(3, np.float32))
 
     def close(self) -> None:
         pass
@@ -366,6 +367,22 @@ def test_operators_outside_the_engine_are_refused_on_a_card_without_code(
         _open(tmp_path / "parts", mark_all=False)
     assert "pool2d" in str(caught.value)
     assert "compute capability 9.0" in str(caught.value)
+    (tmp_path / "marked").mkdir()
+    engines.clear()
+    with pytest.raises(BackendUnavailable):
+        _open(tmp_path / "marked")
+    assert engines == [[]], "no engine with marks is built for nothing"
+
+
+def test_operators_that_compute_shapes_may_stay_outside(
+    tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capability, "gpu", lambda: capability.Gpu("NVIDIA H200", "9.0", works=False))
+    monkeypatch.setattr(Engine, "extra", True)
+    monkeypatch.setattr(Engine, "outside", ("shape", np.array([2, 512], np.int32)))
+    session = _open(tmp_path)
+    assert _shown(session)
+    assert any("but those that compute shapes (shape)" in note for note in session.notes)
 
 
 def test_calibration_says_why_operators_stay_outside(

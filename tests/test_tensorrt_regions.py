@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import types
 from pathlib import Path
 
 import pytest
 import tensorrt_models as models
 from precision_debug_tensorrt.engine.constraints import Asked, outcomes
-from precision_debug_tensorrt.engine.messages import Messages
+from precision_debug_tensorrt.engine.messages import Messages, heard, make_logger
 from precision_debug_tensorrt.engine.regions import region_notes
 from precision_debug_tensorrt.naming import LayerIndex, columns, onnx_tensors, operators
 
@@ -119,3 +120,15 @@ def test_the_builders_times_of_a_region() -> None:
 )
 def test_operators_of_a_layer_without_metadata(name: str, wanted: tuple[str, ...]) -> None:
     assert operators(EngineLayer(name=name, layer_type="PointWiseV2")) == wanted
+
+
+def test_which_layer_is_timed_is_printed_now_and_then_and_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    trt = types.SimpleNamespace(ILogger=object)
+    logger = make_logger(trt, Messages())
+    for name in ("conv1", "conv2"):
+        logger.log("Severity.VERBOSE", f"--------------- Timing Runner: {name} (CaskConvolution[0x80000009])")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, "a build times thousands of kernels"
+    assert heard(lines[0]) == "timing kernels for conv1"
+    assert heard("[TensorRT] WARNING: something else") is None
+    assert heard("Timing Runner: conv1 (x)") is None, "somebody else's line"

@@ -198,6 +198,12 @@ REASONS = Catalogue("paddle", {
     "all_in_tensorrt": Wording(
         "TensorRT ran every operator; apart from that, {problem}.", "全部算子由 TensorRT 运行；除此之外，{problem}。"
     ),
+    "shapes_outside": Wording(
+        "TensorRT ran every operator but those that compute shapes ({types}), which Paddle ran itself: {problem}, so"
+        " look at their rows first where TensorRT's fail.",
+        "除计算形状的算子（{types}）由 Paddle 自身运行外，全部由 TensorRT 运行：{problem}；若 TensorRT 的结果不符，"
+        "请先查看这些算子的行。",
+    ),
     "paddle_tensorrt": Wording(
         "TensorRT through paddle.tensorrt, written by its source and not run on hardware by this project: every"
         " tensor is"

@@ -65,8 +65,8 @@ class HookSession:
     be operators of their own still. on_cpu: the tensors lie in this machine's memory, in the model's layout. bodies:
     what records the values inside loops and branches.
 
-    kinds: how many tensors ``probe`` saw of each operator type, whether they are shown or not. Until ``probe`` or
-    ``run``, ``tensors`` are those of the unoptimised program.
+    kinds: how many tensors ``probe`` saw of each operator type, whether they are shown or not; whole: those of them
+    that are whole numbers. Until ``probe`` or ``run``, ``tensors`` are those of the unoptimised program.
     """
 
     layers: Sequence[EngineLayer] = ()
@@ -92,6 +92,7 @@ class HookSession:
             self._written[value.variable or value.name].append(value)
         self._left_out: set[str] = set()
         self.kinds: collections.Counter[str] = collections.Counter()
+        self.whole: collections.Counter[str] = collections.Counter()
         self._refused: frozenset[str] = frozenset()
         self._notes = list(notes)
         self.tensors: Sequence[TensorMeta] = metas_of(meta_of(value) for value in model.program.values)
@@ -115,6 +116,7 @@ class HookSession:
         def look(op_type: str, variable: str, array: Any) -> None:
             types.add(array.dtype.name)
             self.kinds[naming.plain_type(op_type)] += 1
+            self.whole[naming.plain_type(op_type)] += array.dtype.kind in "iub"
             name = turns.name(op_type, variable)
             if self._shown(name, array):
                 found[name] = self._meta(name, op_type, array)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
 from precision_debug.protocols import Capabilities, Comparer, Feeds, Rung, Session, Switch
-from precision_debug.reasons import Catalogue
+from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
 
@@ -43,7 +43,7 @@ class TensorRTBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(on_device_alone=self, keeper=self, ladder=self)
+        return Capabilities(on_device_alone=self, keeper=self, ladder=self, teller=self)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)
@@ -71,6 +71,12 @@ class TensorRTBackend:
         from .on_device import engine_comparer
 
         return engine_comparer()
+
+    def heard(self, line: str) -> Reason | None:
+        """See ``protocols.Teller``."""
+        from .engine.messages import heard
+
+        return heard(line)
 
     def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
         """See ``protocols.Ladder``."""

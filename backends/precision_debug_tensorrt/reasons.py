@@ -64,6 +64,12 @@ REASONS = Catalogue("tensorrt", {
         " {mode} 决定。",
         "Give the ONNX file in place of the engine.",
     ),
+    "building_real": Wording("TensorRT builds the engine that ships", "TensorRT 正在构建部署用的引擎"),
+    "building_marked": Wording(
+        "TensorRT builds the engine again, with {count:mark|marks}: {count}; the real one took {seconds:.0f} s",
+        "TensorRT 正在重新构建引擎，标记 {count} 个张量；真实引擎耗时 {seconds:.0f} 秒",
+    ),
+    "heard_timing": Wording("timing kernels for {layer}", "正在为 {layer} 测试 kernel"),
     "built_in": Wording("The engine was built in {seconds:.1f} s.", "引擎构建用时 {seconds:.1f} 秒。"),
     "calibrated": Wording(
         "INT8 scales were calibrated on {count} {count:sample set|sample sets} (entropy).",

@@ -85,7 +85,9 @@ class EngineSession:
         self.tensors: Sequence[TensorMeta] = metas_of(
             meta_of(value, op_type=ENGINE, extra=extra.get(value.name, {})) for value in values
         )
-        if not self._markable:
+        if self._markable:  # before an engine with marks is built, which takes the longest
+            self._check_outside(self._probed(plain, {}))
+        else:
             self._show(())
 
     @property
@@ -132,13 +134,18 @@ class EngineSession:
             self._said += (precision_note(built, recipe.precision, recipe.mode.name, marked=marked),)
         extra = columns(layers, self._plain if marks else ())
         self._said += (precisions_differ(extra),)
+        shown = self._probed(layers, extra)
+        self._check_outside(shown)
+        self._shown = shown
+        self.tensors = shown.tensors
+
+    def _probed(self, layers: Sequence[EngineLayer], extra: Mapping[str, Mapping[str, str]]) -> HookSession:
+        """What the hook of the engine at hand shows. layers: its own."""
         shown = HookSession(
             self._builder.model, self._runner, versions=self.versions, extra=extra, apart=norms_apart(layers)
         )
         shown.probe(self._builder.feeds[0])
-        self._check_outside(shown)
-        self._shown = shown
-        self.tensors = shown.tensors
+        return shown
 
     def _compared(self, marked: Sequence[EngineLayer]) -> tuple[Reason, ...]:
         """What the marks did to the engine."""
@@ -154,8 +161,12 @@ class EngineSession:
         return (told,)
 
     def _check_outside(self, shown: HookSession) -> None:
-        """Operators that Paddle runs itself are worth nothing on a card that it has no code for."""
-        outside = {kind: count for kind, count in shown.kinds.items() if kind != ENGINE and not naming.carries(kind)}
+        """Operators that Paddle runs itself are worth nothing on a card that it has no code for.
+
+        Those that only compute shapes stay: Paddle runs them on the CPU, and their rows say whether it did.
+        """
+        around = {kind: count for kind, count in shown.kinds.items() if kind != ENGINE and not naming.carries(kind)}
+        outside = {kind: count for kind, count in around.items() if count > shown.whole[kind]}
         if not shown.kinds[ENGINE]:
             shown.add_note(say("no_subgraph"))
         card = capability.gpu()
@@ -170,6 +181,9 @@ class EngineSession:
                 where=self._builder.model.path,
                 hint=_CALIBRATES if self._builder.calibrates else _OUTSIDE,
             )
+        if around:
+            shown.add_note(say("shapes_outside", types=sorted(around), problem=card.problem))
+            return
         shown.add_note(say("all_in_tensorrt", problem=card.problem))
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import collections
 import re
+import time
 from dataclasses import dataclass
 from typing import Any
 
+from precision_debug.reasons import Reason
+
+from ..reasons import say
 from .region_times import RegionTimes
 
-__all__ = ["Messages", "WeightIssue", "make_logger"]
+__all__ = ["Messages", "WeightIssue", "heard", "make_logger"]
 
 _ISSUE = re.compile(r"(\d+) weights are affected by this issue: (.+)")
 _AFFECTED = re.compile(r"List of affected weights: (.+)", re.DOTALL)
@@ -18,6 +22,8 @@ _DISOBEYED = (
     re.compile(r"(?:[Ll]ayer )?(?P<layer>\S.*?): ?a non-conforming implementation was chosen"),
 )
 _KEPT = 400
+_TIMING = re.compile(r"Timing Runner: (.+) \(\S+\)$")
+_OFTEN = 1.0  # seconds between two lines of which layer is timed
 
 # TensorRT keeps a logger's address beyond builder and runtime: a timing cache logs its own end through it
 _loggers: list[Any] = []
@@ -102,12 +108,15 @@ class Messages:
 
 
 def make_logger(trt: Any, messages: Messages) -> Any:
-    """A TensorRT logger that fills ``messages`` and prints warnings and errors to standard error.
+    """A TensorRT logger that fills ``messages``; warnings, errors and now and then the layer that is timed it prints to
+    standard error.
 
     It lives as long as the process, and listens at the most verbose level: only there does the builder name the
     weights that it had to change.
     """
     import sys
+
+    told = 0.0
 
     class Logger(trt.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -118,6 +127,17 @@ def make_logger(trt: Any, messages: Messages) -> Any:
             messages.take(name, msg)
             if name in {"ERROR", "INTERNAL_ERROR", "WARNING"}:
                 print(f"[TensorRT] {name}: {msg}", file=sys.stderr)  # noqa: T201
+            elif name == "VERBOSE" and "Timing Runner: " in msg:
+                nonlocal told
+                if time.monotonic() - told > _OFTEN:
+                    told = time.monotonic()
+                    print(f"[TensorRT] {name}: {msg}", file=sys.stderr, flush=True)  # noqa: T201
 
     _loggers.append(Logger())
     return _loggers[-1]
+
+
+def heard(line: str) -> Reason | None:
+    """See ``protocols.Teller``: of the lines that the logger prints."""
+    found = _TIMING.search(line) if line.startswith("[TensorRT]") else None
+    return say("heard_timing", layer=found[1]) if found else None

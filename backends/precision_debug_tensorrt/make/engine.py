@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import BackendError, OutputError
+from precision_debug.protocols import tell
 
 from ..engine import tactics
 from ..engine.calibration import CalibrationTable, make_calibrator, same_shapes
@@ -27,6 +28,7 @@ from ..engine.versions import Api
 from ..failures import build_error, engine_error
 from ..model import EngineFile, OnnxModel, Script
 from ..modes import Recipe
+from ..reasons import say
 from .config import add_profile, needs_calibration, set_flags, set_resources
 from .road import Road
 
@@ -68,6 +70,7 @@ class Maker:
     feeds: the first one decides the shapes where the user gives no range; all of them calibrate. like: precisions of
     the real engine's layers, which rebuilt ones prefer (see imitation). chosen: the real engine's tactics, where
     rebuilt ones shall take them. builder: kept from one build to the next until ``release``.
+    seconds: that the real engine's build took.
     """
 
     api: Api
@@ -84,6 +87,7 @@ class Maker:
     like: Mapping[str, str] = field(default_factory=dict)
     chosen: dict[str, dict[str, Any]] = field(default_factory=dict)
     builder: Any = None
+    seconds: float = 0.0
 
     def network(self) -> Made:
         """The network with what scripts and options do to it. Raises ModelError or MarkError."""
@@ -123,6 +127,7 @@ class Maker:
         MarkError, InputError, OutputError or BackendError.
         """
         real = not marks and not debug
+        tell(say("building_real") if real else say("building_marked", count=len(marks), seconds=self.seconds))
         made = self.network()
         network = made.network
         layers = read_layers(network)
@@ -156,6 +161,7 @@ class Maker:
         self.timing.collect(config)
         plan = bytes(data)
         if real:
+            self.seconds = seconds
             self._save(plan, recorded)
         loaded = _load(self.api, self.logger, self.messages, plan, self.source.path)
         return Built(

@@ -1,0 +1,270 @@
+"""PP-OCR's cls, det and rec as Paddle publishes them, in Paddle-TRT: seconds by phase, rows compared, numbers checked.
+
+    . ENV/env.sh; PRECISION_DEBUG_WILD=DIR OUT=FOLDER python3.11 tests/gpu/paddle_published.py [CASE …]
+
+A case is MODEL:MODE:MARKS with MARKS all, fused, none, or FIRST..LAST for --marks_between; "keep" in place of MARKS is
+``keep``'s. Without cases all twelve run. --at_once N: so many beside each other, whose seconds are then no one's alone.
+--root TREE: of another version of this project, to compare with. --seconds: limit of one case. DIR holds NAME.npz and
+paddle/NAME (tests/outside says how to get them), and NAME.onnx, whose outputs in ONNX Runtime the engine's are held
+against. Each case is a process of its own and prints one line of JSON; $OUT/CASE/times.txt tells what came when.
+``--dry`` takes CPU modes, to try the script itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+WILD = Path(os.environ.get("PRECISION_DEBUG_WILD", "/nowhere"))
+OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu_paddle")).resolve()
+DRY = {"trt_fp32": "cpu_opt", "trt_fp16": "onednn_fp32"}
+CASES = [
+    f"{name}:{mode}:{marks}"
+    for name in ("cls", "det", "rec") for mode in ("trt_fp32", "trt_fp16") for marks in ("fused", "all")
+]  # fmt: skip
+
+
+def one(case: str, dry: bool) -> int:
+    """Run the command as it is typed, in this process, with everything that it tells stamped."""
+    name, mode, marks = case.split(":", 2)
+    folder = OUT / case.replace(":", "_").replace("/", "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [
+        "--model_file", str(WILD / "paddle" / name / "inference.pdmodel"),
+        "--params_file", str(WILD / "paddle" / name / "inference.pdiparams"),
+        "--run_mode", DRY[mode] if dry else mode, "--inputs", str(WILD / f"{name}.npz"),
+        "--output", str(folder / "report.json"), "--save_outputs", str(folder / "outputs.json"),
+    ]  # fmt: skip
+    if not dry:
+        words += _marked(marks)
+    begun = time.monotonic()
+    times: list[tuple[float, str]] = []
+    with (folder / "times.txt").open("w") as file:
+
+        def stamp(text: str) -> None:
+            times.append((round(time.monotonic() - begun, 1), text))
+            print(f"{times[-1][0]:7.1f}  {text}", file=file, flush=True)
+
+        from precision_debug.cli import main, progress
+
+        progress.bar = _stamping(stamp)  # type: ignore[assignment]
+        with _log_copied(folder):
+            status = main(words)
+        stamp(f"exit status {status}")
+    print(json.dumps({"case": case, "status": status, **_told(folder, name), "times": _phases(times)}), flush=True)
+    return 0
+
+
+def _marked(marks: str) -> list[str]:
+    if marks == "fused":
+        return ["--fused_only"]
+    if marks == "none":
+        return ["--option", "mark_all=False"]
+    if marks.startswith("keep="):
+        return ["--option", "mark_all=False", "--option", f"disable_tensorrt_half_ops={marks[5:].split('+')!r}"]
+    if ".." in marks:
+        return ["--marks_between", *marks.split("..")]
+    return []
+
+
+def _stamping(stamp: Callable[[str], None]) -> Any:
+    @contextlib.contextmanager
+    def bar(**_: Any) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+        rows, heard = 0, ("", 0.0)
+
+        def take(event: Mapping[str, Any]) -> None:
+            nonlocal rows, heard
+            if event["event"] in ("stage", "again", "explanation"):
+                stamp(f"{event['event']}: {_plain(event.get('text', ''))}")
+            elif event["event"] == "heard":
+                text = str(_plain(event["text"]))
+                kind = text.partition(" for ")[0]
+                if kind != heard[0] or time.monotonic() - heard[1] > 10:
+                    stamp(f"    heard: {text}")
+                    heard = kind, time.monotonic()
+            elif event["event"] == "row":
+                rows += 1
+                if rows == 1:
+                    stamp("first row")
+            elif event["event"] == "ran":
+                stamp(f"ran: {event['side']}, {rows} rows")
+
+        yield take
+
+    return bar
+
+
+def _plain(text: Any) -> Any:
+    return text.get("text", text) if isinstance(text, Mapping) else text
+
+
+@contextlib.contextmanager
+def _log_copied(folder: Path) -> Iterator[None]:
+    """What the engine printed, which a run that succeeds does not keep."""
+    ended = threading.Event()
+
+    def copy() -> None:
+        while not ended.wait(1.0):
+            for log in folder.glob(".precision_debug-*/log*"):
+                with contextlib.suppress(OSError):
+                    (folder / "engine.log").write_bytes(log.read_bytes()[:8_000_000])
+
+    thread = threading.Thread(target=copy, daemon=True)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+
+
+def _phases(times: list[tuple[float, str]]) -> dict[str, float]:
+    """Second at which each thing began, by its first words; of engines each one."""
+    found: dict[str, float] = {}
+    for second, text in times:
+        if not text.startswith("    heard"):
+            found.setdefault(text.removeprefix("stage: ")[:60], second)
+    return found
+
+
+def _told(folder: Path, name: str) -> dict[str, Any]:
+    file = folder / "report.json"
+    if not file.exists():
+        return {}
+    report = json.loads(file.read_text())
+    rows = report["rows"]
+    compared = [row for row in rows if row.get("comparison")]
+    errors = sorted(_relative(row["comparison"].get("sqnr_db")) for row in compared)
+    notes = [str(_plain(note)) for note in report["target"].get("notes", ())]
+    outputs = {row["name"]: _relative(row["comparison"].get("sqnr_db")) for row in compared if row.get("is_output")}
+    return {
+        "rows": len(rows), "compared": len(compared), "verdict": report.get("verdict"),
+        "largest relative L2": errors[-1] if errors else None, "median": errors[len(errors) // 2] if errors else None,
+        "outputs": outputs, "against ONNX Runtime": _beside_onnx(folder, name),
+        "notes": [note for note in notes if re.search(r"built|ran in|RAN IN|layers|outputs of|TensorRT|fused", note)],
+        "card": report["target"].get("versions"),
+    }  # fmt: skip
+
+
+def _relative(sqnr_db: Any) -> float:
+    if isinstance(sqnr_db, (int, float)):
+        return float(f"{10 ** (-sqnr_db / 20):.3g}")
+    return 0.0 if sqnr_db == {"$float": "inf"} else float("inf")
+
+
+def _beside_onnx(folder: Path, name: str) -> Any:
+    """Relative L2 of the engine's first output against the ONNX file's in ONNX Runtime, where both are here."""
+    try:
+        import numpy as np
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(str(WILD / f"{name}.onnx"), providers=["CPUExecutionProvider"])
+        feeds = dict(np.load(WILD / f"{name}.npz"))
+        right = session.run(None, {session.get_inputs()[0].name: next(iter(feeds.values()))})[0]
+        kept = json.loads((folder / "outputs.json").read_text())
+        return _distance(kept, np.asarray(right, np.float64))
+    except Exception:
+        return traceback.format_exc().splitlines()[-1]
+
+
+def _distance(kept: Any, right: Any) -> Any:
+    """Of each array in a Polygraphy file that has the right one's size."""
+    import base64
+    import io
+
+    import numpy as np
+
+    found = []
+
+    def look(part: Any) -> None:
+        if isinstance(part, dict):
+            if isinstance(part.get("array"), str):
+                array = np.load(io.BytesIO(base64.b64decode(part["array"])), allow_pickle=False)
+                if array.size == right.size:
+                    gap = np.linalg.norm(array.reshape(-1).astype(np.float64) - right.reshape(-1))
+                    found.append(float(f"{gap / np.linalg.norm(right):.3g}"))
+                return
+            for inner in part.values():
+                look(inner)
+        elif isinstance(part, list):
+            for inner in part:
+                look(inner)
+
+    look(kept)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--one", default="")
+    parser.add_argument("--at_once", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=240)
+    parser.add_argument("--budget", type=float, default=1e9, help="no case is started after so many seconds")
+    parser.add_argument("--root", default=str(ROOT))
+    parser.add_argument("--dry", action="store_true")
+    given = parser.parse_args()
+    if given.one:
+        return one(given.one, given.dry)
+    OUT.mkdir(parents=True, exist_ok=True)
+    begun = time.monotonic()
+
+    def run(case: str) -> int:
+        left = begun + given.budget - time.monotonic()
+        if left < 5:
+            print(json.dumps({"case": case, "not run": "the budget was used up"}), flush=True)
+            return 1
+        return _run(case, given.root, min(given.seconds, left), given.dry)
+
+    with ThreadPoolExecutor(given.at_once) as pool:
+        failed = sum(pool.map(run, given.cases or CASES))
+    return int(failed > 0)
+
+
+def _run(case: str, root: str, seconds: float, dry: bool) -> int:
+    plugin = OUT / "plugin" / "paddle_entry-0.dist-info"
+    plugin.mkdir(parents=True, exist_ok=True)
+    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: paddle_entry\nVersion: 0\n")
+    (plugin / "entry_points.txt").write_text(
+        "[precision_debug.backends]\npaddle = precision_debug_paddle:PaddleBackend\n"
+    )
+    paths = [root, f"{root}/backends", str(plugin.parent), os.environ.get("PYTHONPATH", "")]
+    command = [sys.executable, __file__, "--one", case, *(["--dry"] if dry else [])]
+    begun = time.monotonic()
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)},
+    )  # fmt: skip
+    try:
+        out, err = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        child.terminate()  # as Ctrl-C: the partial report is written
+        try:
+            out, err = child.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            out, err = child.communicate()
+    line = next((line for line in reversed(out.splitlines()) if line.startswith("{")), "")
+    times = OUT / case.replace(":", "_").replace("/", "_") / "times.txt"
+    if line and child.returncode == 0:
+        print(line, flush=True)
+        return 0
+    told = {"case": case, "ended": child.returncode, "seconds": round(time.monotonic() - begun, 1), "err": err[-1500:],
+            "times": times.read_text()[-3000:] if times.exists() else ""}  # fmt: skip
+    print(json.dumps(told), flush=True)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
