@@ -12,16 +12,28 @@ from typing import Any, ClassVar, get_args
 from .codec import decode, encode
 from .inspector import EngineLayer
 from .numbers.portrait import Portrait
+from .numbers.repeats import Repeats
 from .protocols import Matches
 from .reasons import Reason
-from .records import Explanation, InputInfo, Introduced, Number, Row, RunSpec, Side, TensorMeta, TensorStats
+from .records import (
+    Explanation,
+    InputInfo,
+    Introduced,
+    Number,
+    Repeated,
+    Row,
+    RunSpec,
+    Side,
+    TensorMeta,
+    TensorStats,
+)
 from .search import Evaluation, Fix
 
 __all__ = [
     "EVENTS", "Again", "Checked", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Heard", "Inputs",
     "IntroducedErrors", "Kept", "Layers", "Leftover", "Matched", "Note", "PairKept", "Plan", "PortraitMade", "Ran",
-    "Renames", "RowDone", "SamplesFound", "Saved", "Scores", "Selected", "ShardDone", "SideTold", "Stage", "Start",
-    "Tensors", "Tried", "Trying", "read", "written",
+    "Renames", "RepeatsFound", "RowDone", "SamplesFound", "Saved", "Scores", "Selected", "ShardDone", "SideTold",
+    "Stage", "Start", "Tensors", "Tried", "Trying", "read", "written",
 ]  # fmt: skip
 
 
@@ -189,6 +201,15 @@ class Checked:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RepeatsFound:
+    """The target was built and run several times."""
+
+    event: ClassVar[str] = "repeats"
+    repeats: Repeats
+    tensors: tuple[Repeated, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class IntroducedErrors:
     """What each operator added itself."""
 
@@ -306,8 +327,8 @@ class End:
 
 Event = (
     Start | Stage | Heard | Plan | SideTold | Tensors | Matched | Renames | Selected | Inputs | Saved | Leftover
-    | RowDone | Ran | Again | Layers | Note | Scores | Checked | IntroducedErrors | Explained | FixFound | PortraitMade
-    | PairKept | SamplesFound | ShardDone | Tried | Trying | Evaluated | Kept | Failure | End
+    | RowDone | Ran | Again | Layers | Note | Scores | Checked | RepeatsFound | IntroducedErrors | Explained | FixFound
+    | PortraitMade | PairKept | SamplesFound | ShardDone | Tried | Trying | Evaluated | Kept | Failure | End
 )  # fmt: skip
 
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}

@@ -13,8 +13,8 @@ from .reasons import NOTHING, Reason, ReasonOrText, say
 
 __all__ = [
     "Availability", "Comparison", "Culprit", "Doubt", "Effect", "Explanation", "InputInfo", "InputMeta", "Introduced",
-    "ModelFiles", "Operator", "Row", "RunMode", "RunSpec", "SessionSpec", "Side", "Status", "TensorMeta", "TensorStats",
-    "Tolerance",
+    "ModelFiles", "Operator", "Repeated", "Row", "RunMode", "RunSpec", "SessionSpec", "Side",
+    "Status", "TensorMeta", "TensorStats", "Tolerance",
 ]  # fmt: skip
 
 Shape = tuple[int, ...]
@@ -254,6 +254,20 @@ class Introduced:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Repeated:
+    """One tensor (name: the baseline's) of several builds of the target. rel_l2, max_abs: the largest distance of a
+    build from the first one; inf where NaN, Inf or the shape differ.
+    times: how many of the further builds differ. first: nothing that it was made of differs: it begins here.
+    """
+
+    name: str
+    rel_l2: Number = 0.0
+    max_abs: Number = 0.0
+    times: int = 0
+    first: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Operator:
     """What one operator is, as its graph has it: attributes as plain values, and the constants that it reads, by name,
     in the order of its inputs, as numpy arrays."""
@@ -341,7 +355,7 @@ class Row:
     base, target: a side by itself where there is no comparison.
     error_growth: relative L2 error of this tensor over the largest one among its operator's inputs; above 1 the
     operator lost precision itself, about 1 it passes on what it was given; inf where its inputs had no error.
-    introduced: what the operator added itself, where it was run alone.
+    introduced: what the operator added itself, where it was run alone. repeated: how far several builds are apart.
     """
 
     index: int
@@ -360,6 +374,7 @@ class Row:
     target: TensorStats | None = None
     error_growth: Number | None = None
     introduced: Introduced | None = None
+    repeated: Repeated | None = None
     inputs: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
 

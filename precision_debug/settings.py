@@ -122,6 +122,11 @@ COMPARE = Setting(
     help="a function of both runs' outputs that decides in place of tolerances: true, or by output name true or false",
     zh="由两侧输出计算的函数，代替容差作出判定：返回真假，或按输出名返回真假",
 )  # fmt: skip
+REPEAT = Setting(
+    name="repeat", kind="whole", low=2, flag=True, metavar="N",
+    help="build and run the target N times: how far its builds are apart, tensor by tensor, beside its error",
+    zh="将目标构建并运行 N 次：逐张量给出各次之间的差异，与误差并列",
+)  # fmt: skip
 
 SAVE_INPUTS = Setting(
     name="save_inputs", kind="text", flag=True, metavar="FILE.json",
@@ -145,7 +150,8 @@ FAIL_FAST = Setting(
 )  # fmt: skip
 
 CORE = (
-    MEMORY_BUDGET, SAMPLES_AXIS, SAMPLE, METRIC, TOP_K, COMPARE, SAVE_INPUTS, SAVE_OUTPUTS, SAVE_TENSORS, FAIL_FAST,
+    MEMORY_BUDGET, SAMPLES_AXIS, SAMPLE, METRIC, TOP_K, COMPARE, SAVE_INPUTS, SAVE_OUTPUTS, SAVE_TENSORS, REPEAT,
+    FAIL_FAST,
 )  # fmt: skip
 """Settings that no engine sees: any command may have them."""
 

@@ -187,6 +187,11 @@ def build_parser() -> argparse.ArgumentParser:
         " effect of every operator (default fast)",
     )  # fmt: skip
 
+    group.add_argument(
+        "--repeat", metavar="N", default="",
+        help="build and run the target N times: how far its builds are apart, and where that begins",
+    )  # fmt: skip
+
     group = parser.add_argument_group("which tensors?")
     group.add_argument(
         "--mark",
@@ -313,7 +318,7 @@ def spread_of(given: argparse.Namespace) -> Spread | None:
             if getattr(given, name):
                 raise UsageError(f"--{name} goes with --engine ray or --jobs", hint="add one of them")
         return None
-    for name in ("save_inputs", "save_outputs", "save_tensors", "fail_fast"):
+    for name in ("save_inputs", "save_outputs", "save_tensors", "fail_fast", "repeat"):
         if getattr(given, name):
             raise UsageError("is for one process", where=f"--{name}", hint="leave --jobs and --engine out")
     return Spread(
@@ -371,7 +376,17 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
             raise UsageError("is no .json file, nor a folder of them", where=f"--load_outputs {given.load_outputs}")
         if not marks and not given.marks_between and not given.marks_from_inspector:
             marks = ("*",)  # of the baseline's tensors: what the file does not hold is not asked for
-    for name in ("samples_axis", "sample", "metric", "top_k", "compare", "save_inputs", "save_outputs", "fail_fast"):
+    for name in (
+        "samples_axis",
+        "sample",
+        "metric",
+        "top_k",
+        "compare",
+        "repeat",
+        "save_inputs",
+        "save_outputs",
+        "fail_fast",
+    ):
         if getattr(given, name):
             options[name] = getattr(given, name)
     if given.save_tensors is not None:

@@ -140,6 +140,9 @@ STAGES: Mapping[str, Wording] = {
     "stage_pairing": Wording(
         "pairing both graphs, and looking for what the export has wrong", "配对两侧的图，并查找导出中的错误"
     ),
+    "stage_repeating": Wording(
+        "building and running the target: {number} of {count}", "构建并运行目标：第 {number} 次，共 {count} 次"
+    ),
     "stage_explaining": Wording("explaining: each operator alone", "归因：逐个运行算子"),
     "stage_explaining_worst": Wording("explaining sample {sample}, the worst", "归因：误差最大的样本 {sample}"),
     "stage_set": Wording(

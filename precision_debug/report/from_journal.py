@@ -18,6 +18,7 @@ from ..records import (
     Explanation,
     Introduced,
     ModelFiles,
+    Repeated,
     Row,
     RunSpec,
     Side,
@@ -49,6 +50,7 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
     rows: list[Row] = []
     notes: list[Reason] = []
     introduced: dict[str, Introduced] = {}
+    repeated: dict[str, Repeated] = {}
     portraits: dict[tuple[str, bool], Portrait] = {}
     values: dict[str, Any] = {}
     whole: Shard | None = None
@@ -94,6 +96,9 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
                 notes.append(event.text)
             case events.Scores():
                 values |= {"scores": event.scores, "scored": event.samples}
+            case events.RepeatsFound():
+                values["repeats"] = event.repeats
+                repeated = {one.name: one for one in event.tensors}
             case events.Checked():
                 values |= {"checks": event.shares, "checked": event.samples, "checked_by": event.function}
             case events.Ran():
@@ -124,6 +129,8 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
     table = complete_table(rows, alignment, selected=selected, stats=stats, failure=stopped, ran=len(ran) == 2)
     if introduced:
         table = tuple(dataclasses.replace(row, introduced=introduced.get(row.name)) for row in table)
+    if repeated:
+        table = tuple(dataclasses.replace(row, repeated=repeated.get(row.name)) for row in table)
     if not spec.tolerance.given:
         explained: Explanation | None = values.get("explanation")
         known = explained is not None and explained.allowed is not None

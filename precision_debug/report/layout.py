@@ -10,6 +10,7 @@ from ..records import Row
 from .catalogue import COLUMNS as _KNOWN
 from .column import Column, column
 from .judged import Judged
+from .repeat_columns import REPEATED
 from .tolerance import statistic
 from .values import extra, metric
 from .words import Text, explained
@@ -45,7 +46,8 @@ def columns(report: Judged) -> tuple[Column, ...]:
     """The columns of one report: the fixed ones, the judged statistic where one is, and every key of ``Row.extra``."""
     tolerance = report.spec.tolerance
     judged = () if tolerance.check_error_stat == "elemwise" else _stat_columns(statistic(tolerance))
-    return (*COLUMNS, *judged, *_extra_columns(report.rows))
+    repeated = REPEATED if any(row.repeated is not None for row in report.rows) else ()
+    return (*COLUMNS, *judged, *repeated, *_extra_columns(report.rows))
 
 
 def columns_for_people(report: Judged) -> tuple[Column, ...]:

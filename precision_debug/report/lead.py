@@ -8,6 +8,7 @@ from .blame import blame, culprits, sentence_of
 from .figures import count
 from .fix import fix_sentences
 from .model import Report, Verdict
+from .repeated import repeat_sentences
 from .words import Text, explained, same
 
 __all__ = ["lead"]
@@ -28,6 +29,7 @@ def lead(report: Report) -> tuple[Text, ...]:
     else:
         sentences = []
     sentences[1:1] = fix_sentences(report)
+    sentences += repeat_sentences(report)
     if report.checks:
         sentences.insert(0, _checked(report))
     if report.failure:

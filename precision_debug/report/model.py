@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import UsageError
 from ..inspector import EngineLayer
 from ..numbers.portrait import Portrait
+from ..numbers.repeats import Repeats
 from ..reasons import Reason
 from ..records import Doubt, Explanation, InputInfo, Row, RunSpec, Side, Status
 from ..search import Fix
@@ -51,6 +52,7 @@ class Report:
     ``checked`` samples that are good enough. It then decides in place of tolerances.
     explanation: who introduced the error, and why; None where that was not asked for.
     layers: of the engine that the target really ran, where an inspector told them.
+    repeats: how far several builds of the target are apart, where that was asked for.
     fix: what to keep in higher precision, where that was searched for.
     portraits: pictures of values and errors, of culprits and of some rows that failed.
     inputs_file: where the feeds were stored, relative to the report. tensors_file: where both sides of the
@@ -80,6 +82,7 @@ class Report:
     portraits: tuple[Portrait, ...] = ()
     tensors_file: str = ""
     saved_tensors: tuple[str, ...] = ()
+    repeats: Repeats | None = None
     format_version: int = FORMAT_VERSION
 
     @property

@@ -15,6 +15,7 @@ from .lead import lead
 from .model import Report, Verdict
 from .precision import precision
 from .provenance import provenance
+from .repeated import repeat_section
 from .section import Cell, Section, linked, pair, plain
 from .tolerance import tolerance_text
 from .words import Text, explained, general, same
@@ -87,6 +88,7 @@ def summary(report: Report) -> Summary:
         _worst(report),
         _outputs(report),
         _scores(report),
+        repeat_section(report),
         precision(report),
         _counts(report),
         _uncompared(report),

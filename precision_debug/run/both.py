@@ -76,6 +76,11 @@ class Both:
         names = self.names
         self._of_target = None if names is None else frozenset(n for n, p in pairs.items() if p.base.name in names)
 
+    @property
+    def of_target(self) -> frozenset[str] | None:
+        """The target's names that are wanted; None: all."""
+        return self._of_target
+
     def with_totals(self) -> Comparer:
         """What compares, from now on with totals that can be merged."""
         comparer: Any = self.place.comparer

@@ -34,6 +34,7 @@ from .fail_fast import Enough, enough
 from .inputs import feeds_of, storing
 from .journal import Journal
 from .plan import NONE, Opening, Plan, make_plan
+from .repetition import Repetition
 from .samples import Samples, chosen_samples, finish_scores, worst_sample
 from .saved_json import SavedOutputs
 from .side import OpenSide, open_both, open_one
@@ -59,18 +60,22 @@ def execute(
         if plan.baseline is None:
             _record(spec, plan.target, given, journal, stored)
         else:
+            again = Repetition(spec, plan.target, given, journal, folder)
+            told = (spec, plan.baseline, plan.target, given, journal, folder, stored, parts, again)
             try:
-                _compare(spec, plan.baseline, plan.target, given, journal, folder, stored, parts)
+                _compare(*told)
             except _Apart as reason:
                 journal.write(events.Again())
                 journal.write(events.Note(text=say("apart", why=reason.why)))
-                _compare(spec, plan.baseline, plan.target, given, journal, folder, stored, parts, apart=True)
+                _compare(*told, apart=True)
+            if again.count:
+                again.finish()
     journal.write(events.End(seconds=time.monotonic() - begun))
 
 
 def _compare(
     spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path,
-    stored: Callable[[], None], parts: Iterable[list[int]] | None, *, apart: bool = False,
+    stored: Callable[[], None], parts: Iterable[list[int]] | None, repetition: Repetition, *, apart: bool = False,
 ) -> None:  # fmt: skip
     wanted = value(CORE, spec.options, "save_outputs")
     saved = SavedOutputs(wanted, (first.label, second.label), folder) if wanted else None
@@ -132,6 +137,10 @@ def _compare(
             _announced(both, journal)
             if (spec.explain != "off" and not alone) or value(CORE, spec.options, "save_tensors"):
                 explained(worst_sample(whole, base.tensors))
+            if repetition.count:
+                worst = worst_sample(whole, base.tensors)
+                fed = given.for_target().feeds[worst]
+                repetition.hold(both, both.run(given.feeds[worst], fed), fed, worst)
             return
         stored()
         with contextlib.ExitStack() as stack:
@@ -171,6 +180,8 @@ def _compare(
             found = Shard()
             answers.add(found, first_sample, ran.base_outputs, ran.paired_outputs)
             finish_answers(spec, found, journal, answers.metric)
+        if repetition.count:
+            repetition.hold(both, ran, given.for_target().feeds[0])
         if spec.explain != "off" and not alone:
             _explain(spec, base, target, ran.rows, given, journal, folder, together, ran.base_outputs)
 

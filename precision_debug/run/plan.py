@@ -146,7 +146,8 @@ def _sides(spec: RunSpec) -> tuple[Opening, ...]:
 def _needs_no_comparison(spec: RunSpec) -> None:
     """A run that is only recorded has no rows: what would judge them is refused, not ignored."""
     of_both = [
-        (f"--{name}", spec.options.get(name)) for name in ("save_outputs", "fail_fast", "metric", "top_k", "compare")
+        (f"--{name}", spec.options.get(name))
+        for name in ("save_outputs", "fail_fast", "metric", "top_k", "compare", "repeat")
     ]
     judged = (("--validate", spec.validate), ("--labels", spec.labels), ("--top1", spec.top1), *of_both)
     for option, given in judged:

@@ -1,0 +1,208 @@
+"""The target built and run anew, several times: how far its builds are apart, beside its error against the baseline.
+
+Engines choose kernels by timing them, sums may be taken in another order each time, and operators may be random: two
+builds of one model then give two answers. The first build's tensors wait (in memory up to a budget, on disk beyond it),
+and those of each further one are held against them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import numbers
+from ..events import RepeatsFound, Stage
+from ..explain.introduced import WAITING
+from ..feeds import FeedSet
+from ..inspector import EngineLayer, diff_engines
+from ..numbers.arrays import as_array
+from ..numbers.repeats import Repeats
+from ..observe.hooks import CheckTarget, SaveBaseline
+from ..observe.store import Store
+from ..protocols import Feeds, Hook, Session
+from ..reasons import say
+from ..records import Comparison, Repeated, Row, RunSpec, TensorMeta, Tolerance
+from ..settings import CORE, value
+from .both import Both, Ran
+from .journal import Journal
+from .plan import Opening
+from .side import CALIBRATE, guarded
+
+__all__ = ["Repetition"]
+
+_NAMED = 5
+"""Tensors and layers that are named, at most."""
+
+
+class Repetition:
+    """Of the first build the second run is held, of the others the first one: generators of random numbers that begin
+    anew with each build would otherwise hide that its runs differ.
+
+    opening: the target. folder: an existing one, for what waits and what the builds write.
+
+    Call ``hold`` while both sides are open and compared, ``finish`` when they are closed: one build is there at a time.
+    """
+
+    def __init__(self, spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal, folder: Path) -> None:
+        self.count: int = value(CORE, spec.options, "repeat") or 0
+        self._opening = dataclasses.replace(opening, comparer=None)  # all in the host's memory
+        self._sets = given.for_target().feeds[:CALIBRATE]
+        self._journal, self._folder = journal, folder
+        budget = value(CORE, spec.options, "memory_budget")
+        store = Store(folder=folder, memory_budget=WAITING if budget is None else budget)
+        self._first = SaveBaseline(store=store)
+        self._builds = 0
+        self._layers: Sequence[EngineLayer] = ()
+        self._sample: int | None = None
+        self._seconds: list[float] = []
+        self._errors: dict[str, list[float]] = {}
+        self._found: dict[str, _Apart] = {}
+        self._lost: set[str] = set()
+        self._tactics: dict[str, None] = {}
+
+    def hold(self, both: Both, ran: Ran, feeds: Feeds, sample: int | None = None) -> None:
+        """The open build is the first one. feeds: the target's. sample: its number, where there are many.
+
+        A build whose tensors are on their own device is not: the first one is then made by ``finish``, too.
+        """
+        self._feeds, self._sample, self._names = feeds, sample, both.of_target
+        self._tensors: Sequence[TensorMeta] = tuple(both.base.tensors)
+        self._rows = ran.rows
+        outputs = {meta.name for meta in both.base.tensors if meta.is_output}
+        self._target_of = {row.name: row.target_name for row in ran.rows if row.name in outputs and row.target_name}
+        self._truth = {
+            name: np.array(as_array(ran.base_outputs[name], name=name))
+            for name in self._target_of if name in ran.base_outputs
+        }  # fmt: skip
+        if both.target.opening.comparer is None:
+            self._run(both.target.session, 0.0)
+
+    def finish(self) -> None:
+        """Make the further builds, and tell the journal. Raises PrecisionDebugError."""
+        while self._builds < self.count:
+            number = self._builds + 1
+            self._journal.write(Stage(text=say("stage_repeating", number=number, count=self.count)))
+            folder = Path(tempfile.mkdtemp(prefix="repeat-", dir=self._folder))
+            begun = time.monotonic()
+            try:
+                spec = dataclasses.replace(self._opening.spec, work_dir=str(folder))
+                opening = dataclasses.replace(self._opening, spec=spec)
+                session: Session = guarded(opening.label, partial(opening.open, self._sets))
+                try:
+                    self._run(session, time.monotonic() - begun)
+                finally:
+                    session.close()
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+        self._first.close()
+        tensors = self._told()
+        self._journal.write(
+            RepeatsFound(
+                repeats=Repeats(
+                    count=self._builds, sample=self._sample, seconds=tuple(self._seconds),
+                    errors={name: tuple(errors) for name, errors in self._errors.items()},
+                    first=tuple(one.name for one in tensors if one.first)[:_NAMED],
+                    tactics=tuple(self._tactics)[:_NAMED], tactics_changed=len(self._tactics),
+                    not_in_all=tuple(sorted(self._lost))[:_NAMED],
+                ),
+                tensors=tensors,
+            )
+        )  # fmt: skip
+
+    def _run(self, session: Session, opened: float) -> None:
+        if not self._builds and opened:
+            guarded(self._opening.label, partial(session.run, self._feeds, _unseen, self._names))
+        begun = time.monotonic()
+        check = CheckTarget(self._first, tolerance=Tolerance(atol=0.0, rtol=0.0))
+        hook: Hook = check if self._builds else self._first
+        outputs: Mapping[str, Any] = guarded(self._opening.label, lambda: session.run(self._feeds, hook, self._names))
+        if not self._builds:
+            self._layers = tuple(session.layers)
+        else:
+            self._hold_against(check.rows)
+            if self._layers and session.layers:
+                changed = diff_engines(self._layers, session.layers).tactics_changed
+                self._tactics |= dict.fromkeys(name for name, _, _ in changed)
+        self._builds += 1
+        self._seconds.append(opened + time.monotonic() - begun)
+        for name, truth in self._truth.items():
+            found = numbers.compare(truth, as_array(outputs[self._target_of[name]], name=name), Tolerance())
+            self._errors.setdefault(name, []).append(_distance(found))
+
+    def _hold_against(self, rows: Sequence[Row]) -> None:
+        seen = set()
+        for row in rows:
+            if row.comparison is None:  # the first build has no such tensor
+                self._lost.add(row.target_name)
+                continue
+            seen.add(row.target_name)
+            self._found.setdefault(row.target_name, _Apart()).add(row.comparison)
+        self._lost |= {meta.name for meta in self._first.tensors} - seen
+
+    def _told(self) -> tuple[Repeated, ...]:
+        """Of every tensor that was held against itself, in the table's order, by the baseline's names."""
+        names = {row.target_name: row.name for row in self._rows if row.comparison is not None}
+        apart = {names[key]: found for key, found in self._found.items() if key in names}
+        reads = {meta.name: meta.inputs for meta in self._tensors}
+        return tuple(
+            Repeated(
+                name=name, rel_l2=found.rel_l2, max_abs=found.max_abs, times=found.times,
+                first=bool(found.times) and not _differs_before(name, reads, apart),
+            )
+            for name, found in apart.items()
+        )  # fmt: skip
+
+
+class _Apart:
+    """The largest distances from the first build, and how many builds are not the same as it."""
+
+    def __init__(self) -> None:
+        self.rel_l2, self.max_abs, self.times = 0.0, 0.0, 0
+
+    def add(self, found: Comparison) -> None:
+        if found.identical or not found.base.elements:
+            return
+        distance = _distance(found)
+        if not distance and not found.max_abs and not found.mismatched:
+            return  # 0 and -0
+        self.times += 1
+        self.rel_l2 = max(self.rel_l2, distance)
+        self.max_abs = max(self.max_abs, math.inf if found.max_abs is None else float(found.max_abs))
+
+
+def _distance(found: Comparison) -> float:
+    """Relative L2; inf where NaN, Inf or shapes differ, of what has no such error the share of elements that differ."""
+    if not found.shapes_match or (found.base.nan, found.base.inf) != (found.target.nan, found.target.inf):
+        return math.inf
+    error = found.relative_l2
+    if error is None or math.isnan(error):
+        return (found.mismatched or 0) / max(1, found.base.elements)
+    return error
+
+
+def _unseen(_op_type: str, _name: str, _tensor: Any, /) -> None:
+    """A hook, so that the run goes where one with a hook goes."""
+
+
+def _differs_before(name: str, reads: Mapping[str, Sequence[str]], apart: Mapping[str, _Apart]) -> bool:
+    """Whether something that a tensor was made of differs too; what was not seen is looked through."""
+    waiting, seen = list(reads.get(name, ())), {name}
+    while waiting:
+        other = waiting.pop()
+        if other in seen:
+            continue
+        seen.add(other)
+        if other not in apart:
+            waiting += reads.get(other, ())
+        elif apart[other].times:
+            return True
+    return False
