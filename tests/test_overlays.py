@@ -17,6 +17,7 @@ from precision_debug.errors import OutputError, UsageError
 from precision_debug.numbers.portrait import Bins, Portrait
 from precision_debug.records import Culprit, Explanation, ModelFiles, Status
 from precision_debug.report import Report, overlays
+from precision_debug.report.lead import lead
 from precision_debug.report.overlays.explorer import BROKEN
 from precision_debug.report.overlays.marks import colour, marks
 
@@ -177,7 +178,9 @@ def test_tensorboards_own_reader_takes_the_curves_and_histograms(tmp_path: Path)
 
     good, bad = make_row(0, 1e-5), make_row(1, 0.5)
     bins = Bins(edges=(-1.0, 0.0, 2.0), counts=(3, 5))
-    report = dataclasses.replace(make_report(2), rows=(good, bad), portraits=(Portrait(name=bad.name, base=bins),))
+    report = dataclasses.replace(make_report(2), rows=(good, bad), portraits=(
+        Portrait(name=bad.name, base=bins, target=Bins(edges=(-1.0, 0.0, 2.0), counts=(0, 0))),
+    ))  # fmt: skip
     overlays.write(report, "tensorboard", tmp_path / "run.tfevents")
     found = reader.EventAccumulator(str(tmp_path), size_guidance={"tensors": 0})
     found.Reload()
@@ -186,6 +189,10 @@ def test_tensorboards_own_reader_takes_the_curves_and_histograms(tmp_path: Path)
     (drawn,) = found.Tensors(f"{bad.name}/baseline")
     assert make_ndarray(drawn.tensor_proto).tolist() == [[-1.0, 0.0, 3.0], [0.0, 2.0, 5.0]]
     assert drawn.step == 1
+    assert f"{bad.name}/target" not in found.Tags()["tensors"], "a side that is all NaN has no histogram"
+    (said,) = found.Tensors("precision_debug")
+    assert make_ndarray(said.tensor_proto).item().decode().startswith(str(lead(report)[0]))
+    assert "execution order" in found.SummaryMetadata("error/Rel L2").summary_description
 
 
 def test_without_tensorboard_its_overlay_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

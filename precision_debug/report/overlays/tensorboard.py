@@ -1,4 +1,4 @@
-"""Scalars and histograms for TensorBoard: the error as curves along execution order, and the values of culprits.
+"""Text, scalars and histograms for TensorBoard: the sentence, the error along execution order, values of culprits.
 
 A step is a row's place in the execution order, so that each error is one curve; what is drawn of a tensor (culprits,
 the worst) has histograms of both sides' values and of the error's size. Needs the package tensorboard, not tensorflow.
@@ -14,6 +14,9 @@ from typing import Any
 
 from ...errors import OutputError
 from ...numbers.portrait import Bins
+from ...safety.visible import visible
+from ..catalogue import COLUMNS
+from ..lead import lead
 from ..model import Report
 from .marks import marks
 
@@ -30,14 +33,14 @@ def write(report: Report, path: Path) -> None:
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError as error:
         raise OutputError(f"tensorboard cannot be loaded: {error}", hint="pip install tensorboard") from error
-    told = list(_scalars(report))
+    told = [*_scalars(report)]
     if not told:
         raise OutputError("no tensor was compared, so there is no curve", hint="write it as .html or .xlsx")
     when = _seconds(report.started)
     with path.open("wb") as file:
         records = RecordWriter(file)
         records.write(Event(wall_time=when, file_version="brain.Event:2").SerializeToString())
-        for step, summary in [*told, *_histograms(report)]:
+        for step, summary in [_sentences(report), *told, *_histograms(report)]:
             records.write(Event(wall_time=when, step=step, summary=summary).SerializeToString())
         records.flush()
 
@@ -50,27 +53,36 @@ def _seconds(started: str) -> float:
         return 0.0
 
 
+def _sentences(report: Report) -> tuple[int, Any]:
+    """What every format begins with."""
+    from tensorboard.plugins.text.summary_v2 import text_pb
+
+    head = f"**{report.verdict}**: {report.target.mode} against {report.baseline.mode}"
+    return 0, text_pb("precision_debug", "\n\n".join([*(visible(str(text)) for text in lead(report)), head]))
+
+
 def _scalars(report: Report) -> Iterator[tuple[int, Any]]:
     from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
+    helps = {column.title: f"{column.help} A step is a place in the execution order." for column in COLUMNS}
     for mark in marks(report):
         row, introduced = mark.row, mark.row.introduced
         found = {
-            "error/Rel L2": mark.error,
-            "error/Introduced Rel L2": introduced.rel_l2 if introduced is not None else None,
-            "error/Rounding Units": introduced.units if introduced is not None else None,
-            "error/Error Growth": row.error_growth,
+            "Rel L2": mark.error,
+            "Introduced Rel L2": introduced.rel_l2 if introduced is not None else None,
+            "Rounding Units": introduced.units if introduced is not None else None,
+            "Error Growth": row.error_growth,
         }
-        for tag, value in found.items():
+        for title, value in found.items():
             if value is not None:
-                yield row.index, scalar_pb(tag, float(value), f"at step {row.index}: {row.op_type} {row.name}")
+                yield row.index, scalar_pb(f"error/{title}", float(value), helps[title])
 
 
 def _histograms(report: Report) -> Iterator[tuple[int, Any]]:
     steps = {row.name: row.index for row in report.rows}
     for portrait in report.portraits:
         for side, bins in (("baseline", portrait.base), ("target", portrait.target), ("error, log10", portrait.errors)):
-            if bins is not None and bins.counts:
+            if bins is not None and any(bins.counts):  # all of a side may be NaN
                 yield steps.get(portrait.name, 0), _histogram(f"{portrait.name}/{side}", bins)
 
 
