@@ -93,3 +93,67 @@ def test_a_search_hands_over_a_wrapper_that_holds(net: str, mode: str, tmp_path:
 def test_excluded_linears_stay_in_float32(net: str) -> None:
     pytest.importorskip("torchao", reason="torch_int8 needs it")
     assert error(net, "torch_int8", keep_modules="last") < error(net, "torch_int8")
+
+
+def test_a_search_in_int8_names_the_layer_and_its_file_runs_again(tmp_path: Path) -> None:
+    """torchao on the CPU: two channels of one layer that are 300 times the others, and cancel in the layer behind."""
+    pytest.importorskip("torchao", reason="torch_int8 needs it")
+    (tmp_path / "wide.py").write_text(WIDE)
+    output = tmp_path / "o.json"
+    assert main(["search", "--model_file", f"{tmp_path / 'wide.py'}:make", "--run_mode", "torch_int8", "--device",
+                 "cpu", "--limit", "20%", "--quiet", "--output", str(output)]) == 0  # fmt: skip
+    fix = Report.load(output).fix
+    assert fix is not None
+    assert (fix.state, [unit.key for unit in fix.kept]) == ("found", ["blocks.1.down"])
+    assert fix.units == 7, "linear layers alone can be kept, since nothing else is quantised"
+    assert fix.before is not None
+    assert fix.after is not None
+    assert fix.after <= 0.2 * fix.before
+    assert [(item.kind, item.verified) for item in fix.artefacts] == [
+        ("setting", True), ("config", None), ("wrapper", True)
+    ]  # fmt: skip
+    wrapper = fix.artefacts[-1]
+    assert wrapper.error == pytest.approx(fix.after, rel=1e-3)
+    namespace: dict[str, object] = {}
+    exec(compile(Path(wrapper.path).read_text(), wrapper.path, "exec"), namespace)
+    module, inputs = namespace["model"]()  # type: ignore[operator]
+    kinds = {name: type(part.weight) is torch.nn.Parameter for name, part in module.named_modules()
+             if isinstance(part, torch.nn.Linear)}  # fmt: skip
+    assert [name for name, plain in kinds.items() if plain] == ["blocks.1.down"]
+    assert module(inputs).shape == (16, 10)
+
+
+WIDE = """
+import torch
+
+
+class Block(torch.nn.Module):
+    def __init__(self, wide):
+        super().__init__()
+        self.norm, self.up, self.down = torch.nn.LayerNorm(64), torch.nn.Linear(64, 128), torch.nn.Linear(128, 64)
+        if wide:
+            with torch.no_grad():
+                self.up.weight[5] *= 300
+                self.up.weight[6].copy_(self.up.weight[5])
+                self.up.bias[6].copy_(self.up.bias[5])
+                self.down.weight[:, 5] *= 3
+                self.down.weight[:, 6].copy_(-self.down.weight[:, 5])
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.Sequential(*(Block(n == 1) for n in range(3)))
+        self.head = torch.nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.head(self.blocks(x))
+
+
+def make():
+    torch.manual_seed(0)
+    return Net(), torch.randn(16, 64)
+"""

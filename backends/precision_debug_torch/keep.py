@@ -18,6 +18,8 @@ from .settings import setting
 __all__ = ["TorchKeep"]
 
 _WHOLE = "(model)"
+_LINEAR = frozenset({"aten.addmm", "aten.mm", "aten.linear"})
+"""What an nn.Linear runs, by its inputs' shapes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,8 @@ class TorchKeep:
     def key_of(self, meta: TensorMeta) -> str:
         from .engine.layers import layer_of
 
+        if self.recipe.change == "int8" and meta.op_type not in _LINEAR:  # nothing else is quantised
+            return ""
         return layer_of(meta) or _WHOLE
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
@@ -50,11 +54,11 @@ class TorchKeep:
                 text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'keep_modules={listed}')}",
             )
         ]  # fmt: skip
-        if self.recipe.change == "int8":
-            text = _TORCHAO.format(names=json.dumps(paths))
-            return [*handed, Handed(kind="config", title="torchao's filter", text=text, note="the same as above")]
         path = folder / f"{Path(self.spec.model.model_file.partition('.py:')[0]).stem}_kept.py"
         path.write_text(self._wrapper(paths), encoding="utf-8")
+        if self.recipe.change == "int8":
+            text = _TORCHAO.format(names=json.dumps(paths))
+            handed.append(Handed(kind="config", title="torchao's filter", text=text, note="what the file below does"))
         mode = self.spec.mode if self.recipe.autocast else "torch_fp32"
         return [
             *handed,
@@ -71,7 +75,10 @@ class TorchKeep:
         file, _, factory = self.spec.model.model_file.partition(".py:")
         where = str(Path(f"{file}.py").resolve())
         values = {"file": where, "factory": factory, "names": list(paths), "low": self.recipe.dtype}
-        return own.read_text(encoding="utf-8") + _MODEL.format(**{key: repr(value) for key, value in values.items()})
+        told = {key: repr(value) for key, value in values.items()}
+        if self.recipe.change == "int8":
+            return _INT8.format(source=_SOURCE, **told)
+        return own.read_text(encoding="utf-8") + _MODEL.format(source=_SOURCE, **told)
 
 
 _TORCHAO = """\
@@ -80,25 +87,56 @@ quantize_(model, config, filter_fn=lambda module, name: isinstance(module, torch
           and not any(name == kept or name.startswith(kept + ".") or not kept for kept in keep))
 """
 
-_MODEL = '''
-
-FILE, FACTORY, KEEP, LOW = {file}, {factory}, {names}, {low}
-
-
-def model() -> Any:
-    """What FACTORY of FILE makes, in LOW ("": as it is, for autocast) but for KEEP, which stays in float32."""
+_SOURCE = '''
+def source() -> tuple[Any, Any]:
+    """What FACTORY of FILE makes: the module in evaluation mode, and its example inputs, None where there are none."""
     import importlib.util
     import sys
     from pathlib import Path
 
     sys.path.insert(0, str(Path(FILE).parent))
     spec = importlib.util.spec_from_file_location(Path(FILE).stem, FILE)
-    source = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = source
-    spec.loader.exec_module(source)
-    made = getattr(source, FACTORY)()
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = loaded
+    spec.loader.exec_module(loaded)
+    made = getattr(loaded, FACTORY)()
     module, inputs = made if isinstance(made, tuple) else (made, None)
-    module.eval()
+    return module.eval(), inputs
+'''
+
+_INT8 = '''\
+"""The model in int8 by torchao, but for some modules, which stay in float32. Needs torch and torchao."""
+
+from typing import Any
+
+import torch
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+
+FILE, FACTORY, KEEP = {file}, {factory}, {names}
+
+{source}
+
+def model() -> Any:
+    """The quantised module, and its example inputs where FACTORY gives some."""
+    module, inputs = source()
+
+    def low(part: Any, name: str) -> bool:
+        kept = any(one in ("", name) or name.startswith(one + ".") for one in KEEP)
+        return isinstance(part, torch.nn.Linear) and not kept
+
+    quantize_(module, Int8DynamicActivationInt8WeightConfig(), filter_fn=low)
+    return (module, inputs) if inputs is not None else module
+'''
+
+_MODEL = '''
+
+FILE, FACTORY, KEEP, LOW = {file}, {factory}, {names}, {low}
+
+{source}
+
+def model() -> Any:
+    """What FACTORY of FILE makes, in LOW ("": as it is, for autocast) but for KEEP, which stays in float32."""
+    module, inputs = source()
     if LOW:
         exact = {{name: {{k: v.clone() for k, v in module.get_submodule(name).state_dict().items()}} for name in KEEP}}
         module.to(getattr(torch, LOW))
