@@ -12,6 +12,7 @@ import enum
 import functools
 import json
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ _MISSING = object()
 _CODES = "codes"
 _LOOKED_AT = frozenset({dict, list, int})
 _MOST = 2**1023
+_FINITE = sys.float_info.max
 
 
 def parse_json(text: str | bytes, **settings: Any) -> Any:
@@ -64,7 +66,14 @@ def _dataclass(value: Any) -> dict[str, Any]:
     kind: Any = type(value)
     for name, default, says in _fields(kind):
         item = getattr(value, name)
-        if item is default or (type(item) is type(default) and item == default):
+        if item is default:
+            continue
+        of = type(item)  # every row of a journal comes along here: the plain types first
+        if of is str or of is int or of is bool or (of is float and -_FINITE <= item <= _FINITE):
+            if of is not type(default) or item != default:
+                plain[name] = item
+            continue
+        if of is type(default) and item == default:
             continue
         plain[name] = encode(item)
         if says and (code := _codes(item)) is not None:

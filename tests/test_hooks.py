@@ -75,7 +75,7 @@ def test_a_lent_baseline_is_used_until_it_is_given_back() -> None:
             on_saved=lambda key, stats: told.append((key, stats is not None)),
         )  # fmt: skip
         check = AssertClose(base, atol=0.5, rtol=0, consume=True)
-        fused = base.borrow("Conv", "f", np.full(3, 5.0))
+        fused = base.borrow("Conv", "f", np.full(1 << 18, 5.0))
         first = base.borrow("Relu", "a", np.ones(3))
         assert begun.wait(10), "what is not wanted is described meanwhile"
         assert told == []

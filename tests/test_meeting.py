@@ -63,13 +63,14 @@ def test_any_two_orders_meet_and_nothing_is_overwritten_early(produced: list[str
     st.permutations(list("abcdefgh")),
     st.lists(st.sampled_from("abcdefghxyz"), unique=True),
     st.lists(st.integers(0, 4), min_size=8, max_size=8),
+    st.sampled_from([0, 30, 1 << 40]),
 )
 def test_what_is_lent_stays_as_it_is_until_it_is_given_back(
-    produced: list[str], asked: list[str], later: list[int]
+    produced: list[str], asked: list[str], later: list[int], quietly: int
 ) -> None:
     """later: how many tensors more are lent before each is asked back, then overwritten."""
     store = Store()
-    meeting = Meeting(store)
+    meeting = Meeting(store, quietly=quietly)
 
     def baseline() -> None:
         lent: list[tuple[int, np.ndarray, Callable[[], None]]] = []  # type: ignore[type-arg]
@@ -170,6 +171,54 @@ def test_a_lock_of_the_engine_that_both_need_ends_in_one_line(first: str) -> Non
         run_both(meeting, lambda: inside("baseline"), lambda: inside("target"))
     assert f"the {first} waits" in str(caught.value)
     assert set(threading.enumerate()) <= before
+
+
+def test_quietly_each_side_runs_alone_until_it_must_wait() -> None:
+    meeting = Meeting(Store(), quietly=1 << 40)
+    turns: list[str] = []
+    held = threading.Event()
+
+    def baseline() -> None:
+        held.wait()  # the target waits already
+        loans = []
+        for key in "abc":
+            loans.append(meeting.lend(key, np.zeros(1)))
+            turns.append(f"lends {key}")
+        for end in loans:
+            end()
+        turns.append("all are back")
+
+    def target() -> None:
+        held.set()
+        for key in "abc":
+            assert meeting.get(key) is not None
+            turns.append(f"takes {key}")
+            meeting.drop(key)
+
+    run_both(meeting, baseline, target)
+    assert turns[:6] == ["lends a", "lends b", "lends c", "takes a", "takes b", "takes c"]
+
+
+def test_what_was_passed_on_quietly_is_found_where_the_engine_holds_the_other_side() -> None:
+    """The baseline lends, and waits in the engine for what the target holds while it waits for that tensor."""
+    meeting = Meeting(Store(), quietly=1 << 40, patience=20)
+    engine = threading.Lock()
+    inside = threading.Event()
+
+    def baseline() -> None:
+        inside.wait()
+        end = meeting.lend("a", np.zeros(1))
+        with engine:
+            pass
+        end()
+
+    def target() -> None:
+        with engine:
+            inside.set()
+            assert meeting.get("a") is not None
+        meeting.drop("a")
+
+    run_both(meeting, baseline, target)
 
 
 def test_a_side_that_computes_is_waited_for() -> None:

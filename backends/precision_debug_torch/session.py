@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from precision_debug.errors import BackendError, BackendUnavailable, PrecisionDebugError
 from precision_debug.inspector import EngineLayer
 from precision_debug.numbers.arrays import as_array
-from precision_debug.protocols import Comparer, Feeds, Hook, Replace, Replacer
+from precision_debug.protocols import Borrower, Comparer, Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
@@ -23,6 +23,7 @@ from .engine.arithmetic import Arithmetic
 from .engine.dispatch import Show, Trace, Watch
 from .engine.flex_attention import uncompiled
 from .engine.function_calls import Families, unseen_by_families
+from .engine.loans import Loans
 from .engine.nested_tensors import leaves
 from .engine.process_switches import LISTING, Switches
 from .isolate import Made, Replacing, module_operator, rounded
@@ -104,12 +105,17 @@ class TorchSession:
         if hook is None:
             return _arrays(self._execute(feeds, None))
         wanted = None if names is None else frozenset(names)
+        loans = Loans(hook.borrow if self._level == "op" and isinstance(hook, Borrower) else None)
 
         def show(meta: TensorMeta, value: Any) -> None:
             if wanted is None or meta.name in wanted:
-                hook(meta.op_type, meta.name, value if self._device_tensors else as_array(value, name=meta.name))
+                shown = value if self._device_tensors else as_array(value, name=meta.name)
+                if loans.goes_on:
+                    loans.lend(meta.op_type, meta.name, value, shown)
+                else:
+                    hook(meta.op_type, meta.name, shown)
 
-        outputs = self._execute(feeds, show)
+        outputs = self._execute(feeds, show, loans=loans)
         return _Outputs(outputs) if self._comparer is not None else _arrays(outputs)
 
     @property
@@ -175,7 +181,9 @@ class TorchSession:
         if on_close is not None:
             on_close()
 
-    def _execute(self, feeds: Feeds, show: Show | None, *, replaces: bool = False) -> Mapping[str, Any]:
+    def _execute(
+        self, feeds: Feeds, show: Show | None, *, replaces: bool = False, loans: Loans | None = None
+    ) -> Mapping[str, Any]:
         built = self._built
         if built is None:
             raise BackendError("the session is closed", where=self._recipe.mode.name)
@@ -195,9 +203,11 @@ class TorchSession:
             undo = wrap(module, trace)
         self._arithmetic.reset()
         try:
-            result = self._forward(module, args, kwargs, trace)
+            result = self._forward(module, args, kwargs, trace, loans or Loans(None))
             if trace is not None:
                 outputs = trace.outputs(result)
+                if loans is not None:
+                    loans.end()
                 self._compare_with_list(trace.metas)
                 self._metas, self._by_name = tuple(trace.metas), None
                 if replacing is not None:
@@ -251,7 +261,7 @@ class TorchSession:
 
         return guarded
 
-    def _forward(self, module: Any, args: Any, kwargs: Any, trace: Trace | None) -> Any:
+    def _forward(self, module: Any, args: Any, kwargs: Any, trace: Trace | None, loans: Loans) -> Any:
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.no_grad())
             if self._recipe.autocast:
@@ -263,9 +273,9 @@ class TorchSession:
                 stack.enter_context(self._arithmetic.globally())
             else:
                 if trace is not None and self._level == "op":
-                    stack.enter_context(Families(trace))
+                    stack.enter_context(Families(trace, loans))
                 stack.enter_context(uncompiled())
-                stack.enter_context(Watch(self._arithmetic, trace, self._comparer, self._switches))
+                stack.enter_context(Watch(self._arithmetic, trace, self._comparer, self._switches, loans))
             return module(*args, **kwargs)
 
     @contextlib.contextmanager

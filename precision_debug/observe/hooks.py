@@ -6,11 +6,14 @@ Both have Paddle's signature, ``hook(op_type, tensor_name, tensor)``; for script
 from __future__ import annotations
 
 import collections
+import functools
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Any, cast
+
+import numpy as np
 
 from ..numbers import judge
 from ..numbers.host import HostComparer
@@ -27,6 +30,10 @@ __all__ = ["CheckTarget", "LentBaseline", "PrecisionWarning", "SaveBaseline"]
 
 
 _BLOCKED = re.compile(r"onednn|mkldnn", re.IGNORECASE)
+
+
+_BESIDE = 1 << 20
+"""Bytes from which a tensor's statistics are worth another thread."""
 
 
 class PrecisionWarning(UserWarning):
@@ -174,6 +181,8 @@ class LentBaseline(SaveBaseline):
             self.comparer.threads = cores_of_each()  # from now on both runs go on meanwhile
         key, value = self._seen(op_type, tensor_name, tensor)
         if key in self._alone:
+            if not isinstance(value, np.ndarray) or value.nbytes < _BESIDE:
+                return functools.partial(self._describe, key, value)
             described = self._beside.submit(self._describe, key, value)
             return cast("Callable[[], None]", described.result)
         take_back = self._meeting.lend(key, value)

@@ -31,6 +31,10 @@ _LEAVING = 30.0
 _COMPUTES = 0.01
 """Seconds of a processor, of each second, that count as computing; a thread that only waits takes less."""
 
+_GLANCE = 0.05
+"""Seconds after which a side that waits looks whether the other one, which passed something on quietly, stands still:
+it may wait in the engine for what this side holds."""
+
 
 class Ended(Exception):
     """The other side failed; raised inside a hook to end this side's run too."""
@@ -42,11 +46,19 @@ class Meeting:
     ``put`` and ``lend`` are for the baseline's thread; ``get`` and ``drop`` are for the target's. A tensor that was got
     is held until it is dropped. Of the two threads at most one is blocked here at any time, so they cannot wait for
     each other. One of them may be blocked in the engine, though, by what the other one holds: see ``PATIENCE``.
+
+    quietly: bytes that a side passes on before it wakes the other one, where it need not wait itself. Two threads that
+    both run Python contend for the interpreter's lock, which changes hands every 5 ms: of small tensors, and of those
+    that a device computes, each side does better to run for a while alone.
     """
 
-    def __init__(self, store: BaselineStore, *, patience: float = PATIENCE) -> None:
+    def __init__(self, store: BaselineStore, *, patience: float = PATIENCE, quietly: int = 0) -> None:
         self.store = store
         self._patience = patience
+        self._quietly = quietly
+        self._untold = 0  # bytes passed on since the other side was last woken
+        self._passed = 0  # tensors lent and dropped so far
+        self._woken = 0  # times: a wait that was just over would miss it
         self._last = ""
         self._changed = threading.Condition()
         self._offers: dict[str, Any] = {}
@@ -66,7 +78,7 @@ class Meeting:
             self._check()
             self._last = key
             self._offers[key] = array
-            self._changed.notify_all()
+            self._pass_on(array)
         return functools.partial(self._take_back, key)
 
     def _take_back(self, key: str) -> None:
@@ -77,7 +89,7 @@ class Meeting:
                 self._check()
             if key in self._offers:
                 self.store.put(key, self._offers.pop(key))
-                self._changed.notify_all()
+                self._wake()
 
     def _in_the_way(self, key: str) -> bool:
         waits_for_another = self._wanted is not None and self._wanted not in self._offers
@@ -96,7 +108,6 @@ class Meeting:
                     self._wanted = None
                     return stored
                 self._wanted = key
-                self._changed.notify_all()
                 last = f"showed {self._last} last" if self._last else "has shown nothing yet"
                 self._wait(f"the target waits for {key} of the baseline, which {last}")
 
@@ -105,8 +116,9 @@ class Meeting:
         with self._changed:
             if self._held == key:
                 self._held = ""
-                self._offers.pop(key, None)
-                self._changed.notify_all()
+                given_back = self._offers.pop(key, None)
+                if given_back is not None:
+                    self._pass_on(given_back, at_once=not self._offers)
             else:
                 self.store.drop(key)
 
@@ -121,24 +133,44 @@ class Meeting:
         """No tensor will come any more."""
         with self._changed:
             self._baseline_done = True
-            self._changed.notify_all()
+            self._wake()
 
     def target_ends(self) -> None:
         """No tensor will be asked for any more."""
         with self._changed:
             self._target_done = True
-            self._changed.notify_all()
+            self._wake()
 
     def fail(self) -> None:
         """Wake both sides and end them."""
         with self._changed:
             self._failed = True
-            self._changed.notify_all()
+            self._wake()
+
+    def _pass_on(self, array: Any, *, at_once: bool = False) -> None:
+        """A tensor is there for the other side, or back."""
+        self._passed += 1
+        self._untold += max(1, int(getattr(array, "nbytes", 0)))
+        if at_once or self._untold >= self._quietly:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._untold = 0
+        self._woken += 1
+        self._changed.notify_all()
 
     def _wait(self, told: str) -> None:
         """Until something changes. Raises BackendError where nothing in the process moves any more."""
-        begun = time.process_time()
-        if self._changed.wait(self._patience) or time.process_time() - begun > self._patience * _COMPUTES:
+        begun, until = time.process_time(), time.monotonic() + self._patience
+        self._wake()
+        while time.monotonic() < until:
+            passed, woken = self._passed, self._woken
+            if self._changed.wait(min(_GLANCE, self._patience)) or self._woken != woken:
+                return
+            if self._passed == passed and self._untold:
+                self._untold = 0
+                return
+        if time.process_time() - begun > self._patience * _COMPUTES:
             return
         raise BackendError(
             f"both runs have stood still for {self._patience:.0f} s: {told}", where="lockstep",

@@ -25,6 +25,11 @@ from .side import OpenSide
 __all__ = ["Both", "Each", "Ran"]
 
 
+_QUIETLY = (4 << 20, 1 << 62)
+"""Bytes that a run passes on before it wakes the other one: in the host's memory, where both compute at the same time,
+and on a device, where they take turns at filling its queue."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ran:
     """One sample's run. rows: in the target's order. left: of the baseline's tensors that no partner came for.
@@ -107,7 +112,9 @@ class Both:
                 journal.write(Saved(name=key, stats=stats))
 
         with Store(folder=self.folder, memory_budget=budget) as store, ThreadPoolExecutor(1) as beside:
-            meeting = Meeting(place.store or store) if self.together else None
+            meeting = (
+                Meeting(place.store or store, quietly=_QUIETLY[place.store is not None]) if self.together else None
+            )
             settings: dict[str, Any] = {"wanted": self._may_have_a_partner, "on_saved": told, "comparer": comparer}
             save = LentBaseline(meeting, beside, **settings) if meeting else SaveBaseline(store=store, **settings)
             check = CheckTarget(

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -63,6 +64,26 @@ def command(explain: str) -> float:
     return round(time.perf_counter() - begun, 2)
 
 
+def stages(explain: str) -> list[tuple[float, str]]:
+    """When the command's child told its supervisor of what, seconds after the start."""
+    from precision_debug.records import ModelFiles, RunSpec
+    from precision_debug.run.supervisor import supervise
+
+    begun = time.perf_counter()
+    told: list[tuple[float, str]] = []
+
+    def on_event(event: Any) -> None:
+        if event["event"] not in ("saved", "row") and not (told and told[-1][1].startswith(event["event"])):
+            told.append((round(time.perf_counter() - begun, 2), f"{event['event']} {event.get('text', '')}".strip()))
+
+    spec = RunSpec(
+        model=ModelFiles(model_file=f"{Path(__file__).resolve()}:build"), run_mode="torch_bf16", explain=explain,
+        lockstep=True, options={"device": "cuda" if torch.cuda.is_available() else "cpu"},
+    )  # fmt: skip
+    supervise(spec, [OUT / "stages.json"], on_event=on_event)
+    return [*told, (round(time.perf_counter() - begun, 2), "report written")]
+
+
 def inside(explain: str) -> dict[str, object]:
     from torch_llama import Sampler
 
@@ -90,7 +111,8 @@ def main() -> int:
     print(json.dumps(told), flush=True)
     for explain in ("off", "off", "fast"):
         print(json.dumps({"command": explain, "seconds": command(explain)}), flush=True)
-    for explain in ("off", "fast"):
+    print(json.dumps({"stages": stages("off")}), flush=True)
+    for explain in ("off", "off", "fast"):
         print(json.dumps({"inside": explain, **inside(explain)}), flush=True)
     return 0
 

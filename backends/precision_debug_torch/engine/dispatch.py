@@ -24,6 +24,7 @@ from ..on_device import Elements
 from ..reasons import say
 from .arithmetic import Arithmetic
 from .call_place import source_line
+from .loans import Loans
 from .nested_tensors import leaves
 from .process_switches import Switches
 
@@ -343,17 +344,18 @@ class Trace:
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs each operator by the run's arithmetic and tells the trace, if there is one.
 
-    comparer: reads what is under way before an operator writes into a tensor. switches: looked at before each.
+    comparer: reads what is under way before an operator writes into a tensor; loans are given back before that.
+    switches: looked at before each.
     """
 
     supports_higher_order_operators = True
 
     def __init__(
         self, arithmetic: Arithmetic, trace: Trace | None = None, comparer: Comparer | None = None,
-        switches: Switches | None = None,
+        switches: Switches | None = None, loans: Loans | None = None,
     ) -> None:  # fmt: skip
         super().__init__()  # type: ignore[no-untyped-call]
-        self._switches = switches
+        self._switches, self._loans = switches, loans
         self._arithmetic = arithmetic
         self._trace = trace
         self._comparer = comparer
@@ -363,6 +365,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._switches is not None:
             self._switches.look()
         if _facts(func).writes:
+            if self._loans is not None:
+                self._loans.end()
             if self._comparer is not None:
                 self._comparer.settle()
             if self._trace is not None:
@@ -372,7 +376,8 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return _CONTROL[func.name()](*args)
         result = self._arithmetic.call(func, args, kwargs)
         if self._trace is not None:
-            self._trace.operator(func, args, kwargs, result)
+            with torch._C.DisableTorchFunction():  # what a trace and its hooks ask of tensors is no call of the model
+                self._trace.operator(func, args, kwargs, result)
         return result
 
 

@@ -15,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from .dispatch import Trace
+from .loans import HANDS_OUT, Loans
 
 __all__ = ["FAMILIES", "Families", "unseen_by_families"]
 
@@ -28,14 +29,16 @@ _ASK = (torch.nn.MultiheadAttention, torch.nn.TransformerDecoderLayer, torch.nn.
 
 
 class Families(TorchFunctionMode):
-    """Tells a trace where a call of a function begins and ends."""
+    """Tells a trace where a call of a function begins and ends, and loans where memory is given away."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, loans: Loans | None = None) -> None:
         super().__init__()
-        self._trace = trace
+        self._trace, self._loans = trace, loans
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "").partition(".")[0]
+        if name in HANDS_OUT and self._loans is not None:
+            self._loans.hand_out()
         begun = self._trace.begin(name)
         result = None
         try:
