@@ -215,6 +215,15 @@ class Engine:
         self.names = [*self.inputs, *self.shown]
 
     num_io_tensors = property(lambda self: len(self.names))
+    num_layers = property(lambda self: len(self._layers()))
+    num_optimization_profiles = 1
+    device_memory_size = 1 << 20
+
+    def get_tensor_format_desc(self, name: str) -> str:
+        return "Row major linear FP32 format (kLINEAR)"
+
+    def get_tensor_profile_shape(self, name: str, profile: int) -> list[tuple[int, ...]]:
+        return [self.get_tensor_shape(name)] * 3
 
     def get_tensor_name(self, place: int) -> str:
         return self.names[place]
@@ -232,7 +241,8 @@ class Engine:
         return TensorFormat.LINEAR
 
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self.inputs[name].shape)
+        given = {**self.inputs, **{item.name: item for item in self.session.get_outputs()}}
+        return tuple(given[name].shape)
 
     def create_execution_context(self) -> Context:
         return Context(self)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities, Feeds, Rung, Session, Switch
+from precision_debug.protocols import Capabilities, Description, Feeds, Rung, Session, Switch
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -43,7 +43,18 @@ class OnnxRuntimeBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(operator_runner=self, keeper=self, ladder=self)
+        return Capabilities(operator_runner=self, keeper=self, ladder=self, describer=self)
+
+    @property
+    def described(self) -> Sequence[str]:
+        """See ``protocols.Describer``."""
+        return (".ort",)
+
+    def describe(self, path: str) -> Description:
+        """See ``protocols.Describer``."""
+        from .engine.description import describe
+
+        return describe(path)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)

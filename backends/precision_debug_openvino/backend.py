@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities, Feeds, Session
+from precision_debug.protocols import Capabilities, Description, Feeds, Session
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -41,7 +41,18 @@ class OpenVinoBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(keeper=self)
+        return Capabilities(keeper=self, describer=self)
+
+    @property
+    def described(self) -> Sequence[str]:
+        """See ``protocols.Describer``."""
+        return (".xml",)
+
+    def describe(self, path: str) -> Description:
+        """See ``protocols.Describer``."""
+        from .engine.description import describe
+
+        return describe(path)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)

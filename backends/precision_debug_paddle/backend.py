@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, ModelError
-from precision_debug.protocols import Capabilities, Feeds, Session
+from precision_debug.protocols import Capabilities, Description, Feeds, Session
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
@@ -36,8 +36,26 @@ class PaddleBackend:
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            exporter=self, weight_keeper=self, layer_keeper=self, watcher=self, ladder=self, keeper=self, teller=self
+            exporter=self,
+            weight_keeper=self,
+            layer_keeper=self,
+            watcher=self,
+            ladder=self,
+            keeper=self,
+            teller=self,
+            describer=self,
         )
+
+    @property
+    def described(self) -> Sequence[str]:
+        """See ``protocols.Describer``."""
+        return (".pdmodel", ".json")
+
+    def describe(self, path: str) -> Description:
+        """See ``protocols.Describer``."""
+        from .engine.description import describe
+
+        return describe(path)
 
     def availability(self, mode: str) -> Availability:
         return modes.availability(mode)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, UsageError
-from precision_debug.protocols import Capabilities, Comparer, Feeds, Rung, Session, Switch
+from precision_debug.protocols import Capabilities, Comparer, Description, Feeds, Rung, Session, Switch
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
@@ -64,7 +64,19 @@ class TorchBackend:
             on_device=self,
             on_device_alone=self,
             keeper=self,
+            describer=self,
         )
+
+    @property
+    def described(self) -> Sequence[str]:
+        """See ``protocols.Describer``."""
+        return (".pt2", ".pt", ".pth", ".ts")
+
+    def describe(self, path: str) -> Description:
+        """See ``protocols.Describer``."""
+        from .engine.description import describe
+
+        return describe(path)
 
     def availability(self, mode: str) -> Availability:
         return modes.availability(mode)

@@ -25,7 +25,7 @@ from .engine.archive import check_program, check_script, data_only
 from .engine.nested_tensors import leaves
 from .engine.random_states import seeded
 
-__all__ = ["Model", "example_feeds", "from_module", "read_inputs", "read_model"]
+__all__ = ["Model", "example_feeds", "from_module", "load_program", "load_script", "read_inputs", "read_model"]
 
 _HINT = "a factory returns an nn.Module or (module, example_inputs)"
 
@@ -154,17 +154,16 @@ def _imported(path: Path) -> Any:
     return module
 
 
-def _from_program(path: str) -> Model:
+def load_program(path: str) -> Any:
+    """The ``ExportedProgram`` of a .pt2 file, which was looked through first. Raises ModelError."""
     import torch
-
-    from .engine.program import without_records
 
     if not Path(path).is_file():
         raise ModelError("no such file", where=path, hint="check --model_file")
     try:
         check_program(path)
         with _quiet(), data_only():
-            program = torch.export.load(path)
+            return torch.export.load(path)
     except PrecisionDebugError:
         raise
     except pickle.UnpicklingError as error:
@@ -174,6 +173,14 @@ def _from_program(path: str) -> Model:
     except Exception as error:
         hint = "save it with torch.export.save of this torch version"
         raise ModelError(f"is no exported program: {type(error).__name__}: {error}", where=path, hint=hint) from error
+
+
+def _from_program(path: str) -> Model:
+    import torch
+
+    from .engine.program import without_records
+
+    program = load_program(path)
     args, kwargs = program.example_inputs or ((), {})
     with _quiet():
         try:
@@ -208,7 +215,8 @@ def _dynamic_shapes(program: Any, arguments: Mapping[str, Any]) -> dict[str, tup
     return {name: shape for name, shape in found.items() if any(isinstance(dim, str) for dim in shape)}
 
 
-def _from_script(path: str) -> Model:
+def load_script(path: str) -> Any:
+    """The module of a TorchScript file, which was looked through first. Raises ModelError."""
     import torch
 
     if not Path(path).is_file():
@@ -216,7 +224,7 @@ def _from_script(path: str) -> Model:
     try:
         check_script(path)
         with _quiet():
-            module: Any = torch.jit.load(  # type: ignore[no-untyped-call]
+            return torch.jit.load(  # type: ignore[no-untyped-call]
                 path, map_location="cpu"
             )
     except PrecisionDebugError:
@@ -228,6 +236,10 @@ def _from_script(path: str) -> Model:
                 hint="write a factory FILE.py:FUNCTION that builds the module and loads them",
             ) from error  # fmt: skip
         raise ModelError(f"is no TorchScript: {str(error) or type(error).__name__}", where=path) from error
+
+
+def _from_script(path: str) -> Model:
+    module = load_script(path)
     names = tuple(argument.name for argument in module.forward.schema.arguments if argument.name != "self")
     return Model(module=module, path=path, kind="script", order=names, required=names)
 

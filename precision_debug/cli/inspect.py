@@ -1,8 +1,9 @@
-"""precision_debug inspect: what TensorRT's engine-inspector files say, or what an ONNX file holds.
+"""precision_debug inspect: what TensorRT's engine-inspector files say, or what a model or an engine holds.
 
 One line a layer: its type, the precision that it really ran in and what that was read from, and what it produces.
-FILES may be globs; several files are read as one engine. `inspect model M.onnx` tells a model's inputs, outputs,
-operators and weights; --show layers attributes weights tells each of them. `inspect data FILE` tells what --inputs or
+FILES may be globs; several files are read as one engine. `inspect model M` tells a model's inputs, outputs, operators
+and weights (.onnx .ort .pdmodel .json .xml .pt2 .pt), or an engine's bindings, layers, real precision and tactics
+(.engine .plan); --show layers attributes weights tells each of them. `inspect data FILE` tells what --inputs or
 --load_outputs would read from a .npz, .npy or .json file: names, types, shapes and ranges of each sample.
 """
 
@@ -15,18 +16,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import registry
 from ..errors import UsageError
 from ..inspector import EngineLayer, diff_engines, fused_outputs, read_inspector, real_precision
 from ..numbers import describe
 from ..numbers.arrays import as_array
 from ..onnx.description import PARTS, described
+from ..protocols import Describer
 from ..records import InputMeta
 from ..safety.visible import visible
+from .description import lines_of
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
 
-SUMMARY = "read TensorRT engine-inspector files (layers, real precision, fused outputs), or an ONNX file"
+SUMMARY = "tell what a model, an engine, or TensorRT's engine-inspector files hold (layers, real precision, tactics)"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -36,18 +40,18 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--fused_outputs", action="store_true", help="only the fused layers' output names, one a line")
     parser.add_argument("--diff", metavar="FILES", nargs="+", default=[], help="another engine: was the fusion kept?")
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
-    parser.add_argument("--show", nargs="+", choices=PARTS, default=[], help="of an ONNX file, each of these")
+    parser.add_argument("--show", nargs="+", choices=PARTS, default=[], help="of a model or an engine, each of these")
     given = parse(parser, arguments)
     if given.files[0] == "data" and len(given.files) > 1:
         for name in given.files[1:]:
             sys.stdout.writelines(f"{visible(line)}\n" for line in _data(name))
         return 0
     files = given.files[1:] if given.files[0] == "model" and len(given.files) > 1 else given.files
-    models = [name for name in files if name.lower().endswith(".onnx")]
+    models = [name for name in files if _is_model(name)]
     if models or files is not given.files:
         return _models(files, given)
     if given.show:
-        raise UsageError("is for ONNX files", where="--show", hint="leave it out")
+        raise UsageError("is for models and engines", where="--show", hint="leave it out")
     layers = read_inspector(*given.files)
     if given.diff:
         difference = diff_engines(layers, read_inspector(*given.diff))
@@ -91,13 +95,33 @@ def _array(item: tuple[str, Any]) -> str:
 
 def _models(files: Sequence[str], given: argparse.Namespace) -> int:
     for name in files:
-        if not name.lower().endswith(".onnx"):
-            raise UsageError("is no .onnx file", where=name, hint="name models alone, or inspector files alone")
+        if not _is_model(name) and _describer(name) is None:
+            known = " ".join(sorted({".onnx", *(end for one in _describers() for end in one.described)}))
+            raise UsageError("is no model or engine that is read here", where=name, hint=f"known: {known}")
     if given.diff or given.fused_outputs:
         raise UsageError("--diff and --fused_outputs read engine-inspector files", hint="leave them out")
     for name in files:
-        sys.stdout.writelines(f"{visible(line)}\n" for line in described(name, given.show))
+        describer = _describer(name)
+        lines = (
+            described(name, given.show) if describer is None else lines_of(name, describer.describe(name), given.show)
+        )
+        sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
     return 0
+
+
+def _is_model(name: str) -> bool:
+    """By its ending; what may be an inspector's file too (.json) is a model where the user says so."""
+    return name.lower().endswith(".onnx") or (_describer(name) is not None and not name.lower().endswith(".json"))
+
+
+def _describers() -> list[Describer]:
+    found = (backend.capabilities.describer for backend in registry.backends())
+    return [one for one in found if one is not None]
+
+
+def _describer(name: str) -> Describer | None:
+    ending = Path(name).suffix.lower()
+    return next((one for one in _describers() if ending in one.described), None)
 
 
 def _lines(layers: Sequence[EngineLayer]) -> Iterator[str]:

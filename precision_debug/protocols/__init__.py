@@ -21,6 +21,7 @@ from .capabilities import (
     Watcher,
     WeightKeeper,
 )
+from .description import DescribedLayer, DescribedWeight, Describer, Description
 from .keeping import Handed, Keep, Keeper
 from .session import Replace, Replacer, Session
 from .telling import Teller, tell, told_to
@@ -33,6 +34,10 @@ __all__ = [
     "Borrower",
     "Capabilities",
     "Comparer",
+    "DescribedLayer",
+    "DescribedWeight",
+    "Describer",
+    "Description",
     "Exporter",
     "Feeds",
     "Handed",

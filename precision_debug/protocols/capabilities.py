@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ..reasons import Reason
 from ..records import SessionSpec, TensorMeta
+from .description import Describer
 from .keeping import Keeper
 from .session import Session
 from .telling import Teller
@@ -15,6 +16,7 @@ from .tensors import BaselineStore, Comparer, Feeds
 
 __all__ = [
     "Capabilities",
+    "Describer",
     "Exporter",
     "Ladder",
     "Layer",
@@ -50,6 +52,7 @@ class Capabilities:
     watcher: Watcher | None = None
     keeper: Keeper | None = None
     ladder: Ladder | None = None
+    describer: Describer | None = None
     teller: Teller | None = None
 
 

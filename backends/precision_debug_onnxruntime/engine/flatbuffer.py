@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 __all__ = ["Table", "root"]
 
-_U8, _U16, _I32, _U32, _I64 = (struct.Struct(f"<{code}").unpack_from for code in "BHiIq")
+_U8, _U16, _I32, _U32, _I64, _F32 = (struct.Struct(f"<{code}").unpack_from for code in "BHiIqf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,16 @@ class Table:
         at = self._field(number)
         return int(_I64(self.data, at)[0]) if at else 0
 
+    def float32(self, number: int) -> float:
+        at = self._field(number)
+        return float(_F32(self.data, at)[0]) if at else 0.0
+
+    def int64s(self, number: int) -> Iterator[int]:
+        return (int(_I64(self.data, at)[0]) for at in self._vector(number, 8))
+
+    def float32s(self, number: int) -> Iterator[float]:
+        return (float(_F32(self.data, at)[0]) for at in self._vector(number))
+
     def text(self, number: int) -> str:
         at = self._field(number)
         return _text(self.data, at) if at else ""
@@ -57,13 +67,13 @@ class Table:
     def texts(self, number: int) -> Iterator[str]:
         return (_text(self.data, at) for at in self._vector(number))
 
-    def _vector(self, number: int) -> range:
-        """Where the references of a vector lie."""
+    def _vector(self, number: int, size: int = 4) -> range:
+        """Where the references of a vector lie, or its numbers of so many bytes."""
         at = self._field(number)
         if not at:
             return range(0)
         begin = _follow(self.data, at)
-        return range(begin + 4, begin + 4 + 4 * int(_U32(self.data, begin)[0]), 4)
+        return range(begin + 4, begin + 4 + size * int(_U32(self.data, begin)[0]), size)
 
 
 def root(data: bytes) -> Table:

@@ -123,6 +123,11 @@ class LegacyProgram:
         names = [name for op in self._ops[0] if op.type == "feed" for _, outs in op.outputs for name in outs]
         return tuple(InputMeta(name=name, dtype=self._vars[name].dtype, shape=self._vars[name].shape) for name in names)
 
+    def declared(self, name: str) -> tuple[str, tuple[int | str, ...] | None]:
+        """Type and shape that the program gives a parameter."""
+        found = self.variable(name)
+        return found.dtype, found.shape
+
     def parameters(self) -> frozenset[str]:
         return frozenset(name for name, var in self._vars.items() if var.persistable and var.dense)
 

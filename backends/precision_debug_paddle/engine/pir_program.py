@@ -56,6 +56,11 @@ class PirProgram:
                 found.append(InputMeta(name=str(_attribute(op, "name")), dtype=dtype, shape=shape))
         return tuple(found)
 
+    def declared(self, name: str) -> tuple[str, tuple[int | str, ...] | None]:
+        """Type and shape that the program gives a parameter."""
+        found = next(op for op in self._block if op["#"] == "p" and str(op["A"][-1]) == name)
+        return _typed(_outputs(found)[0])
+
     def parameters(self) -> frozenset[str]:
         return frozenset(str(op["A"][-1]) for op in self._block if op["#"] == "p")
 

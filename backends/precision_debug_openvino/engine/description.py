@@ -1,0 +1,56 @@
+"""What an OpenVINO model holds, as its importer reads it, before anything is fused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from precision_debug.numbers.span import span_of
+from precision_debug.protocols.description import DescribedLayer, DescribedWeight, Description
+from precision_debug.records import InputMeta, ModelFiles, SessionSpec
+
+from ..model import read_inputs, read_model
+from ..naming import dtype_of, numpy_name, port_name, shape_of
+
+__all__ = ["describe"]
+
+_CONSTANT = "Constant"
+
+
+def describe(path: str) -> Description:
+    """See ``protocols.Describer``."""
+    import openvino
+
+    model = read_model(SessionSpec(model=ModelFiles(model_file=path), mode="ov_fp32"))
+    ops = model.get_ordered_ops()
+    return Description(
+        format=f"OpenVINO model, read by OpenVINO {openvino.__version__.partition('-')[0]}",
+        inputs=read_inputs(model),
+        outputs=[InputMeta(name=port_name(p), dtype=dtype_of(p), shape=shape_of(p)) for p in model.outputs],
+        layers=list(_layers(ops)),
+        weights=_weights(ops),
+    )
+
+
+def _layers(ops: Sequence[Any]) -> Iterator[DescribedLayer]:
+    for op in ops:
+        kind = str(op.get_type_name())
+        if kind in {_CONSTANT, "Parameter", "Result"}:
+            continue
+        yield DescribedLayer(
+            op_type=kind,
+            name=str(op.get_friendly_name()),
+            inputs=tuple(port_name(port.get_source_output()) for port in op.inputs()),
+            outputs=tuple(port_name(port) for port in op.outputs()),
+            attributes={str(key): str(value) for key, value in op.get_attributes().items()},
+        )
+
+
+def _weights(ops: Sequence[Any]) -> Iterator[DescribedWeight]:
+    for op in ops:
+        if op.get_type_name() == _CONSTANT:
+            low, high, lost = span_of(op.data)
+            yield DescribedWeight(
+                name=str(op.get_friendly_name()), dtype=numpy_name(op.get_element_type().get_type_name()),
+                shape=tuple(op.get_output_shape(0)), low=low, high=high, non_finite=lost,
+            )  # fmt: skip
