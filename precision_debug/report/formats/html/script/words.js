@@ -1,6 +1,9 @@
 // What every other part uses: the data, both languages, and numbers as people read them.
 const data = JSON.parse(document.getElementById("data").textContent);
 const { columns, rows, statuses } = data;
+for (const [column, texts] of Object.entries(data.texts)) { // what many rows share stands once
+  for (const row of rows) if (row[column] !== null) row[column] = texts[row[column]];
+}
 const byId = (id) => document.getElementById(id);
 const root = document.documentElement;
 const at = Object.fromEntries(columns.map((column, number) => [column.key, number]));
