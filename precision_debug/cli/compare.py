@@ -260,6 +260,10 @@ def build_parser() -> argparse.ArgumentParser:
         default="",
         help="write this command as a script on the API, in place of it",
     )
+    group.add_argument(
+        "--plots", metavar="N", type=int, nargs="?", const=1, default=0,
+        help="draw the N worst tensors in the terminal: values, errors, and errors against magnitudes (1 without N)",
+    )  # fmt: skip
     add_language(group)
     group.add_argument("--verbose", action="store_true", help="show what the frameworks print, and tracebacks")
     group.add_argument("--quiet", action="store_true", help="no summary; the exit status and the report tell")
@@ -287,6 +291,7 @@ def run(arguments: Sequence[str]) -> int:
 
     from ..run.supervisor import supervise
     from . import progress, summary
+    from .plots import show_plots
 
     with progress.bar(quiet=given.quiet or given.verbose, language=given.lang) as on_event:
         outcome = supervise(
@@ -298,6 +303,8 @@ def run(arguments: Sequence[str]) -> int:
         overlaid.write(outcome.report, shown)
     if outcome.report is not None and not given.quiet and not recorded_only:
         summary.show(outcome.report, outputs, language=given.lang)
+        if given.plots:
+            show_plots(outcome.report, given.plots, language=given.lang)
     if outcome.error is not None:
         print(f"precision_debug: {outcome.error}", file=sys.stderr)
         return outcome.exit_status

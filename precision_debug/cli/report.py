@@ -19,6 +19,7 @@ from ..run.overwriting import refuse_overwriting
 from . import overlaid, summary
 from .language import add_language
 from .parser import Parser, formatter, parse, program
+from .plots import show_plots
 
 __all__ = ["load", "run"]
 
@@ -32,6 +33,9 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--output", metavar="FILE", action="append", default=[], help="may be repeated; format by suffix, or NAME:FILE"
     )
+    parser.add_argument(
+        "--plots", metavar="N", type=int, nargs="?", const=1, default=0, help="draw the N worst tensors in the terminal"
+    )
     add_language(parser)
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     given = parse(parser, arguments)
@@ -42,6 +46,8 @@ def run(arguments: Sequence[str]) -> int:
         write(report, output, language=given.lang)
     overlaid.write(report, shown)
     summary.show(report, outputs, language=given.lang)
+    if given.plots:
+        show_plots(report, given.plots, language=given.lang)
     return report.exit_status
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Bins", "Element", "ErrorMap", "Portrait", "portrait_of"]
+__all__ = ["Bins", "Density", "Element", "ErrorMap", "Portrait", "portrait_of"]
 
 Array = np.ndarray[Any, Any]
 
 _VALUE_BINS, _ERROR_BINS = 48, 40
+_MAGNITUDES, _ERRORS = 32, 20
 _CELLS = 32
 """Cells of a map along one axis, at most."""
 _CHANNELS = 64
@@ -30,6 +31,19 @@ class Bins:
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Density:
+    """How many elements have which error at which magnitude, both as log10.
+
+    magnitudes, errors: edges of the bins of |base| and of |target - base|, one more than there are; of neither 0 is
+    among them. counts: a line a bin of errors, the smallest first.
+    """
+
+    magnitudes: tuple[float, ...]
+    errors: tuple[float, ...]
+    counts: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +72,8 @@ class Portrait:
 
     introduced: of what the operator itself added, both sides having been given the same inputs; else of the comparison.
     base, target: values of both sides on the same edges. errors: of |target - base| that is not 0, over decades.
-    map: over the last two axes. channels: over the second axis, where there are three or more.
+    against: errors against magnitudes. map: over the last two axes. channels: over the second axis, where there are
+    three or more.
     worst: elements with the largest errors, NaN and Inf first. sampled: elements that the histograms were made of.
     """
 
@@ -67,6 +82,7 @@ class Portrait:
     base: Bins | None = None
     target: Bins | None = None
     errors: Bins | None = None
+    against: Density | None = None
     map: ErrorMap | None = None
     channels: ErrorMap | None = None
     worst: tuple[Element, ...] = ()
@@ -90,6 +106,7 @@ def portrait_of(name: str, base: Array, target: Array, *, introduced: bool = Fal
             base=_bins(b, edges),
             target=_bins(t, edges),
             errors=_error_bins(error),
+            against=_against(b, error),
             map=mapped,
             channels=channels,
             worst=_worst(base.shape, b, t, step),
@@ -121,6 +138,22 @@ def _error_bins(error: Array) -> Bins | None:
     low, high = math.floor(logs.min() * 2) / 2, math.ceil(logs.max() * 2) / 2
     counts, edges = np.histogram(logs, _ERROR_BINS, (low, high if high > low else low + 0.5))
     return Bins(edges=_short(edges), counts=tuple(map(int, counts)))
+
+
+def _against(b: Array, error: Array) -> Density | None:
+    some = np.isfinite(error) & (error > 0) & (b != 0)
+    if not some.any():
+        return None
+    found = [np.log10(one[some]) for one in (np.abs(b), error)]
+    edges = []
+    for logs, bins in zip(found, (_MAGNITUDES, _ERRORS), strict=True):
+        low, high = math.floor(logs.min() * 2) / 2, math.ceil(logs.max() * 2) / 2
+        edges.append(np.linspace(low, high if high > low else low + 0.5, bins + 1))
+    counts, *_ = np.histogram2d(found[1], found[0], (edges[1], edges[0]))
+    return Density(
+        magnitudes=_short(edges[0]), errors=_short(edges[1]),
+        counts=tuple(tuple(map(int, line)) for line in counts),
+    )  # fmt: skip
 
 
 def _maps(base: Array, target: Array) -> tuple[ErrorMap | None, ErrorMap | None]:

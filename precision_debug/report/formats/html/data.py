@@ -149,6 +149,9 @@ def _portraits(report: Report, place: Mapping[str, int]) -> dict[int, list[dict[
             }  # fmt: skip
         if one.errors is not None:
             drawn["errors"] = {"edges": _finite(one.errors.edges), "counts": one.errors.counts}
+        if one.against is not None:
+            against = one.against
+            drawn["against"] = {"x": against.magnitudes, "y": against.errors, "counts": against.counts}
         if one.map is not None:
             drawn["map"] = {"rows": one.map.cells, "shape": one.map.size}
         if one.channels is not None:

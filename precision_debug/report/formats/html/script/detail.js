@@ -98,6 +98,7 @@ function portraits(number) {
     const pictures = element("div", "pictures");
     if (one.values) pictures.append(histogram(words.values, one.values.edges, [["blue", one.values.base], ["orange", one.values.target]], false));
     if (one.errors) pictures.append(histogram(words.errors, one.errors.edges, [["red", one.errors.counts]], true));
+    if (one.against) pictures.append(density(words.against, one.against));
     if (one.map) pictures.append(heatmap(words.map, one.map.rows, one.map.shape));
     if (one.channels) pictures.append(heatmap(words.channels, [one.channels.values], [1, one.channels.size]));
     parts.push(pictures);
@@ -126,6 +127,31 @@ function histogram(title, edges, lines, log) {
     return text;
   });
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" }, ...parts, ...ends);
+  picture.setAttribute("aria-label", title[state.language]);
+  box.append(both(title, "figcaption"), picture);
+  return box;
+}
+
+/** How many elements have which error (upwards) at which magnitude (to the right), both in log10. */
+function density(title, { x: columns, y: lines, counts }) {
+  const box = element("figure");
+  const [width, height, left, foot] = [300, 150, 34, 18];
+  const most = Math.max(1, ...counts.flat());
+  const across = (width - left - 8) / (columns.length - 1), up = (height - foot - 8) / (lines.length - 1);
+  const parts = [];
+  counts.forEach((line, row) => line.forEach((count, column) => {
+    if (!count) return;
+    const cell = svg("rect", { x: (left + column * across).toFixed(1), y: (height - foot - (row + 1) * up).toFixed(1), width: (across + 0.3).toFixed(1), height: (up + 0.3).toFixed(1) });
+    cell.style.fill = "var(--red)";
+    cell.style.fillOpacity = 0.12 + 0.88 * (Math.log1p(count) / Math.log1p(most));
+    parts.push(cell);
+  }));
+  const label = (value, x, y, anchor) => { const text = svg("text", { x, y, "text-anchor": anchor }); text.textContent = `1e${value.toFixed(1)}`; parts.push(text); };
+  label(columns[0], left, height - 4, "start");
+  label(columns.at(-1), width - 8, height - 4, "end");
+  label(lines[0], left - 3, height - foot, "end");
+  label(lines.at(-1), left - 3, 16, "end");
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" }, ...parts);
   picture.setAttribute("aria-label", title[state.language]);
   box.append(both(title, "figcaption"), picture);
   return box;
