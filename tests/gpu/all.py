@@ -1,0 +1,162 @@
+"""Every check on a card, each in a process of its own with a limit of its own, and a table of what ran.
+
+    OUT=/some/empty/folder PYTHON=python3.11 python3 tests/gpu/all.py [NAME …] [--at_once N] [--budget SECONDS]
+
+What a check needs and this environment lacks (TensorRT, torch with CUDA, ONNX Runtime's CUDA provider, Paddle with
+TensorRT) is said in its line: the environments exclude each other, so a card sees this script once in each. A check
+is green where its status is 0 and no line of it begins with FAIL. $OUT/all.json has the table, $OUT/NAME/log.txt what
+each printed. Beside each other (--at_once) seconds are upper bounds. The exit status is 1 where one that ran is not
+green.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+GPU = ROOT / "tests" / "gpu"
+OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu_all")).resolve()
+PYTHON = os.environ.get("PYTHON", sys.executable)
+
+NEEDS = {
+    "tensorrt": "import tensorrt",
+    "polygraphy": "import tensorrt, polygraphy",
+    "torch": "import torch; assert torch.cuda.is_available()",
+    "ort_cuda": "import onnxruntime as o; assert 'CUDAExecutionProvider' in o.get_available_providers()",
+    "onnxruntime": "import onnxruntime",
+    "paddle": "import paddle; assert any(paddle.inference.get_trt_compile_version())",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """needs: a key of NEEDS. seconds: its limit. whole: it is no single script, but a command of the shell."""
+
+    words: tuple[str, ...]
+    needs: str
+    seconds: float = 240
+
+
+CHECKS = {
+    "paddle_export_tensorrt": Check(words=("paddle_export_tensorrt.py",), needs="tensorrt"),
+    "explain_tensorrt": Check(words=("explain_tensorrt.py",), needs="tensorrt"),
+    "tensorrt_smoke": Check(words=("tensorrt_smoke.py",), needs="tensorrt", seconds=450),
+    **{
+        f"tensorrt_issue_{part}": Check(words=("tensorrt_issue.py", "--part", part), needs="tensorrt", seconds=450)
+        for part in (
+            "models",
+            "resnet",
+            "constraints",
+            "fused",
+            "builds",
+            "tests",
+            "contract",
+            "regions",
+            "commands",
+        )
+    },
+    "tensorrt_builds": Check(words=("tensorrt_builds.py",), needs="tensorrt", seconds=580),
+    "tensorrt_polygraphy": Check(words=("tensorrt_polygraphy.py",), needs="polygraphy", seconds=450),
+    "search_tensorrt": Check(words=("search_tensorrt.py",), needs="tensorrt", seconds=450),
+    "paddle_trt": Check(words=("paddle_trt.py",), needs="paddle", seconds=500),
+    "paddle_published": Check(words=("paddle_published.py",), needs="paddle", seconds=1200),
+    "ort_cuda": Check(words=("ort_cuda.py",), needs="ort_cuda"),
+    "ort_providers": Check(words=("ort_providers.py",), needs="ort_cuda"),
+    "search_ort_cuda": Check(words=("search_ort_cuda.py",), needs="ort_cuda"),
+    "bench_device_compare": Check(words=("bench_device_compare.py",), needs="torch"),
+    "explain_torch": Check(words=("explain_torch.py",), needs="torch"),
+    "many_samples": Check(words=("many_samples.py",), needs="torch"),
+    "torch_command": Check(words=("torch_command.py",), needs="torch"),
+    "torch_cuda": Check(words=("torch_cuda.py",), needs="torch"),
+    "torch_llama": Check(words=("torch_llama.py",), needs="torch"),
+    "torch_llama_small": Check(words=("torch_llama.py", "--layers", "2", "--tokens", "256"), needs="torch"),
+}
+"""In the order in which they start. Scripts that are not named run last, with torch: see ``checks``."""
+_PARTS = frozenset({"all.py", "shown_at_once.py", "tensorrt_cases.py", "torch_record.py"})
+"""No checks by themselves: this one, what others import, and what needs two environments."""
+
+
+def checks() -> dict[str, Check]:
+    """All of them, those too that nobody entered here yet."""
+    named = {check.words[0] for check in CHECKS.values()} | _PARTS
+    rest = sorted(path.name for path in GPU.glob("*.py") if path.name not in named)
+    return {**CHECKS, **{name.removesuffix(".py"): Check(words=(name,), needs="torch") for name in rest}}
+
+
+@functools.cache
+def missing(needs: str) -> str:
+    """Why checks of this kind cannot run here; "" where they can."""
+    done = subprocess.run([PYTHON, "-c", NEEDS[needs]], capture_output=True, text=True, check=False, timeout=120)
+    return "" if done.returncode == 0 else f"needs {needs}"
+
+
+def run(name: str, check: Check, seconds: float) -> dict[str, object]:
+    """One line of the table."""
+    if reason := missing(check.needs):
+        return {"name": name, "seconds": 0.0, "result": "not here", "why": reason}
+    if seconds < 5:
+        return {"name": name, "seconds": 0.0, "result": "not run", "why": "the budget was used up"}
+    folder = OUT / name
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "OUT": str(folder), "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    limit, begun = min(check.seconds, seconds), time.monotonic()
+    with (folder / "log.txt").open("w") as log:
+        child = subprocess.Popen(
+            [PYTHON, str(GPU / check.words[0]), *check.words[1:]], stdout=log, stderr=subprocess.STDOUT, cwd=ROOT,
+            env=environment, start_new_session=True,
+        )  # fmt: skip
+        try:
+            status: int | None = child.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, 9)
+            child.wait()
+            status = None
+    text = (folder / "log.txt").read_text(errors="replace")
+    bad = re.findall(r"^FAIL\b.*", text, re.MULTILINE)
+    good = len(re.findall(r"^PASS\b", text, re.MULTILINE))
+    result = "over its limit" if status is None else "green" if status == 0 and not bad else "RED"
+    why = f"over {limit:.0f} s" if status is None else f"{good} pass, {len(bad)} fail, status {status}"
+    if result == "RED":
+        why += ": " + (bad[0] if bad else text.strip().splitlines()[-1] if text.strip() else "nothing said")[:300]
+    return {"name": name, "seconds": round(time.monotonic() - begun, 1), "result": result, "why": why}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--at_once", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=1e9)
+    given = parser.parse_args()
+    known = checks()
+    unknown = [name for name in given.names if name not in known]
+    if unknown:
+        parser.error(f"no check is called {unknown[0]}: {' '.join(known)}")
+    OUT.mkdir(parents=True, exist_ok=True)
+    begun, table = time.monotonic(), []
+    with ThreadPoolExecutor(given.at_once) as pool:
+        chosen = given.names or list(known)
+        waiting = [
+            pool.submit(lambda name: run(name, known[name], begun + given.budget - time.monotonic()), name)
+            for name in chosen
+        ]
+        for later in waiting:
+            line = later.result()
+            table.append(line)
+            (OUT / "all.json").write_text(json.dumps(table, indent=1))
+            print(f"{line['name']:28} {line['seconds']:7} s  {line['result']}  {line['why']}", flush=True)
+    return int(any(line["result"] in {"RED", "over its limit"} for line in table))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
