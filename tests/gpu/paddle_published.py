@@ -2,8 +2,8 @@
 
     . ENV/env.sh; PRECISION_DEBUG_WILD=DIR OUT=FOLDER python3.11 tests/gpu/paddle_published.py [CASE …]
 
-A case is MODEL:MODE:MARKS with MARKS all, fused, none, or FIRST..LAST for --marks_between; "keep" in place of MARKS is
-``keep``'s. Without cases all twelve run. --at_once N: so many beside each other, whose seconds are then no one's alone.
+A case is MODEL:MODE:MARKS with MARKS all, fused, none, FIRST..LAST for --marks_between, or keep=NAME+NAME: these kept in
+FP32 by disable_tensorrt_half_ops, in an engine without marks; "+static" behind MODE keeps engines in $OUT/MODEL_MODE. Without cases all twelve run. --at_once N: so many beside each other, whose seconds are then no one's alone.
 --root TREE: of another version of this project, to compare with. --seconds: limit of one case. DIR holds NAME.npz and
 paddle/NAME (tests/outside says how to get them), and NAME.onnx, whose outputs in ONNX Runtime the engine's are held
 against. Each case is a process of its own and prints one line of JSON; $OUT/CASE/times.txt tells what came when.
@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 import traceback
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,7 +41,8 @@ CASES = [
 def one(case: str, dry: bool) -> int:
     """Run the command as it is typed, in this process, with everything that it tells stamped."""
     name, mode, marks = case.split(":", 2)
-    folder = OUT / case.replace(":", "_").replace("/", "_")
+    mode, _, static = mode.partition("+")
+    folder = _folder(case)
     folder.mkdir(parents=True, exist_ok=True)
     words = [
         "--model_file", str(WILD / "paddle" / name / "inference.pdmodel"),
@@ -50,6 +52,8 @@ def one(case: str, dry: bool) -> int:
     ]  # fmt: skip
     if not dry:
         words += _marked(marks)
+    if static and not dry:
+        words += ["--option", "use_static=True", "--option", f"cache_dir={str(OUT / f'{name}_{mode}')!r}"]
     begun = time.monotonic()
     times: list[tuple[float, str]] = []
     with (folder / "times.txt").open("w") as file:
@@ -64,8 +68,15 @@ def one(case: str, dry: bool) -> int:
         with _log_copied(folder):
             status = main(words)
         stamp(f"exit status {status}")
-    print(json.dumps({"case": case, "status": status, **_told(folder, name), "times": _phases(times)}), flush=True)
+    print(
+        json.dumps({"case": case[:120], "status": status, **_told(folder, name), "times": _phases(times)}), flush=True
+    )
     return 0
+
+
+def _folder(case: str) -> Path:
+    name = re.sub(r"[^\w.]+", "_", case)
+    return OUT / (name if len(name) < 80 else f"{name[:40]}_{zlib.crc32(case.encode()):08x}")
 
 
 def _marked(marks: str) -> list[str]:
@@ -256,7 +267,7 @@ def _run(case: str, root: str, seconds: float, dry: bool) -> int:
             child.kill()
             out, err = child.communicate()
     line = next((line for line in reversed(out.splitlines()) if line.startswith("{")), "")
-    times = OUT / case.replace(":", "_").replace("/", "_") / "times.txt"
+    times = _folder(case) / "times.txt"
     if line and child.returncode == 0:
         print(line, flush=True)
         return 0
