@@ -2,11 +2,12 @@
 
     . ENV/env.sh; PRECISION_DEBUG_WILD=DIR OUT=FOLDER python3.11 tests/gpu/paddle_published.py [CASE …]
 
-A case is MODEL:MODE:MARKS with MARKS all, fused, none, FIRST..LAST for --marks_between, or keep=NAME+NAME: these kept in
-FP32 by disable_tensorrt_half_ops, in an engine without marks; "+static" behind MODE keeps engines in $OUT/MODEL_MODE. Without cases all twelve run. --at_once N: so many beside each other, whose seconds are then no one's alone.
---root TREE: of another version of this project, to compare with. --seconds: limit of one case. DIR holds NAME.npz and
-paddle/NAME (tests/outside says how to get them), and NAME.onnx, whose outputs in ONNX Runtime the engine's are held
-against. Each case is a process of its own and prints one line of JSON; $OUT/CASE/times.txt tells what came when.
+A case is MODEL:MODE:MARKS with MARKS all, fused, none, FIRST..LAST for --marks_between, or keep=NAME+NAME: kept in FP32
+by disable_tensorrt_half_ops, in an engine without marks. "+static" behind MODE keeps engines in $OUT/MODEL_MODE.
+Without cases all twelve run. --at_once N: so many beside each other, whose seconds are then no one's alone. --seconds:
+limit of one case. --root TREE: of another version of this project, to compare with. DIR holds NAME.npz and paddle/NAME
+(tests/outside says how to get them), and NAME.onnx, whose outputs in ONNX Runtime the engine's are held against. Each
+case is a process of its own and prints one line of JSON; $OUT/CASE/times.txt tells what came when.
 ``--dry`` takes CPU modes, to try the script itself.
 """
 
