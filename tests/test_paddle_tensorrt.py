@@ -94,7 +94,7 @@ def test_what_comes_before_a_batch_norm_that_paddle_did_not_fold_is_shown(
         folder.mkdir()
         feeds = [paddle_models.feeds("cnn")]
         session = tensorrt_session.open_tensorrt(spec, read_model(files), modes.recipe("trt_fp16"), feeds, folder, {})
-        assert _shown(session) == expected
+        assert _shown(session) == [*expected, OUTPUT]
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,9 @@ def test_settings_on_which_paddle_aborts_are_refused(options: Mapping[str, Any],
     assert "\n" not in str(caught.value)
 
 
+OUTPUT = "save_infer_model/scale_0.tmp_0"
+
+
 class Engine:
     """In place of a predictor: writes the inspector file of a recorded build and shows its tensors."""
 
@@ -154,8 +157,8 @@ class Engine:
         for name in names:
             if receiver is not None:
                 receiver("tensorrt_engine", name, np.ones(3, np.float32))
-        if receiver is not None and not names:
-            receiver("tensorrt_engine", "save_infer_model/scale_0.tmp_0", np.ones(3, np.float32))
+        if receiver is not None:  # an output of the program is one of any engine
+            receiver("tensorrt_engine", OUTPUT, np.ones(3, np.float32))
         if receiver is not None and self.extra:
             receiver(self.outside[0], "pool2d_1.tmp_0", self.outside[1])
         return {}
@@ -216,8 +219,9 @@ def test_all_marks_are_the_default_and_the_layers_they_add_are_said(tmp_path: Pa
     session = _open(tmp_path)
     values = [value.name for value in read_model(_files(tmp_path)).program.values]
     assert [meta.name for meta in session.tensors] == values, "until it is built, any tensor may be seen"
+    assert engines == [], "nothing is built before it is known what is wanted"
     assert len(_shown(session)) == 50
-    assert engines == [[], values]
+    assert engines == [[name for name in values if name != OUTPUT], []], "rows first, then the engine that ships"
     assert any("added 61 layers to the engine (from 26 layers to 87)" in note for note in session.notes)
     assert len(session.tensors) == 50
     norm = next(meta for meta in session.tensors if meta.name == "batch_norm_0.tmp_2")
@@ -231,7 +235,8 @@ def test_fused_only_marks_what_the_first_build_still_computed(tmp_path: Path, en
     assert "batch_norm_0.tmp_2" not in [meta.name for meta in session.tensors]
     shown = _shown(session)
     assert len(shown) == 23
-    assert engines == [[], shown]
+    assert engines == [[], shown[:-1]]
+    assert shown[-1] == OUTPUT
     assert any("fusion kept" in note for note in session.notes)
 
 
@@ -242,7 +247,7 @@ def test_only_the_wanted_tensors_are_marked_and_the_engine_is_built_once(
     wanted = {"relu_3.tmp_0", "relu_4.tmp_0"}
     assert set(_shown(session, wanted)) == wanted
     assert set(_shown(session, wanted)) == wanted
-    assert engines == [[], ["relu_3.tmp_0", "relu_4.tmp_0"]]
+    assert engines == [["relu_3.tmp_0", "relu_4.tmp_0"], []]
     assert any("2 tensors were marked; fusion kept" in note for note in session.notes)
 
 
@@ -266,6 +271,31 @@ def test_what_the_marks_did_to_the_outputs_is_said() -> None:
     apart = tensorrt_session.outputs_apart(real, {"y": np.array([1.0, -3.0], np.float32)})
     assert "differ by at most 0.25," in apart
     assert "inf" in tensorrt_session.outputs_apart({"y": np.array([np.nan], np.float32)}, {"y": np.ones(1, np.float32)})
+
+
+def test_rows_come_before_the_engine_that_ships_is_built_and_who_stops_pays_for_one(
+    tmp_path: Path, engines: list[list[str]]
+) -> None:
+    session = _open(tmp_path)
+    builds: list[int] = []
+
+    def stop(op_type: str, name: str, tensor: Any) -> None:
+        builds.append(len(engines))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        session.run(FEEDS[0], stop)
+    assert builds == [1]
+    assert len(engines) == 1
+    assert not session.doubts
+
+
+def test_the_outputs_alone_cost_one_engine(tmp_path: Path, engines: list[list[str]]) -> None:
+    """What a search asks for, of each set that it tries."""
+    session = _open(tmp_path)
+    assert _shown(session, {OUTPUT}) == [OUTPUT]
+    session.run(FEEDS[0])
+    assert engines == [[]]
 
 
 def test_without_marks_the_engine_that_ships_shows_its_outputs(tmp_path: Path, engines: list[list[str]]) -> None:
@@ -370,8 +400,13 @@ def test_operators_outside_the_engine_are_refused_on_a_card_without_code(
     (tmp_path / "marked").mkdir()
     engines.clear()
     with pytest.raises(BackendUnavailable):
-        _open(tmp_path / "marked")
-    assert engines == [[]], "no engine with marks is built for nothing"
+        _shown(_open(tmp_path / "marked"))
+    assert len(engines) == 1, "a second engine is not built for nothing"
+    (tmp_path / "fused").mkdir()
+    engines.clear()
+    with pytest.raises(BackendUnavailable):
+        _open(tmp_path / "fused", fused_only=True)
+    assert engines == [[]]
 
 
 def test_operators_that_compute_shapes_may_stay_outside(

@@ -148,8 +148,8 @@ REASONS = Catalogue("paddle", {
         "TensorRT 正在构建第 {build} 个引擎（部署用），共 {count} 个算子",
     ),
     "building_marked": Wording(
-        "TensorRT builds engine {build}, with {marks:mark|marks}: {marks}; the one before took {seconds:.0f} s",
-        "TensorRT 正在构建第 {build} 个引擎，标记 {marks} 个张量；前一个耗时 {seconds:.0f} 秒",
+        "TensorRT builds engine {build}, with {marks:mark|marks}: {marks}",
+        "TensorRT 正在构建第 {build} 个引擎，标记 {marks} 个张量",
     ),
     "heard_pass": Wording("Paddle's pass {name}", "Paddle 的 pass {name}"),
     "heard_subgraph": Wording("a subgraph of {count} operators", "{count} 个算子的子图"),

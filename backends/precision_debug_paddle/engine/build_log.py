@@ -15,6 +15,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from precision_debug.reasons import Reason
@@ -33,35 +34,34 @@ _SILENT, _INFO, _VERBOSE = 0, 2, 3
 @contextlib.contextmanager
 def audible() -> Iterator[None]:
     """Paddle's log on, and TensorRT's with it; where it goes into a file (not to a terminal), each layer it times."""
-    library = _library()
-    if library is None:
-        yield
-        return
-    level, set_vlog = library
-    before = level.value
-    level.value = 0
-    set_vlog(_TENSORRT, _VERBOSE if _into_a_file() else _INFO)
+    libraries = _libraries()
+    before = [level.value for level, _ in libraries]
+    for level, set_vlog in libraries:
+        level.value = 0
+        set_vlog(_TENSORRT, _VERBOSE if _into_a_file() else _INFO)
     try:
         yield
     finally:
-        level.value = before
-        set_vlog(_TENSORRT, _SILENT)
+        for (level, set_vlog), value in zip(libraries, before, strict=True):
+            level.value = value
+            set_vlog(_TENSORRT, _SILENT)
 
 
 @functools.cache
-def _library() -> tuple[Any, Any] | None:
-    """glog's variable and function in Paddle's library; None where this build of it does not show them."""
-    path = getattr(paddle_module().base.core, "__file__", None) or getattr(
-        getattr(paddle_module().base, "libpaddle", None), "__file__", None
-    )
-    try:
-        library = ctypes.CDLL(path)
-        set_vlog = library[_SET_VLOG]
-        level = ctypes.c_int.in_dll(library, _LEVEL)
-    except (OSError, TypeError, AttributeError, ValueError):
-        return None
-    set_vlog.argtypes, set_vlog.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_int
-    return level, set_vlog
+def _libraries() -> tuple[tuple[Any, Any], ...]:
+    """glog's variable and function in each of Paddle's libraries that has a glog of its own: two in GPU wheels."""
+    home = Path(paddle_module().__file__).parent
+    found = []
+    for path in (home / "base" / "libpaddle.so", home / "libs" / "libphi.so"):
+        try:
+            library = ctypes.CDLL(str(path))
+            set_vlog = library[_SET_VLOG]
+            level = ctypes.c_int.in_dll(library, _LEVEL)
+        except (OSError, AttributeError, ValueError):
+            continue
+        set_vlog.argtypes, set_vlog.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_int
+        found.append((level, set_vlog))
+    return tuple(found)
 
 
 def _into_a_file() -> bool:

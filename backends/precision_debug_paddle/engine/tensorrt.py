@@ -117,8 +117,12 @@ class Builder:
         self.ranges = self._ranges()
 
     def markable(self, plain: Sequence[EngineLayer]) -> tuple[str, ...]:
-        """What may be marked: with fused_only what the unmarked engine still computes, else every tensor."""
-        known = [value.name for value in self.model.program.values if not value.hidden and not value.variable]
+        """What may be marked: with fused_only what the unmarked engine still computes, else every tensor.
+
+        The program's outputs are shown by any engine: a mark of theirs would only ask for another build.
+        """
+        values = self.model.program.values
+        known = [value.name for value in values if not (value.hidden or value.variable or value.output)]
         if not setting(self.options, "fused_only"):
             return tuple(known)
         if not plain:
@@ -142,8 +146,8 @@ class Builder:
     def _built(self, marks: Sequence[str]) -> tuple[Path, Runner]:
         self.builds += 1
         count = len(self.model.program.values)
-        if marks and self.seconds:
-            tell(say("building_marked", build=self.builds, marks=len(marks), seconds=self.seconds[-1][1]))
+        if marks:
+            tell(say("building_marked", build=self.builds, marks=len(marks)))
         else:
             tell(say("building_unmarked", build=self.builds, count=count))
         begun = time.monotonic()

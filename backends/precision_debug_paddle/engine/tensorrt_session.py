@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -54,41 +55,46 @@ def open_tensorrt(
     if not feeds:
         raise UsageError("an engine is built for given inputs, and there are none", where=model.path)
     keep_kernels_loaded()
-    builder = Builder(spec, model, recipe, feeds, folder)
-    built, runner = builder.built(())
-    return EngineSession(builder, runner, builder.inspected(built), versions)
+    return EngineSession(Builder(spec, model, recipe, feeds, folder), versions)
 
 
 class EngineSession:
-    """Opened with the unmarked engine; ``run`` with a hook builds the one in which the wanted tensors are marked.
+    """``run`` with a hook builds the engine in which the wanted tensors are marked, and the one that ships.
 
-    Until then ``tensors`` are those that may be marked; afterwards those that the marked engine showed.
+    The marked one comes first, so that its tensors are seen before the other is there to hold them against: a build of
+    a real model takes a minute or more. Only with fused_only, and where nothing is marked, the one that ships is built
+    at once. Until then ``tensors`` are those that may be marked; afterwards those that were shown.
     """
 
     layers: Sequence[EngineLayer] = ()
     alone = arithmetic = ""
     replacer = None
 
-    def __init__(
-        self, builder: Builder, runner: Runner, plain: Sequence[EngineLayer], versions: Mapping[str, str]
-    ) -> None:
+    def __init__(self, builder: Builder, versions: Mapping[str, str]) -> None:
         self.versions = versions
-        self._builder, self._runner, self._plain = builder, runner, plain
-        self._outputs = builder.outputs
-        self._markable = builder.markable(plain) if setting(builder.options, "mark_all") else ()
+        self._builder = builder
+        self._runner: Runner | None = None
+        self._plain: Sequence[EngineLayer] | None = None  # layers of the one that ships; None: it is not built yet
+        self._outputs: Mapping[str, Any] = {}
+        self._marked_outputs: Mapping[str, Any] = {}
+        self._marked_layers: Sequence[EngineLayer] = ()
         self._marks: tuple[str, ...] = ()
         self._said: tuple[Reason, ...] = ()
         self._shown: HookSession | None = None
         self._closed = False
-        extra = columns(plain)
+        marked, fused_only = setting(builder.options, "mark_all"), setting(builder.options, "fused_only")
+        if not marked or fused_only:
+            self._build_plain()
+        self._markable = builder.markable(self._plain or ()) if marked else ()
+        extra = columns(self._plain or ())
         values = [v for v in builder.model.program.values if v.output or v.name in set(self._markable)]
         self.tensors: Sequence[TensorMeta] = metas_of(
             meta_of(value, op_type=ENGINE, extra=extra.get(value.name, {})) for value in values
         )
-        if self._markable:  # before an engine with marks is built, which takes the longest
-            self._check_outside(self._probed(plain, {}))
-        else:
+        if not self._markable:
             self._show(())
+        elif fused_only:  # before an engine with marks is built, which takes the longest
+            self._check_outside(self._probed(self._plain or ()))
 
     @property
     def notes(self) -> Sequence[Reason]:
@@ -100,50 +106,85 @@ class EngineSession:
     def doubts(self) -> Sequence[Doubt]:
         """Of the engine that ships, the unmarked one: whether it ran in what the mode asks for."""
         wanted = WANTED[self._builder.recipe.precision]
-        instead = ran_instead(self._plain, wanted) if wanted != "FP32" else None
+        instead = ran_instead(self._plain or (), wanted) if wanted != "FP32" else None
         return (Doubt(code="precision_not_run", values={"precision": wanted, "detail": instead}),) if instead else ()
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if self._closed:
             raise BackendError("the session is closed", where=self._builder.model.path, hint="open it again")
         if hook is None:
+            if self._runner is None:
+                self._build_plain()
+            assert self._runner is not None
             return self._runner.run(feeds)
         marks = tuple(name for name in self._markable if names is None or name in names)
         if self._shown is None or not set(marks) <= set(self._marks):
             self._show(marks)  # an engine that shows more than is asked for is used again
         assert self._shown is not None
-        return self._shown.run(feeds, hook, names)
+        outputs = self._shown.run(feeds, hook, names)
+        if self._plain is None:
+            self._hold_against_plain()
+        return outputs
 
     def close(self) -> None:
         self._closed = True
-        self._runner.close()
+        self._close_runner()
+
+    def _close_runner(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
+        self._runner = self._shown = None
+        gc.collect()
+
+    def _build_plain(self) -> None:
+        """The engine that ships, as the one at hand."""
+        self._close_runner()
+        self._marks = ()
+        folder, self._runner = self._builder.built(())
+        self._plain, self._outputs = self._builder.inspected(folder), self._builder.outputs
 
     def _show(self, marks: tuple[str, ...]) -> None:
         """Build the engine with these marks, where it is not the one at hand, and learn what it shows."""
-        layers, self._said = self._plain, ()
-        if marks != self._marks:
-            self._runner.close()
-            self._shown = None
-            gc.collect()
+        if marks:
+            self._close_runner()
             folder, self._runner = self._builder.built(marks)
-            layers = self._builder.inspected(folder)
+            self._marked_layers, self._marked_outputs = self._builder.inspected(folder), self._builder.outputs
             self._marks = marks
-            self._said = (*self._compared(layers), outputs_apart(self._outputs, self._builder.outputs))
-        for marked, built in ((False, self._plain), (True, layers if marks else ())):
-            recipe = self._builder.recipe
-            self._said += (precision_note(built, recipe.precision, recipe.mode.name, marked=marked),)
-        extra = columns(layers, self._plain if marks else ())
-        self._said += (precisions_differ(extra),)
-        shown = self._probed(layers, extra)
+        elif self._plain is None or self._runner is None or self._marks:
+            self._build_plain()
+        shown = self._probed(self._marked_layers if marks else self._plain or ())
         self._check_outside(shown)
         self._shown = shown
         self.tensors = shown.tensors
+        if self._plain is not None:
+            self._judge_marks()
 
-    def _probed(self, layers: Sequence[EngineLayer], extra: Mapping[str, Mapping[str, str]]) -> HookSession:
+    def _hold_against_plain(self) -> None:
+        """Build the engine that ships too, and let it go; the marked one stays, for who asks for its tensors again."""
+        folder, runner = self._builder.built(())
+        self._plain, self._outputs = self._builder.inspected(folder), self._builder.outputs
+        runner.close()
+        del runner
+        gc.collect()
+        self._judge_marks()
+
+    def _judge_marks(self) -> None:
+        """What is said of both engines, and the columns that tell one from the other."""
+        plain, marked = self._plain or (), self._marked_layers if self._marks else ()
+        said = []
+        if self._marks:
+            said += [*self._compared(marked), outputs_apart(self._outputs, self._marked_outputs)]
+        recipe = self._builder.recipe
+        for is_marked, built in ((False, plain), (True, marked)):
+            said.append(precision_note(built, recipe.precision, recipe.mode.name, marked=is_marked))
+        extra = columns(marked or plain, plain if self._marks else ())
+        self._said = (*said, precisions_differ(extra))
+        self.tensors = tuple(dataclasses.replace(meta, extra=extra.get(meta.name, {})) for meta in self.tensors)
+
+    def _probed(self, layers: Sequence[EngineLayer]) -> HookSession:
         """What the hook of the engine at hand shows. layers: its own."""
-        shown = HookSession(
-            self._builder.model, self._runner, versions=self.versions, extra=extra, apart=norms_apart(layers)
-        )
+        assert self._runner is not None
+        shown = HookSession(self._builder.model, self._runner, versions=self.versions, apart=norms_apart(layers))
         shown.probe(self._builder.feeds[0])
         return shown
 
