@@ -394,10 +394,16 @@ class _Parser:
 
 
 def fake_tensorrt(
-    version: str = "8.6.1", *, refuse: Sequence[str] = (), too_large: int = 10**12, rounds: bool = False
+    version: str = "8.6.1",
+    *,
+    refuse: Sequence[str] = (),
+    too_large: int = 10**12,
+    rounds: bool = False,
+    untaken: Sequence[str] = (),
 ) -> Any:
     """The module. refuse: tensors without which it builds no engine. too_large: outputs, in bytes, that end a build.
-    rounds: FP16 rounds what every layer gives, but for layers that are asked to be FP32 with their outputs.
+    rounds: FP16 rounds what every layer gives, but for layers that are asked to be FP32 with their outputs. untaken:
+    operator types that its parser does not take, where it is asked.
 
     Of every build, ``builds`` collects the names of the outputs, ``asked`` the layers' precisions and the flags, and
     ``taken`` the layers for which a selector left only tactic 2 of the tactics 1 and 2. ``builders``: those that
@@ -459,6 +465,28 @@ def fake_tensorrt(
         def deserialize_cuda_engine(self, data: bytes) -> Engine:
             return Engine(json.loads(data))
 
+    class Parser(_Parser):
+        def groups(self, data: bytes) -> list[tuple[list[int], bool]]:
+            nodes = onnx.ModelProto.FromString(data).graph.node
+            return [([place], node.op_type not in untaken) for place, node in enumerate(nodes)]
+
+        if version.startswith("8"):
+
+            def supports_model(self, data: bytes, _path: str) -> tuple[bool, list[tuple[list[int], bool]]]:
+                return not untaken, self.groups(data)
+        else:
+
+            def supports_model_v2(self, data: bytes, _path: str) -> bool:
+                self.found = self.groups(data)
+                self.num_subgraphs = len(self.found)
+                return not untaken
+
+            def is_subgraph_supported(self, place: int) -> bool:
+                return self.found[place][1]
+
+            def get_subgraph_nodes(self, place: int) -> list[int]:
+                return self.found[place][0]
+
     extra = {"IDebugListener": Base} if listens else {}
     return SimpleNamespace(
         __version__=version, builds=builds, asked=asked, taken=taken, builders=builders, BuilderFlag=flags,
@@ -468,5 +496,5 @@ def fake_tensorrt(
         MemoryPoolType=SimpleNamespace(WORKSPACE=0), ProfilingVerbosity=SimpleNamespace(DETAILED=2),
         LayerInformationFormat=SimpleNamespace(JSON=1), ILogger=Base, IInt8EntropyCalibrator2=Base,
         IAlgorithmSelector=Base, IOutputAllocator=Base, INetworkDefinition=kind, Builder=Builder,
-        OnnxParser=_Parser, Runtime=Runtime, init_libnvinfer_plugins=lambda *_: True, **extra,
+        OnnxParser=Parser, Runtime=Runtime, init_libnvinfer_plugins=lambda *_: True, **extra,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities, Description, Feeds, Session
+from precision_debug.protocols import Capabilities, Description, Feeds, Session, Survey
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -41,7 +41,7 @@ class OpenVinoBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(keeper=self, describer=self)
+        return Capabilities(keeper=self, describer=self, surveyor=self)
 
     @property
     def described(self) -> Sequence[str]:
@@ -53,6 +53,13 @@ class OpenVinoBackend:
         from .engine.description import describe
 
         return describe(path)
+
+    def survey(self, spec: SessionSpec) -> Survey:
+        """See ``protocols.Surveyor``."""
+        self._available(spec.mode)
+        from .engine.survey import survey
+
+        return survey(spec)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)

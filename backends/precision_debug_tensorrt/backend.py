@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities, Comparer, Description, Feeds, Rung, Session, Switch
+from precision_debug.protocols import Capabilities, Comparer, Description, Feeds, Rung, Session, Survey, Switch
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -43,7 +43,7 @@ class TensorRTBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(on_device_alone=self, keeper=self, ladder=self, teller=self, describer=self)
+        return Capabilities(on_device_alone=self, keeper=self, ladder=self, teller=self, describer=self, surveyor=self)
 
     @property
     def described(self) -> Sequence[str]:
@@ -55,6 +55,13 @@ class TensorRTBackend:
         from .engine.description import describe
 
         return describe(path)
+
+    def survey(self, spec: SessionSpec) -> Survey:
+        """See ``protocols.Surveyor``."""
+        self._available(spec.mode)
+        from .engine.survey import survey
+
+        return survey(spec)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)

@@ -4,7 +4,10 @@ One line a layer: its type, the precision that it really ran in and what that wa
 FILES may be globs; several files are read as one engine. `inspect model M` tells a model's inputs, outputs, operators
 and weights (.onnx .ort .pdmodel .json .xml .pt2 .pt), or an engine's bindings, layers, real precision and tactics
 (.engine .plan); --show layers attributes weights tells each of them. `inspect data FILE` tells what --inputs or
---load_outputs would read from a .npz, .npy or .json file: names, types, shapes and ranges of each sample.
+--load_outputs would read from a .npz, .npy or .json file: names, types, shapes and ranges of each sample. `inspect
+capability M --run_mode MODE` asks TensorRT's parser, or OpenVINO's device, which operators it does not take, before
+anything is built. `inspect tactics FILES` tells the tactic of every layer, of --save_tactics and of Polygraphy's replay
+files; with --diff BAD… those that only the bad builds took.
 """
 
 from __future__ import annotations
@@ -18,12 +21,21 @@ from typing import Any
 
 from .. import registry
 from ..errors import UsageError
-from ..inspector import EngineLayer, diff_engines, fused_outputs, read_inspector, real_precision
+from ..inspector import (
+    EngineLayer,
+    diff_engines,
+    fused_outputs,
+    read_inspector,
+    read_tactics,
+    real_precision,
+    suspects,
+)
 from ..numbers import describe
 from ..numbers.arrays import as_array
 from ..onnx.description import PARTS, described
 from ..protocols import Describer
-from ..records import InputMeta
+from ..records import InputMeta, ModelFiles, RunSpec, SessionSpec
+from ..run.plan import make_plan
 from ..safety.visible import visible
 from .description import lines_of
 from .parser import Parser, formatter, parse, program
@@ -41,11 +53,18 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--diff", metavar="FILES", nargs="+", default=[], help="another engine: was the fusion kept?")
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     parser.add_argument("--show", nargs="+", choices=PARTS, default=[], help="of a model or an engine, each of these")
+    parser.add_argument("--run_mode", metavar="MODE", default="", help="of inspect capability: trt_fp16, ov_fp32, …")
     given = parse(parser, arguments)
     if given.files[0] == "data" and len(given.files) > 1:
         for name in given.files[1:]:
             sys.stdout.writelines(f"{visible(line)}\n" for line in _data(name))
         return 0
+    if given.files[0] == "tactics" and len(given.files) > 1:
+        return _tactics(given.files[1:], given.diff)
+    if given.files[0] == "capability" and len(given.files) > 1:
+        return _capability(given.files[1:], given.run_mode)
+    if given.run_mode:
+        raise UsageError("is for inspect capability", where="--run_mode", hint="leave it out")
     files = given.files[1:] if given.files[0] == "model" and len(given.files) > 1 else given.files
     models = [name for name in files if _is_model(name)]
     if models or files is not given.files:
@@ -62,6 +81,51 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(layers))
     return 0
+
+
+def _tactics(files: Sequence[str], bad: Sequence[str]) -> int:
+    """Every layer's tactic; or the layers that only bad builds gave a tactic to, 1 where there are any."""
+    found = [builds for name in files for builds in read_tactics(name).items()]
+    if not bad:
+        for name, layers in found:
+            print(visible(f"{name}: {len(layers)} layers"))
+            sys.stdout.writelines(f"{visible(f'  {layer}: {tactic}')}\n" for layer, tactic in layers.items())
+        return 0
+    others = [layers for name in bad for layers in read_tactics(name).values()]
+    told = suspects([layers for _, layers in found], others)
+    print(f"{len(found)} good and {len(others)} bad builds: {len(told)} layers took a tactic in bad ones alone")
+    for layer, only, usual in told:
+        print(visible(f"  {layer}"))
+        for word, tactics in (("only bad", only), ("good", usual)):
+            sys.stdout.writelines(f"{visible(f'    {word}: {tactic}')}\n" for tactic in sorted(tactics))
+    return 1 if told else 0
+
+
+def _capability(files: Sequence[str], mode: str) -> int:
+    """What an engine takes of each model, and what it does not; 1 where it refuses something."""
+    status = 0
+    for name in files:
+        model = ModelFiles(model_file=name)
+        if mode:
+            spec = make_plan(RunSpec(model=model, run_mode=mode, record="-")).target
+            surveyor, asked = spec.capabilities.surveyor, spec.spec
+        else:
+            able = [(backend, one) for backend, one in registry.modes_for(model) if backend.capabilities.surveyor]
+            found = next((pair for pair in able if pair[0].availability(pair[1].name).ok), None)
+            if found is None:
+                known = ", ".join(sorted({backend.name for backend, _ in able}))
+                raise UsageError("no engine that could be asked runs here", where=name, hint=f"it would be: {known}")
+            surveyor, asked = found[0].capabilities.surveyor, SessionSpec(model=model, mode=found[1].name)
+        if surveyor is None:
+            raise UsageError("its engine cannot be asked before it runs", where=f"--run_mode {mode}", hint="run it")
+        told = surveyor.survey(asked)
+        taken = ", ".join(f"{count} {kind}" for kind, count in told.taken.items()) or "none"
+        print(visible(f"{name}, {told.engine}: takes {sum(told.taken.values())} operators: {taken}"))
+        print(f"refuses {len(told.refused)}")
+        for one in told.refused:
+            print(visible(f"  {one.op_type} {one.name}{': ' if one.why else ''}{' '.join(one.why.split())}"))
+        status = max(status, bool(told.refused))
+    return status
 
 
 def _data(name: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from .layer import EngineLayer, EngineTensor
 from .outputs import fused_outputs, producers, strip_subgraph_suffix
 from .precision import edge_types, is_opaque, ran_instead, real_precision
 from .read import parse_inspector, read_inspector
+from .tactics import read_tactics, suspects
 
 __all__ = [
     "EngineDiff",
@@ -20,6 +21,8 @@ __all__ = [
     "producers",
     "ran_instead",
     "read_inspector",
+    "read_tactics",
     "real_precision",
     "strip_subgraph_suffix",
+    "suspects",
 ]

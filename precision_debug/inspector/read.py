@@ -17,7 +17,7 @@ from ..codec import parse_json
 from ..errors import ModelError
 from .layer import EngineLayer, EngineTensor
 
-__all__ = ["parse_inspector", "read_inspector"]
+__all__ = ["expand", "parse_inspector", "read_inspector"]
 
 _TYPES = {
     "float": "FP32", "fp32": "FP32", "half": "FP16", "fp16": "FP16", "bfloat16": "BF16", "bf16": "BF16", "fp8": "FP8",
@@ -34,7 +34,7 @@ def read_inspector(*sources: str | Path) -> tuple[EngineLayer, ...]:
 
     Raises ModelError where a source matches no file or a file is no inspector output with details.
     """
-    files = [file for source in sources for file in _expand(str(source))]
+    files = [file for source in sources for file in expand(str(source))]
     return tuple(layer for file in dict.fromkeys(files) for layer in parse_inspector(_text(file), where=str(file)))
 
 
@@ -65,7 +65,7 @@ def parse_inspector(text: str, *, where: str = "engine inspector") -> tuple[Engi
     return tuple(layers)
 
 
-def _expand(source: str) -> list[Path]:
+def expand(source: str) -> list[Path]:
     if Path(source).is_file():
         return [Path(source)]
     files = sorted(path for name in glob.glob(source, recursive=True) if (path := Path(name)).is_file())

@@ -24,6 +24,7 @@ from .capabilities import (
 from .description import DescribedLayer, DescribedWeight, Describer, Description
 from .keeping import Handed, Keep, Keeper
 from .session import Replace, Replacer, Session
+from .survey import Refused, Survey, Surveyor
 from .telling import Teller, tell, told_to
 from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor
 from .workbench import Workbench
@@ -54,10 +55,13 @@ __all__ = [
     "OperatorRunner",
     "Operators",
     "Pairer",
+    "Refused",
     "Replace",
     "Replacer",
     "Rung",
     "Session",
+    "Survey",
+    "Surveyor",
     "Switch",
     "Teller",
     "Tensor",

@@ -11,6 +11,7 @@ from ..records import SessionSpec, TensorMeta
 from .description import Describer
 from .keeping import Keeper
 from .session import Session
+from .survey import Surveyor
 from .telling import Teller
 from .tensors import BaselineStore, Comparer, Feeds
 
@@ -53,6 +54,7 @@ class Capabilities:
     keeper: Keeper | None = None
     ladder: Ladder | None = None
     describer: Describer | None = None
+    surveyor: Surveyor | None = None
     teller: Teller | None = None
 
 

@@ -1,0 +1,62 @@
+"""Which nodes of an ONNX model TensorRT's parser takes; nothing is built."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from precision_debug.errors import BackendUnavailable, ModelError
+from precision_debug.protocols import Refused, Survey
+from precision_debug.records import SessionSpec
+
+from ..model import OnnxModel, read_source
+from . import device_memory, versions
+from .messages import Messages, make_logger
+
+__all__ = ["survey"]
+
+
+def survey(spec: SessionSpec) -> Survey:
+    """See ``protocols.Surveyor``."""
+    source = read_source(spec.model)
+    if not isinstance(source, OnnxModel):
+        raise ModelError("only an ONNX model is asked about", where=spec.model.path, hint="give the .onnx file")
+    api = versions.load_api()
+    device = device_memory.find_device()
+    messages = Messages()
+    logger = make_logger(api.trt, messages)
+    if not api.trt.init_libnvinfer_plugins(logger, ""):
+        raise BackendUnavailable("TensorRT's own plugins cannot be registered", where="libnvinfer_plugin")
+    builder = api.trt.Builder(logger)
+    network = builder.create_network(api.creation_flags(strong=not api.weakly_typed))
+    parser = api.trt.OnnxParser(network, logger)
+    nodes = list(source.model.proto.graph.node)
+    data = source.model.proto.SerializeToString()
+    refused = _refused(parser, data, str(source.model.folder / "model.onnx"))
+    problems = [api.parser_problem(parser.get_error(i)) for i in range(parser.num_errors)]
+    why = {place: text for place, _, _, text in problems}
+    named = {name: text for _, name, _, text in problems if name}
+    return Survey(
+        engine=f"TensorRT {api.version} on {device.name}",
+        taken=dict(Counter(node.op_type for place, node in enumerate(nodes) if place not in refused)),
+        refused=[
+            Refused(
+                name=nodes[place].name, op_type=nodes[place].op_type,
+                why=why.get(place) or named.get(nodes[place].name, ""),
+            )
+            for place in sorted(refused) if place < len(nodes)
+        ],
+    )  # fmt: skip
+
+
+def _refused(parser: Any, data: bytes, path: str) -> set[int]:
+    """Places of the nodes; TensorRT 10 tells them by another road than 8."""
+    if hasattr(parser, "supports_model_v2"):
+        parser.supports_model_v2(data, path)
+        groups = [
+            (parser.get_subgraph_nodes(place), parser.is_subgraph_supported(place))
+            for place in range(parser.num_subgraphs)
+        ]
+    else:
+        _, groups = parser.supports_model(data, path)
+    return {int(node) for nodes, supported in groups if not supported for node in nodes}

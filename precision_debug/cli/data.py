@@ -1,0 +1,104 @@
+"""precision_debug data: put files of inputs or outputs together, as one file of Polygraphy's JSON.
+
+`data merge A B … --output C.json` makes one sample of what each file has under other names: inputs beside the outputs
+of a run, which then are inputs of the next model; of one name in several files the last one's is kept. `data concat A
+B … --output C.json` puts the samples of one file behind those of the other. Read are Polygraphy's inputs and outputs,
+.npz, .npy, folders of them, and a script's function.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import UsageError
+from ..feeds.load import load_sets
+from ..feeds.npz import load_npz
+from ..feeds.polygraphy_json import Iteration, holds_results, read_results
+from ..records import InputMeta
+from ..run.overwriting import refuse_overwriting
+from ..run.saved_json import SavedOutputs, save_inputs
+from ..safety.visible import visible
+from .parser import Parser, formatter, parse, program
+
+__all__ = ["run"]
+
+SUMMARY = "put files of inputs or outputs together: merge by name, or concat the samples"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Write the file; 0, or an error."""
+    parser: argparse.ArgumentParser = Parser(prog=program("data"), formatter_class=formatter, description=__doc__)
+    parser.add_argument("what", metavar="merge|concat", choices=("merge", "concat"), help="see above")
+    parser.add_argument("files", metavar="FILES", nargs="+", help=".json .npz .npy, folders, SCRIPT.py:f")
+    parser.add_argument("--output", "-o", metavar="FILE.json", required=True, help="what --inputs reads")
+    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    given = parse(parser, arguments)
+    if not given.output.lower().endswith(".json"):
+        raise UsageError("is no .json file", where=f"--output {given.output}")
+    refuse_overwriting([given.output], given.files)
+    results = [_is_results(name) for name in given.files]
+    if given.what == "concat" and any(results):
+        if not all(results):
+            raise UsageError("inputs and outputs do not follow each other", hint="concat one kind, or merge")
+        count = _concat_results(given.files, Path(given.output))
+    elif given.what == "concat":
+        sets = [one for name in given.files for one in _sets(name)]
+        save_inputs(given.output, sets)
+        count = len(sets)
+    else:
+        merged = _merged(given.files)
+        save_inputs(given.output, merged)
+        count = len(merged)
+    print(visible(f"{given.output}: {count} samples"))
+    return 0
+
+
+def _is_results(name: str) -> bool:
+    return name.lower().endswith(".json") and Path(name).is_file() and holds_results(Path(name))
+
+
+def _sets(name: str) -> Iterator[Mapping[str, Any]]:
+    """Samples of inputs, or what each runner gave, one runner after the other. Raises InputError."""
+    if _is_results(name):
+        for iterations in read_results(Path(name)).values():
+            yield from (one.outputs for one in iterations)
+    elif name.lower().endswith(".npz"):
+        yield from load_npz(Path(name))
+    else:
+        yield from load_sets(name, [InputMeta(name="input", dtype="", shape=None)])
+
+
+def _merged(files: Sequence[str]) -> list[dict[str, Any]]:
+    """By their numbers; of several runners the last one's outputs are kept, as Polygraphy does."""
+    merged: list[dict[str, Any]] = []
+    for name in files:
+        runs = (
+            [[one.outputs for one in found] for found in read_results(Path(name)).values()]
+            if _is_results(name) else [list(_sets(name))]
+        )  # fmt: skip
+        for sets in runs:
+            merged += [{} for _ in range(len(sets) - len(merged))]
+            for sample, one in zip(merged, sets, strict=False):
+                sample.update(one)
+    return merged
+
+
+def _concat_results(files: Sequence[str], output: Path) -> int:
+    whole: dict[str, list[Iteration]] = {}
+    for name in files:
+        for runner, iterations in read_results(Path(name)).items():
+            whole.setdefault(runner, []).extend(iterations)
+    counts = {len(iterations) for iterations in whole.values()}
+    if len(counts) > 1:
+        raise UsageError(
+            "the files' runners differ, so their samples do not belong together", where=", ".join(whole),
+            hint="concat files of the same runners",
+        )  # fmt: skip
+    saved = SavedOutputs(str(output), list(whole), output.parent)
+    for found in zip(*whole.values(), strict=True):
+        saved.add([one.outputs for one in found], [one.seconds for one in found])
+    saved.finish()
+    return counts.pop()

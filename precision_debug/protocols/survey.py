@@ -1,0 +1,36 @@
+"""Which of a model's operators an engine takes: `precision_debug inspect capability M`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..records import SessionSpec
+
+__all__ = ["Refused", "Survey", "Surveyor"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """An operator that the engine does not take, and why, in its own words; "" where it does not say."""
+
+    name: str
+    op_type: str
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """engine: who was asked, with its version. taken: how many operators it takes, by type."""
+
+    engine: str
+    taken: dict[str, int]
+    refused: Sequence[Refused] = ()
+
+
+class Surveyor(Protocol):
+    """A backend whose engine can be asked before anything is built; by its capability."""
+
+    def survey(self, spec: SessionSpec) -> Survey:
+        """Raises ModelError, or BackendUnavailable where the engine is missing here."""
