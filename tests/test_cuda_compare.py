@@ -1,4 +1,4 @@
-"""``compare_on_device`` on CPU tensors against ``numbers.compare``; the kernel itself in Triton's interpreter."""
+"""``compare_on_device`` on CPU tensors, by torch's operators, against ``numbers.compare``."""
 
 # ruff: noqa: E402
 
@@ -6,10 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,40 +85,6 @@ def check(kind: str, shape: tuple[int, ...], dtype: Any, rule: str) -> tuple[Com
 def test_the_numbers_are_those_of_the_core(kind: str, dtype: str, rule: str) -> None:
     for shape in SHAPES:
         assert check(kind, shape, getattr(torch, dtype), rule)[1] == [], shape
-
-
-def test_the_kernel_gives_the_same_in_tritons_interpreter() -> None:
-    pytest.importorskip("triton", reason="triton is not installed")
-    root = Path(__file__).resolve().parent
-    code = (
-        "import torch, test_cuda_compare as t\n"
-        "from precision_debug.numbers.cuda import compare as device_compare, scan as device_scan\n"
-        "used = []\n"
-        "def fails(*a):\n    raise AssertionError('torch did it')\n"
-        "device_compare.by_torch = fails\n"
-        "plain = device_compare._read\n"
-        "def counted(*a):\n    found = plain(*a); used.append(found[0] is not None); return found\n"
-        "device_compare._read = counted\n"
-        "cases = [(k, s, d, r) for k in t.KINDS for s in ((7,), (30, 60))\n"
-        "         for d in ('float32', 'float16', 'bfloat16', 'float64') for r in ('isclose', 'either')]\n"
-        "cases += [('near', s, d, 'isclose') for s in ((4096,), (130, 700)) for d in ('float32', 'float16')]\n"
-        "def wrong(c):\n    return t.check(c[0], c[1], getattr(torch, c[2]), c[3])[1]\n"
-        "bad = [(*c, w) for c in cases if (w := wrong(c))]\n"
-        "device_scan.WHOLE = 0\n"
-        "for ahead in (0, 1, 2):\n"
-        "    one = device_scan.Layout(wide=8, inner=4, programs=2, ahead=ahead)\n"
-        "    device_scan.LAYOUTS.update(dict.fromkeys(device_scan.LAYOUTS, one))\n"
-        "    for k, d, r in (('near', 'float16', 'isclose'), ('edge', 'float32', 'isclose')):\n"
-        "        bad += [('full', ahead, k, d, r, w)] if (w := wrong((k, (30, 200), d, r))) else []\n"
-        "device_compare._refused.add(torch.device('cpu'))\n"
-        "bad += [('older', c, w) for c in cases[2:70:9] if (w := wrong(c))]\n"
-        "print(bad, sum(used), len(used))\n"
-        "raise SystemExit(bool(bad) or sum(used) < len(used) / 4)"
-    )
-    paths = [str(root), str(root.parent), str(root.parent / "backends")]
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_sampled_quantiles_are_near_and_say_that_they_are() -> None:

@@ -1,7 +1,8 @@
-"""The third kernel: the comparison of tensors on their CUDA device, by Triton, or by torch where that is missing.
+"""The third kernel: the comparison of tensors on their CUDA device, by the driver alone.
 
-Nothing here is imported before a backend's session has such tensors: these modules, and no others of the core, import
-torch and triton at their top.
+``device`` and what it needs (``driver``, ``ptx``, ``answer``) know pointers; ``compare``, ``describe`` and ``plain``
+take torch tensors, and no other modules of the core import torch at their top. Nothing here is imported before a
+backend's session has tensors on a device.
 """
 
 from __future__ import annotations

@@ -1,58 +1,63 @@
-"""Where the kernels of ``compare`` leave their numbers: memory of the host that the device writes to."""
+"""Where the kernels leave their numbers: memory of the host that the device writes to."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any
 
-import torch
+import numpy as np
+
+from .driver import Device, Event, Pinned
 
 __all__ = ["Answer", "give_back", "taken"]
 
-_KEPT = 512
-"""Answers of one size that are kept for another use."""
+_SLAB = 1 << 20
+"""Bytes that are taken at once: pinned memory is slow to get."""
 
-_free: dict[tuple[str, int, bool], list[Answer]] = {}
+_free: dict[tuple[int, int, int, bool], list[Answer]] = {}
 _lock = threading.Lock()
 
 
 class Answer:
-    """One row of numbers, and what comes with it. The arrays see the same memory as the tensors."""
+    """One row of numbers, and behind it what comes with it: the errors, or a histogram of some.
 
-    __slots__ = ("copied", "extra", "extras", "key", "row", "values")
+    extra: float32 or float64 where it holds errors, else int32 as float32.
+    """
 
-    def __init__(self, width: int, size: int, errors: bool, device: torch.device) -> None:
-        """width: of the row. size: of extra, float32 where it holds errors, else int32."""
-        memory = torch.empty(width + -(-size // 2), dtype=torch.float64, pin_memory=device.type == "cuda")
-        self.row = memory[:width]
-        self.values: Any = self.row.numpy()
-        self.extra = memory[width:].view(torch.float32 if errors else torch.int32)
-        self.extras: Any = self.extra.numpy()
-        self.copied: Any = torch.cuda.Event() if device.type == "cuda" else None
-        self.key = (str(device), size, errors)
+    __slots__ = ("errors", "event", "extra", "key", "pointer", "row")
+
+    def __init__(self, memory: Pinned, at: int, width: int, key: tuple[int, int, int, bool], event: Event) -> None:
+        _, size, itemsize, self.errors = self.key = key
+        self.pointer = memory.pointer + at
+        self.row: np.ndarray[Any, Any] = memory.bytes[at : at + 8 * width].view(np.float64)
+        kind = np.float64 if itemsize == 8 else np.float32
+        self.extra: np.ndarray[Any, Any] = memory.bytes[at + 8 * width : at + 8 * width + size * itemsize].view(kind)
+        self.event = event
 
     def wait(self) -> None:
-        if self.copied is not None:
-            self.copied.synchronize()
+        """Until it is written. Raises BackendError where a kernel failed."""
+        self.event.wait()
 
     @property
     def ready(self) -> bool:
-        return self.copied is None or bool(self.copied.query())
+        return self.event.ready
 
 
-def taken(width: int, size: int, errors: bool, device: torch.device) -> Answer:
-    """An answer for extra numbers; more than ``size`` where errors are kept, so that few sizes are in use."""
+def taken(device: Device, width: int, size: int, itemsize: int, errors: bool) -> Answer:
+    """An answer with so many extra numbers; more where errors are kept, so that few sizes are in use."""
     size = max(4096, 1 << (size - 1).bit_length()) if errors else size
+    key = device.ordinal, size, itemsize, errors
     with _lock:
-        kept = _free.get((str(device), size, errors))
-        if kept:
-            return kept.pop()
-    return Answer(width, size, errors, device)
+        kept = _free.setdefault(key, [])
+        if not kept:
+            whole = -(-(8 * width + size * itemsize) // 64) * 64
+            many = max(1, _SLAB // whole)
+            memory = device.pinned(whole * many)
+            kept += [Answer(memory, whole * number, width, key, device.event()) for number in range(many)]
+        return kept.pop()
 
 
 def give_back(answer: Answer) -> None:
     """Keep an answer whose numbers were read, and into which nothing is written any more."""
     with _lock:
-        kept = _free.setdefault(answer.key, [])
-        if len(kept) < _KEPT:
-            kept.append(answer)
+        _free[answer.key].append(answer)

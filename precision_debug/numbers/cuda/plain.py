@@ -1,9 +1,8 @@
-"""The comparison by torch's own operators, in float64 and by pieces: what the kernels do not do, or not here."""
+"""The comparison by torch's own operators, in float64 and by pieces: where the kernels do not run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container
 from typing import Any
 
 import torch
@@ -12,32 +11,17 @@ from ...records import Tolerance
 from ..metrics import DECLARED, evaluated
 from ..totals import Pairs, Side, Totals
 
-__all__ = ["SIDE", "by_torch", "named", "others", "side_numbers"]
+__all__ = ["SIDE", "by_torch", "named", "side_numbers"]
 
 _PIECE = 1 << 24
 
 
-def _evaluated(b: Any, t: Any, d: Any, m: Any, finite: Any, done: Container[str] = ()) -> dict[str, float]:
-    """The declared metrics that are not done yet, of float64 tensors that are 0 where not both are finite."""
+def _evaluated(b: Any, t: Any, d: Any, m: Any, finite: Any) -> dict[str, float]:
+    """The declared metrics of float64 tensors that are 0 where not both are finite."""
     totals: dict[str, float] = {}
     for metric in DECLARED:
-        if metric.name not in done:
-            value = torch.where(finite, evaluated(metric, torch, b, t, d, m), 0)
-            totals[metric.name] = (value.count_nonzero() if metric.share else value.sum()).item()
-    return totals
-
-
-def others(base: Any, target: Any, done: Container[str]) -> dict[str, float]:
-    """Of two flat tensors the declared metrics that no kernel has, by one more reading."""
-    totals: dict[str, float] = {}
-    if all(metric.name in done for metric in DECLARED):
-        return totals
-    for first in range(0, base.numel(), _PIECE):
-        b, t = base[first : first + _PIECE].double(), target[first : first + _PIECE].double()
-        finite = torch.isfinite(b) & torch.isfinite(t)
-        b, t = torch.where(finite, b, 0.0), torch.where(finite, t, 0.0)
-        for name, value in _evaluated(b, t, (t - b).abs(), b.abs(), finite, done).items():
-            totals[name] = totals.get(name, 0) + value
+        value = torch.where(finite, evaluated(metric, torch, b, t, d, m), 0)
+        totals[metric.name] = (value.count_nonzero() if metric.share else value.sum()).item()
     return totals
 
 

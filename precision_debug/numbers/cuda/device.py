@@ -1,0 +1,344 @@
+"""Compares two arrays of one CUDA device by the driver alone; the numbers are those of ``precision_debug.numbers.compare``.
+
+Float16, bfloat16 and float32 pairs are scanned in float32: errors are float32's before they are summed, sums are within
+4e-6 of the sum of magnitudes (up to 64 elements are added up in float32, usually to 1e-7), the largest errors, the count
+of mismatches and the first of them are float64's, the required tolerances are rounded up by a few 1e-7, an element is
+counted among those above 1 % by float32's product, and the cosine distance is within 4e-7 of the norms' difference. Where the scan meets a NaN, an infinity, values whose squares
+leave float32, or norms more than a factor of 2 apart, the device itself reads both once more in float64, as it does for
+every other pair of types, and for memory that is not aligned to 16 bytes; nobody needs the tensors again for it. Of
+float64 where sums overflow, of 64-bit integers beyond 2^52, and of other types the host does it from copies.
+
+Quantiles are exact below 65536 elements (of errors rounded to float32, unless a type is wider); above, they are read
+from the same histogram as the host's (``numbers.histogram``), of 262144 elements in runs of 32, spread over the tensor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import math
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ... import numbers
+from ...records import Comparison, TensorStats, Tolerance
+from .. import finish, histogram
+from ..measure import EXACT_BELOW, measured
+from ..metrics import DECLARED
+from ..totals import Pairs, Side, Totals
+from .answer import Answer, give_back, taken
+from .driver import Device
+
+__all__ = ["FIELDS", "DeviceArray", "Started", "start", "start_describing"]
+
+FIELDS = (
+    "base_sum", "target_sum", "base_squares", "target_squares", "sum_abs", "squares", "sum_rel",
+    "pair_base_squares", "pair_target_squares", "dot",
+    "finite", "mismatched", "special", "overflow", "subnormal", "base_nan", "base_inf", "target_nan", "target_inf",
+    "unheld", "unequal",
+    *(metric.name for metric in DECLARED),
+    "base_min", "target_min", "first_mismatch", "first_infinite",
+    "base_max", "target_max", "required_atol", "required_rtol", "max_abs", "max_rel", "max_abs_at", "max_rel_at", "exact",
+)  # fmt: skip
+"""In the order of device.h."""
+
+SCANNED = frozenset({"share_rel_over_1pct"})
+"""Declared metrics that the scan counts; where there are others, float64 reads everything."""
+
+BUCKETS, COPIES, _WORDS = 8192, 16, 16 * 8192 + 3
+_RUNS, _RUN = 8192, 32
+_ALIGNED = 16
+_SCANS, _EXACTS = 16, 8
+"""Warps of a scan, and blocks of the float64 kernel, a processor."""
+_SETTLING, _EXACTLY = 8, 4
+"""Warps of a block that settles, and of one that reads in float64."""
+
+_LARGE = 1 << 22
+_ANY = Tolerance(atol=1.0, rtol=0.0)
+_CODES = {
+    name: code
+    for code, name in enumerate(
+        ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
+         "uint64", "bool"]
+    )
+}  # fmt: skip
+_SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+_SCANS_OF = frozenset({"f32_f32", "f16_f16", "bf16_bf16", "f32_f16", "f32_bf16"})
+_WIDER = frozenset({"float64", "int32", "uint32", "int64", "uint64"})
+"""Types whose differences float32 does not hold."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceArray:
+    """An array of a device in C order. owner: what must live as long as this."""
+
+    device: Device
+    pointer: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    owner: Any = None
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def numpy(self, stream: int = 0) -> np.ndarray[Any, Any]:
+        """A copy in the host's memory, once the stream has come so far."""
+        found = np.empty(self.shape, self.dtype)
+        if found.nbytes:
+            self.device.download(self.pointer, found.reshape(-1).view(np.uint8), stream)
+        return found
+
+
+class _Job(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("base", "target", "partial", "scratch", "row", "extra")),
+        ("size", ctypes.c_int64), ("atol", ctypes.c_double), ("rtol", ctypes.c_double),
+        *((name, ctypes.c_int32) for name in (
+            "base_type", "target_type", "either", "equal_nan", "rows", "exact_rows", "inner", "wide", "runs",
+            "wide_errors", "forced",
+        )),
+    )  # fmt: skip
+
+
+class _Room:
+    """What the kernels of one stream write: it is theirs one after the other."""
+
+    def __init__(self, device: Device, stream: int) -> None:
+        rows = device.processors * max(_SCANS, _EXACTS * _EXACTLY)
+        self.partial = device.allocate(8 * len(FIELDS) * rows)
+        self.scratch = device.allocate(4 * _WORDS)
+        device.fill(self.scratch.pointer, _WORDS, stream)
+
+
+_rooms: dict[tuple[int, int], _Room] = {}
+_one_at_a_time = threading.Lock()
+
+
+def start(
+    base: DeviceArray, target: DeviceArray, tolerance: Tolerance | None = None, stream: int = 0, *, totals: bool = False
+) -> Started:
+    """Queue a comparison on a stream, without a wait. Where only the host can do it, it is done here, from copies.
+
+    totals: the result is a Measured, whose totals can be merged. Both arrays may be overwritten by what is queued on
+    the stream from now on, unless ``keeps`` of the result says otherwise. Raises UsageError where the tolerance is not
+    one, and BackendError where the device fails.
+    """
+    tolerance = tolerance or Tolerance()
+    alone = base is target
+    elsewhere = base.shape != target.shape or not base.size or not _known(base, target)
+    if elsewhere or tolerance.check_error_stat != "elemwise":  # such a statistic decides the verdict: exact, and rare
+        return Started(base, target, tolerance, stream, totals=totals)
+    if not alone:
+        _check(tolerance)
+    return Started(base, target, tolerance, stream, totals=totals, answer=_queue(base, target, tolerance, stream))
+
+
+def start_describing(array: DeviceArray, stream: int = 0) -> Started:
+    """Queue one array's numbers: ``finish().base`` has them."""
+    return start(array, array, _ANY, stream)
+
+
+class Started:
+    """A comparison that is under way. keeps: ``finish`` may read the arrays again, in the host's memory."""
+
+    def __init__(
+        self, base: DeviceArray, target: DeviceArray, tolerance: Tolerance, stream: int, *,
+        totals: bool = False, answer: Answer | None = None,
+    ) -> None:  # fmt: skip
+        self._totals, self._answer = totals, answer
+        self._found: Comparison | None = None
+        self.keeps = answer is None or not {base.dtype.name, target.dtype.name}.isdisjoint(
+            {"float64", "int64", "uint64"}
+        )
+        if not self.keeps:
+            base, target = dataclasses.replace(base, owner=None), dataclasses.replace(target, owner=None)
+        self._base, self._target, self._tolerance, self._stream = base, target, tolerance, stream
+
+    def __del__(self) -> None:
+        if self._answer is not None:  # the device may still write to it
+            self._answer.wait()
+
+    @property
+    def ready(self) -> bool:
+        """Whether ``finish`` need not wait for the device."""
+        return self._found is not None or (self._answer is not None and self._answer.ready)
+
+    def finish(self) -> Comparison:
+        """The numbers; waits for the device. Raises BackendError where a kernel failed."""
+        if self._found is None:
+            self._found = self._read()
+            del self._base, self._target
+        return self._found
+
+    def _read(self) -> Comparison:
+        base, target, tolerance, answer = self._base, self._target, self._tolerance, self._answer
+        totals, errors = None, None
+        if answer is not None:
+            self._answer = None
+            answer.wait()
+            totals, errors = _read(answer, base, target, tolerance)
+            give_back(answer)
+        if totals is None or finish.rescaled(totals) != totals.scales:
+            on_host = numbers.measure if self._totals else numbers.compare
+            ours = base.numpy(self._stream)
+            return on_host(ours, target.numpy(self._stream), tolerance)
+        shells = _shell(base), _shell(target)
+        at = _quantiles(totals.pairs, errors)
+        found = finish.comparison(*shells, totals, tolerance, quantiles=at, statistic=(None, None))
+        if not self._totals:
+            return found
+        if errors is not None:
+            totals.pairs.diffs = [errors]
+        return measured(found, totals)
+
+    def finish_stats(self) -> TensorStats:
+        """The baseline's own numbers."""
+        return self.finish().base
+
+
+def _quantiles(pairs: Pairs, errors: np.ndarray[Any, Any] | None) -> list[float] | None:
+    """numpy's, of all finite errors, which ascend; None: they are read from the histogram, or there is nothing."""
+    if errors is None:
+        nothing = pairs.finite > 0 and pairs.histogram is not None and not pairs.histogram.any()
+        return [math.nan] * len(finish.QUANTILES) if nothing else None  # the sample holds no finite pair
+    if not errors.size:
+        return None
+    found = []
+    for q in finish.QUANTILES:
+        place = q * (errors.size - 1)
+        low = int(place)
+        one, other = float(errors[low]), float(errors[min(low + 1, errors.size - 1)])
+        found.append(one + (other - one) * (place - low))
+    return found
+
+
+def _known(base: DeviceArray, target: DeviceArray) -> bool:
+    return base.dtype.name in _CODES and target.dtype.name in _CODES and base.device is target.device
+
+
+_checked: set[Tolerance] = set()
+
+
+def _check(tolerance: Tolerance) -> None:
+    """Raise UsageError where the tolerance is not one."""
+    if tolerance not in _checked:
+        numbers.compare(np.zeros(0), np.zeros(0), tolerance)
+        _checked.add(tolerance)
+
+
+def _shell(array: DeviceArray) -> np.ndarray[Any, Any]:
+    """A numpy array of the type and shape that takes no memory."""
+    return np.broadcast_to(np.zeros((), array.dtype), array.shape)
+
+
+def _queue(base: DeviceArray, target: DeviceArray, tolerance: Tolerance, stream: int) -> Answer:
+    """Queue the kernels."""
+    device, size = base.device, base.size
+    kinds = base.dtype.name, target.dtype.name
+    pair = f"{_SHORT.get(kinds[0])}_{_SHORT.get(kinds[1])}"
+    aligned = (base.pointer | target.pointer) % _ALIGNED == 0
+    scans = aligned and pair in _SCANS_OF and all(metric.name in SCANNED for metric in DECLARED)
+    errors = size < EXACT_BELOW
+    wider = errors and not _WIDER.isdisjoint(kinds)
+    wide = 8 if max(base.dtype.itemsize, target.dtype.itemsize) == 2 else 4
+    lanes, settling, exactly = device.lanes, device.threads(_SETTLING), device.threads(_EXACTLY)
+    inner = _inner(size, lanes * wide, wide, device.processors)
+    chunks = -(-size // (lanes * wide * inner))
+    blocks = min(-(-size // (exactly * 4)), device.processors * _EXACTS)
+    answer = taken(device, len(FIELDS), size if errors else BUCKETS, 8 if wider else 4, errors)
+    either = tolerance.rule == "either"
+    with _one_at_a_time, device.current():
+        room = _rooms.get((device.ordinal, stream))
+        if room is None:
+            room = _rooms[device.ordinal, stream] = _Room(device, stream)
+        job = _Job(
+            base.pointer, target.pointer, room.partial.pointer, room.scratch.pointer, answer.pointer,
+            answer.pointer + 8 * len(FIELDS), size, tolerance.atol, tolerance.rtol, _CODES[kinds[0]], _CODES[kinds[1]],
+            either, tolerance.equal_nan, min(chunks, device.processors * _SCANS), blocks * (exactly // lanes),
+            inner, wide, 0 if errors else min(_RUNS, size // _RUN), wider, not scans,
+        )  # fmt: skip
+        more = 1 + -(-(size if errors else BUCKETS) // settling)
+        try:
+            if scans:
+                rule = "either" if either else "isclose"
+                device.launch(f"scan_{pair}_{rule}", job.rows, lanes, stream, job)
+                device.launch("settle", more, settling, stream, job)
+                device.launch("exact", blocks, exactly, stream, job)
+            else:
+                device.launch("exact", blocks, exactly, stream, job)
+                device.launch("settle", more, settling, stream, job)
+            answer.event.record(stream)
+        except BaseException:
+            _rooms.pop((device.ordinal, stream), None)  # what lies in it is not known
+            raise
+    return answer
+
+
+def _inner(size: int, step: int, wide: int, processors: int) -> int:
+    """Loads of a thread before its float32 sums are added up: few where there would be too few chunks."""
+    inner = 128 // wide
+    while inner > 2 and size < processors * _SCANS * step * inner:
+        inner //= 2
+    return inner
+
+
+def _read(
+    answer: Answer, base: DeviceArray, target: DeviceArray, tolerance: Tolerance
+) -> tuple[Totals | None, np.ndarray[Any, Any] | None]:
+    """The totals, and of a small pair its finite errors, ascending; None where the host must do it."""
+    column = dict(zip(FIELDS, answer.row.tolist(), strict=True))
+    if column["unheld"]:
+        return None, None
+    size = base.size
+    pairs = Pairs(
+        finite=int(column["finite"]), mismatched=int(column["mismatched"]), special=int(column["special"]),
+        first_mismatch=int(column["first_mismatch"]) if column["mismatched"] else -1,
+        sum_abs=column["sum_abs"], sum_rel=column["sum_rel"], squares=column["squares"],
+        base_squares=column["pair_base_squares"], target_squares=column["pair_target_squares"], dot=column["dot"],
+        declared={metric.name: column[metric.name] for metric in DECLARED},
+        required_atol=column["required_atol"], required_rtol=column["required_rtol"],
+    )  # fmt: skip
+    if pairs.finite:
+        pairs.max_abs, pairs.max_abs_at = column["max_abs"], int(column["max_abs_at"])
+        pairs.max_rel, pairs.max_rel_at = column["max_rel"], int(column["max_rel_at"])
+    if column["first_infinite"] < size:
+        pairs.max_abs = pairs.max_rel = math.inf
+        pairs.max_abs_at = pairs.max_rel_at = int(column["first_infinite"])
+    if not column["exact"]:
+        pairs.required_atol = _rounded_up(pairs, tolerance)
+        pairs.required_rtol = math.inf if pairs.required_rtol > 1e20 else pairs.required_rtol * (1 + 8e-7)
+    sides = (
+        Side(
+            nan=int(column[f"{side}_nan"]), inf=int(column[f"{side}_inf"]), min=column[f"{side}_min"],
+            max=column[f"{side}_max"], sum=column[f"{side}_sum"], squares=column[f"{side}_squares"],
+        )
+        for side in ("base", "target")
+    )  # fmt: skip
+    base_side, target_side = sides
+    totals = Totals(
+        base=base_side, target=target_side, pairs=pairs, fp16_overflow=int(column["overflow"]),
+        fp16_subnormal=int(column["subnormal"]), identical=base.dtype == target.dtype and not column["unequal"],
+    )  # fmt: skip
+    if answer.errors:
+        errors = np.sort(answer.extra[:size])[: pairs.finite].astype(np.float64)
+        return totals, errors
+    counts = answer.extra.view(np.int32).copy()
+    counts[255 << 5 :] = 0  # of what is not finite
+    pairs.histogram = histogram.from_float32(counts)
+    return totals, None
+
+
+def _rounded_up(pairs: Pairs, tolerance: Tolerance) -> float:
+    """What float32 may have rounded off: of "isclose" a part of the largest error, from which it was subtracted."""
+    atol, largest = pairs.required_atol, pairs.max_abs if pairs.mismatched else 0.0
+    if atol <= 0 and largest == 0:
+        return 0.0
+    return atol * (1 + 2.4e-7) if tolerance.rule == "either" else max(atol, 0.0) + 2.4e-7 * max(largest, atol)

@@ -1,0 +1,286 @@
+"""The CUDA driver through ctypes: memory, streams' events and kernels of one device, with nothing else installed.
+
+Every device is used through its primary context, which the CUDA runtime, and so ONNX Runtime, TensorRT and torch, use
+too: their pointers and streams are ours. Pointers and streams are plain integers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...errors import BackendError
+from .ptx import kernel_texts
+
+__all__ = ["Device", "Event", "Memory", "Pinned", "device", "device_of_pointer", "unavailable"]
+
+_COMPUTE_MAJOR, _COMPUTE_MINOR, _PROCESSORS = 75, 76, 16
+_ORDINAL_OF_POINTER = 9
+_NO_TIMING = 2
+_PORTABLE_MAPPED = 3
+_OUT_OF_MEMORY = 2
+_NOT_READY = 600
+
+
+@functools.cache
+def _library() -> Any:
+    """libcuda, initialised. Raises BackendError."""
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        library = ctypes.CDLL(name)
+    except OSError as error:
+        raise BackendError(f"the NVIDIA driver's library {name} does not load ({error})", where="CUDA") from error
+    pointer, whole = ctypes.c_void_p, ctypes.c_uint
+    library.cuLaunchKernel.argtypes = [pointer, *[whole] * 7, pointer, pointer, pointer]
+    for call in ("cuEventRecord", "cuStreamWaitEvent", "cuEventQuery", "cuEventSynchronize", "cuCtxSetCurrent"):
+        getattr(library, call).argtypes = [pointer, pointer, whole][
+            : {"cuEventRecord": 2, "cuStreamWaitEvent": 3}.get(call, 1)
+        ]
+    for call in ("cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2"):
+        getattr(library, call).argtypes = [pointer, pointer, ctypes.c_size_t, pointer]
+    library.cuMemAlloc_v2.argtypes = [pointer, ctypes.c_size_t]
+    library.cuMemFree_v2.argtypes = library.cuStreamSynchronize.argtypes = [pointer]
+    library.cuMemsetD32Async.argtypes = [pointer, whole, ctypes.c_size_t, pointer]
+    library.cuMemHostAlloc.argtypes = [pointer, ctypes.c_size_t, whole]
+    library.cuModuleLoadData.argtypes = [pointer, ctypes.c_char_p]
+    library.cuModuleGetFunction.argtypes = [pointer, pointer, ctypes.c_char_p]
+    library.cuPointerGetAttribute.argtypes = [pointer, ctypes.c_int, pointer]
+    _demand(library, library.cuInit(0), "cuInit")
+    return library
+
+
+def _demand(library: Any, status: int, what: str) -> None:
+    if status:
+        text = ctypes.c_char_p()
+        library.cuGetErrorString(status, ctypes.byref(text))
+        said = text.value.decode() if text.value else f"status {status}"
+        hint = "mark fewer tensors, or use a smaller batch" if status == _OUT_OF_MEMORY else "nvidia-smi shows the card"
+        raise BackendError(f"{what}: {said}", where="CUDA", hint=hint)
+
+
+@functools.cache
+def unavailable() -> str:
+    """Why tensors cannot be compared on a CUDA device here; "" where they can. Never raises."""
+    try:
+        device(0).function("settle")
+    except Exception as error:
+        return " ".join(str(error).split())
+    return ""
+
+
+_devices: dict[int, Device] = {}
+_lock = threading.RLock()
+
+
+def device(ordinal: int = 0) -> Device:
+    """The device of a number, as CUDA_VISIBLE_DEVICES leaves them. Raises BackendError."""
+    with _lock:
+        if ordinal not in _devices:
+            _devices[ordinal] = Device(ordinal)
+        return _devices[ordinal]
+
+
+def device_of_pointer(pointer: int) -> Device:
+    """The device that has a pointer's memory. Raises BackendError where it is no device's."""
+    library, found = _library(), ctypes.c_int()
+    _demand(library, library.cuPointerGetAttribute(ctypes.byref(found), _ORDINAL_OF_POINTER, pointer), "the pointer")
+    return device(found.value)
+
+
+class Device:
+    """One GPU. Safe to use from several threads. lanes: of a warp."""
+
+    lanes = 32
+
+    def __init__(self, ordinal: int) -> None:
+        self.ordinal = ordinal
+        self._library = library = _library()
+        number, context = ctypes.c_int(), ctypes.c_void_p()
+        _demand(library, library.cuDeviceGet(ctypes.byref(number), ordinal), f"device {ordinal}")
+        _demand(library, library.cuDevicePrimaryCtxRetain(ctypes.byref(context), number), f"device {ordinal}")
+        self._context, self._number = context.value, number.value
+        self.processors = self._attribute(_PROCESSORS)
+        self.capability = self._attribute(_COMPUTE_MAJOR) * 10 + self._attribute(_COMPUTE_MINOR)
+        name = ctypes.create_string_buffer(256)
+        _demand(library, library.cuDeviceGetName(name, len(name), number), f"device {ordinal}")
+        self.name = name.value.decode()
+        self._modules: dict[str, int] = {}
+        self._functions: dict[str, int] = {}
+
+    def _attribute(self, which: int) -> int:
+        found = ctypes.c_int()
+        _demand(self._library, self._library.cuDeviceGetAttribute(ctypes.byref(found), which, self._number), "CUDA")
+        return found.value
+
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        """This device's context is the calling thread's, and afterwards the one that was."""
+        before = ctypes.c_void_p()
+        self._library.cuCtxGetCurrent(ctypes.byref(before))
+        if before.value == self._context:
+            yield
+            return
+        self._do("cuCtxSetCurrent", self._context)
+        try:
+            yield
+        finally:
+            self._library.cuCtxSetCurrent(before.value)
+
+    def threads(self, warps: int) -> int:
+        """Threads of a block of so many warps."""
+        return self.lanes * warps
+
+    def function(self, name: str) -> int:
+        """A kernel, whose text the driver compiles when the first of its module is asked for."""
+        found = self._functions.get(name)
+        if found is None:
+            with _lock, self.current():
+                module, text = kernel_texts(name, self.capability)
+                if module not in self._modules:
+                    made = ctypes.c_void_p()
+                    self._do("cuModuleLoadData", ctypes.byref(made), text)
+                    self._modules[module] = made.value or 0
+                found_there = ctypes.c_void_p()
+                self._do("cuModuleGetFunction", ctypes.byref(found_there), self._modules[module], name.encode())
+                found = self._functions[name] = found_there.value or 0
+        return found
+
+    def launch(self, name: str, blocks: int, threads: int, stream: int, argument: ctypes.Structure) -> None:
+        """Queue a kernel of one argument. The context must be current."""
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
+        status = self._library.cuLaunchKernel(
+            self.function(name), blocks, 1, 1, threads, 1, 1, 0, stream, arguments, None
+        )
+        if status:
+            _demand(self._library, status, f"kernel {name}")
+
+    def allocate(self, size: int) -> Memory:
+        """size: bytes; at least one is taken. Raises BackendError where memory is short."""
+        pointer = ctypes.c_void_p()
+        with self.current():
+            self._do("cuMemAlloc_v2", ctypes.byref(pointer), max(size, 1), what=f"{size:,} bytes of device memory")
+        return Memory(self, pointer.value or 0, size)
+
+    def pinned(self, size: int) -> Pinned:
+        """Memory of the host that kernels write to."""
+        pointer = ctypes.c_void_p()
+        with self.current():
+            self._do("cuMemHostAlloc", ctypes.byref(pointer), max(size, 1), _PORTABLE_MAPPED)
+        return Pinned(pointer.value or 0, size)
+
+    def fill(self, pointer: int, words: int, stream: int) -> None:
+        """So many 32-bit words of 0."""
+        with self.current():
+            self._do("cuMemsetD32Async", pointer, 0, words, stream)
+
+    def upload(self, pointer: int, array: np.ndarray[Any, Any], stream: int) -> None:
+        """Copy a contiguous array to the device; the array's memory, unless pinned, is read before this returns."""
+        with self.current():
+            self._do("cuMemcpyHtoDAsync_v2", pointer, array.ctypes.data, array.nbytes, stream)
+
+    def download(self, pointer: int, into: np.ndarray[Any, Any], stream: int) -> None:
+        """Copy into a contiguous array, once the stream has come so far."""
+        with self.current():
+            self._do("cuMemcpyDtoHAsync_v2", into.ctypes.data, pointer, into.nbytes, stream)
+            self._do("cuStreamSynchronize", stream)
+
+    def copy(self, to: int, pointer: int, size: int, stream: int) -> None:
+        """Queue a copy inside the device."""
+        with self.current():
+            self._do("cuMemcpyDtoDAsync_v2", to, pointer, size, stream)
+
+    def synchronise(self, stream: int) -> None:
+        """Wait for a stream. Raises BackendError where a kernel failed."""
+        with self.current():
+            self._do("cuStreamSynchronize", stream)
+
+    def event(self) -> Event:
+        """An event that no stream has come to yet."""
+        found = ctypes.c_void_p()
+        with self.current():
+            self._do("cuEventCreate", ctypes.byref(found), _NO_TIMING)
+        return Event(self, found.value or 0)
+
+    def stream(self) -> int:
+        """A new stream that does not wait for the default one."""
+        found = ctypes.c_void_p()
+        with self.current():
+            self._do("cuStreamCreate", ctypes.byref(found), 1)
+        return found.value or 0
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes that are free, and all."""
+        free, whole = ctypes.c_size_t(), ctypes.c_size_t()
+        with self.current():
+            self._do("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(whole))
+        return free.value, whole.value
+
+    def _do(self, call: str, *arguments: Any, what: str = "") -> None:
+        status = getattr(self._library, call)(*arguments)
+        if status:
+            _demand(self._library, status, what or call)
+
+
+class Event:
+    """A place in a stream's work."""
+
+    __slots__ = ("_device", "handle")
+
+    def __init__(self, owner: Device, handle: int) -> None:
+        self._device, self.handle = owner, handle
+
+    def record(self, stream: int) -> None:
+        """It is where the stream's work ends now."""
+        with self._device.current():
+            self._device._do("cuEventRecord", self.handle, stream)
+
+    def hold_up(self, stream: int) -> None:
+        """What is queued on the stream from now on waits for it; the host does not."""
+        with self._device.current():
+            self._device._do("cuStreamWaitEvent", stream, self.handle, 0)
+
+    def wait(self) -> None:
+        """The host waits. Raises BackendError where a kernel failed."""
+        with self._device.current():
+            self._device._do("cuEventSynchronize", self.handle)
+
+    @property
+    def ready(self) -> bool:
+        with self._device.current():
+            return bool(self._device._library.cuEventQuery(self.handle) != _NOT_READY)
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            with contextlib.suppress(Exception), self._device.current():
+                self._device._library.cuEventDestroy_v2(ctypes.c_void_p(self.handle))
+
+
+class Memory:
+    """Memory of a device, as long as this lives. It must not be freed while a stream still uses it."""
+
+    __slots__ = ("device", "pointer", "size")
+
+    def __init__(self, owner: Device, pointer: int, size: int) -> None:
+        self.device, self.pointer, self.size = owner, pointer, size
+
+    def __del__(self) -> None:
+        if self.pointer and not sys.is_finalizing():
+            with contextlib.suppress(Exception), self.device.current():
+                self.device._library.cuMemFree_v2(self.pointer)
+
+
+class Pinned:
+    """Host memory that a device writes to. It is kept until the process ends: see ``answer``."""
+
+    __slots__ = ("bytes", "pointer")
+
+    def __init__(self, pointer: int, size: int) -> None:
+        self.pointer = pointer
+        self.bytes: np.ndarray[Any, Any] = np.frombuffer((ctypes.c_char * size).from_address(pointer), np.uint8)

@@ -1,0 +1,81 @@
+"""A device for numbers.cuda.device whose memory is the host's, and whose kernels are the same text, compiled by g++."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from precision_debug.numbers.cuda.device import DeviceArray
+
+
+class EmulatedEvent:
+    ready = True
+
+    def record(self, stream: int) -> None:
+        """Everything was done when it was queued."""
+
+    def wait(self) -> None:
+        """So there is nothing to wait for."""
+
+    def hold_up(self, stream: int) -> None:
+        """Nor for a stream."""
+
+
+class EmulatedMemory:
+    def __init__(self, size: int) -> None:
+        self.bytes = np.zeros(size + 64, np.uint8)
+        self.bytes = self.bytes[-self.bytes.ctypes.data % 64 :][:size]
+        self.pointer = self.bytes.ctypes.data
+
+
+class EmulatedDevice:
+    """See driver.Device."""
+
+    lanes, processors, ordinal, name = 1, 2, 0, "emulated"
+
+    def __init__(self, folder: Path) -> None:
+        sources = Path(__file__).resolve().parents[1] / "precision_debug" / "numbers"
+        library = folder / "emulated.so"
+        words = ["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", "-Wno-unknown-pragmas", "-o", library,
+                 f"-I{sources}", f"-I{sources / 'cuda'}", Path(__file__).with_suffix(".cpp")]  # fmt: skip
+        done = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        self.library = ctypes.CDLL(str(library))
+        self.launched: list[str] = []
+
+    def threads(self, warps: int) -> int:
+        return 1
+
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        yield
+
+    def launch(self, name: str, blocks: int, threads: int, stream: int, argument: ctypes.Structure) -> None:
+        self.launched.append(name)
+        self.library.launch(getattr(self.library, name), blocks, ctypes.byref(argument))
+
+    def allocate(self, size: int) -> EmulatedMemory:
+        return EmulatedMemory(size)
+
+    pinned = allocate
+
+    def fill(self, pointer: int, words: int, stream: int) -> None:
+        ctypes.memset(pointer, 0, 4 * words)
+
+    def download(self, pointer: int, into: np.ndarray[Any, Any], stream: int) -> None:
+        ctypes.memmove(into.ctypes.data, pointer, into.nbytes)
+
+    def event(self) -> EmulatedEvent:
+        return EmulatedEvent()
+
+    def array(self, values: np.ndarray[Any, Any], skew: int = 0) -> DeviceArray:
+        """A copy, so many bytes off a multiple of 64."""
+        memory = EmulatedMemory(values.nbytes + skew)
+        memory.bytes[skew:] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        return DeviceArray(self, memory.pointer + skew, values.shape, values.dtype, memory)  # type: ignore[arg-type]
