@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,23 +40,33 @@ class EmulatedDevice:
     def __init__(self, folder: Path) -> None:
         sources = Path(__file__).resolve().parents[1] / "precision_debug" / "numbers"
         library = folder / "emulated.so"
-        words = ["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", "-Wno-unknown-pragmas", "-o", library,
+        quiet = "-Wno-unknown-pragmas"
+        words = ["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", quiet, "-o", library,
                  f"-I{sources}", f"-I{sources / 'cuda'}", Path(__file__).with_suffix(".cpp")]  # fmt: skip
         done = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         self.library = ctypes.CDLL(str(library))
         self.launched: list[str] = []
+        self.names: dict[int, str] = {}
 
     def threads(self, warps: int) -> int:
         return 1
 
-    @contextlib.contextmanager
-    def current(self) -> Iterator[None]:
-        yield
+    def enter(self) -> None:
+        """There is no context."""
 
-    def launch(self, name: str, blocks: int, threads: int, stream: int, argument: ctypes.Structure) -> None:
-        self.launched.append(name)
-        self.library.launch(getattr(self.library, name), blocks, ctypes.byref(argument))
+    def leave(self, before: None) -> None:
+        """Nor was there one."""
+
+    def function(self, name: str) -> int:
+        address = ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
+        self.names[address] = name
+        return address
+
+    def launch(self, function: int, blocks: int, threads: int, stream: int, arguments: int) -> None:
+        self.launched.append(self.names[function])
+        argument = ctypes.c_void_p.from_address(arguments).value
+        self.library.launch(ctypes.c_void_p(function), blocks, ctypes.c_void_p(argument))
 
     def allocate(self, size: int) -> EmulatedMemory:
         return EmulatedMemory(size)

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
-import subprocess
-import sys
 import weakref
 from pathlib import Path
 from typing import Any

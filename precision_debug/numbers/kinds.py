@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ __all__ = ["Array", "dtype_name", "is_numeric", "is_text", "is_wide_integer", "m
 Array = np.ndarray[Any, Any]
 
 
+@functools.lru_cache(maxsize=256)
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """numpy's or ml_dtypes' name; "str" for text of any storage (object, U, S or StringDType)."""
     return "str" if is_text(dtype) else dtype.name

@@ -130,7 +130,9 @@ def array_of(tensor: Any) -> device.DeviceArray | None:
 @functools.cache
 def _runs(where: torch.device) -> bool:
     try:
-        why = unavailable() or device_of(where.index or 0).function("exact") and ""
+        why = unavailable()
+        if not why:
+            device_of(where.index or 0).function("exact")
     except BackendError as error:
         why = str(error)
     if why:

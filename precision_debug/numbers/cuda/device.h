@@ -9,7 +9,11 @@
 #define ON_GPU 1
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
-#define BOUNDED __launch_bounds__(32, 16)
+#define RARELY static __device__ __noinline__
+#ifndef RESIDENT
+#define RESIDENT 16
+#endif
+#define BOUNDED __launch_bounds__(32, RESIDENT)
 #define KERNEL extern "C" __global__ void
 #define LANES 32
 #define BLOCK ((int)blockIdx.x)
@@ -31,6 +35,7 @@ typedef unsigned short uint16;
 #define ON_GPU 0
 #define DEVICE static inline
 #define DEVICE_MEMBER inline
+#define RARELY static inline
 #define BOUNDED
 #define KERNEL extern "C" void
 #define LANES 1
@@ -153,8 +158,8 @@ DEVICE void raise(uint32 *at, uint32 to) { *at = to > *at ? to : *at; }
 
 DEVICE bool is_finite(float x) { return (bits_of(x) & 0x7fffffffu) < 0x7f800000u; }
 
-/* One element in float64. */
-DEVICE double element_of(const void *from, int type, int64 at) {
+/* One element in float64, where that is rare: one text of it, since the driver compiles what it is given. */
+RARELY double element_of(const void *from, int type, int64 at) {
     switch (type) {
     case F32: return ((const float *)from)[at];
     case F64: return ((const double *)from)[at];

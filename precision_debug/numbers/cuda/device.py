@@ -1,12 +1,13 @@
-"""Compares two arrays of one CUDA device by the driver alone; the numbers are those of ``precision_debug.numbers.compare``.
+"""Compares two arrays of one CUDA device by the driver alone; the numbers are those of ``numbers.compare``.
 
-Float16, bfloat16 and float32 pairs are scanned in float32: errors are float32's before they are summed, sums are within
-4e-6 of the sum of magnitudes (up to 64 elements are added up in float32, usually to 1e-7), the largest errors, the count
-of mismatches and the first of them are float64's, the required tolerances are rounded up by a few 1e-7, an element is
-counted among those above 1 % by float32's product, and the cosine distance is within 4e-7 of the norms' difference. Where the scan meets a NaN, an infinity, values whose squares
-leave float32, or norms more than a factor of 2 apart, the device itself reads both once more in float64, as it does for
-every other pair of types, and for memory that is not aligned to 16 bytes; nobody needs the tensors again for it. Of
-float64 where sums overflow, of 64-bit integers beyond 2^52, and of other types the host does it from copies.
+Float16, bfloat16 and float32 pairs are scanned in float32: errors are float32's before they are summed, sums are
+within 4e-6 of the sum of magnitudes (up to 64 elements are added up in float32, usually to 1e-7), the largest errors,
+the count of mismatches and the first of them are float64's, the required tolerances are rounded up by a few 1e-7 (of
+the largest error), an element is counted among those above 1 % by float32's product, and the cosine distance is within
+4e-7 of the norms' difference. Where the scan meets a NaN, an infinity, values whose squares leave float32, or norms
+more than a factor of 2 apart, the device itself reads both once more in float64, as it does for every other pair of
+types, and for memory that is not aligned to 16 bytes; nobody needs the tensors again for it. Of float64 where sums
+overflow, of 64-bit integers beyond 2^52, and of other types the host does it from copies.
 
 Quantiles are exact below 65536 elements (of errors rounded to float32, unless a type is wider); above, they are read
 from the same histogram as the host's (``numbers.histogram``), of 262144 elements in runs of 32, spread over the tensor.
@@ -15,8 +16,9 @@ from the same histogram as the host's (``numbers.histogram``), of 262144 element
 from __future__ import annotations
 
 import ctypes
-import dataclasses
+import functools
 import math
+import struct
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +43,8 @@ FIELDS = (
     "unheld", "unequal",
     *(metric.name for metric in DECLARED),
     "base_min", "target_min", "first_mismatch", "first_infinite",
-    "base_max", "target_max", "required_atol", "required_rtol", "max_abs", "max_rel", "max_abs_at", "max_rel_at", "exact",
+    "base_max", "target_max", "required_atol", "required_rtol", "max_abs", "max_rel",
+    "max_abs_at", "max_rel_at", "exact",
 )  # fmt: skip
 """In the order of device.h."""
 
@@ -71,19 +74,16 @@ _WIDER = frozenset({"float64", "int32", "uint32", "int64", "uint64"})
 """Types whose differences float32 does not hold."""
 
 
-@dataclass(frozen=True, eq=False)
 class DeviceArray:
     """An array of a device in C order. owner: what must live as long as this."""
 
-    device: Device
-    pointer: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    owner: Any = None
+    __slots__ = ("device", "dtype", "owner", "pointer", "shape", "size")
 
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
+    def __init__(
+        self, device: Device, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: Any = None
+    ) -> None:
+        self.device, self.pointer, self.shape, self.dtype, self.owner = device, pointer, shape, dtype, owner
+        self.size = math.prod(shape)
 
     @property
     def nbytes(self) -> int:
@@ -95,17 +95,6 @@ class DeviceArray:
         if found.nbytes:
             self.device.download(self.pointer, found.reshape(-1).view(np.uint8), stream)
         return found
-
-
-class _Job(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("base", "target", "partial", "scratch", "row", "extra")),
-        ("size", ctypes.c_int64), ("atol", ctypes.c_double), ("rtol", ctypes.c_double),
-        *((name, ctypes.c_int32) for name in (
-            "base_type", "target_type", "either", "equal_nan", "rows", "exact_rows", "inner", "wide", "runs",
-            "wide_errors", "forced",
-        )),
-    )  # fmt: skip
 
 
 class _Room:
@@ -121,6 +110,12 @@ class _Room:
 _rooms: dict[tuple[int, int], _Room] = {}
 _one_at_a_time = threading.Lock()
 
+_LAYOUT = struct.Struct("=6Qq2d11i4x")
+"""The kernels' argument, Job in device.h."""
+_argument = ctypes.create_string_buffer(_LAYOUT.size)
+_arguments = (ctypes.c_void_p * 1)(ctypes.addressof(_argument))
+_ARGUMENTS = ctypes.addressof(_arguments)
+
 
 def start(
     base: DeviceArray, target: DeviceArray, tolerance: Tolerance | None = None, stream: int = 0, *, totals: bool = False
@@ -132,13 +127,13 @@ def start(
     one, and BackendError where the device fails.
     """
     tolerance = tolerance or Tolerance()
-    alone = base is target
-    elsewhere = base.shape != target.shape or not base.size or not _known(base, target)
-    if elsewhere or tolerance.check_error_stat != "elemwise":  # such a statistic decides the verdict: exact, and rare
-        return Started(base, target, tolerance, stream, totals=totals)
-    if not alone:
-        _check(tolerance)
-    return Started(base, target, tolerance, stream, totals=totals, answer=_queue(base, target, tolerance, stream))
+    plan = None
+    there = base.shape == target.shape and base.size > 0 and base.device is target.device
+    if there and tolerance.check_error_stat == "elemwise":  # others decide the verdict: exact, and rare
+        rules = tolerance.atol, tolerance.rtol, tolerance.rule, tolerance.equal_nan
+        aligned = (base.pointer | target.pointer) % _ALIGNED == 0
+        plan = _plan(base.device, base.dtype, target.dtype, base.size, aligned, rules)
+    return Started(base, target, tolerance, stream, plan, totals)
 
 
 def start_describing(array: DeviceArray, stream: int = 0) -> Started:
@@ -150,17 +145,19 @@ class Started:
     """A comparison that is under way. keeps: ``finish`` may read the arrays again, in the host's memory."""
 
     def __init__(
-        self, base: DeviceArray, target: DeviceArray, tolerance: Tolerance, stream: int, *,
-        totals: bool = False, answer: Answer | None = None,
+        self, base: DeviceArray, target: DeviceArray, tolerance: Tolerance, stream: int, plan: _Plan | None,
+        totals: bool,
     ) -> None:  # fmt: skip
-        self._totals, self._answer = totals, answer
+        self._totals, self._tolerance, self._stream = totals, tolerance, stream
+        self._answer: Answer | None = None
         self._found: Comparison | None = None
-        self.keeps = answer is None or not {base.dtype.name, target.dtype.name}.isdisjoint(
-            {"float64", "int64", "uint64"}
-        )
+        self.keeps = plan is None or plan.keeps
+        if plan is not None:
+            self._answer = _queue(base, target, plan, stream)
         if not self.keeps:
-            base, target = dataclasses.replace(base, owner=None), dataclasses.replace(target, owner=None)
-        self._base, self._target, self._tolerance, self._stream = base, target, tolerance, stream
+            base = DeviceArray(base.device, 0, base.shape, base.dtype)
+            target = DeviceArray(target.device, 0, target.shape, target.dtype)
+        self._base, self._target = base, target
 
     def __del__(self) -> None:
         if self._answer is not None:  # the device may still write to it
@@ -190,7 +187,7 @@ class Started:
             on_host = numbers.measure if self._totals else numbers.compare
             ours = base.numpy(self._stream)
             return on_host(ours, target.numpy(self._stream), tolerance)
-        shells = _shell(base), _shell(target)
+        shells = _shell(base.dtype, base.shape), _shell(target.dtype, target.shape)
         at = _quantiles(totals.pairs, errors)
         found = finish.comparison(*shells, totals, tolerance, quantiles=at, statistic=(None, None))
         if not self._totals:
@@ -220,72 +217,91 @@ def _quantiles(pairs: Pairs, errors: np.ndarray[Any, Any] | None) -> list[float]
     return found
 
 
-def _known(base: DeviceArray, target: DeviceArray) -> bool:
-    return base.dtype.name in _CODES and target.dtype.name in _CODES and base.device is target.device
-
-
-_checked: set[Tolerance] = set()
-
-
-def _check(tolerance: Tolerance) -> None:
-    """Raise UsageError where the tolerance is not one."""
-    if tolerance not in _checked:
-        numbers.compare(np.zeros(0), np.zeros(0), tolerance)
-        _checked.add(tolerance)
-
-
-def _shell(array: DeviceArray) -> np.ndarray[Any, Any]:
+@functools.lru_cache(maxsize=1024)
+def _shell(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """A numpy array of the type and shape that takes no memory."""
-    return np.broadcast_to(np.zeros((), array.dtype), array.shape)
+    return np.broadcast_to(np.zeros((), dtype), shape)
 
 
-def _queue(base: DeviceArray, target: DeviceArray, tolerance: Tolerance, stream: int) -> Answer:
-    """Queue the kernels."""
-    device, size = base.device, base.size
-    kinds = base.dtype.name, target.dtype.name
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """What pairs of some types and one size have in common: the kernels in their order, each with its blocks and
+    threads, and their argument's numbers."""
+
+    kernels: tuple[tuple[int, int, int], ...]
+    numbers: tuple[Any, ...]
+    extra: int
+    itemsize: int
+    errors: bool
+    keeps: bool
+
+
+@functools.lru_cache(maxsize=4096)
+def _plan(
+    device: Device, base: np.dtype[Any], target: np.dtype[Any], size: int, aligned: bool,
+    rules: tuple[float, float, str, bool],
+) -> _Plan | None:  # fmt: skip
+    """None where the kernels do not know a type. Raises UsageError where the tolerance is not one."""
+    atol, rtol, rule, equal_nan = rules
+    numbers.compare(np.zeros(0), np.zeros(0), Tolerance(atol=atol, rtol=rtol, rule=rule, equal_nan=equal_nan))
+    kinds = base.name, target.name
+    if kinds[0] not in _CODES or kinds[1] not in _CODES:
+        return None
     pair = f"{_SHORT.get(kinds[0])}_{_SHORT.get(kinds[1])}"
-    aligned = (base.pointer | target.pointer) % _ALIGNED == 0
     scans = aligned and pair in _SCANS_OF and all(metric.name in SCANNED for metric in DECLARED)
     errors = size < EXACT_BELOW
     wider = errors and not _WIDER.isdisjoint(kinds)
-    wide = 8 if max(base.dtype.itemsize, target.dtype.itemsize) == 2 else 4
+    wide = 8 if max(base.itemsize, target.itemsize) == 2 else 4
     lanes, settling, exactly = device.lanes, device.threads(_SETTLING), device.threads(_EXACTLY)
     inner = _inner(size, lanes * wide, wide, device.processors)
-    chunks = -(-size // (lanes * wide * inner))
+    rows = min(-(-size // (lanes * wide * inner)), device.processors * _SCANS)
     blocks = min(-(-size // (exactly * 4)), device.processors * _EXACTS)
-    answer = taken(device, len(FIELDS), size if errors else BUCKETS, 8 if wider else 4, errors)
-    either = tolerance.rule == "either"
-    with _one_at_a_time, device.current():
-        room = _rooms.get((device.ordinal, stream))
-        if room is None:
-            room = _rooms[device.ordinal, stream] = _Room(device, stream)
-        job = _Job(
-            base.pointer, target.pointer, room.partial.pointer, room.scratch.pointer, answer.pointer,
-            answer.pointer + 8 * len(FIELDS), size, tolerance.atol, tolerance.rtol, _CODES[kinds[0]], _CODES[kinds[1]],
-            either, tolerance.equal_nan, min(chunks, device.processors * _SCANS), blocks * (exactly // lanes),
-            inner, wide, 0 if errors else min(_RUNS, size // _RUN), wider, not scans,
-        )  # fmt: skip
-        more = 1 + -(-(size if errors else BUCKETS) // settling)
+    extra = size if errors else BUCKETS
+    last = (
+        (device.function("settle"), 1 + -(-extra // settling), settling),
+        (device.function("exact"), blocks, exactly),
+    )
+    scan = (device.function(f"scan_{pair}_{rule}"), rows, lanes) if scans else None
+    return _Plan(
+        kernels=(scan, *last) if scan else last[::-1],
+        numbers=(
+            size, atol, rtol, _CODES[kinds[0]], _CODES[kinds[1]], rule == "either", equal_nan, rows,
+            blocks * (exactly // lanes), inner, wide, 0 if errors else min(_RUNS, size // _RUN), wider, not scans,
+        ),
+        extra=extra, itemsize=8 if wider else 4, errors=errors,
+        keeps=not {"float64", "int64", "uint64"}.isdisjoint(kinds),
+    )  # fmt: skip
+
+
+def _queue(base: DeviceArray, target: DeviceArray, plan: _Plan, stream: int) -> Answer:
+    """Queue the kernels."""
+    device = base.device
+    answer = taken(device, len(FIELDS), plan.extra, plan.itemsize, plan.errors)
+    with _one_at_a_time:
+        before = device.enter()
         try:
-            if scans:
-                rule = "either" if either else "isclose"
-                device.launch(f"scan_{pair}_{rule}", job.rows, lanes, stream, job)
-                device.launch("settle", more, settling, stream, job)
-                device.launch("exact", blocks, exactly, stream, job)
-            else:
-                device.launch("exact", blocks, exactly, stream, job)
-                device.launch("settle", more, settling, stream, job)
+            room = _rooms.get((device.ordinal, stream))
+            if room is None:
+                room = _rooms[device.ordinal, stream] = _Room(device, stream)
+            _LAYOUT.pack_into(
+                _argument, 0, base.pointer, target.pointer, room.partial.pointer, room.scratch.pointer, answer.pointer,
+                answer.pointer + 8 * len(FIELDS), *plan.numbers,
+            )  # fmt: skip
+            for function, blocks, threads in plan.kernels:
+                device.launch(function, blocks, threads, stream, _ARGUMENTS)
             answer.event.record(stream)
         except BaseException:
             _rooms.pop((device.ordinal, stream), None)  # what lies in it is not known
             raise
+        finally:
+            device.leave(before)
     return answer
 
 
 def _inner(size: int, step: int, wide: int, processors: int) -> int:
     """Loads of a thread before its float32 sums are added up: few where there would be too few chunks."""
     inner = 128 // wide
-    while inner > 2 and size < processors * _SCANS * step * inner:
+    while inner > 4 and size < processors * _SCANS * step * inner:
         inner //= 2
     return inner
 

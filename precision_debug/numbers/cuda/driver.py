@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import BackendError
-from .ptx import kernel_texts
+from .ptx import kernel_code
 
 __all__ = ["Device", "Event", "Memory", "Pinned", "device", "device_of_pointer", "unavailable"]
 
@@ -119,19 +119,27 @@ class Device:
         _demand(self._library, self._library.cuDeviceGetAttribute(ctypes.byref(found), which, self._number), "CUDA")
         return found.value
 
-    @contextlib.contextmanager
-    def current(self) -> Iterator[None]:
-        """This device's context is the calling thread's, and afterwards the one that was."""
+    def enter(self) -> int | None:
+        """Make this device's context the calling thread's; returns what ``leave`` takes."""
         before = ctypes.c_void_p()
         self._library.cuCtxGetCurrent(ctypes.byref(before))
-        if before.value == self._context:
-            yield
-            return
-        self._do("cuCtxSetCurrent", self._context)
+        if before.value != self._context:
+            self._do("cuCtxSetCurrent", self._context)
+        return before.value
+
+    def leave(self, before: int | None) -> None:
+        """Give the thread back the context that it had; without one it keeps this."""
+        if before is not None and before != self._context:
+            self._library.cuCtxSetCurrent(before)
+
+    @contextlib.contextmanager
+    def current(self) -> Iterator[None]:
+        """This device's context is the calling thread's inside."""
+        before = self.enter()
         try:
             yield
         finally:
-            self._library.cuCtxSetCurrent(before.value)
+            self.leave(before)
 
     def threads(self, warps: int) -> int:
         """Threads of a block of so many warps."""
@@ -142,24 +150,29 @@ class Device:
         found = self._functions.get(name)
         if found is None:
             with _lock, self.current():
-                module, text = kernel_texts(name, self.capability)
+                module, codes = kernel_code(name, self.capability)
                 if module not in self._modules:
-                    made = ctypes.c_void_p()
-                    self._do("cuModuleLoadData", ctypes.byref(made), text)
-                    self._modules[module] = made.value or 0
+                    self._modules[module] = self._loaded(codes)
                 found_there = ctypes.c_void_p()
                 self._do("cuModuleGetFunction", ctypes.byref(found_there), self._modules[module], name.encode())
                 found = self._functions[name] = found_there.value or 0
         return found
 
-    def launch(self, name: str, blocks: int, threads: int, stream: int, argument: ctypes.Structure) -> None:
-        """Queue a kernel of one argument. The context must be current."""
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
-        status = self._library.cuLaunchKernel(
-            self.function(name), blocks, 1, 1, threads, 1, 1, 0, stream, arguments, None
-        )
+    def _loaded(self, codes: Iterator[bytes]) -> int:
+        """A module, of the first code that the driver takes."""
+        made, status = ctypes.c_void_p(), 0
+        for code in codes:
+            status = self._library.cuModuleLoadData(ctypes.byref(made), code)
+            if not status:
+                return made.value or 0
+        _demand(self._library, status, "the kernels do not load")
+        return 0
+
+    def launch(self, function: int, blocks: int, threads: int, stream: int, arguments: int) -> None:
+        """Queue a kernel. The context must be current. arguments: address of the pointers to them."""
+        status = self._library.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, None)
         if status:
-            _demand(self._library, status, f"kernel {name}")
+            _demand(self._library, status, "a kernel's launch")
 
     def allocate(self, size: int) -> Memory:
         """size: bytes; at least one is taken. Raises BackendError where memory is short."""
@@ -237,9 +250,8 @@ class Event:
         self._device, self.handle = owner, handle
 
     def record(self, stream: int) -> None:
-        """It is where the stream's work ends now."""
-        with self._device.current():
-            self._device._do("cuEventRecord", self.handle, stream)
+        """It is where the stream's work ends now. The context must be current."""
+        self._device._do("cuEventRecord", self.handle, stream)
 
     def hold_up(self, stream: int) -> None:
         """What is queued on the stream from now on waits for it; the host does not."""
@@ -248,13 +260,16 @@ class Event:
 
     def wait(self) -> None:
         """The host waits. Raises BackendError where a kernel failed."""
-        with self._device.current():
-            self._device._do("cuEventSynchronize", self.handle)
+        before = self._device.enter()
+        self._device._do("cuEventSynchronize", self.handle)
+        self._device.leave(before)
 
     @property
     def ready(self) -> bool:
-        with self._device.current():
-            return bool(self._device._library.cuEventQuery(self.handle) != _NOT_READY)
+        before = self._device.enter()
+        status = self._device._library.cuEventQuery(self.handle)
+        self._device.leave(before)
+        return bool(status != _NOT_READY)
 
     def __del__(self) -> None:
         if not sys.is_finalizing():

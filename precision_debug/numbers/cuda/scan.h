@@ -17,7 +17,11 @@
 #define RISE (1 + 3e-7f)
 /* 0.01 rounded up: errors of exactly 1 % are not above it, and of 16-bit floats no other lies between. */
 #define PERCENT 0.010000000707805157f
-#define GROUP 2 /* loads at once */
+/* Loads of a thread at once: of 16-bit pairs, and of others. */
+#ifndef NARROW_GROUP
+#define NARROW_GROUP 2
+#define WIDER_GROUP 4
+#endif
 
 /* WIDE elements as they lie in memory. */
 template <int BYTES> struct alignas(BYTES) Words {
@@ -56,6 +60,12 @@ struct Brain {
         return float_of(i % 2 ? words[i / 2] & 0xffff0000u : words[i / 2] << 16);
     }
 };
+
+/* One element. */
+template <class T> DEVICE float one(const char *from, int64 at) {
+    uint32 word = T::BYTES == 4 ? ((const uint32 *)from)[at] : ((const uint16 *)from)[at];
+    return T::wide(&word, 0);
+}
 
 /* The smaller and the larger of each, of one float or of two 16-bit ones in a word. */
 #if ON_GPU && __CUDA_ARCH__ >= 800
@@ -168,7 +178,7 @@ template <bool COUNT, bool EITHER> DEVICE void element(Sums &s, float b, float t
 }
 
 template <class B, class T, bool EITHER> struct Scan {
-    static constexpr int WIDE = B::BYTES == 2 && T::BYTES == 2 ? 8 : 4, STEP = LANES * WIDE;
+    static constexpr int WIDE = B::BYTES == 2 && T::BYTES == 2 ? 8 : 4, STEP = LANES * WIDE, GROUP = WIDE == 8 ? NARROW_GROUP : WIDER_GROUP;
     typedef Words<WIDE * B::BYTES> BaseWords;
     typedef Words<WIDE * T::BYTES> TargetWords;
 
@@ -277,7 +287,7 @@ template <class B, class T, bool EITHER> struct Scan {
         for (int step = 0; step < job.inner; step++) {
             int64 first = start + (int64)step * STEP;
             for (int64 at = first; at < first + WIDE && at < job.size; at++) {
-                double b = element_of(base, B::CODE, at), t = element_of(target, T::CODE, at);
+                double b = one<B>(base, at), t = one<T>(target, at);
                 double d = fabs(t - b), m = fabs(b), rest = d > job.atol ? (job.either ? d : d - job.atol) : -1.0;
                 failed += !passes(d, m, job);
                 overflow += m > 65504.0;
@@ -351,9 +361,7 @@ template <class B, class T, bool EITHER> struct Scan {
             int64 start = run_start(job, number);
             for (int i = LANE; i < RUN; i += LANES) {
                 int64 at = start + i < job.size ? start + i : job.size - 1;
-                uint32 b = B::BYTES == 4 ? ((const uint32 *)base)[at] : ((const uint16 *)base)[at];
-                uint32 t = T::BYTES == 4 ? ((const uint32 *)target)[at] : ((const uint16 *)target)[at];
-                add_one(copy + (bits_of(fabsf(T::wide(&t, 0) - B::wide(&b, 0))) >> BUCKET_BITS));
+                add_one(copy + (bits_of(fabsf(one<T>(target, at) - one<B>(base, at))) >> BUCKET_BITS));
             }
         }
     }

@@ -134,73 +134,153 @@ KERNEL settle(const Job job) {
     }
 }
 
-/* One element of a pair, in float64; the metrics of metrics.h see b, t, d and m. */
-DEVICE void read_exactly(const Job &job, int64 at, double *row) {
-    double b = element_of(job.base, job.base_type, at), t = element_of(job.target, job.target_type, at);
-    double b_size = fabs(b), t_size = fabs(t);
-    bool b_nan = b != b, t_nan = t != t, b_finite = b_size < BIG_INF, t_finite = t_size < BIG_INF;
-    row[at_overflow] += b_size > 65504.0;
-    row[at_subnormal] += b_size < 6.103515625e-05 && b_size > 0;
-    row[at_base_nan] += b_nan, row[at_base_inf] += !b_nan && !b_finite;
-    row[at_target_nan] += t_nan, row[at_target_inf] += !t_nan && !t_finite;
-    if (b_finite) {
-        row[at_base_sum] += b, row[at_base_squares] += b * b;
-        row[at_base_min] = fmin(row[at_base_min], b), row[at_base_max] = fmax(row[at_base_max], b);
-    }
-    if (t_finite) {
-        row[at_target_sum] += t, row[at_target_squares] += t * t;
-        row[at_target_min] = fmin(row[at_target_min], t), row[at_target_max] = fmax(row[at_target_max], t);
-    }
-    if (job.base_type == I64 || job.base_type == U64)
-        row[at_unheld] += b_size > WHOLE;
-    if (job.target_type == I64 || job.target_type == U64)
-        row[at_unheld] += t_size > WHOLE;
-    bool failed;
-    if (b_finite && t_finite) {
-        double d = fabs(t - b), m = b_size, rel = d / (m + 1e-7), part = job.rtol * m;
-        row[at_finite] += 1;
-        row[at_sum_abs] += d, row[at_sum_rel] += rel, row[at_squares] += d * d;
-        row[at_pair_base_squares] += b * b, row[at_pair_target_squares] += t * t, row[at_dot] += b * t;
-        double need = job.either ? (d > part ? d : 0) : d - part, rest = job.either ? d : d - job.atol;
-        row[at_required_atol] = fmax(row[at_required_atol], need);
-        if (d > job.atol)
-            row[at_required_rtol] = fmax(row[at_required_rtol], rest / m);
-        if (d > row[at_max_abs])
-            row[at_max_abs] = d, row[at_max_abs_at] = (double)at;
-        if (rel > row[at_max_rel])
-            row[at_max_rel] = rel, row[at_max_rel_at] = (double)at;
-#define ADDED(name, expression, ...) row[at_##name] += (expression);
-        METRICS(ADDED, ADDED)
-#undef ADDED
-        failed = !passes(d, m, job);
-    } else {
-        failed = !(b == t || (job.equal_nan && b_nan && t_nan));
-        row[at_special] += failed;
-        if (failed && !b_nan && !t_nan && (double)at < row[at_first_infinite])
-            row[at_first_infinite] = (double)at;
-    }
-    row[at_mismatched] += failed;
-    if (failed && (double)at < row[at_first_mismatch])
-        row[at_first_mismatch] = (double)at;
-}
+/* What one thread has read in float64. Counts fit into 32 bits: a thread has that many elements of 2^45 at most. */
+struct Exact {
+    double base_sum, target_sum, base_squares, target_squares, base_low, base_high, target_low, target_high;
+    double pair_base_squares, pair_target_squares, dot, sum_abs, sum_rel, squares, need_a, need_r, worst, worst_rel;
+    int64 worst_at, worst_rel_at, first, infinite;
+    uint32 finite, wrong, special, overflow, subnormal, base_nan, base_inf, target_nan, target_inf, unheld, unequal;
+#define COUNTED(name, ...) uint32 m_##name;
+#define SUMMED(name, ...) double m_##name;
+    METRICS(COUNTED, SUMMED)
+#undef COUNTED
+#undef SUMMED
 
-/* Whether an element's bytes differ; types that differ are never identical. */
-DEVICE bool unequal_at(const Job &job, int64 at) {
-    if (job.base_type != job.target_type)
-        return true;
+    DEVICE_MEMBER void start() {
+        base_sum = target_sum = base_squares = target_squares = 0;
+        base_low = target_low = BIG_INF, base_high = target_high = -BIG_INF;
+        pair_base_squares = pair_target_squares = dot = sum_abs = sum_rel = squares = need_a = need_r = 0;
+        worst = worst_rel = -1, worst_at = worst_rel_at = 0, first = infinite = -1;
+        finite = wrong = special = overflow = subnormal = 0;
+        base_nan = base_inf = target_nan = target_inf = unheld = unequal = 0;
+#define STARTED(name, ...) m_##name = 0;
+        METRICS(STARTED, STARTED)
+#undef STARTED
+    }
+
+    /* One element of a pair; the metrics of metrics.h see b, t, d and m. */
+    DEVICE_MEMBER void take(const Job &job, double b, double t, int64 at) {
+        double m = fabs(b), t_size = fabs(t);
+        bool b_finite = m < BIG_INF, t_finite = t_size < BIG_INF;
+        overflow += m > 65504.0;
+        subnormal += m < 6.103515625e-05 && m > 0;
+        if (b_finite) {
+            base_sum += b, base_squares += b * b;
+            base_low = b < base_low ? b : base_low, base_high = b > base_high ? b : base_high;
+        }
+        if (t_finite) {
+            target_sum += t, target_squares += t * t;
+            target_low = t < target_low ? t : target_low, target_high = t > target_high ? t : target_high;
+        }
+        bool failed;
+        if (b_finite && t_finite) {
+            double d = fabs(t - b), rel = d / (m + 1e-7), part = job.rtol * m;
+            double need = job.either ? (d > part ? d : 0) : d - part;
+            double rest = d > job.atol ? (job.either ? d : d - job.atol) : -1.0;
+            finite++;
+            sum_abs += d, sum_rel += rel, squares += d * d;
+            pair_base_squares += b * b, pair_target_squares += t * t, dot += b * t;
+            need_a = need > need_a ? need : need_a;
+            if (rest >= need_r * m && rest > 0) {
+                double quotient = rest / m;
+                need_r = quotient > need_r ? quotient : need_r;
+            }
+            if (d > worst)
+                worst = d, worst_at = at;
+            if (rel > worst_rel)
+                worst_rel = rel, worst_rel_at = at;
+#define ADDED(name, expression, ...) m_##name += (expression);
+            METRICS(ADDED, ADDED)
+#undef ADDED
+            failed = !passes(d, m, job);
+        } else {
+            bool b_nan = b != b, t_nan = t != t;
+            base_nan += b_nan, base_inf += !b_nan && !b_finite;
+            target_nan += t_nan, target_inf += !t_nan && !t_finite;
+            failed = !(b == t || (job.equal_nan && b_nan && t_nan));
+            special += failed;
+            if (failed && !b_nan && !t_nan && infinite < 0)
+                infinite = at;
+        }
+        wrong += failed;
+        if (failed && first < 0)
+            first = at;
+    }
+
+    DEVICE_MEMBER void store(double *row) const {
+        start_row(row);
+        row[at_base_sum] = base_sum, row[at_target_sum] = target_sum;
+        row[at_base_squares] = base_squares, row[at_target_squares] = target_squares;
+        row[at_sum_abs] = sum_abs, row[at_squares] = squares, row[at_sum_rel] = sum_rel;
+        row[at_pair_base_squares] = pair_base_squares, row[at_pair_target_squares] = pair_target_squares;
+        row[at_dot] = dot, row[at_finite] = finite, row[at_mismatched] = wrong, row[at_special] = special;
+        row[at_overflow] = overflow, row[at_subnormal] = subnormal;
+        row[at_base_nan] = base_nan, row[at_base_inf] = base_inf;
+        row[at_target_nan] = target_nan, row[at_target_inf] = target_inf;
+        row[at_unheld] = unheld, row[at_unequal] = unequal;
+#define STORED(name, ...) row[at_##name] = m_##name;
+        METRICS(STORED, STORED)
+#undef STORED
+        row[at_base_min] = base_low, row[at_base_max] = base_high;
+        row[at_target_min] = target_low, row[at_target_max] = target_high;
+        row[at_required_atol] = need_a, row[at_required_rtol] = need_r;
+        row[at_max_abs] = worst, row[at_max_rel] = worst_rel;
+        if (worst >= 0)
+            row[at_max_abs_at] = (double)worst_at, row[at_max_rel_at] = (double)worst_rel_at;
+        if (first >= 0)
+            row[at_first_mismatch] = (double)first;
+        if (infinite >= 0)
+            row[at_first_infinite] = (double)infinite;
+    }
+};
+
+/* Whether an element's bytes differ, which the values do not tell of NaN and of 64-bit integers. */
+DEVICE bool bytes_differ(const Job &job, int64 at) {
     switch (job.base_type) {
     case F64: case I64: case U64: return ((const int64 *)job.base)[at] != ((const int64 *)job.target)[at];
-    case F32: case I32: case U32: return ((const uint32 *)job.base)[at] != ((const uint32 *)job.target)[at];
-    case F16: case BF16: case I16: case U16: return ((const uint16 *)job.base)[at] != ((const uint16 *)job.target)[at];
-    default: return ((const unsigned char *)job.base)[at] != ((const unsigned char *)job.target)[at];
+    case F32: return ((const uint32 *)job.base)[at] != ((const uint32 *)job.target)[at];
+    default: return ((const uint16 *)job.base)[at] != ((const uint16 *)job.target)[at];
+    }
+}
+
+DEVICE bool is_wide(int type) { return type == I64 || type == U64; }
+
+/* Loads of neighbours wait for each other less than one does for the next. */
+#define AHEAD 4
+
+template <class T> DEVICE void plain_of(const void *from, int64 at, int64 step, int64 size, double *found) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++)
+        found[i] = at + i * step < size ? (double)((const T *)from)[at + i * step] : 0.0;
+}
+
+/* Elements at, at + step, ...; 0 behind the end. */
+DEVICE void elements_of(const void *from, int type, int64 at, int64 step, int64 size, double *found) {
+    switch (type) {
+    case F32: plain_of<float>(from, at, step, size, found); return;
+    case F64: plain_of<double>(from, at, step, size, found); return;
+    case I32: plain_of<int>(from, at, step, size, found); return;
+    case I64: plain_of<int64>(from, at, step, size, found); return;
+    case F16:
+    case BF16: {
+        uint16 bits[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            bits[i] = at + i * step < size ? ((const uint16 *)from)[at + i * step] : 0;
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            found[i] = type == F16 ? half_of(bits[i]) : float_of((uint32)bits[i] << 16);
+        return;
+    }
+    default:
+        for (int i = 0; i < AHEAD; i++)
+            found[i] = at + i * step < size ? element_of(from, type, at + i * step) : 0.0;
     }
 }
 
 KERNEL exact(const Job job) {
     if (!job.forced && !job.scratch[FLAG])
         return;
-    double row[FIELDS];
-    start_row(row);
     int number = BLOCK * WARPS + WARP;
     if (job.forced && job.runs) {
         uint32 *copy = job.scratch + number % COPIES * BUCKETS;
@@ -214,11 +294,32 @@ KERNEL exact(const Job job) {
             }
         }
     }
+    Exact all;
+    all.start();
+    bool wide = is_wide(job.base_type) || is_wide(job.target_type), alike = job.base_type == job.target_type;
     int64 step = (int64)job.exact_rows * LANES;
-    for (int64 at = (int64)number * LANES + LANE; at < job.size; at += step) {
-        read_exactly(job, at, row);
-        row[at_unequal] += unequal_at(job, at);
+    for (int64 first = (int64)number * LANES + LANE; first < job.size; first += AHEAD * step) {
+        double b[AHEAD], t[AHEAD];
+        elements_of(job.base, job.base_type, first, step, job.size, b);
+        elements_of(job.target, job.target_type, first, step, job.size, t);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            int64 at = first + i * step;
+            if (at >= job.size)
+                break;
+            all.take(job, b[i], t[i], at);
+            if (wide)
+                all.unheld += fabs(b[i]) > WHOLE || fabs(t[i]) > WHOLE;
+            if (!alike)
+                all.unequal = 1;
+            else if (b[i] != t[i] || wide)
+                all.unequal |= b[i] == b[i] && !wide ? 1 : bytes_differ(job, at);
+            else if (b[i] == 0) /* of two signs */
+                all.unequal |= 1 / b[i] != 1 / t[i];
+        }
     }
+    double row[FIELDS];
+    all.store(row);
     add_lanes(row);
     if (LANE == 0) {
         for (int field = 0; field < FIELDS; field++)
@@ -226,7 +327,7 @@ KERNEL exact(const Job job) {
     }
     FENCE();
     SYNC();
-    SHARED double all[FIELDS];
+    SHARED double found[FIELDS];
     SHARED uint32 ended;
     if (THREAD == 0)
         ended = count_up(job.scratch + DONE);
@@ -234,12 +335,12 @@ KERNEL exact(const Job job) {
     if (ended != (uint32)BLOCKS - 1)
         return;
     FENCE();
-    add_rows(job.partial, job.exact_rows, all);
+    add_rows(job.partial, job.exact_rows, found);
     SYNC();
     if (THREAD == 0) {
         job.scratch[DONE] = 0;
-        all[at_exact] = 1;
+        found[at_exact] = 1;
         for (int field = 0; field < FIELDS; field++)
-            job.row[field] = all[field];
+            job.row[field] = found[field];
     }
 }
