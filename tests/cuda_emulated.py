@@ -41,8 +41,8 @@ class EmulatedDevice:
         sources = Path(__file__).resolve().parents[1] / "precision_debug" / "numbers"
         library = folder / "emulated.so"
         quiet = "-Wno-unknown-pragmas"
-        words = ["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", quiet, "-o", library,
-                 f"-I{sources}", f"-I{sources / 'cuda'}", Path(__file__).with_suffix(".cpp")]  # fmt: skip
+        words = ["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", quiet,
+                 "-o", library, f"-I{sources}", f"-I{sources}/cuda", Path(__file__).with_suffix(".cpp")]  # fmt: skip
         done = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         self.library = ctypes.CDLL(str(library))

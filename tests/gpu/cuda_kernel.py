@@ -130,6 +130,7 @@ def timed(call: Any, repeats: int = 11) -> float:
         call()
     times = []
     for _ in range(repeats):
+        torch.cuda._sleep(500_000)  # so that the host is ahead, as it is in a run
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
         call()
@@ -152,9 +153,49 @@ def wall(call: Any, repeats: int = 11) -> float:
     return statistics.median(times)
 
 
+def read_bandwidth() -> dict[str, float]:
+    """GB/s of reading: a Triton kernel that only adds up two 1 GiB tensors, and torch's own sum of one."""
+    import torch
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def add_up(a_ptr, b_ptr, out_ptr, steps, BLOCK: tl.constexpr):
+        lane = tl.arange(0, BLOCK)
+        total = tl.zeros((BLOCK,), tl.float32)
+        start = (tl.zeros((), tl.int64) + tl.program_id(0)) * steps * BLOCK
+        for step in tl.range(0, steps, loop_unroll_factor=4):
+            at = start + step * BLOCK + lane
+            total += tl.load(a_ptr + at) + tl.load(b_ptr + at)
+        tl.store(out_ptr + tl.program_id(0), tl.sum(total))
+
+    a = torch.randn(GIB // 4, device="cuda")
+    b = torch.randn(GIB // 4, device="cuda")
+    best = 0.0
+    for block, steps in ((1024, 16), (2048, 16), (4096, 8), (4096, 16)):
+        programs = a.numel() // (block * steps)
+        out = torch.empty(programs, device="cuda")
+        seconds = timed(lambda p=programs, o=out, s=steps, k=block: add_up[(p,)](a, b, o, s, BLOCK=k, num_warps=8))
+        best = max(best, 2 * GIB / seconds / 1e9)
+    torch_sum = GIB / timed(a.sum) / 1e9
+    copy = torch.empty_like(a)
+    return {"read_GBps": best, "torch_sum_GBps": torch_sum, "copy_GBps": 2 * GIB / timed(lambda: copy.copy_(a)) / 1e9}
+
+
+def made(first: Any, second: Any) -> tuple[Any, Any]:
+    import torch
+
+    elements = GIB // max(first.itemsize, second.itemsize)
+    base = torch.randn(elements, device="cuda").to(first)
+    target = torch.empty(elements, dtype=second, device="cuda")
+    for at in range(0, elements, 1 << 26):
+        piece = slice(at, at + (1 << 26))
+        target[piece] = (base[piece].float() * (1 + 1e-3 * torch.randn_like(base[piece].float()))).to(second)
+    return base, target
+
+
 def speed(gpu: Device) -> dict[str, Any]:
     import torch
-    from bench_device_compare import made, read_bandwidth
 
     from precision_debug.numbers.cuda.compare import array_of
 
@@ -165,7 +206,8 @@ def speed(gpu: Device) -> dict[str, Any]:
     half, brain, whole = torch.float16, torch.bfloat16, torch.float32
     for name, first, second in (
         ("float32", whole, whole), ("bfloat16 against float32", whole, brain), ("float16", half, half),
-        ("bfloat16", brain, brain), ("float16 against float32", whole, half), ("float64 against float32", torch.float64, whole),
+        ("bfloat16", brain, brain), ("float16 against float32", whole, half),
+        ("float64 against float32", torch.float64, whole),
         ("float16, half of it -inf", half, half),
     ):  # fmt: skip
         base, target = made(first, second)

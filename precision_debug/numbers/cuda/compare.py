@@ -147,9 +147,10 @@ def _dtype(dtype: torch.dtype) -> np.dtype[Any] | None:
     if dtype.is_complex or torch.empty((), dtype=dtype).is_quantized:
         return None
     try:
-        return as_array(torch.zeros((), dtype=dtype)).dtype
+        found: np.dtype[Any] = as_array(torch.zeros((), dtype=dtype)).dtype
     except Exception:
         return None
+    return found
 
 
 @functools.lru_cache(maxsize=256)

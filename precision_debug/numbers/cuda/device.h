@@ -9,6 +9,7 @@
 #define ON_GPU 1
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
+#define SETTLING __launch_bounds__(1024)
 #define RARELY static __device__ __noinline__
 #ifndef RESIDENT
 #define RESIDENT 16
@@ -36,6 +37,7 @@ typedef unsigned short uint16;
 #define DEVICE static inline
 #define DEVICE_MEMBER inline
 #define RARELY static inline
+#define SETTLING
 #define BOUNDED
 #define KERNEL extern "C" void
 #define LANES 1

@@ -56,7 +56,7 @@ _RUNS, _RUN = 8192, 32
 _ALIGNED = 16
 _SCANS, _EXACTS = 16, 8
 """Warps of a scan, and blocks of the float64 kernel, a processor."""
-_SETTLING, _EXACTLY = 8, 4
+_SETTLING, _EXACTLY = 32, 4
 """Warps of a block that settles, and of one that reads in float64."""
 
 _LARGE = 1 << 22

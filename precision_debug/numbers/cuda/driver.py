@@ -298,4 +298,5 @@ class Pinned:
 
     def __init__(self, pointer: int, size: int) -> None:
         self.pointer = pointer
-        self.bytes: np.ndarray[Any, Any] = np.frombuffer((ctypes.c_char * size).from_address(pointer), np.uint8)
+        memory: Any = (ctypes.c_char * size).from_address(pointer)
+        self.bytes: np.ndarray[Any, Any] = np.frombuffer(memory, np.uint8)

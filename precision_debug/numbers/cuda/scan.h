@@ -15,11 +15,13 @@
 /* Of the largest error, what float32 may be wrong by where an element is held against the tolerance. */
 #define DOUBT 4e-7f
 #define RISE (1 + 3e-7f)
+/* Chunks that a warp goes on counting in after the last one in which something failed. */
+#define PERSISTS 8
 /* 0.01 rounded up: errors of exactly 1 % are not above it, and of 16-bit floats no other lies between. */
 #define PERCENT 0.010000000707805157f
 /* Loads of a thread at once: of 16-bit pairs, and of others. */
 #ifndef NARROW_GROUP
-#define NARROW_GROUP 2
+#define NARROW_GROUP 4
 #define WIDER_GROUP 4
 #endif
 
@@ -190,7 +192,7 @@ template <class B, class T, bool EITHER> struct Scan {
     uint32 wrong, over, overflow, subnormal, unequal;
     float base_low, base_high, target_low, target_high, need_a, need_r, worst, worst_rel;
     int worst_chunk, worst_rel_chunk, first_chunk;
-    bool counting;
+    int counting;
     BaseWords next_b[GROUP];
     TargetWords next_t[GROUP];
 
@@ -204,7 +206,7 @@ template <class B, class T, bool EITHER> struct Scan {
         base_low = target_low = INF, base_high = target_high = -INF;
         need_a = need_r = 0, worst = worst_rel = -1;
         worst_chunk = worst_rel_chunk = 0, first_chunk = -1;
-        counting = false;
+        counting = 0;
     }
 
     DEVICE_MEMBER int64 chunk_size() const { return (int64)STEP * job.inner; }
@@ -280,27 +282,42 @@ template <class B, class T, bool EITHER> struct Scan {
         }
     }
 
-    /* This thread's elements of a chunk once more, in float64: how many fail, and the relative tolerance needed. */
-    DEVICE_MEMBER uint32 again(int64 start) {
-        uint32 failed = 0;
-        double need = need_r;
+    /* What a second look finds, in float64: how many fail, and the relative tolerance needed. */
+    struct Second {
+        uint32 failed;
+        double need;
+    };
+
+    DEVICE_MEMBER void look_again(Second &found, float x, float y) {
+        double b = x, t = y, d = fabs(t - b), m = fabs(b), rest = d > job.atol ? (job.either ? d : d - job.atol) : -1.0;
+        found.failed += !passes(d, m, job);
+        overflow += m > 65504.0;
+        if (rest > found.need * m)
+            found.need = m > 0 ? rest / m : 1e30;
+    }
+
+    /* This thread's elements of a chunk once more. */
+    DEVICE_MEMBER uint32 again(int64 start, bool whole) {
+        Second found = {0, need_r};
         for (int step = 0; step < job.inner; step++) {
             int64 first = start + (int64)step * STEP;
-            for (int64 at = first; at < first + WIDE && at < job.size; at++) {
-                double b = one<B>(base, at), t = one<T>(target, at);
-                double d = fabs(t - b), m = fabs(b), rest = d > job.atol ? (job.either ? d : d - job.atol) : -1.0;
-                failed += !passes(d, m, job);
-                overflow += m > 65504.0;
-                if (rest > need * m)
-                    need = m > 0 ? rest / m : 1e30;
+            if (whole) {
+                BaseWords b = loaded<sizeof(BaseWords)>(base + first * B::BYTES);
+                TargetWords t = loaded<sizeof(TargetWords)>(target + first * T::BYTES);
+#pragma unroll
+                for (int i = 0; i < WIDE; i++)
+                    look_again(found, B::wide(b.at, i), T::wide(t.at, i));
+            } else {
+                for (int64 at = first; at < first + WIDE && at < job.size; at++)
+                    look_again(found, one<B>(base, at), one<T>(target, at));
             }
         }
-        float found = need < 1e30 ? (float)need : 1e30f;
-        if (found > need_r) {
-            need_r = found;
-            raise(job.scratch + KNOWN, bits_of(found));
+        float need = found.need < 1e30 ? (float)found.need : 1e30f;
+        if (need > need_r) {
+            need_r = need;
+            raise(job.scratch + KNOWN, bits_of(need));
         }
-        return failed;
+        return found.failed;
     }
 
     DEVICE_MEMBER void chunk(int number, int next, int chunks) {
@@ -316,10 +333,10 @@ template <class B, class T, bool EITHER> struct Scan {
         start_sums(s);
         br.start();
         tr.start();
-        bool counted = counting || !whole;
+        bool counted = counting > 0 || !whole;
         if (!whole)
             partial(s, br, tr, start, rule);
-        else if (counting)
+        else if (counting > 0)
             full<true>(s, br, tr, start, follows ? next * chunk_size() + mine : start, rule);
         else
             full<false>(s, br, tr, start, follows ? next * chunk_size() + mine : start, rule);
@@ -347,11 +364,11 @@ template <class B, class T, bool EITHER> struct Scan {
         bool careful = counted ? s.near < doubt : fails;
         uint32 failed = s.wrong;
         if (careful || s.rise > need || fmaxf(br.high, -br.low) > 65504.0f)
-            failed = again(start);
+            failed = again(start, whole);
         wrong += failed;
         if (failed && first_chunk < 0)
             first_chunk = number;
-        counting = any(fails);
+        counting = any(fails) ? PERSISTS : counting - (counting > 0);
     }
 
     /* A part of the sample: runs of neighbours, whose errors are counted. */

@@ -13,15 +13,23 @@ DEVICE void add_rows(const double *partial, int rows, double *row) {
     for (int field = WARP; field < at_exact; field += WARPS) {
         const double *column = partial + (int64)field * rows;
         int of = field >= FIRST_PLACE ? field - FIRST_PLACE + at_max_abs : field;
+        const double *values = partial + (int64)of * rows;
         double found = field < FIRST_LEAST ? 0.0 : field < FIRST_MOST ? BIG_INF : -BIG_INF, place = NOWHERE;
-        for (int i = LANE; i < rows; i += LANES) {
-            double value = partial[(int64)of * rows + i], at = column[i];
-            if (field < FIRST_LEAST)
-                found += value;
-            else if (field < FIRST_MOST)
-                found = value < found ? value : found;
-            else if (value > found || (value == found && at < place))
-                found = value, place = at;
+        if (field < FIRST_LEAST) {
+#pragma unroll 8
+            for (int i = LANE; i < rows; i += LANES)
+                found += values[i];
+        } else if (field < FIRST_MOST) {
+#pragma unroll 8
+            for (int i = LANE; i < rows; i += LANES)
+                found = values[i] < found ? values[i] : found;
+        } else {
+#pragma unroll 8
+            for (int i = LANE; i < rows; i += LANES) {
+                double value = values[i], at = column[i];
+                if (value > found || (value == found && at < place))
+                    found = value, place = at;
+            }
         }
         for (int apart = 1; apart < LANES; apart *= 2) {
             double value = from_lane(found, apart), at = from_lane(place, apart);
@@ -34,6 +42,39 @@ DEVICE void add_rows(const double *partial, int rows, double *row) {
         }
         if (LANE == 0)
             row[field] = field >= FIRST_PLACE ? place : found;
+    }
+}
+
+/* Loads of neighbours wait for each other less than one does for the next. */
+#define AHEAD 4
+
+template <class T> DEVICE void plain_of(const void *from, int64 at, int64 step, int64 size, double *found) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++)
+        found[i] = at + i * step < size ? (double)((const T *)from)[at + i * step] : 0.0;
+}
+
+/* Elements at, at + step, ...; 0 behind the end. */
+DEVICE void elements_of(const void *from, int type, int64 at, int64 step, int64 size, double *found) {
+    switch (type) {
+    case F32: plain_of<float>(from, at, step, size, found); return;
+    case F64: plain_of<double>(from, at, step, size, found); return;
+    case I32: plain_of<int>(from, at, step, size, found); return;
+    case I64: plain_of<int64>(from, at, step, size, found); return;
+    case F16:
+    case BF16: {
+        uint16 bits[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            bits[i] = at + i * step < size ? ((const uint16 *)from)[at + i * step] : 0;
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            found[i] = type == F16 ? half_of(bits[i]) : float_of((uint32)bits[i] << 16);
+        return;
+    }
+    default:
+        for (int i = 0; i < AHEAD; i++)
+            found[i] = at + i * step < size ? element_of(from, type, at + i * step) : 0.0;
     }
 }
 
@@ -58,13 +99,18 @@ DEVICE void most_of_threads(double &value, double &place) {
 /* In the chunk that a row names: the largest error (what 0), relative error (1), or the first that fails (2). */
 DEVICE void look_up(const Job &job, double chunk, int what, double &value, double &place) {
     int64 size = (int64)LANES * job.wide * job.inner, start = (int64)chunk * size;
+    int64 end = start + size < job.size ? start + size : job.size;
     value = -1.0, place = NOWHERE;
-    for (int64 at = start + THREAD; at < start + size && at < job.size; at += THREADS) {
-        double b = element_of(job.base, job.base_type, at), t = element_of(job.target, job.target_type, at);
-        double d = fabs(t - b), m = fabs(b);
-        double here = what == 0 ? d : what == 1 ? d / (m + 1e-7) : passes(d, m, job) ? -1.0 : 1.0;
-        if (here > value)
-            value = here, place = (double)at;
+    for (int64 first = start + THREAD; first < end; first += AHEAD * THREADS) {
+        double b[AHEAD], t[AHEAD];
+        elements_of(job.base, job.base_type, first, THREADS, end, b);
+        elements_of(job.target, job.target_type, first, THREADS, end, t);
+        for (int i = 0; i < AHEAD && first + i * THREADS < end; i++) {
+            double d = fabs(t[i] - b[i]), m = fabs(b[i]);
+            double here = what == 0 ? d : what == 1 ? d / (m + 1e-7) : passes(d, m, job) ? -1.0 : 1.0;
+            if (here > value)
+                value = here, place = (double)(first + i * THREADS);
+        }
     }
     most_of_threads(value, place);
 }
@@ -81,7 +127,7 @@ DEVICE bool held_by_float32(const double *row) {
 }
 
 /* Block 0: the row. The others, THREADS elements each: every error, or the copies' sum, and zeros in their place. */
-KERNEL settle(const Job job) {
+KERNEL SETTLING settle(const Job job) {
     SHARED double row[FIELDS];
     if (BLOCK > 0) {
         int64 at = (int64)(BLOCK - 1) * THREADS + THREAD;
@@ -244,39 +290,6 @@ DEVICE bool bytes_differ(const Job &job, int64 at) {
 }
 
 DEVICE bool is_wide(int type) { return type == I64 || type == U64; }
-
-/* Loads of neighbours wait for each other less than one does for the next. */
-#define AHEAD 4
-
-template <class T> DEVICE void plain_of(const void *from, int64 at, int64 step, int64 size, double *found) {
-#pragma unroll
-    for (int i = 0; i < AHEAD; i++)
-        found[i] = at + i * step < size ? (double)((const T *)from)[at + i * step] : 0.0;
-}
-
-/* Elements at, at + step, ...; 0 behind the end. */
-DEVICE void elements_of(const void *from, int type, int64 at, int64 step, int64 size, double *found) {
-    switch (type) {
-    case F32: plain_of<float>(from, at, step, size, found); return;
-    case F64: plain_of<double>(from, at, step, size, found); return;
-    case I32: plain_of<int>(from, at, step, size, found); return;
-    case I64: plain_of<int64>(from, at, step, size, found); return;
-    case F16:
-    case BF16: {
-        uint16 bits[AHEAD];
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++)
-            bits[i] = at + i * step < size ? ((const uint16 *)from)[at + i * step] : 0;
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++)
-            found[i] = type == F16 ? half_of(bits[i]) : float_of((uint32)bits[i] << 16);
-        return;
-    }
-    default:
-        for (int i = 0; i < AHEAD; i++)
-            found[i] = at + i * step < size ? element_of(from, type, at + i * step) : 0.0;
-    }
-}
 
 KERNEL exact(const Job job) {
     if (!job.forced && !job.scratch[FLAG])
