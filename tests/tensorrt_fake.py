@@ -223,7 +223,7 @@ class Engine:
         return "Row major linear FP32 format (kLINEAR)"
 
     def get_tensor_profile_shape(self, name: str, profile: int) -> list[tuple[int, ...]]:
-        return [self.get_tensor_shape(name)] * 3
+        return [tuple(max(1, dim) for dim in self.get_tensor_shape(name))] * 3
 
     def get_tensor_name(self, place: int) -> str:
         return self.names[place]
@@ -242,7 +242,7 @@ class Engine:
 
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
         given = {**self.inputs, **{item.name: item for item in self.session.get_outputs()}}
-        return tuple(given[name].shape)
+        return tuple(-1 if isinstance(dim, str) else dim for dim in given[name].shape)
 
     def create_execution_context(self) -> Context:
         return Context(self)

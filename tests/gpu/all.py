@@ -67,6 +67,7 @@ CHECKS = {
     },
     "tensorrt_builds": Check(words=("tensorrt_builds.py",), needs="tensorrt", seconds=580),
     "tensorrt_polygraphy": Check(words=("tensorrt_polygraphy.py",), needs="polygraphy", seconds=450),
+    "migration": Check(words=("migration.py",), needs="tensorrt"),
     "search_tensorrt": Check(words=("search_tensorrt.py",), needs="tensorrt", seconds=450),
     "paddle_trt": Check(words=("paddle_trt.py",), needs="paddle", seconds=500),
     "paddle_published": Check(words=("paddle_published.py",), needs="paddle", seconds=1200),
