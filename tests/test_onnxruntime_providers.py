@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -178,3 +180,21 @@ def test_shares_in_words() -> None:
     assert Shares({}).note("A") == "A took 0 of 0 nodes (0.00 %)"
     with pytest.raises(BackendUnavailable, match="nobody would"):
         Shares({}).demand("A", "m.onnx")
+
+
+@pytest.mark.parametrize(("version", "said"), [((3, 13), r"pip install 'precision_debug\[onnx\]'"), ((3, 14), "wheel")])
+def test_without_a_tap_of_either_kind_it_says_what_can_be_installed(
+    version: tuple[int, int], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """onnxruntime-extensions has no wheel for Python 3.14, where only the compiled tap can serve."""
+
+    def absent() -> None:
+        raise ModuleNotFoundError("No module named 'onnxruntime_extensions'", name="onnxruntime_extensions")
+
+    monkeypatch.setattr(modes.taps, "lent", lambda: False)
+    monkeypatch.setattr(modes, "extensions", absent)
+    monkeypatch.setattr(sys, "version_info", version)
+    found = modes.availability("ort_fp32")
+    assert not found.ok
+    assert re.search(said, found.needs)
+    assert ("C compiler" in found.needs) == (version == (3, 14))

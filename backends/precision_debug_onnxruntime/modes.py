@@ -1,10 +1,11 @@
 """The run modes of this backend, and whether each can run on this machine.
 
-The CUDA and TensorRT modes have not been run on a GPU yet.
+What was seen of the CUDA and TensorRT modes on a GPU stands in tests/benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -87,6 +88,10 @@ _RECIPES = {
 
 RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
 _NEEDS = "pip install 'precision_debug[onnx]'"
+_NO_TAP = (
+    "the pure wheel needs onnxruntime-extensions, which has none for Python 3.14: install precision_debug's wheel for"
+    " this platform, or from source where there is a C compiler"
+)
 
 
 def recipe(mode: str) -> Recipe:
@@ -109,6 +114,8 @@ def availability(mode: str) -> Availability:
         if not taps.lent():
             extensions()
     except Exception as error:
+        if sys.version_info >= (3, 14) and getattr(error, "name", "") == "onnxruntime_extensions":
+            return Availability(ok=False, needs=_NO_TAP)
         return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
     if not hasattr(onnxruntime, "ExecutionOrder"):
         return Availability(ok=False, needs=f"a newer onnxruntime than {onnxruntime.__version__} (1.20 or later)")
