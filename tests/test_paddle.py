@@ -352,6 +352,20 @@ def test_a_card_that_the_wheel_has_no_code_for_is_noticed(tmp_path: Path, monkey
     assert "H200" in note
 
 
+def test_a_kernel_that_cannot_run_is_not_taken_for_one_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the driver's device is there, the trial runs beside this process's own import of Paddle."""
+    if capability.paddle_module().is_compiled_with_cuda():
+        pytest.skip("for Paddle's CPU wheel")
+    capability._probing.cache_clear()
+    monkeypatch.setattr(capability, "_CARDS", Path(__file__))
+    capability.missing(gpu=True, own_kernels=True, onednn=False, tensorrt=False, precision="float32")
+    child = capability._probing()
+    assert child is not None
+    assert capability._kernels_work() is False
+    assert child.returncode is not None
+    capability._probing.cache_clear()
+
+
 def test_big_models_are_shown_in_several_predictors(tmp_path: Path) -> None:
     whole, parts = SaveBaseline(), SaveBaseline()
     feeds = paddle_models.feeds("cnn")

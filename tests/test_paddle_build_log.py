@@ -22,7 +22,7 @@ from precision_debug_paddle.make import make_config
 from precision_debug_paddle.modes import recipe
 from precision_debug_paddle.reasons import say
 
-LINES = {  # as Paddle 2.6.2 with TensorRT 8.5.3 prints them
+LINES = {  # in the form in which glog prints the messages of Paddle's and TensorRT's sources
     "I1122 11:58:02.310912  4242 tensorrt_subgraph_pass.cc:302] ---  detect a sub-graph with 157 nodes":
         "a subgraph of 157 operators",
     "I1122 11:58:02.401871  4242 tensorrt_subgraph_pass.cc:846] Prepare TRT engine (Optimize model structure, Select "
@@ -33,6 +33,8 @@ LINES = {  # as Paddle 2.6.2 with TensorRT 8.5.3 prints them
     "(CaskConvolution[0x80000009])": "timing kernels for conv2d (Output: batch_norm_0.tmp_2)",
     "I1122 11:58:31.2 4242 helper.h:131] Engine generation completed in 28.4 seconds.":
         "a subgraph's engine is ready after 28 s",
+    "I1122 11:59:02.1 4242 tensorrt_engine_op.h:421] Adjust dynamic shape range, rebuild trt engine!":
+        "a shape lay outside the range, and Paddle builds the engine again",
     "--- Running IR pass [conv_bn_fuse_pass]": "Paddle's pass conv_bn_fuse_pass",
     "I1122 11:58:07.9 4242 helper.h:131] Tactic: 0x7342be9c7ac4ac5a Time: 0.0184": None,
     "a line of somebody else": None,
@@ -77,7 +79,7 @@ def test_the_newest_news_of_a_growing_log_is_passed_on(tmp_path: Path) -> None:
         said: Any = hearing.news()
         assert "timing kernels for conv2d" in str(said)
         assert hearing.news() is None
-        file.write("\n" + lines[6] + "\n")
+        file.write("\n" + lines[7] + "\n")
         file.flush()
         run = progress.Progress("en")
         run.take(written(Stage(text=say("building_marked", build=2, marks=57))))

@@ -154,6 +154,9 @@ REASONS = Catalogue("paddle", {
     "heard_pass": Wording("Paddle's pass {name}", "Paddle 的 pass {name}"),
     "heard_subgraph": Wording("a subgraph of {count} operators", "{count} 个算子的子图"),
     "heard_preparing": Wording("Paddle hands a subgraph over", "Paddle 正在移交子图"),
+    "heard_again": Wording(
+        "a shape lay outside the range, and Paddle builds the engine again", "形状超出范围，Paddle 正在重新构建引擎"
+    ),
     "heard_loading": Wording("kernels are loaded", "kernel 已加载"),
     "heard_outputs": Wording("an engine with {count:output|outputs}: {count}", "引擎输出数：{count}"),
     "heard_timing": Wording("timing kernels for {layer}", "正在为 {layer} 测试 kernel"),

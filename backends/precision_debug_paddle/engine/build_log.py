@@ -73,6 +73,7 @@ def _into_a_file() -> bool:
 
 _SUBGRAPH = re.compile(r"detect a sub-graph with (\d+) nodes")
 _PREPARE = re.compile(r"Prepare TRT engine")
+_AGAIN = re.compile(r"rebuild trt engine", re.IGNORECASE)
 _LOADING = re.compile(r"Init builder kernel library")
 _OUTPUTS = re.compile(r"Detected (\d+) inputs? and (\d+) output")
 _TIMING = re.compile(r"Timing Runner: (.+?) \((?!Output)[^()]*\)$")
@@ -86,6 +87,8 @@ def heard(line: str) -> Reason | None:
         return say("heard_timing", layer=found[1])
     if found := _SUBGRAPH.search(line):
         return say("heard_subgraph", count=int(found[1]))
+    if _AGAIN.search(line):
+        return say("heard_again")
     if _PREPARE.search(line):
         return say("heard_preparing")
     if found := _OUTPUTS.search(line):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from precision_debug.safety import import_path
@@ -46,6 +47,7 @@ def gpu() -> Gpu | None:
     return Gpu(name, f"{major}.{minor}", _kernels_work())
 
 
+_CARDS = Path("/dev/nvidiactl")  # NVIDIA's driver is at work here
 _PROBE = """
 import numpy as np, paddle
 paddle.set_device("gpu:0")
@@ -55,17 +57,32 @@ print("RIGHT" if np.allclose(result, np.maximum(values * 3 + 1, 0), rtol=1e-5, a
 """
 
 
+@functools.cache
+def _probing() -> subprocess.Popen[str] | None:
+    """The process that tries a kernel, once it is started; None where it cannot be."""
+    try:
+        return subprocess.Popen(
+            import_path.command(_PROBE), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+    except OSError:
+        return None
+
+
 def _kernels_work() -> bool:
     """Whether a sum that the GPU computed is the right one.
 
     In a process of its own: a kernel without code for the card leaves an error behind in its CUDA context, and the
     next thing that asks for errors, TensorRT for one, fails with "no kernel image is available".
     """
-    try:
-        done = subprocess.run(import_path.command(_PROBE), capture_output=True, text=True, check=False, timeout=120)
-    except (OSError, subprocess.TimeoutExpired):
+    child = _probing()
+    if child is None:
         return False
-    return "RIGHT" in done.stdout
+    try:
+        return "RIGHT" in child.communicate(timeout=120)[0]
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        return False
 
 
 def gpu_works() -> bool:
@@ -82,6 +99,8 @@ def tensorrt_version() -> tuple[int, ...]:
 
 def missing(*, gpu: bool, own_kernels: bool, onednn: bool, tensorrt: bool, precision: str) -> str:
     """What a run mode needs that is not here, and how to get it; "" where it can run. May raise ImportError."""
+    if gpu and _CARDS.exists():
+        _probing()  # imports Paddle beside this process: a GPU wheel takes seconds
     paddle = paddle_module()
     core = paddle.base.core
     if onednn and not (core.is_compiled_with_onednn() if hasattr(core, "is_compiled_with_onednn") else _mkldnn(core)):
