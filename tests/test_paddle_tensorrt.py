@@ -62,6 +62,22 @@ def test_a_reshaped_matrix_product_has_the_kernel_of_the_product() -> None:
     assert found["Real Precision"] == "FP32"
 
 
+def test_what_stays_in_fp32_is_held_against_the_inspector() -> None:
+    """On the recorded FP16 engine, in which nothing was kept: what ran in FP16 is told, and what is nobody's is not."""
+    layers = read_inspector(FUSED)
+    ran = inspector_files.kept(layers, ["batch_norm_0.tmp_2", "relu_0.tmp_0", "pool2d_0.tmp_0", "nobody"])
+    assert ran["batch_norm_0.tmp_2"] == ran["relu_0.tmp_0"] == "FP16", "one fused layer"
+    assert "nobody" not in ran
+
+
+def test_what_was_asked_and_not_obeyed_is_said(
+    tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensorrt.Builder, "_keep", lambda *_: None)  # Paddle takes a Config of its own alone
+    session = _open(tmp_path, mark_all=False, disable_tensorrt_half_ops=("relu_0.tmp_0", "nobody"))
+    assert session.obeyed() == ["relu_0.tmp_0 (FP32): does NOT run as asked; FP16"]
+
+
 def test_the_precision_in_the_engine_that_ships_stands_beside() -> None:
     found = inspector_files.columns(read_inspector(MARKED), read_inspector(FUSED))
     relu = found["relu_1.tmp_0"]

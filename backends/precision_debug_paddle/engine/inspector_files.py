@@ -20,7 +20,8 @@ from precision_debug.reasons import NOTHING, Reason, ReasonOrText
 from ..reasons import say
 
 __all__ = [
-    "WANTED", "InspectorFiles", "columns", "norms_apart", "precision_note", "precisions_differ", "without_suffixes",
+    "WANTED", "InspectorFiles", "columns", "kept", "norms_apart", "precision_note", "precisions_differ",
+    "without_suffixes",
 ]  # fmt: skip
 
 _NAME = re.compile(r"engine_info_\w*\.json$")
@@ -137,6 +138,16 @@ def columns(layers: Sequence[EngineLayer], shipped: Sequence[EngineLayer] = ()) 
             extra["Precision There"] = real_precision(there[plain])[0] or "not told"
         found.setdefault(plain, {key: value for key, value in extra.items() if value})
     return found
+
+
+def kept(layers: Sequence[EngineLayer], names: Sequence[str]) -> dict[str, str]:
+    """Tensors of the program to the precision that their layer ran in: of those names that a layer tells of.
+
+    Paddle sets a layer's precision where ``disable_tensorrt_half_ops`` names its output or its type, and lets TensorRT
+    prefer that to speed, which it need not follow (op_converter.h, SupportFP32MixPrecision).
+    """
+    there = {strip_subgraph_suffix(name)[0]: layer for name, layer in producers(layers).items()} | _named(layers)
+    return {name: real_precision(there[name])[0] for name in names if name in there}
 
 
 def precisions_differ(found: Mapping[str, Mapping[str, str]]) -> Reason:

@@ -24,7 +24,7 @@ from ..session import HookSession, meta_of, metas_of
 from ..settings import setting
 from . import capability
 from .framework import keep_kernels_loaded
-from .inspector_files import WANTED, columns, norms_apart, precision_note, precisions_differ, without_suffixes
+from .inspector_files import WANTED, columns, kept, norms_apart, precision_note, precisions_differ, without_suffixes
 from .predictor import Runner
 from .tensorrt import Builder
 
@@ -108,6 +108,15 @@ class EngineSession:
         wanted = WANTED[self._builder.recipe.precision]
         instead = ran_instead(self._plain or (), wanted) if wanted != "FP32" else None
         return (Doubt(code="precision_not_run", values={"precision": wanted, "detail": instead}),) if instead else ()
+
+    def obeyed(self) -> Sequence[str]:
+        """What the inspector says of each output whose operator is to stay in FP32, in the engine that ships."""
+        found = kept(self._plain or (), setting(self._builder.options, "disable_tensorrt_half_ops"))
+        return [
+            f"{name} (FP32): runs as asked" if real == "FP32"
+            else f"{name} (FP32): does NOT run as asked; {real}" if real else f"{name} (FP32): not told"
+            for name, real in found.items()
+        ]  # fmt: skip
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if self._closed:
