@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from precision_debug.onnx.model import Model
 from precision_debug.protocols import Handed
 from precision_debug.records import SessionSpec, TensorMeta
 
+from .engine.int8_units import Int8Units
 from .engine.runtime import Runtime
 from .settings import setting
 
@@ -72,7 +74,14 @@ class OrtKeep:
         return "ort_fp16_sim" if self.recipe.change == "float16" and self.recipe.engine != "cpu" else ""
 
     def key_of(self, meta: TensorMeta) -> str:
-        return meta.node
+        return meta.node if self._int8 is None else self._int8.home.get(meta.node, "")
+
+    @cached_property
+    def _int8(self) -> Int8Units | None:
+        if not self.recipe.change.startswith("int8"):
+            return None
+        only: tuple[str, ...] = setting(self.spec.options, "op_types")
+        return Int8Units.of(self.spec.model.model_file, self.recipe.change, only)
 
     @property
     def _name(self) -> str:
@@ -86,6 +95,8 @@ class OrtKeep:
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
         given: tuple[str, ...] = setting(self.spec.options, self._name)
+        if self._int8 is not None:
+            keys = [name for key in keys for name in self._int8.names.get(key, (key,))]
         return {self._name: tuple(dict.fromkeys((*given, *keys)))}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path) -> Sequence[Handed]:

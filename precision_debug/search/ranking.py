@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ..records import Explanation, Row
 from .units import Units
@@ -72,7 +72,7 @@ def rank_groups(
         if name not in found and units.around(name):
             found[name] = Group(tensor=name, units=units.around(name), share=share, certain=born and share > 0)
     groups = sorted(
-        (group for group in found.values() if group.units), key=lambda group: (-group.certain, -group.share)
+        _together(group for group in found.values() if group.units), key=lambda group: (-group.certain, -group.share)
     )
     rest = [row for row in rows if row.name not in found and units.around(row.name)]
     groups += [
@@ -85,6 +85,19 @@ def rank_groups(
         for number in range(len(units)) if number not in covered
     ]  # fmt: skip
     return groups
+
+
+def _together(groups: Iterable[Group]) -> Iterable[Group]:
+    """Tensors with the same producer and readers are one: it takes the same units to keep them, so shares add up."""
+    found: dict[tuple[frozenset[int], bool], Group] = {}
+    for group in groups:
+        before = found.get((group.units, group.certain))
+        if before is None:
+            found[group.units, group.certain] = group
+        else:
+            worse = group if group.share > before.share else before
+            found[group.units, group.certain] = replace(worse, share=min(1.0, before.share + group.share))
+    return found.values()
 
 
 def _suspicion(row: Row) -> tuple[float, float]:

@@ -9,6 +9,7 @@ removing chunks.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,9 +26,10 @@ _SMALL = 16
 _CERTAIN = 1e6
 """Weight of a unit in which NaN or Inf are born: it is dropped last, and not in chunks."""
 
-_SMALL_SHARE, _MAIN = 1 / 3, 0.5
-"""Share of all units beyond which a kept set is no small one, unless one operator has that share of the squared error:
-then the error is diffuse, and dropping units one by one would find no cause."""
+_MANY, _SMALL_SHARE, _MAIN = 24, 1 / 3, 0.5
+"""Units, or share of all of them, beyond which a kept set is no small one, unless one operator has that share of the
+squared error: then the error is diffuse, and dropping units one by one would find no cause, but only what happens to
+cancel on these inputs."""
 
 _READER = 0.5
 """Weight of what only reads a suspicious tensor: it is often needed, and less often than what makes it."""
@@ -38,8 +40,13 @@ _PREDICTED = 0.7
 _NEAR = 30.0
 """Times the limit up to which the error of dropping one unit leaves hope for dropping two."""
 
+_LONGER = 4
+"""Predictions of one ranking, each of a smaller error, where no operator stands out."""
+
 _TURNS = 5
 """New rankings, with what was kept so far, before the last one's prefixes are tried."""
+
+Steps = Sequence[frozenset[int]]
 
 Rank = Callable[[frozenset[int]], Sequence[Group]]
 """Ranks the units while some are kept already; what it costs is no evaluation of a set."""
@@ -69,38 +76,47 @@ def minimise(oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] 
             oracle.expect([start, oracle.all])
         if start and oracle.holds(start):
             return Found(state="found", kept=start, minimal=True)
-        top, groups = _enough(oracle, rank, start or frozenset())
-        if top is None:
+        steps, groups = _enough(oracle, rank, start or frozenset())
+        if not steps:
             return Found(state="not possible", groups=groups)
-        kept, small = _reduced(oracle, units, top, groups)
+        kept, small = _reduced(oracle, units, steps, groups)
         state = "found" if small else "diffuse"
         return Found(state=state, kept=kept, minimal=small, groups=groups)
     except Spent:
         return Found(state="unfinished", kept=oracle.smallest(), groups=groups)
 
 
-def _enough(oracle: Oracle, rank: Rank, start: frozenset[int]) -> tuple[frozenset[int] | None, Sequence[Group]]:
-    """A set that holds, None where not even everything does; and the groups that it was made of.
+def _enough(oracle: Oracle, rank: Rank, start: frozenset[int]) -> tuple[Steps, Sequence[Group]]:
+    """Larger and larger sets, of which the last one holds; none where not even everything does; and their groups.
 
     As long as a new ranking tells of more, what it predicts is kept too: an error that hides others is gone then.
+    Where no operator stands out, nothing is hidden, and the same ranking is asked for more before a new one.
     """
     kept, seen = start, list[Group]()
     for turn in range(_TURNS):
         groups = rank(kept)
         seen += groups
         certain = [group for group in groups if group.certain and not group.units <= kept]
-        more = certain or _predicted(oracle, kept, groups)
-        if not more:
+        alone = certain or not groups or groups[0].share >= _MAIN
+        goal, tried = _PREDICTED, kept
+        for _ in range(1 if alone else _LONGER):
+            more = certain or _predicted(oracle, kept, groups, goal)
+            steps = list(itertools.accumulate((group.units for group in more), frozenset.union, initial=kept))
+            if steps[-1] == tried:
+                break
+            tried = steps[-1]
+            oracle.expect([tried, oracle.all])
+            if oracle.holds(tried):
+                return steps, seen
+            if turn == 0 and not oracle.holds(oracle.all):
+                return [], seen
+            goal *= _PREDICTED
+        if tried == kept:
             break
-        kept = kept.union(*(group.units for group in more))
-        oracle.expect([kept, oracle.all])
-        if oracle.holds(kept):
-            return kept, seen
-        if turn == 0 and not oracle.holds(oracle.all):
-            return None, seen
+        kept = tried
     if not oracle.holds(oracle.all):
-        return None, seen
-    return _prefix(oracle, kept, groups), seen
+        return [], seen
+    return [_prefix(oracle, kept, groups)], seen
 
 
 def _prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
@@ -139,42 +155,71 @@ def _middles(bad: int, good: int) -> Iterator[int]:
             waiting += [(low, middle), (middle, high)]
 
 
-def _predicted(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> list[Group]:
-    """The first groups of a ranking that, by the measured shares, are enough; the first one where that is not known."""
+def _predicted(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group], goal: float) -> list[Group]:
+    """The groups of a ranking that, by the measured shares, are enough; the first one where that is not known.
+
+    goal: times the limit that the predicted error may be. One operator that has most of the error comes first, whatever
+    it takes; else what takes off most for each unit more.
+    """
     error = oracle.judge(kept).error
     useful = [group for group in groups if not group.units <= kept]
     if not useful or useful[0].share <= 0:
         return []
     if oracle.limit is None or not math.isfinite(error):
         return useful[:1]
-    left = 1.0
-    for number, group in enumerate(useful, 1):
-        left -= group.share
-        if group.share <= 0 or error * math.sqrt(max(left, 0.0)) <= _PREDICTED * oracle.limit:
-            return useful[: number if group.share > 0 else number - 1]
-    return useful
+    chosen, have, left = list[Group](), kept, 1.0
+    waiting = [group for group in useful if group.share > 0]
+    while waiting and error * math.sqrt(max(left, 0.0)) > goal * oracle.limit:
+        if waiting[0].share >= _MAIN:
+            group = waiting[0]
+        else:
+            group = max(waiting, key=lambda one: (one.share / max(len(one.units - have), 0.5), one.share))
+        chosen.append(group)
+        have |= group.units
+        covered = [one for one in waiting if one.units <= have]
+        left -= sum(one.share for one in covered)
+        waiting = [one for one in waiting if not one.units <= have]
+    return chosen
 
 
-def _reduced(oracle: Oracle, units: Units, top: frozenset[int], groups: Sequence[Group]) -> tuple[frozenset[int], bool]:
-    """As small as dropping makes it; False where that is no small set, nor has the error a main cause."""
+def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]) -> tuple[frozenset[int], bool]:
+    """As small as dropping makes it; False where that is no small set, nor has the error a main cause.
+
+    steps: sets of which each holds all before it; the last one is seen to hold.
+    """
     weight = dict.fromkeys(range(oracle.count), 0.0)
     for group in groups:
         for unit in group.units:
             whole = 1.0 if unit == units.of(group.tensor) else _READER
             weight[unit] = max(weight[unit], whole * (group.share + (_CERTAIN if group.certain else 0.0)))
-    kept = top
+    kept = steps[-1]
     if sum(weight[unit] < _READER * _CERTAIN for unit in kept) > _SMALL:
-        kept = _without_chunks(oracle, kept, weight)
         known = any(group.share > 0 for group in groups)
         main = not known or any(group.certain or group.share >= _MAIN for group in groups)
-        if len(kept) > _SMALL_SHARE * oracle.count and not main:
+        many = min(_MANY, _SMALL_SHARE * oracle.count)
+        kept = _shortest(oracle, steps)
+        if not main and len(kept) > many:
             return kept, False
+        kept = _without_chunks(oracle, kept, weight)
     while True:
         kept = _without_single(oracle, kept, weight)
         smaller = _without_several(oracle, units, kept, groups)
         if smaller == kept:
             return kept, True
         kept = smaller
+
+
+def _shortest(oracle: Oracle, steps: Steps) -> frozenset[int]:
+    """The first of growing sets that holds, as far as bisection tells."""
+    bad, good = -1, len(steps) - 1
+    while good - bad > 1:
+        middle = (good + bad) // 2
+        oracle.expect(steps[place] for place in _middles(bad, good))
+        if oracle.holds(steps[middle]):
+            good = middle
+        else:
+            bad = middle
+    return steps[good]
 
 
 def _likely(kept: frozenset[int], weight: dict[int, float]) -> list[int]:
