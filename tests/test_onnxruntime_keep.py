@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 from onnx_models import attention, convnet, mlp, mobile, model, value
+from planted.onnx_faults import Graph, tokens
 
 import precision_debug
 from precision_debug.records import Status
@@ -173,3 +174,32 @@ def test_weights_of_a_model_that_is_too_large_go_to_a_file_beside_it(
     assert first is not None
     assert second is not None
     assert first.max_abs == second.max_abs
+
+
+def test_in_int8_what_hands_on_a_grid_goes_with_what_made_it(tmp_path: Path) -> None:
+    """Alone, such a node changes nothing: its results are rounded where its input's were."""
+    from precision_debug_onnxruntime.engine.int8_units import Int8Units
+
+    dice = np.random.default_rng(2)
+    graph = Graph(seed=2)
+    a = graph.dense(tokens(graph, 16, 8), 16, 16, "a")
+    scaled = graph.op("Mul", [a, graph.weight("k", np.float32(3.7))], "scaled")
+    less = graph.op("Div", [scaled, graph.weight("six", np.float32(6))], "less")
+    bent = graph.op("Tanh", [less], "bent")
+    last = graph.weight("v", dice.normal(size=(16, 4)).astype(np.float32))
+    path = graph.save(tmp_path / "grid.onnx", [graph.op("MatMul", [bent, last], "y")])
+    units = Int8Units.of(str(path), "int8")
+    assert units.names["node_a"] == ("node_a", "node_scaled"), "the quotient is not quantised itself"
+    assert units.home["node_less"] == "node_a"
+    assert "node_bent" not in units.home
+
+    def error(*names: str) -> float:
+        report = precision_debug.compare(
+            path, run_mode="ort_int8", inputs=graph.feeds, explain="off", nodes_to_exclude=",".join(names)
+        )
+        assert report.outputs[0].relative_l2 is not None
+        return report.outputs[0].relative_l2
+
+    nothing = error()
+    assert error("node_scaled") == pytest.approx(nothing, rel=1e-3)
+    assert error("node_a", "node_scaled") < 0.95 * nothing

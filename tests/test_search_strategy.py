@@ -145,3 +145,49 @@ def test_what_only_moves_numbers_goes_with_what_made_them() -> None:
     assert units.keys({0}) == ("a", "b")
     assert units.islands({0, 2}) == {1}
     assert units.casts({0, 2}) > units.casts({0, 1, 2})
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 30), (2, 60)])
+def test_among_thousands_without_a_ranking_blocks_are_halved(count: int, most: int) -> None:
+    """Chunk by chunk it took 48 and 75 sets for one pair and for two."""
+    units = chain(4000)
+    pairs = [(1000 + 2100 * k, 1001 + 2100 * k) for k in range(count)]
+
+    def error(kept: frozenset[int]) -> float:
+        return 1e-3 if all(first in kept and second in kept for first, second in pairs) else 0.704
+
+    found, oracle = searched(units, error, groups_of(units, range(3999), share=0.0), runs=5000)
+    assert found.kept == frozenset(itertools.chain(*pairs))
+    assert found.minimal
+    assert oracle.evaluations <= most
+
+
+def test_what_takes_off_most_for_each_unit_comes_first() -> None:
+    """Nobody has most of the error: of two that take off the same, the one that takes fewer units."""
+    units = chain(60)
+    wide = Group(tensor="t10", units=frozenset(range(10, 22)), share=0.3)
+    narrow = [Group(tensor=f"t{n}", units=frozenset({n}), share=0.28) for n in (40, 50)]
+    rest = Group(tensor="t0", units=frozenset({0}), share=0.02)
+
+    def error(kept: frozenset[int]) -> float:
+        left = 1.0 - sum(group.share for group in (wide, *narrow, rest) if group.units <= kept)
+        return 0.0145 * math.sqrt(left)
+
+    found, oracle = searched(units, error, [wide, *narrow, rest])
+    assert found.kept == {40, 50}
+    assert oracle.evaluations <= 8
+
+
+def test_many_small_errors_are_called_diffuse_after_few_sets() -> None:
+    """44 of 241 units took 3 sets and the next 57 sets made 24 of them, by what happened to cancel on one input."""
+    units = chain(240)
+    dice = random.Random(3)
+    groups = [Group(tensor=f"t{n}", units=units.around(f"t{n}"), share=1 / 239) for n in range(239)]
+
+    def error(kept: frozenset[int]) -> float:
+        held = sum(n in kept and n + 1 in kept for n in range(239)) / 239
+        return 2e-2 * math.sqrt(1 - held) * (1 + 0.02 * dice.random())
+
+    found, oracle = searched(units, error, groups)
+    assert found.state == "diffuse"
+    assert oracle.evaluations <= 16

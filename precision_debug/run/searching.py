@@ -398,7 +398,8 @@ class _Search:
         def cost(kept: frozenset[int]) -> tuple[float, int | None]:
             keys = self.units.keys(kept)
             known = self.known.find(trials.mode, keys, "") or self.known.find(trials.mode, keys, _TRADE)
-            if self.keep.simulation and known is not None and known.milliseconds is not None:
+            told = self.keep.simulation or not trials.saves  # there is no size to be had by opening it once more
+            if told and known is not None and known.milliseconds is not None:
                 return known.milliseconds, known.bytes
             return trials.speed_and_size(self.units.keys(kept), self.samples[0])
 

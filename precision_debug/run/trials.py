@@ -49,6 +49,11 @@ class Trials:
     def mode(self) -> str:
         return self.opening.spec.mode
 
+    @property
+    def saves(self) -> bool:
+        """Whether the mode can save what it runs, whose size is then known."""
+        return self._reads("save_model") or self._reads("save_engine")
+
     def run(self, keys: Sequence[str], samples: Sequence[Sample], others: Sequence[Sample] = ()) -> Evaluation:
         """What comes of keeping these. A set that does not run fails; what is missing on this machine is raised.
 

@@ -23,6 +23,10 @@ __all__ = ["Found", "minimise"]
 _SMALL = 16
 """Units up to which a set is minimised one by one at once: chunks would mostly fail."""
 
+_LARGE, _GUESSED = 64, 64
+"""Units beyond which blocks are halved in place of removing chunks; groups without a measured share that are tried one
+after the other before that."""
+
 _CERTAIN = 1e6
 """Weight of a unit in which NaN or Inf are born: it is dropped last, and not in chunks."""
 
@@ -129,6 +133,8 @@ def _prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> fr
             useful.append(have)
     if not useful or useful[-1] != oracle.all:
         useful.append(oracle.all)
+    if len(useful) > _GUESSED and not any(group.share > 0 for group in groups):
+        useful = [*useful[:_GUESSED], oracle.all]  # further down, the order says nothing: halves tell more
     bad, good = 0, 1
     doubled = [min(len(useful), 2**power) for power in range(len(useful).bit_length() + 1)]
     oracle.expect(useful[count - 1] for count in doubled)
@@ -193,14 +199,17 @@ def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]
             whole = 1.0 if unit == units.of(group.tensor) else _READER
             weight[unit] = max(weight[unit], whole * (group.share + (_CERTAIN if group.certain else 0.0)))
     kept = steps[-1]
-    if sum(weight[unit] < _READER * _CERTAIN for unit in kept) > _SMALL:
-        known = any(group.share > 0 for group in groups)
-        main = not known or any(group.certain or group.share >= _MAIN for group in groups)
-        many = min(_MANY, _SMALL_SHARE * oracle.count)
+    known = any(group.share > 0 for group in groups)
+    main = not known or any(group.certain or group.share >= _MAIN for group in groups)
+    if not main and len(kept) > _SMALL // 2:
         kept = _shortest(oracle, steps)
-        if not main and len(kept) > many:
+    if sum(weight[unit] < _READER * _CERTAIN for unit in kept) > _SMALL:
+        if not main and len(kept) > min(_MANY, _SMALL_SHARE * oracle.count):
             return kept, False
-        kept = _without_chunks(oracle, kept, weight)
+        if len(kept) > _LARGE:
+            kept = _without_blocks(oracle, units, kept, weight)
+        else:
+            kept = _without_chunks(oracle, kept, weight)
     while True:
         kept = _without_single(oracle, kept, weight)
         smaller = _without_several(oracle, units, kept, groups)
@@ -225,6 +234,32 @@ def _shortest(oracle: Oracle, steps: Steps) -> frozenset[int]:
 def _likely(kept: frozenset[int], weight: dict[int, float]) -> list[int]:
     """The least likely to be needed first."""
     return sorted(kept, key=lambda unit: (weight[unit], -unit))
+
+
+def _without_blocks(oracle: Oracle, units: Units, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:
+    """One needed unit after the other, by halves: of what is equally likely, halves are blocks of operators in a row.
+
+    What was found needed is mostly needed together with a neighbour, so that those are tried alone first, then all that
+    is left.
+    """
+    needed, rest = frozenset[int](), _likely(kept, weight)
+    while rest:
+        near = frozenset(n for unit in needed for n in units.neighbours[unit]).intersection(rest)
+        oracle.expect([needed, needed | near])
+        if needed and oracle.holds(needed):
+            return needed
+        if near and oracle.holds(needed | near):
+            rest = [unit for unit in rest if unit in near]
+        good, bad = 0, len(rest)  # of the least likely, how many can be dropped
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            oracle.expect(needed.union(rest[place:]) for place in _middles(good, bad))
+            if oracle.holds(needed.union(rest[middle:])):
+                good = middle
+            else:
+                bad = middle
+        needed, rest = needed | {rest[good]}, rest[good + 1 :]
+    return needed
 
 
 def _without_chunks(oracle: Oracle, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:

@@ -1,5 +1,7 @@
 """How many sets each strategy runs, and how many nodes it keeps: ``python tests/benchmarks/bench_search.py [CASE…]``.
 
+``int8 [MODEL…]`` in place of cases: how much each number of kept operators takes off the error of trained models.
+
 The tool's own column is ``precision_debug search`` itself. The others are selection rules of other tools, written anew
 over one evaluator (tests/kept_simulation.py): Polygraphy's `debug precision` (bisects the first N), onnxconverter's
 automatic mixed precision (converts segments), ddmin, AIMET's analyser (each node alone in low precision, then the worst
@@ -11,6 +13,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import math
+import os
 import sys
 import tempfile
 import time
@@ -22,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import onnx
+import onnx.version_converter
 from kept_simulation import Simulation
 from onnx import numpy_helper
 from planted.kept import Case, searched, units_of
@@ -223,7 +227,50 @@ OTHERS: dict[str, Callable[[Counted], set[int] | None]] = {
 }  # fmt: skip
 
 
+def int8(names: Sequence[str]) -> int:
+    """How diffuse int8 is on trained models: PRECISION_DEBUG_WILD names the folder of those that are not ours."""
+    wild = Path(os.environ.get("PRECISION_DEBUG_WILD", "/nowhere"))
+    cases = {name: (wild / f"{name}.onnx", wild / f"{name}.npz") for name in ("det", "rec", "cls", "minilm")}
+    cases["digits"] = (ROOT / "examples/digits/digits.onnx", ROOT / "examples/digits/test_images.npz")
+    print("| model (units) | nothing kept | half of it: sets, kept | Rel L2 by number of kept units | seconds |")
+    print("|---" * 5 + "|", flush=True)
+    for name, (path, inputs) in cases.items():
+        chosen = [word for word in names if word.partition(":")[0] == name]
+        if (names and not chosen) or not path.exists():
+            continue
+        for word in chosen or [name]:
+            with tempfile.TemporaryDirectory() as home:
+                print(_int8(word, path, inputs, Path(home)), flush=True)
+    return 0
+
+
+def _int8(word: str, path: Path, inputs: Path, folder: Path) -> str:
+    """word: NAME, or NAME:channel for weights per channel (opset 13), or NAME:noise for that on random inputs."""
+    name, _, how = word.partition(":")
+    feeds = dict(np.load(inputs))
+    if name == "digits":
+        feeds = {key: value[:1] for key, value in feeds.items()}
+    proto = onnx.load(path)
+    if how:
+        proto = onnx.version_converter.convert_version(proto, 13)
+    if how == "noise":
+        feeds = {key: np.random.default_rng(0).normal(size=v.shape).astype(np.float32) for key, v in feeds.items()}
+    onnx.save(proto, folder / "model.onnx")
+    model = folder / "model.onnx"
+    case = Case(name=word, kind="", mode="ort_int8", make=lambda _: (model, feeds), limit="50%")
+    begun = time.monotonic()
+    fix, *_ = searched(case, folder)
+    seconds = time.monotonic() - begun
+    curve = ", ".join(f"{point.kept}: {point.error:.3g}" for point in fix.trade if point.error is not None)
+    return (
+        f"| {word} ({fix.units}) | {fix.before:.3g} | {fix.evaluations}, {len(fix.kept)} ({fix.state})"
+        f" | {curve} | {seconds:.0f} |"
+    )
+
+
 def main(names: Sequence[str]) -> int:
+    if names[:1] == ["int8"]:
+        return int8(names[1:])
     print(f"| case (units; limit) | {' | '.join(OTHERS)} | this tool | seconds |")
     print("|---" * (len(OTHERS) + 3) + "|")
     for name, (make, mode, limit) in CASES.items():

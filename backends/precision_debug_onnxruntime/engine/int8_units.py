@@ -37,8 +37,9 @@ class Int8Units:
         names: dict[str, list[str]] = {}
         for node in graph.node:
             source = maker.get(_handed_on(node, numbers) if change == "int8" else "")
-            before = home.get(source.name) if source is not None else None
-            if before is not None and (node.op_type != "BatchNormalization" or source.op_type in _FOLDED_INTO):
+            folds = node.op_type != "BatchNormalization" or (source is not None and source.op_type in _FOLDED_INTO)
+            before = home.get(source.name) if source is not None and folds else None
+            if before is not None:
                 home[node.name] = before
             elif node.op_type in types:
                 home[node.name] = node.name
