@@ -289,6 +289,7 @@ def test_options_exist(document: Path) -> None:
         "--extensions",  # of Model Explorer
         "--show", "--diff", "--limit", "--on", "--held_out", "--runs", "--seconds", "--check",  # of search
         "--run_modes", "--models", "--batch_sizes", "--speed_seconds",  # of sweep
+        "--precision_golden", "--precision_reports", "--precision_thresholds",  # of the pytest plugin
     }  # fmt: skip
     lines = document.read_text(encoding="utf-8").splitlines()
     others = re.compile(r"pip|build\.py|pytest|ruff|pre-commit|^paddle2onnx ")
