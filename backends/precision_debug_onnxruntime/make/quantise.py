@@ -210,16 +210,21 @@ class _Settings:
 
 def _absorbing(names: Sequence[str], prepared: Model, source: Model) -> list[str]:
     """The prepared graph's nodes that source nodes of these names went into: a product and a sum become one Gemm, under
-    a name of its own, and a normalisation goes into its convolution."""
+    a name of its own and, of more than two dimensions, between two Reshapes; and a normalisation goes into its
+    convolution."""
     there = {node.name for node in prepared.proto.graph.node}
     lost = {name for name in names if name not in there}
     if not lost or prepared is source:
         return []
     maker = {name: node for node in source.proto.graph.node for name in node.output if name}
+    readers: dict[str, list[Any]] = {}
+    for node in prepared.proto.graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
     known = {name for node in prepared.proto.graph.node for name in (*node.input, *node.output)}
     found = []
     for node in prepared.proto.graph.node:
-        waiting = [maker[name] for name in node.output if name in maker]
+        waiting = [maker[name] for name in _reached(node, maker, readers)]
         inside: set[str] = set()
         while waiting:
             current = waiting.pop()
@@ -229,6 +234,19 @@ def _absorbing(names: Sequence[str], prepared: Model, source: Model) -> list[str
             waiting += [maker[name] for name in current.input if name in maker and name not in known]
         if inside & lost:
             found.append(node.name)
+    return found
+
+
+def _reached(node: Any, maker: Mapping[str, Any], readers: Mapping[str, Sequence[Any]]) -> list[str]:
+    """The source's tensors that a prepared node makes, itself or by way of tensors that the source does not have."""
+    found: list[str] = []
+    waiting = [name for name in node.output if name]
+    while waiting:
+        name = waiting.pop()
+        if name in maker:
+            found.append(name)
+        else:
+            waiting += [out for reader in readers.get(name, ()) for out in reader.output if out]
     return found
 
 
