@@ -70,6 +70,7 @@ CHECKS = {
     "migration": Check(words=("migration.py",), needs="tensorrt"),
     "search_tensorrt": Check(words=("search_tensorrt.py",), needs="tensorrt", seconds=450),
     "paddle_trt": Check(words=("paddle_trt.py",), needs="paddle", seconds=500),
+    "paddle_keep": Check(words=("paddle_keep.py",), needs="paddle"),
     "paddle_published": Check(words=("paddle_published.py",), needs="paddle", seconds=1200),
     "ort_cuda": Check(words=("ort_cuda.py",), needs="ort_cuda"),
     "ort_providers": Check(words=("ort_providers.py",), needs="ort_cuda"),

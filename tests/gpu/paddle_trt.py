@@ -70,7 +70,8 @@ def machine(folder: Path) -> dict[str, Any]:
     """Versions, the capability check, and what a mode says that cannot run here."""
     code = """
 import json
-from precision_debug_paddle import PaddleBackend, capability
+from precision_debug_paddle import PaddleBackend
+from precision_debug_paddle.engine import capability
 backend = PaddleBackend()
 found = {mode.name: backend.availability(mode.name) for mode in backend.run_modes}
 card = capability.gpu()
