@@ -38,7 +38,8 @@ class Setting:
 
     help, zh: what it does, in English and in Chinese; they also say what holds without it where ``default`` is None.
     sides: who reads it. modes: patterns of the run modes that read it; empty: all of the backend's.
-    low, high: the smallest and the largest number. flag: the command line has ``--name`` for it.
+    low, high: the smallest and the largest number. flag: the command line has ``--name`` for it; by_side: and
+    ``--baseline_name`` for the baseline alone, which then does not take what ``--name`` says.
     nargs: of that flag, in argparse's words. reader: reads a value in place of what ``kind`` would do; raises
     UsageError or ValueError. A setting's values are plain: they travel as JSON.
     """
@@ -54,6 +55,7 @@ class Setting:
     low: int | None = None
     high: int | None = None
     flag: bool = False
+    by_side: bool = False
     metavar: str = ""
     nargs: str = ""
     reader: Callable[[Any], Any] | None = None

@@ -97,3 +97,27 @@ def test_portraits_survive_json_and_reach_the_page(tmp_path: Path) -> None:
     report = dataclasses.replace(make_report(0), rows=(row,), portraits=(portrait,))
     assert Report.load(report.save(tmp_path / "r.json")).portraits == (portrait,)
     assert '"portraits":{"0":[{' in report.save(tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_of_a_large_tensor_only_some_blocks_are_read() -> None:
+    """Also where its first axis is 1; maps say what they stand for, and cells lie where the error is."""
+    base = np.zeros((1, 2048, 2048), np.float32)
+    target = base.copy()
+    target[:, 1024:, :512] = 1
+    read: list[int] = []
+
+    def counted(piece: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        read.append(piece.size)
+        return np.asarray(piece)
+
+    found = portrait_of("x", base, target, read=counted)
+    assert found is not None
+    assert sum(read) < 1.5 * base.size
+    assert found.map is not None
+    assert found.map.size == (2048, 2048)
+    assert (len(found.map.cells), len(found.map.cells[0])) == (32, 32)
+    cells = np.array(found.map.cells, float)
+    assert (cells[16:, :8] == 1).all()
+    assert cells[:16].max() == cells[:, 8:].max() == 0
+    assert found.channels is not None
+    assert found.channels.size == (1, 2048)

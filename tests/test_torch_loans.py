@@ -107,7 +107,7 @@ def test_loans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     class Watched(loans.Loans):
         def lend(self, op_type: str, name: str, tensor: Any, shown: Any) -> None:
             super().lend(op_type, name, tensor, shown)
-            held.append(self._bytes)
+            held.append(self.lent.bytes)
 
     monkeypatch.setattr("precision_debug_torch.session.Loans", Watched)
     report = compare_module(*torch_models.decoder(), run_mode="torch_bf16", device="cpu", compare_on="host")

@@ -25,7 +25,7 @@ def _properties(given: Any) -> dict[str, str]:
 
 SETTINGS = (
     Setting(
-        name="device", kind="text", default="CPU", flag=True, metavar="DEVICE",
+        name="device", kind="text", default="CPU", flag=True, by_side=True, metavar="DEVICE",
         help="CPU, GPU, NPU: a device of OpenVINO (default: CPU)", zh="CPU、GPU、NPU：OpenVINO 的设备（默认 CPU）",
     ),
     Setting(

@@ -147,7 +147,7 @@ class TorchBackend:
     def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore] | None:
         """What compares both runs' tensors on the device that they share; None where they share none, or on the CPU."""
         self._require("torch_fp32")
-        return on_device(first.options, second.options)
+        return on_device(first.options, second.options, self._model(first))
 
     def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | None:  # noqa: ARG002
         """For its run after another one, whose tensors wait in the host's memory."""
@@ -199,6 +199,7 @@ class TorchBackend:
         """The model of a file; both sides of a comparison get the same one, unless the file changed."""
         if self._live is not None:
             return self._live
+        from .make import chosen_device, current
         from .model import read_model
 
         file = Path(spec.model.path.partition(".py:")[0] + ".py" if ".py:" in spec.model.path else spec.model.path)
@@ -209,7 +210,8 @@ class TorchBackend:
             if key not in self._kept:
                 for older in [*self._kept][: 1 - _MODELS]:
                     del self._kept[older]
-                self._kept[key] = read_model(spec.model, seed=seed)
+                with current(chosen_device(spec.options)):  # "cuda" in a factory means the baseline's card
+                    self._kept[key] = read_model(spec.model, seed=seed)
             return self._kept[key]
 
     def _closed(self) -> None:
@@ -248,14 +250,15 @@ def open_model(
     return session
 
 
-def on_device(first: Any, second: Any) -> tuple[Comparer, BaselineStore] | None:
-    """See TorchBackend; first, second: both sessions' options."""
-    from .make import chosen_device
+def on_device(first: Any, second: Any, model: Model | None = None) -> tuple[Comparer, BaselineStore] | None:
+    """See TorchBackend; first, second: both sessions' options. model: says where it lies, where they do not."""
+    from .make import chosen_device, placed
     from .on_device import DeviceComparer, DeviceStore
 
     where = setting(second, "compare_on")
-    one, other = chosen_device(first), chosen_device(second)
-    if where == "host" or one != other or (one.type == "cpu" and where != "device"):
+    found = [chosen_device(options) if model is None else placed(model, options) for options in (first, second)]
+    types = {device.type if device is not None else chosen_device(first).type for device in found}
+    if where == "host" or len(types) > 1 or (types == {"cpu"} and where != "device"):
         return None
     return DeviceComparer(), DeviceStore()
 

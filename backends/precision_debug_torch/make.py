@@ -26,7 +26,9 @@ from .modes import Recipe
 from .reasons import say
 from .settings import setting
 
-__all__ = ["Built", "arguments_of", "build", "chosen_device", "tensors_of", "twin"]
+__all__ = ["AS_BUILT", "Built", "arguments_of", "build", "chosen_device", "current", "placed", "tensors_of", "twin"]
+
+AS_BUILT = "as_built"
 
 
 _COPYING = threading.Lock()
@@ -36,6 +38,7 @@ _COPYING = threading.Lock()
 class Built:
     """A module on its device in its types. It is never run itself: each run works on a ``twin``.
 
+    device: of its inputs too; of a module that lies on several devices, that of its first parameter.
     quantised: paths of its quantised layers; plain: then, the module as it was before.
     """
 
@@ -49,20 +52,54 @@ class Built:
 
 
 def chosen_device(options: Mapping[str, Any]) -> torch.device:
-    """The option "device" ("cpu", "cuda", "cuda:1"); the first GPU where there is one, otherwise the CPU."""
-    name = setting(options, "device") or ("cuda" if torch.cuda.is_available() else "cpu")
+    """The option "device" ("cpu", "cuda", "cuda:1"); the first GPU where there is one, otherwise the CPU.
+
+    "as_built" says nothing of where a factory puts a model: that is the first GPU, too.
+    """
+    name = setting(options, "device")
+    if name in ("", AS_BUILT):
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError as error:
         raise UsageError(f"no device '{name}'", where="--device", hint="use cpu, cuda or cuda:1") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise BackendUnavailable("this torch sees no GPU", where="--device", hint="use --device cpu")
+    if device.type == "cuda":
+        device = torch.device("cuda", device.index or 0)  # "cuda" and "cuda:0" are one
+        if device.index >= torch.cuda.device_count():
+            count = torch.cuda.device_count()
+            raise UsageError(f"no device '{name}'", where="--device", hint=f"this torch sees {count} GPUs, from cuda:0")
     return device
+
+
+def placed(model: Model, options: Mapping[str, Any]) -> torch.device | None:
+    """Where all of a model goes; None: each parameter stays where it is."""
+    asked = setting(options, "device")
+    if asked == AS_BUILT or (not asked and len(_devices(model.module)) > 1):
+        return None
+    return chosen_device(options)
+
+
+def _devices(module: Any) -> dict[torch.device, None]:
+    """Where a module's parameters and buffers lie, in its order."""
+    return dict.fromkeys(tensor.device for tensor in (*module.parameters(), *module.buffers()))
+
+
+@contextlib.contextmanager
+def current(device: torch.device) -> Iterator[None]:
+    """What says "cuda" inside means this GPU."""
+    if device.type != "cuda":
+        yield
+        return
+    with torch.cuda.device(device):
+        yield
 
 
 def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     """A copy of the model as the mode wants it; parameters that need no change are shared with the original."""
-    device = chosen_device(options)
+    where = placed(model, options)
+    device = where if where is not None else next(iter(_devices(model.module)), chosen_device(options))
     dtype = getattr(torch, recipe.dtype) if recipe.dtype and model.kind == "eager" else None
     if recipe.dtype == "float32" and not recipe.change:
         dtype = None
@@ -71,7 +108,7 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     if model.kind == "exported" and recipe.dtype not in ("", "float32"):
         dtype = getattr(torch, recipe.dtype)
         with _quiet_copying():
-            module = _copied(model.module, device, dtype)
+            module = _copied(model.module, where, dtype)
         if kept:
             raise UsageError(
                 "an exported program has no modules to keep", where="keep_modules", hint="give the factory"
@@ -80,9 +117,9 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         if changed:
             notes.append(say("names_float32", count=changed, dtype=recipe.dtype))
     elif model.kind == "eager":
-        module = _copied(model.module, device, dtype, _tensors_in(model, kept))
+        module = _copied(model.module, where, dtype, _tensors_in(model, kept))
     else:
-        module = model.module.to(device)
+        module = model.module if where is None else model.module.to(where)
     if model.kind != "exported" and module.training and not setting(options, "training"):
         module.eval()
         notes.append(say("evaluation"))
@@ -200,7 +237,10 @@ def _copied(
         return tensor.dtype != wanted(tensor) or (device is not None and tensor.device != device)
 
     def converted(tensor: Any) -> Any:
-        return tensor.detach().to(device=device or tensor.device, dtype=wanted(tensor))
+        kind, there = wanted(tensor), tensor.detach()
+        if kind.itemsize < tensor.dtype.itemsize:  # then half as much goes from card to card
+            there = there.to(dtype=kind)
+        return there.to(device=device or tensor.device, dtype=kind)
 
     for parameter in module.parameters():
         if type(parameter) is not torch.nn.Parameter:  # a library's own (torchao's quantised weights)

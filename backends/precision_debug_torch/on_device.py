@@ -23,7 +23,7 @@ from precision_debug.numbers.cuda.compare import start_on_device
 from precision_debug.numbers.cuda.describe import start_describing
 from precision_debug.records import Comparison, TensorStats, Tolerance
 
-__all__ = ["DeviceComparer", "DeviceStore", "moved"]
+__all__ = ["DeviceComparer", "DeviceStore", "brought_together", "meeting_place", "moved"]
 
 HOLD = 3 << 29
 """Bytes of tensors whose results are under way."""
@@ -104,13 +104,14 @@ class DeviceComparer:
                 self._at_once(lambda: on_host(base, as_array(target), tolerance), then)
                 return
             base = there
+        marks = elements(base), elements(target)
         with self._lock:
-            marks = elements(base), elements(target)
             known = self._of(marks)
             if known is not None and shapes[0] == shapes[1]:
                 self.reused += 1
                 self._add(_Waiting(lambda: _reshaped(known.result, *shapes), _always, 0, then))
                 return
+            base, target = brought_together(base, target)
             self._make_room(base, target)
             started: Any = (
                 start_on_device(base, target, tolerance, totals=self.totals)
@@ -215,6 +216,19 @@ class Elements:
 def elements(tensor: Any) -> Elements | None:
     """What a trace said of a tensor that it shows."""
     return getattr(tensor, "elements_held", None)
+
+
+def meeting_place(base: Any, target: Any) -> Any:
+    """The device where a pair is compared: a GPU before the CPU, then that of the larger tensor."""
+    return max((base, target), key=lambda tensor: (tensor.device.type != "cpu", tensor.nbytes)).device
+
+
+def brought_together(base: Any, target: Any) -> tuple[Any, Any]:
+    """Both on one device."""
+    if base.device == target.device:
+        return base, target
+    there = meeting_place(base, target)
+    return base.to(there, non_blocking=True), target.to(there, non_blocking=True)
 
 
 def moved(array: np.ndarray[Any, Any], device: Any) -> Any:

@@ -27,7 +27,7 @@ from .engine.loans import Loans
 from .engine.nested_tensors import leaves
 from .engine.process_switches import LISTING, Switches
 from .isolate import Made, Replacing, module_operator, rounded
-from .make import Built, arguments_of, tensors_of, twin
+from .make import Built, arguments_of, current, tensors_of, twin
 from .modes import Recipe
 from .reasons import say
 from .workbench import TorchWorkbench
@@ -264,6 +264,8 @@ class TorchSession:
     def _forward(self, module: Any, args: Any, kwargs: Any, trace: Trace | None, loans: Loans) -> Any:
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.no_grad())
+            if self._built is not None:
+                stack.enter_context(current(self._built.device))
             if self._recipe.autocast:
                 device = _device_type(self._built)
                 dtype = getattr(torch, self._recipe.autocast)
@@ -295,6 +297,13 @@ class _Outputs(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         return as_array(self._tensors[name], name=name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
+    def there(self, name: str) -> Any:
+        """The tensor itself."""
+        return self._tensors[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)

@@ -15,8 +15,11 @@ SETTINGS = (
         help="every ATen operator, or the modules' outputs", zh="每个 ATen 算子，或各模块的输出",
     ),
     Setting(
-        name="device", kind="text", default="", flag=True, metavar="DEVICE",
-        help="cpu, cuda, cuda:1 (default: cuda where there is one)", zh="cpu、cuda、cuda:1（默认：有 GPU 时为 cuda）",
+        name="device", kind="text", default="", flag=True, by_side=True, metavar="DEVICE",
+        help="cpu, cuda, cuda:1; as_built: parameters stay where the factory has put them (default: cuda where there is"
+        " one, as_built where they lie on several devices)",
+        zh="cpu、cuda、cuda:1；as_built：参数留在工厂函数放置的设备上（默认：有 GPU 时为 cuda，"
+        "参数分布在多个设备上时为 as_built）",
     ),
     Setting(
         name="keep_modules", kind="names", default=(), sides=("target",),
@@ -34,8 +37,8 @@ SETTINGS = (
     ),
     Setting(
         name="compare_on", kind="choice", choices=("device", "host"), sides=("target",),
-        help="where two runs on one GPU are compared (default: on that GPU)",
-        zh="同一 GPU 上的两次运行在哪里比较（默认在该 GPU 上）",
+        help="where two runs on GPUs are compared (default: there, on the one that has the larger tensor)",
+        zh="GPU 上的两次运行在哪里比较（默认在 GPU 上：较大张量所在的那一个）",
     ),
 )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,18 @@ import torch
 
 from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.cuda.compare import compare_on_device
-from precision_debug.records import Comparison
+from precision_debug.records import Comparison, Tolerance
+
+from .on_device import DeviceComparer, brought_together
 
 __all__ = ["TorchWorkbench"]
 
 _SUSPECTS = 6 << 30
 """Bytes of suspects' tensors that stay on the device, at most."""
+
+
+_PIECE = 1 << 24
+_ANY = Tolerance()
 
 
 class TorchWorkbench:
@@ -28,18 +34,44 @@ class TorchWorkbench:
 
     def __init__(self) -> None:
         self._noise: dict[Any, Any] = {}
+        self._comparer = DeviceComparer()
 
     def host(self, value: Any) -> Any:
         return as_array(value)
 
+    def returned(self, outputs: Mapping[str, Any], name: str) -> Any:
+        there = getattr(outputs, "there", None)
+        return outputs[name] if there is None else there(name)
+
     def kept(self, value: Any) -> Any:
+        return value.detach().clone()
+
+    def lasting(self, value: Any) -> Any:
         return value.detach().clone()
 
     def is_float(self, value: Any) -> bool:
         return bool(value.dtype.is_floating_point)
 
     def compare(self, base: Any, target: Any) -> Comparison:
-        return compare_on_device(base, target)
+        return compare_on_device(*brought_together(base, target))
+
+    def start(self, base: Any, target: Any, then: Callable[[Comparison], None]) -> None:
+        self._comparer.compare(base, target, _ANY, then)
+
+    def settle(self) -> None:
+        self._comparer.settle()
+
+    def squares(self, base: Any, target: Any, bound: float) -> tuple[float, float, int]:
+        error = size = 0.0
+        count = 0
+        flat = [one.reshape(-1) for one in brought_together(base, target)]
+        for first in range(0, flat[0].numel(), _PIECE):
+            b, t = (one[first : first + _PIECE].double() for one in flat)
+            fair = b.isfinite() & t.isfinite() & (b.abs() <= bound)
+            b, t = torch.where(fair, b, 0.0), torch.where(fair, t, 0.0)
+            numbers = torch.stack([(t - b).square().sum(), b.square().sum(), fair.sum().double()]).tolist()
+            error, size, count = error + numbers[0], size + numbers[1], count + int(numbers[2])
+        return error, size, count
 
     def shaken(self, value: Any, noise: Any, unit: float, start: int, step: float | None) -> Any:
         if not value.dtype.is_floating_point:
@@ -48,8 +80,14 @@ class TorchWorkbench:
         key = value.device, value.dtype
         known = self._noise.get(key)
         if known is None:
-            known = self._noise[key] = torch.from_numpy(np.array(noise)).to(value.device, value.dtype)
-        turned = known.roll(-(start % many)) * unit
+            twice = torch.from_numpy(np.array(noise)).repeat(2)
+            known = self._noise[key] = twice.to(value.device, value.dtype)
+        begun = start % many
+        turned = known[begun : begun + many] * unit
+        if step is None:
+            turned += 1
+        else:
+            turned *= step
         flat = value.contiguous().view(-1)
         made = torch.empty_like(flat)
         whole = flat.numel() // many * many
@@ -57,14 +95,14 @@ class TorchWorkbench:
             (flat[:whole].view(-1, many), made[:whole].view(-1, many), turned),
             (flat[whole:], made[whole:], turned[: flat.numel() - whole]),
         ):
-            if one.numel():
-                torch.add(one, one * own if step is None else step * own.expand_as(one), out=two)
-                two.copy_(torch.where(one.isfinite(), two, one))
+            if one.numel():  # what is not finite stays so: the factors are positive, and the steps finite
+                (torch.mul if step is None else torch.add)(one, own, out=two)
         return made.view(value.shape)
 
     def with_error(self, value: Any, exact: Any, wrong: Any) -> Any:
         if value.shape != exact.shape:
             return None
+        exact, wrong = exact.to(value.device), wrong.to(value.device)
         if not value.dtype.is_floating_point:
             fits = value.dtype == wrong.dtype == exact.dtype
             return torch.where(wrong != exact, wrong, value) if fits else None

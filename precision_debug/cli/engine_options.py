@@ -37,12 +37,17 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
             others = [other for other in tables if other != name and any(s.name == one.name for s in tables[other])]
             also = f" (also of {', '.join(_TITLES.get(other, other) for other in others)})" if others else ""
             group.add_argument(f"--{one.name}", default=None, help=f"{one.help}{also}".replace("%", "%%"), **_form(one))
+            if one.by_side:
+                told = f"the same for the baseline alone (default: as --{one.name})"
+                group.add_argument(f"--baseline_{one.name}", default=None, help=told, **_form(one))
 
 
 def engine_options(given: argparse.Namespace) -> dict[str, Any]:
     """Those that were given, by name, as they were written."""
-    names = {one.name for backend in registry.backends() for one in _flags(tuple(backend.settings))}
-    return {name: value for name in sorted(names) if (value := getattr(given, name, None)) is not None}
+    flags = [one for backend in registry.backends() for one in _flags(tuple(backend.settings))]
+    names = {one.name: one.name for one in flags}
+    names |= {f"baseline_{one.name}": f"baseline.{one.name}" for one in flags if one.by_side}
+    return {key: value for name, key in sorted(names.items()) if (value := getattr(given, name, None)) is not None}
 
 
 def settings_help() -> str:

@@ -55,6 +55,7 @@ def _lines(tables: Mapping[str, Sequence[Setting]]) -> Iterator[str]:
         for one in table:
             what, default, side, modes = cells(one)
             name = f"`--{one.name}`" if one.flag else f"`{one.name}`"
+            name += f" `--baseline_{one.name}`" if one.by_side else ""
             default = f"`{default}`" if default else ""
             modes = " ".join(f"`{mode}`" for mode in modes.split())
             row = (name, what, default, side, modes, one.help, one.zh)

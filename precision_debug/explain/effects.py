@@ -8,14 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from ..pairing.align import stem
 from ..protocols import Workbench
 from ..records import Comparison, Effect
 from .introduced import MASK, Alone
 from .subject import Subject
 
 __all__ = ["Sink", "carried", "error_at", "known_sinks", "plain_sinks", "sinks_of", "squares_of"]
+
+
+_NEARLY_ALL = 0.95
+"""Share of the squared error from which no other operator is looked for, where time is short."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +80,9 @@ def _more(base: int, target: int) -> int:
 
 def known_sinks(subject: Subject, sinks: Sequence[Sink]) -> dict[str, Any]:
     """The sinks' values where the comparison's own run has returned all of them; else {}."""
-    if subject.bench.on_device or not all(sink.name in subject.outputs for sink in sinks):
+    if not all(sink.name in subject.outputs for sink in sinks):
         return {}
-    return {sink.name: np.asarray(subject.outputs[sink.name]) for sink in sinks}
+    return {sink.name: subject.bench.returned(subject.outputs, sink.name) for sink in sinks}
 
 
 def plain_sinks(subject: Subject, candidates: Sequence[str], sinks: Sequence[Sink]) -> dict[str, Any]:
@@ -93,18 +96,23 @@ def carried(
 ) -> dict[str, tuple[Effect, ...]]:  # fmt: skip
     """For each candidate, in order, its effect at each sink; those that ``seconds`` do not suffice for are left out.
 
-    plain: the sinks in an undisturbed run. At least the first four are tried. Each costs a run of the baseline.
+    plain: the sinks in an undisturbed run. Each costs a run of the baseline. At least the first four are tried, or
+    fewer where one of them is nearly all of a finite error.
     """
     found: dict[str, tuple[Effect, ...]] = {}
-    begun = time.monotonic()
+    begun, explained = time.monotonic(), False
     for number, name in enumerate(candidates):
-        if number >= 4 and time.monotonic() - begun > seconds:
+        if (number >= 4 or explained) and time.monotonic() - begun > seconds:
             break
         exact, wrong = alone.exact.get(name), alone.wrong.get(name)
         if exact is None or wrong is None or exact.shape != wrong.shape:
             continue
         got = _run(subject, {name: (exact, wrong)}, candidates, sinks)
         found[name] = tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
+        judged = [place for place, sink in enumerate(sinks) if sink.is_output and sink.lost]
+        explained |= bool(judged) and stem(name) == name and all(
+            found[name][place].share > _NEARLY_ALL and not sinks[place].non_finite for place in judged
+        )  # fmt: skip
     return found
 
 
@@ -162,8 +170,5 @@ def error_at(bench: Workbench, plain: Any, got: Any) -> float | None:
         squared, size = squares_of(found)
         nothing = found.base.elements <= found.target.nan + found.target.inf
         return math.sqrt(squared / size) if size and not nothing else None
-    with np.errstate(all="ignore"):
-        b, t = bench.host(plain).astype(np.float64), bench.host(got).astype(np.float64)
-        fair = np.isfinite(b) & np.isfinite(t) & (np.abs(b) < MASK)
-        squared, size = float(np.sum(np.square((t - b)[fair]))), float(np.sum(np.square(b[fair])))
+    squared, size, _ = bench.squares(plain, got, math.nextafter(MASK, 0.0))
     return math.sqrt(squared / size) if size else None

@@ -106,7 +106,8 @@ def _explained(
                 name: dataclasses.replace(found, inherited=handed.get(name)) for name, found in alone.found.items()
             })  # fmt: skip
         candidates = candidates_of(subject, alone, before) if sick else []
-        plain = known_sinks(subject, sinks) or plain_sinks(subject, candidates, sinks)
+        known = known_sinks(subject, sinks)
+        plain = known or plain_sinks(subject, candidates, sinks)
         expected = expected_errors(subject, plain, sinks)
         limit = math.inf if level == "full" else seconds - (time.monotonic() - begun)
         effects = carried(subject, alone, candidates, sinks, plain, limit) if candidates else {}
@@ -117,7 +118,7 @@ def _explained(
             off = next((sink.rel_l2 for sink in sinks if sink.name == at), 0.0)
             some = size <= _FEW_BYTES or level == "full"
             names = None if some else {*(sink.name for sink in sinks), *(culprit.name for culprit in culprits)}
-            twice = unsteady(subject, at, off, folder, names)
+            twice = unsteady(subject, at, off, folder, names, None if known else plain.get(at))
             culprits = unsteady_culprits(subject, culprits, twice, alone.method, at)
         hidden = hidden_overflow(subject, sinks) if alone.method == "replayed" else None
         if hidden is not None and hidden.name not in {culprit.name for culprit in culprits}:

@@ -18,13 +18,15 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from ..numbers.arrays import as_array
+from ..observe.loans import Loans
 from ..observe.lockstep import Meeting, run_both
-from ..protocols import BaselineStore
-from ..records import Introduced, TensorStats
+from ..protocols import BaselineStore, Workbench
+from ..records import Comparison, Introduced, TensorStats
 from .subject import Subject
 from .units import largest_of
+from .workbench import HostWorkbench
 
-__all__ = ["MASK", "WAITING", "Alone", "nothing_alone", "relative_error", "run_alone", "same_kind"]
+__all__ = ["MASK", "WAITING", "Alone", "nothing_alone", "relative_error", "run_alone", "same_kind", "start_measuring"]
 
 Array = np.ndarray[Any, Any]
 
@@ -36,6 +38,15 @@ KEPT_IN_MEMORY = 256 << 20
 
 WAITING = 1 << 30
 """Bytes of tensors that wait for their partners in memory, where the user named no budget."""
+
+
+_SMALL = 1 << 20
+"""Bytes of an array up to which its copy takes less than waiting for its partner."""
+
+_LENT = (64 << 20, 1 << 30)
+_QUIETLY = (4 << 20, 1 << 62)
+"""Bytes of copies that are lent, and that are passed on before the other side is woken: in the host's memory, and on a
+device."""
 
 
 class Kept(BaselineStore, Protocol):
@@ -88,21 +99,29 @@ def run_alone(subject: Subject, suspects: Callable[[str, float | None], bool], f
     """
     alone = nothing_alone(subject, folder)
 
+    noted: dict[str, None] = {}
+
     def note(name: str, exact: Any, wrong: Any) -> None:
-        if name in alone.found:
+        if name in noted:
             return
-        introduced = measure(subject, name, exact, wrong, alone.method)
-        alone.found[name] = introduced
-        if suspects(name, introduced.units) or introduced.born_nan or introduced.born_inf or introduced.flips:
-            alone.exact.put(name, exact)
-            alone.wrong.put(name, wrong)
+        noted[name] = None
+
+        def measured(introduced: Introduced) -> None:
+            alone.found[name] = introduced
+            if suspects(name, introduced.units) or introduced.born_nan or introduced.born_inf or introduced.flips:
+                alone.exact.put(name, exact)
+                alone.wrong.put(name, wrong)
+
+        start_measuring(subject, name, exact, wrong, alone.method, measured)
 
     try:
         with contextlib.closing(subject.bench.waiting(folder, subject.budget(WAITING))) as waiting:
             (_isolated if subject.target_replaces else _replayed)(subject, note, cast("Kept", waiting))
+            subject.bench.settle()
     except BaseException:
         alone.close()
         raise
+    alone.found = {name: alone.found[name] for name in noted}
     return alone
 
 
@@ -111,14 +130,19 @@ def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: 
     partner = subject.partner  # target name to baseline name
     target_of = {base: target for target, base in partner.items()}
     wanted = frozenset(target_of)
-    meeting = Meeting(waiting) if subject.together else None
+    meeting = Meeting(waiting, quietly=_QUIETLY[bench.on_device]) if subject.together else None
+    lent = Loans()
 
     def of_baseline(_op: str, name: str, value: Any) -> Any:
         target = target_of.get(name)
         if target is None:
             return None
         exact = _seen(value)
-        (meeting or waiting).put(name, exact)  # returns when it may be overwritten, as it is now
+        if meeting is not None and (bench.on_device or exact.nbytes <= _SMALL):  # a copy is lent, and the run goes on
+            exact = bench.kept(exact)
+            lent.add(meeting.lend(name, exact), exact.nbytes, _LENT[bench.on_device])
+        else:
+            (meeting or waiting).put(name, exact)  # returns when it may be overwritten, as it is now
         return subject.held(target, exact)
 
     def of_target(_op: str, name: str, value: Any) -> Any:
@@ -129,16 +153,17 @@ def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: 
         exact = store.get(base)
         if exact is None:
             return None
-        wrong = _seen(value)
+        wrong = bench.lasting(_seen(value))
         note(base, exact, wrong)
-        put = (
-            bench.kept(exact) if exact.shape == wrong.shape and bench.is_float(exact) == bench.is_float(wrong) else None
-        )
+        fits = exact.shape == wrong.shape and bench.is_float(exact) == bench.is_float(wrong)
+        put = (exact if bench.on_device else bench.kept(exact)) if fits else None
         store.drop(base)
         return put
 
     def baseline() -> Any:
-        return subject.operators()[0].run_replacing(subject.feeds, subject.showing(of_baseline), wanted)
+        found = subject.operators()[0].run_replacing(subject.feeds, subject.showing(of_baseline), wanted)
+        lent.end()
+        return found
 
     def target() -> Any:
         replacer = subject.operators()[1]
@@ -193,16 +218,30 @@ def _floats(array: Array) -> bool:
 
 def measure(subject: Subject, name: str, exact: Any, wrong: Any, method: str) -> Introduced:
     """The numbers of one operator's two results."""
-    bench = subject.bench
+    found: list[Introduced] = []
+    start_measuring(subject, name, exact, wrong, method, found.append)
+    subject.bench.settle()
+    return found[0]
+
+
+def start_measuring(
+    subject: Subject, name: str, exact: Any, wrong: Any, method: str, then: Callable[[Introduced], None]
+) -> None:
+    """Tell the numbers of one operator's two results, at once or later."""
     if exact.shape != wrong.shape:
         size = math.prod(exact.shape)
-        return Introduced(name=name, method=method, elements=size, flips=size)
-    found = bench.compare(exact, wrong)
+        then(Introduced(name=name, method=method, elements=size, flips=size))
+        return
+    subject.bench.start(exact, wrong, lambda found: then(_introduced(subject, name, exact, wrong, method, found)))
+
+
+def _introduced(subject: Subject, name: str, exact: Any, wrong: Any, method: str, found: Comparison) -> Introduced:
+    bench = subject.bench
     size = found.base.elements
     if not bench.is_float(exact):
         return Introduced(name=name, method=method, elements=size, flips=found.mismatched)
     held_as = subject.held_as.get(name, "")
-    error = relative_error(exact, wrong, found.base, largest_of(held_as), found.sqnr_db, bench.host)
+    error = relative_error(exact, wrong, found.base, largest_of(held_as), found.sqnr_db, bench)
     unit = subject.unit(name, found.base)
     typical = max(unit, subject.typical_unit)
     non_finite = found.target.nan > found.base.nan or found.target.inf > found.base.inf
@@ -227,7 +266,7 @@ def relative_error(
     stats: TensorStats,
     largest: float,
     sqnr_db: float | None,
-    host: Callable[[Any], Array] = np.asarray,
+    bench: Workbench | None = None,
 ) -> float | None:
     """L2 of the error over L2 of the exact result, where neither a mask nor an overflow stands; None where nothing is.
 
@@ -237,12 +276,8 @@ def relative_error(
     extreme = max(abs(stats.min or 0.0), abs(stats.max or 0.0))
     if extreme <= bound and not stats.inf and sqnr_db is not None:
         return math.inf if sqnr_db < -6165 else float(10 ** (-sqnr_db / 20))
-    with np.errstate(all="ignore"):
-        b, t = host(exact).astype(np.float64), host(wrong).astype(np.float64)
-        fair = np.isfinite(b) & np.isfinite(t) & (np.abs(b) <= bound)
-        size = float(np.sum(np.square(b[fair])))
-        error = float(np.sum(np.square((t - b)[fair])))
-    if not fair.any():
+    error, size, count = (bench or HostWorkbench()).squares(exact, wrong, bound)
+    if not count:
         return None
     if size == 0.0:
         return 0.0 if error == 0.0 else math.inf

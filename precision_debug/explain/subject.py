@@ -37,7 +37,7 @@ class Subject:
     rows: those that were compared, with their numbers. tensors: the baseline's, in execution order.
     targets: the target's tensors, by name. together: the two may run side by side.
     target_feeds: the target's own, where its inputs have other names. memory_budget: bytes of waiting tensors to
-    hold in memory. outputs: of the baseline's model, as the comparison's run returned them.
+    hold in memory. outputs, target_outputs: of both sides, as the comparison's run returned them.
     """
 
     baseline: Session
@@ -53,6 +53,7 @@ class Subject:
     two_files: bool = False
     memory_budget: int | None = None
     outputs: Mapping[str, Any] = field(default_factory=dict)
+    target_outputs: Mapping[str, Any] = field(default_factory=dict)
 
     def budget(self, usual: int) -> int:
         """Bytes of waiting tensors to hold in memory; the usual ones where the user has not said."""

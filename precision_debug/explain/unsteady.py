@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..numbers.arrays import as_array
+from ..protocols import Workbench
 from ..records import Culprit
 from .effects import error_at
 from .introduced import WAITING
@@ -37,16 +38,21 @@ class Unsteady:
 
 
 def unsteady(
-    subject: Subject, at: str, cumulative: float, folder: Path, only: Collection[str] | None = None
-) -> Unsteady | None:
-    """Run the target twice, and the baseline where the target is steady; None where both are.
+    subject: Subject, at: str, cumulative: float, folder: Path, only: Collection[str] | None = None,
+    again: Any = None,
+) -> Unsteady | None:  # fmt: skip
+    """Run the target once more, and the baseline where the target is steady; None where both are. Where an output is
+    not what the comparison's run gave, each twice, to find the first tensor that differs from itself.
 
     at: the output where errors are judged, whose relative L2 between the sides is ``cumulative``. only: look at these
-    (None: at everything that was compared). Raises BackendError.
+    (None: at everything that was compared). again: what another run of the baseline gave there, where there was one.
+    Raises BackendError.
     """
     names = frozenset(subject.row_of if only is None else set(only) & set(subject.row_of))
     target_of = {base: target for target, base in subject.partner.items()}
     for is_target in (True, False):
+        if _same_again(subject, is_target, target_of.get(at, "") if is_target else at, cumulative, again):
+            continue
         own = frozenset(target_of[name] for name in names) if is_target else names
         changes = _changes(subject, is_target, own, folder)
         by_base = {subject.partner.get(name, name) if is_target else name: error for name, error in changes.items()}
@@ -79,6 +85,38 @@ def unsteady_culprits(
     return (own, *others)
 
 
+def _same_again(subject: Subject, is_target: bool, at: str, cumulative: float, again: Any) -> bool:
+    """Whether another run of a side gives, at an output, what the comparison's run gave, or nearly so."""
+    session, feeds = (subject.target, subject.given) if is_target else (subject.baseline, subject.feeds)
+    outputs = subject.target_outputs if is_target else subject.outputs
+    if at not in outputs:
+        return False
+    replacer = session.replacer if session.replacer is not None and session.replacer.replaces else None
+    bench = subject.bench if replacer is not None else HostWorkbench()
+    seen: list[Any] = [] if is_target or again is None else [again]
+
+    def keep(_op: str, _name: str, value: Any) -> None:
+        seen.append(bench.kept(value if replacer is not None else as_array(value)))
+
+    if not seen and replacer is not None:
+        replacer.run_replacing(feeds, subject.showing(keep), frozenset([at]))
+    elif not seen:
+        session.run(feeds, keep, frozenset([at]))
+    before = bench.returned(outputs, at)
+    if not seen or before.shape != seen[0].shape:
+        return False
+    return _difference(bench, before, seen[0]) <= _AS_MUCH * cumulative
+
+
+def _difference(bench: Workbench, before: Any, now: Any) -> float:
+    """Relative L2, or the share of differing elements where that is no number."""
+    numbers = bench.compare(before, now)
+    if numbers.identical or not (numbers.mismatched or numbers.max_abs):
+        return 0.0
+    error = error_at(bench, before, now)
+    return error if error is not None else (numbers.mismatched or 0) / numbers.base.elements
+
+
 def _changes(subject: Subject, is_target: bool, names: Collection[str], folder: Path) -> dict[str, float]:
     """Relative L2 of a side's second run against its first, of the tensors that are not the same."""
     session = subject.target if is_target else subject.baseline
@@ -97,11 +135,9 @@ def _changes(subject: Subject, is_target: bool, names: Collection[str], folder: 
             before, now = first.get(name), value if replacer is not None else as_array(value, name=name)
             if before is None or name in found:
                 return
-            numbers = bench.compare(before, now)
-            if numbers.identical or not (numbers.mismatched or numbers.max_abs):
-                return
-            error = error_at(bench, before, now)
-            found[name] = error if error is not None else (numbers.mismatched or 0) / numbers.base.elements
+            difference = _difference(bench, before, now)
+            if difference:
+                found[name] = difference
 
         seen: set[str] = set()
         for hook in (keep, hold_against):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ class HostWorkbench:
         """The array as it is."""
         return np.asarray(value)
 
+    def returned(self, outputs: Mapping[str, Any], name: str) -> Array:
+        """The array."""
+        return np.asarray(outputs[name])
+
     def kept(self, value: Any) -> Any:
         """A copy."""
         return np.array(value)
@@ -35,9 +40,28 @@ class HostWorkbench:
         """Whether it holds floats, narrow ones included."""
         return value.dtype.kind == "f" or value.dtype.name in {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
 
+    def lasting(self, value: Any) -> Any:
+        """As it is."""
+        return value
+
     def compare(self, base: Any, target: Any) -> Comparison:
         """Without quantiles, which take longer than everything else."""
         return numbers.compare(base, target, quantiles=False)
+
+    def start(self, base: Any, target: Any, then: Callable[[Comparison], None]) -> None:
+        """At once."""
+        then(self.compare(base, target))
+
+    def settle(self) -> None:
+        """Nothing is under way."""
+
+    def squares(self, base: Any, target: Any, bound: float) -> tuple[float, float, int]:
+        """See protocols.Workbench."""
+        with np.errstate(all="ignore"):
+            b, t = np.asarray(base).astype(np.float64), np.asarray(target).astype(np.float64)
+            fair = np.isfinite(b) & np.isfinite(t) & (np.abs(b) <= bound)
+            error, size = float(np.sum(np.square((t - b)[fair]))), float(np.sum(np.square(b[fair])))
+        return error, size, int(fair.sum())
 
     def shaken(self, value: Any, noise: Array, unit: float, start: int, step: float | None) -> Any:
         """See narrowing.shaken; None where the array holds no floats."""

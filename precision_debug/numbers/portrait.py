@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ _WORST = 8
 _LOOKED_AT = 1 << 17
 """Elements that histograms are made of, at most: every so-many-th of a larger tensor."""
 _MAPPED = 1 << 20
-"""Elements that maps are made of, at most: of a larger tensor whole blocks along its first axis are left out."""
+"""Elements that maps are made of, about: of a larger tensor blocks along its first axes are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,17 +89,22 @@ class Portrait:
     sampled: int = 0
 
 
-def portrait_of(name: str, base: Array, target: Array, *, introduced: bool = False) -> Portrait | None:
-    """The portrait of two arrays of one shape; None where there is nothing to draw: no float, another shape, empty."""
-    if base.shape != target.shape or not base.size or not (_is_real(base) and _is_real(target)):
+def portrait_of(
+    name: str, base: Any, target: Any, *, introduced: bool = False, read: Callable[[Any], Array] = np.asarray
+) -> Portrait | None:
+    """The portrait of two arrays of one shape; None where there is nothing to draw: no float, another shape, empty.
+
+    read: makes an array of a piece of them, where they are tensors of a device; only what is looked at is read.
+    """
+    size, flat = math.prod(base.shape), (base.reshape(-1), target.reshape(-1))
+    if base.shape != target.shape or not size or not all(_is_real(read(one[:1])) for one in flat):
         return None
     with np.errstate(all="ignore"):
-        flat_base, flat_target = base.reshape(-1), target.reshape(-1)
-        step = -(-base.size // _LOOKED_AT)
-        b, t = (flat[::step].astype(np.float64) for flat in (flat_base, flat_target))
+        step = -(-size // _LOOKED_AT)
+        b, t = (read(one[::step]).astype(np.float64) for one in flat)
         error = np.abs(t - b)
         edges = _edges(b, t)
-        mapped, channels = _maps(base, target)
+        mapped, channels = _maps(base, target, read)
         return Portrait(
             name=name,
             introduced=introduced,
@@ -109,7 +114,7 @@ def portrait_of(name: str, base: Array, target: Array, *, introduced: bool = Fal
             against=_against(b, error),
             map=mapped,
             channels=channels,
-            worst=_worst(base.shape, b, t, step),
+            worst=_worst(tuple(base.shape), b, t, step),
             sampled=int(b.size),
         )
 
@@ -156,26 +161,35 @@ def _against(b: Array, error: Array) -> Density | None:
     )  # fmt: skip
 
 
-def _maps(base: Array, target: Array) -> tuple[ErrorMap | None, ErrorMap | None]:
+def _maps(base: Any, target: Any, read: Callable[[Any], Array]) -> tuple[ErrorMap | None, ErrorMap | None]:
     """Over the last two axes, and over the second one."""
-    if base.ndim == 0:
+    shape = tuple(base.shape)
+    if not shape:
         return None, None
-    if base.size > _MAPPED and base.ndim > 1:
-        step = min(base.shape[0], -(-base.size // _MAPPED))
-        base, target = base[::step], target[::step]
-    squared = np.square(target.astype(np.float32) - base.astype(np.float32))
+    some = _some_of(shape)
+    squared = np.square(read(target[some]).astype(np.float32) - read(base[some]).astype(np.float32))
     channels = None
-    if base.ndim > 2 and base.shape[1] > 1:
-        over = tuple(axis for axis in range(base.ndim) if axis != 1)
-        channels = _map(squared.mean(over, dtype=np.float64)[None, :], _CHANNELS)
-    if base.ndim == 1:
-        return _map(squared[None, :].astype(np.float64), _CHANNELS), None
-    if min(base.shape[-2:]) == 1 and channels is not None:
+    if len(shape) > 2 and shape[1] > 1:
+        over = tuple(axis for axis in range(len(shape)) if axis != 1)
+        channels = _map(squared.mean(over, dtype=np.float64)[None, :], _CHANNELS, (1, shape[1]))
+    if len(shape) == 1:
+        return _map(squared[None, :].astype(np.float64), _CHANNELS, (1, *shape)), None
+    if min(shape[-2:]) == 1 and channels is not None:
         return None, channels
-    return _map(squared.mean(tuple(range(base.ndim - 2)), dtype=np.float64), _CELLS), channels
+    return _map(squared.mean(tuple(range(len(shape) - 2)), dtype=np.float64), _CELLS, shape[-2:]), channels
 
 
-def _map(squared: Array, cells: int) -> ErrorMap:
+def _some_of(shape: Sequence[int]) -> tuple[slice, ...]:
+    """Of a large tensor every so-many-th block along its first axes, as many as its maps have cells for at least."""
+    size, steps = math.prod(shape), []
+    for axis, length in enumerate(shape):
+        drawn = axis >= len(shape) - 2 or axis == 1
+        steps.append(max(1, min(-(-size // _MAPPED), length // _CHANNELS if drawn else length)))
+        size //= steps[-1]
+    return tuple(slice(None, None, step) for step in steps)
+
+
+def _map(squared: Array, cells: int, stands_for: Sequence[int]) -> ErrorMap:
     """Mean squares along two axes to at most so many cells of RMS."""
     height, width = squared.shape
     for axis, size in enumerate((height, width)):
@@ -186,7 +200,7 @@ def _map(squared: Array, cells: int) -> ErrorMap:
         squared = np.add.reduceat(squared, starts, axis) / lengths.reshape(shape) if count < size else squared
     rms = np.sqrt(squared)
     lines = tuple(tuple(float(f"{cell:.3g}") if np.isfinite(cell) else None for cell in line) for line in rms)
-    return ErrorMap(size=(height, width), cells=lines)
+    return ErrorMap(size=(stands_for[0], stands_for[1]), cells=lines)
 
 
 def _worst(shape: Sequence[int], b: Array, t: Array, step: int) -> tuple[Element, ...]:

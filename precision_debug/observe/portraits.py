@@ -24,6 +24,8 @@ _CLEARLY = 1.25
 """How many times the smallest error among the worst another one must be to be drawn."""
 _ELEMENTS = 1 << 26
 """Elements that all portraits of a run may take together: about a second of numpy's time."""
+_READ = 1 << 21
+"""Elements of a large tensor that its portrait reads, about."""
 _COPIED = 4
 """What an element of a device counts for: it must be copied first, and its engine waits meanwhile."""
 
@@ -52,14 +54,15 @@ class Portraits:
         error = _badness(numbers)
         if not (row.status is Status.FAIL if self._beyond is None else error > self._beyond):
             return
-        size = math.prod(base.shape)
+        size = min(math.prod(base.shape), _READ)
         size *= 1 if isinstance(base, np.ndarray) and isinstance(target, np.ndarray) else _COPIED
         if size > self._left or not self._is_wanted(error):
             return
         self._left -= size
         self._most -= 1
         try:
-            portrait = portrait_of(row.name, as_array(base), as_array(target))
+            pair = (one if hasattr(one, "reshape") else as_array(one) for one in (base, target))
+            portrait = portrait_of(row.name, *pair, read=as_array)
         except PrecisionDebugError:  # no array of numbers
             return
         if portrait is not None:

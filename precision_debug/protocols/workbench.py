@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,14 +28,30 @@ class Workbench(Protocol):
     def host(self, value: Any) -> Any:
         """As a numpy array."""
 
+    def returned(self, outputs: Mapping[str, Any], name: str) -> Any:
+        """One of the outputs that a session's run returned, where its other tensors are."""
+
     def kept(self, value: Any) -> Any:
         """A copy where the tensor is."""
 
     def is_float(self, value: Any) -> bool:
         """Whether it holds floats, narrow ones included."""
 
+    def lasting(self, value: Any) -> Any:
+        """A tensor that a run shows, as ``start`` may have it: a copy where it looks at it later."""
+
     def compare(self, base: Any, target: Any) -> Comparison:
         """The numbers of a pair; quantiles may be left out."""
+
+    def start(self, base: Any, target: Any, then: Callable[[Comparison], None]) -> None:
+        """The same, told to ``then`` at once, or later in the order of the calls."""
+
+    def settle(self) -> None:
+        """Every ``then`` was called."""
+
+    def squares(self, base: Any, target: Any, bound: float) -> tuple[float, float, int]:
+        """Squared L2 of the error and of the baseline over the elements that are finite on both sides, and no larger
+        than ``bound`` in the baseline; and how many these are."""
 
     def shaken(self, value: Any, noise: Any, unit: float, start: int, step: float | None) -> Any:
         """Each float off by its share of the noise (a numpy array, used again and again from ``start`` on) times

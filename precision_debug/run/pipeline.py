@@ -28,7 +28,7 @@ from ..settings import CORE, value
 from .across_frameworks import crosses, match_values
 from .answers import Answers
 from .answers import finish as finish_answers
-from .both import Both, Each
+from .both import Both, Each, Ran
 from .comparer import placed, placed_on_host
 from .fail_fast import Enough, enough
 from .inputs import feeds_of, storing
@@ -124,7 +124,7 @@ def _compare(
                 if spec.explain == "off" or alone:
                     return
                 one = dataclasses.replace(given, feeds=given.feeds[worst : worst + 1])
-                _explain(spec, base, target, again.rows, one, journal, folder, together, again.base_outputs)
+                _explain(spec, base, target, again.rows, one, journal, folder, together, again)
 
             if parts is not None:
                 _in_parts(parts, samples, explained, lambda: _announced(both, journal))
@@ -183,7 +183,7 @@ def _compare(
         if repetition.count:
             repetition.hold(both, ran, given.for_target().feeds[0])
         if spec.explain != "off" and not alone:
-            _explain(spec, base, target, ran.rows, given, journal, folder, together, ran.base_outputs)
+            _explain(spec, base, target, ran.rows, given, journal, folder, together, ran)
 
 
 def _worst_pairs(spec: RunSpec, folder: Path, journal: Journal) -> list[WorstPairs]:
@@ -216,7 +216,7 @@ def _in_parts(
 
 def _explain(
     spec: RunSpec, base: OpenSide, target: OpenSide, rows: Sequence[Row], given: FeedSet, journal: Journal,
-    folder: Path, together: bool, base_outputs: Mapping[str, Any],
+    folder: Path, together: bool, ran: Ran,
 ) -> None:  # fmt: skip
     """Both sides once more, each operator alone, and what its error does: see ``explain``."""
     journal.write(events.Stage(text=say("stage_explaining")))
@@ -235,7 +235,8 @@ def _explain(
         two_files=base.opening.spec.model != target.opening.spec.model
         and base.opening.backend is target.opening.backend,  # another backend has other words for the same operator
         memory_budget=value(CORE, spec.options, "memory_budget"),
-        outputs=base_outputs,
+        outputs=ran.base_outputs,
+        target_outputs=ran.target_outputs,
     )
     took = (base.seconds or 0.0), (target.seconds or 0.0)
     patience = max(2.0, max(took) if together else sum(took))

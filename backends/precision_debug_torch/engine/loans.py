@@ -6,12 +6,13 @@ has handed out (as a numpy array, by its address) may be written by anybody: fro
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
+
+from precision_debug.observe import loans
 
 __all__ = ["HANDS_OUT", "Loans"]
 
@@ -28,8 +29,7 @@ class Loans:
 
     def __init__(self, borrow: Callable[[str, str, Any], Callable[[], None]] | None) -> None:
         self._borrow = borrow
-        self._lent: collections.deque[tuple[Callable[[], None], int]] = collections.deque()
-        self._bytes = 0
+        self.lent = loans.Loans()
 
     @property
     def goes_on(self) -> bool:
@@ -39,26 +39,16 @@ class Loans:
     def lend(self, op_type: str, name: str, tensor: Any, shown: Any) -> None:
         """Show a tensor to the hook as ``shown``; returns when its own memory may hold so many more."""
         assert self._borrow is not None
-        self._lent.append((self._borrow(op_type, name, shown), tensor.nbytes))
-        self._bytes += tensor.nbytes
         most = _ON_HOST if tensor.device.type == "cpu" else _ON_DEVICE
-        if self._bytes > most:  # then down to half of it, so that both runs take longer turns
-            while self._lent and self._bytes > most // 2:
-                self._end_one()
+        self.lent.add(self._borrow(op_type, name, shown), tensor.nbytes, most)
 
     def end(self) -> None:
         """Everything is given back."""
-        if self._lent:
+        if self.lent:
             with torch._C.DisableTorchFunction(), _disable_current_modes():  # what a hook does is no call of the model
-                while self._lent:
-                    self._end_one()
+                self.lent.end()
 
     def hand_out(self) -> None:
         """Memory is given to somebody who may write into it at any time."""
         self.end()
         self._borrow = None
-
-    def _end_one(self) -> None:
-        give_back, size = self._lent.popleft()
-        self._bytes -= size
-        give_back()
