@@ -54,8 +54,8 @@ def _lines(tables: Mapping[str, Sequence[Setting]]) -> Iterator[str]:
         yield "|---|---|---|---|---|---|---|"
         for one in table:
             what, default, side, modes = cells(one)
+            side = f"`--baseline_{one.name}`: of the baseline alone" if one.by_side else side
             name = f"`--{one.name}`" if one.flag else f"`{one.name}`"
-            name += f" `--baseline_{one.name}`" if one.by_side else ""
             default = f"`{default}`" if default else ""
             modes = " ".join(f"`{mode}`" for mode in modes.split())
             row = (name, what, default, side, modes, one.help, one.zh)

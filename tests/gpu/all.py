@@ -76,7 +76,6 @@ CHECKS = {
     "ort_cuda": Check(words=("ort_cuda.py",), needs="ort_cuda"),
     "ort_providers": Check(words=("ort_providers.py",), needs="ort_cuda"),
     "search_ort_cuda": Check(words=("search_ort_cuda.py",), needs="ort_cuda"),
-    "bench_device_compare": Check(words=("bench_device_compare.py",), needs="torch"),
     "explain_torch": Check(words=("explain_torch.py",), needs="torch"),
     "many_samples": Check(words=("many_samples.py",), needs="torch"),
     "torch_command": Check(words=("torch_command.py",), needs="torch"),
