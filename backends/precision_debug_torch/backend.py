@@ -176,7 +176,11 @@ class TorchBackend:
         from .keep import TorchKeep
 
         chosen = modes.recipe(spec.mode)
-        low = chosen.autocast or chosen.change == "int8" or chosen.dtype in ("float16", "bfloat16")
+        low = (
+            chosen.autocast
+            or chosen.change == "int8"
+            or (not chosen.change and chosen.dtype in ("float16", "bfloat16"))
+        )
         return TorchKeep(spec=spec, recipe=chosen) if low and ".py" in spec.model.model_file else None
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:

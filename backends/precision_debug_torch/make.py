@@ -17,10 +17,10 @@ from torch.overrides import TorchFunctionMode
 from precision_debug.errors import BackendUnavailable, InputError, UsageError
 from precision_debug.reasons import Reason
 
-from .engine.int8_linear import quantise
 from .engine.keep_float32 import keep_in_float32, outermost
 from .engine.nested_tensors import leaves, replaced
 from .engine.program import cast_program
+from .engine.quantised_linear import quantise, type_of
 from .model import Model
 from .modes import Recipe
 from .reasons import say
@@ -124,12 +124,13 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         module.eval()
         notes.append(say("evaluation"))
     plain, paths = None, frozenset[str]()
-    if recipe.change == "int8":
+    if type_of(recipe.change):
         plain, module = module, copy.deepcopy(module)
-        paths, note = quantise(module, model.path, kept)
+        paths, note = quantise(module, model.path, kept, recipe.change)
         notes.append(note)
-    elif kept:
-        keep_in_float32(module, kept, dtype if recipe.dtype else None)
+    if kept and recipe.change != "int8":
+        for one in (module, plain) if plain is not None else (module,):
+            keep_in_float32(one, kept, dtype if recipe.dtype else None)
         names = ", ".join(name or "(model)" for name in kept[:6])
         notes.append(say("kept_float32", count=len(kept), names=names))
     return Built(

@@ -18,7 +18,8 @@ class Recipe:
     """How a mode comes about.
 
     dtype: parameters, buffers and floating inputs are cast to it; "" leaves them. autocast: torch.autocast's dtype.
-    tf32: TensorFloat-32 in matrix products and convolutions on CUDA. change: "", "compile" or "int8".
+    tf32: TensorFloat-32 in matrix products and convolutions on CUDA. change: "", "compile", or how linear layers are
+    quantised: "int8", "fp8", "fp8_weights", "int4_weights".
     """
 
     mode: RunMode
@@ -65,11 +66,39 @@ _RECIPES = {
             dtype="float32",
             change="int8",
         ),
+        Recipe(
+            mode=_mode(
+                "torch_fp8",
+                "bfloat16, linear layers in float8 by torchao, activations quantised as they come",
+                _FACTORY,
+            ),
+            dtype="bfloat16",
+            change="fp8",
+        ),
+        Recipe(
+            mode=_mode("torch_fp8_weights", "bfloat16, linear layers' weights in float8 by torchao", _FACTORY),
+            dtype="bfloat16",
+            change="fp8_weights",
+        ),
+        Recipe(
+            mode=_mode("torch_int4_weights", "bfloat16, linear layers' weights in int4 by torchao", _FACTORY),
+            dtype="bfloat16",
+            change="int4_weights",
+        ),
     )
 }
 
 RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
 _NEEDS = "pip install 'precision_debug[torch]'"
+
+
+_CONFIGS = {
+    "int8": "Int8DynamicActivationInt8WeightConfig",
+    "fp8": "Float8DynamicActivationFloat8WeightConfig",
+    "fp8_weights": "Float8WeightOnlyConfig",
+    "int4_weights": "Int4WeightOnlyConfig",
+}
+"""What each way to quantise needs of torchao."""
 
 
 def recipe(mode: str) -> Recipe:
@@ -93,10 +122,13 @@ def availability(mode: str) -> Availability:
             return Availability(ok=False, needs="needs torch with CUDA and an NVIDIA GPU")
         if torch.cuda.get_device_capability()[0] < 8:
             return Availability(ok=False, needs="needs a GPU with TensorFloat-32 (compute capability 8.0 or later)")
-    if chosen.change == "int8":
+    if chosen.change in _CONFIGS:
         from .engine.torchao import what_is_missing
 
-        missing = what_is_missing()
+        missing = what_is_missing(_CONFIGS[chosen.change])
+        if not missing and chosen.change == "fp8":
+            there = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 9)
+            missing = "" if there else "needs torch with CUDA and an NVIDIA GPU of compute capability 8.9 or later"
         if missing:
             return Availability(ok=False, needs=missing)
     return Availability(ok=True)

@@ -10,9 +10,12 @@ from __future__ import annotations
 import collections
 from typing import Any, NamedTuple
 
-__all__ = ["ROOT", "Namer", "canonical", "is_bookkeeping", "op_type"]
+__all__ = ["QUANTISED", "ROOT", "Namer", "canonical", "is_bookkeeping", "op_type"]
 
 ROOT = "(model)"
+
+QUANTISED = ("int8.", "float8.", "int4.")
+"""What operator types of quantised layers begin with."""
 
 _SAME = {
     "cudnn_batch_norm": "batch_norm",
@@ -88,11 +91,12 @@ class _Scope(NamedTuple):
 class Namer:
     """Counts calls during one run. Not shared between threads.
 
-    quantised: paths of modules whose operators are others than the baseline's; "int8." before them keeps them apart.
+    quantised: paths of modules whose operators are others than the baseline's; their ``type`` before them ("int8.")
+    keeps them apart.
     """
 
-    def __init__(self, quantised: frozenset[str] = frozenset()) -> None:
-        self._quantised = quantised
+    def __init__(self, quantised: frozenset[str] = frozenset(), type: str = "int8") -> None:
+        self._quantised, self._mark = quantised, f"{type}."
         self._modules: collections.Counter[str] = collections.Counter()
         self._taken: collections.Counter[str] = collections.Counter()
         self._stack = [_Scope("", "", collections.Counter())]
@@ -131,7 +135,7 @@ class Namer:
         now = self._stack[-1]
         name = canonical(op_type(func).partition(".")[2])
         if now.scope.partition("@")[0] in self._quantised:
-            name = f"int8.{name}"
+            name = f"{self._mark}{name}"
         return self._unique(now.scope if name == now.family else self._counted(name))
 
     def _counted(self, name: str) -> str:
@@ -143,7 +147,7 @@ class Namer:
     def further(self, func: Any, name: str, place: int) -> str:
         """The name of a further result; a kernel's own (a batch norm's saved mean, …) are named after the kernel."""
         kernel = op_type(func).partition(".")[2]
-        if kernel not in _SAME or "int8." in name:
+        if kernel not in _SAME or self._mark in name:
             return self._unique(f"{name}[{place}]")
         scope, _, call = name.rpartition("/")
         own = f"{kernel}#{call.partition('#')[2]}" if "#" in call else kernel

@@ -40,14 +40,23 @@ REASONS = Catalogue("torch", {
         "{count} modules stay in float32: {names}", "{count} 个模块保持 float32：{names}",
         "Nothing: they were asked for by keep_modules.",
     ),
-    "int8_linear": Wording(
-        "{count} of {all} linear layers run in int8 (torchao, dynamic activations)",
-        "{all} 个线性层中有 {count} 个以 int8 运行（torchao，动态激活）",
+    "quantised_linear": Wording(
+        "{count} of {all} linear layers run in {type} (torchao, dynamic activations)",
+        "{all} 个线性层中有 {count} 个以 {type} 运行（torchao，动态激活）",
     ),
-    "int8_linear_but": Wording(
-        "{count} of {all} linear layers run in int8 (torchao, dynamic activations); {others} convolutions stay"
-        " in float32",
-        "{all} 个线性层中有 {count} 个以 int8 运行（torchao，动态激活）；{others} 个卷积保持 float32",
+    "quantised_linear_but": Wording(
+        "{count} of {all} linear layers run in {type} (torchao, dynamic activations); {others} convolutions stay"
+        " as they are",
+        "{all} 个线性层中有 {count} 个以 {type} 运行（torchao，动态激活）；{others} 个卷积保持原样",
+    ),
+    "weights_linear": Wording(
+        "{count} of {all} linear layers have weights in {type} (torchao), which are multiplied in the layer's own type",
+        "{all} 个线性层中有 {count} 个的权重为 {type}（torchao），以该层自身的类型相乘",
+    ),
+    "weights_linear_but": Wording(
+        "{count} of {all} linear layers have weights in {type} (torchao), which are multiplied in the layer's own type;"
+        " {others} convolutions stay as they are",
+        "{all} 个线性层中有 {count} 个的权重为 {type}（torchao），以该层自身的类型相乘；{others} 个卷积保持原样",
     ),
     "casts_kept": Wording(
         "{count} casts and results of a lower precision that the model asks for were kept in float64",

@@ -26,6 +26,7 @@ from .engine.function_calls import Families, unseen_by_families
 from .engine.loans import Loans
 from .engine.nested_tensors import leaves
 from .engine.process_switches import LISTING, Switches
+from .engine.quantised_linear import type_of
 from .isolate import Made, Replacing, module_operator, rounded
 from .make import Built, arguments_of, current, tensors_of, twin
 from .modes import Recipe
@@ -197,7 +198,8 @@ class TorchSession:
             replacing = Replacing([tensor for _, tensor in constants]) if replaces else None
             trace = Trace(
                 self._level, constants=constants, given=given, show=self._guarded(show, failed),
-                quantised=built.quantised, results=self._plain_results(built, given), replacing=replacing,
+                quantised=built.quantised, type=type_of(self._recipe.change),
+                results=self._plain_results(built, given), replacing=replacing,
                 listed={meta.name: meta.call for meta in self._metas or ()},
             )  # fmt: skip
             undo = wrap(module, trace)

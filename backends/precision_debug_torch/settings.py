@@ -23,7 +23,7 @@ SETTINGS = (
     ),
     Setting(
         name="keep_modules", kind="names", default=(), sides=("target",),
-        modes=("torch_fp16", "torch_bf16", "torch_autocast_*", "torch_int8"),
+        modes=("torch_fp16", "torch_bf16", "torch_autocast_*", "torch_int8", "torch_fp8*", "torch_int4_weights"),
         help="paths of modules that stay in float32, with what is inside them",
         zh="保持 float32 的模块路径（含其内部）",
     ),

@@ -5,7 +5,7 @@ Calibrated on clean and planted models (tests/planted, and real ones that PyPI's
 
 from __future__ import annotations
 
-from .units import INT8, arithmetic_of, unit_of
+from .units import INT4, INT8, arithmetic_of, unit_of
 
 __all__ = ["BEYOND", "LEAST", "allowed_error", "usual_error"]
 
@@ -33,4 +33,5 @@ def allowed_error(unit: float, expected: float | None) -> float:
 def usual_error(run_mode: str) -> float:
     """The same where nothing is known but the run mode."""
     arithmetic = arithmetic_of(run_mode)
-    return allowed_error(INT8 if arithmetic == "int8" else unit_of(arithmetic, None), None)
+    of_integers = {"int8": INT8, "int4": INT4}
+    return allowed_error(of_integers.get(arithmetic) or unit_of(arithmetic, None), None)

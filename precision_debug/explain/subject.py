@@ -12,7 +12,7 @@ from ..protocols import Feeds, Replace, Replacer, Session, Workbench
 from ..records import Row, TensorMeta, TensorStats
 from .bounds import LEAST
 from .operators import JOIN, MOVE, plain_type
-from .units import INT8, INTEGERS, NARROW, arithmetic_of, held_type, model_unit, unit_of
+from .units import INT4, INT8, INTEGERS, NARROW, arithmetic_of, held_type, model_unit, unit_of
 from .workbench import HostWorkbench
 
 __all__ = ["Subject", "replaces"]
@@ -114,6 +114,8 @@ class Subject:
         units = [self.unit(row.name, row.comparison.base) for row in self.rows if row.comparison is not None]
         arithmetic = self.arithmetic
         known = max(model_unit(units), unit_of(arithmetic, None))
+        if arithmetic == "int4":  # of weights alone: the tensors are held in another type
+            return max(known, INT4)
         return INT8 if arithmetic == "int8" and known <= NARROW else known
 
     @property

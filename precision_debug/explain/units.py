@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ..records import Row, TensorStats
 
 __all__ = [
+    "INT4",
     "INT8",
     "INTEGERS",
     "NARROW",
@@ -25,7 +26,7 @@ _BITS = {"float64": 53, "float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8,
 
 _PRECISIONS = {
     "fp64": "float64", "fp32": "float32", "tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8",
-    "fp8": "float8_e4m3fn", "engine": "float16", "best": "float16",
+    "fp8": "float8_e4m3fn", "int4": "int4", "engine": "float16", "best": "float16",
 }  # fmt: skip
 """Of an engine that was built already, and of one that may choose, it is taken that they round as float16 does."""
 
@@ -43,6 +44,9 @@ _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float8_e4m3fn": 2.0**-
 INT8 = 0.01
 """Typical unit of rounding to 8-bit integers, where the tensors' own is not known: scales that are computed while it
 runs are seen in no tensor, which all hold floats then."""
+
+INT4 = 16 * INT8
+"""The same of 4-bit integers."""
 
 _STEPS = {"int8": 255, "uint8": 255, "int4": 15, "uint4": 15, "int16": 65535, "uint16": 65535}
 

@@ -82,19 +82,20 @@ class Trace:
     level: "op" shows each operator's results, "module" each module call's.
     show: called with each tensor while it lives. replacing: writes what it returns in the tensor's place.
     listed: call sites that an earlier run found out, by tensor name.
-    quantised: paths of quantised layers. results: name of such a layer's result to its row's name without quantisation.
+    quantised: paths of quantised layers, of that type. results: name of such a layer's result to its row's name without
+    quantisation.
     """
 
     def __init__(
         self, level: str, *, constants: Iterable[tuple[str, Any]], given: Mapping[str, Any], show: Show | None,
-        quantised: frozenset[str] = frozenset(), results: Mapping[str, str] | None = None,
+        quantised: frozenset[str] = frozenset(), type: str = "int8", results: Mapping[str, str] | None = None,
         listed: Mapping[str, CallSite | None] | None = None, replacing: Replacing | None = None,
     ) -> None:  # fmt: skip
         self.level = level
         self._listed = listed or {}
         self._replacing = replacing
         self._roots: Any = WeakIdKeyDictionary()  # what only moves constants about to their names
-        self.namer = Namer(quantised)
+        self.namer, self._type = Namer(quantised, type), type
         self._quantised, self._results = quantised, results or {}
         self.metas: list[TensorMeta] = []
         self._show = show
@@ -240,8 +241,8 @@ class Trace:
             if name.partition("@")[0] in self._quantised:
                 read = self._sources((args, kwargs))
                 for full, tensor in leaves(result, name):
-                    own = self.namer.plain(self._results.get(full, f"{full}/int8"))
-                    self._tell(own, f"int8.{kind}", tensor, node=name, inputs=read, call=CallSite(scope=name))
+                    own = self.namer.plain(self._results.get(full, f"{full}/{self._type}"))
+                    self._tell(own, f"{self._type}.{kind}", tensor, node=name, inputs=read, call=CallSite(scope=name))
             else:
                 for full, tensor in leaves(result, name):
                     sources = self._names.get(tensor, ())

@@ -19,7 +19,7 @@ from precision_debug.protocols import Matches
 from precision_debug.reasons import Reason, say
 from precision_debug.records import TensorMeta
 
-from ..naming import canonical
+from ..naming import QUANTISED, canonical
 
 __all__ = ["pair"]
 
@@ -214,7 +214,7 @@ class _Pairing:
     def matches(self) -> Matches:
         base, target = self._base, self._target
         for meta in target.metas.values():
-            if meta.call is None or meta.op_type.startswith("int8."):  # inputs and outputs, and a quantised layer's
+            if meta.call is None or meta.op_type.startswith(QUANTISED):  # inputs and outputs, and a quantised layer's
                 other = base.metas.get(meta.name)
                 if other is not None and (other.call is None) == (meta.call is None):
                     self._join(other, meta)

@@ -11,8 +11,6 @@ from typing import Any
 
 __all__ = ["quantization", "what_is_missing"]
 
-_NEEDED = ("quantize_", "Int8DynamicActivationInt8WeightConfig")
-
 
 def quantization() -> Any:
     """The module torchao.quantization. Raises what its import raises."""
@@ -26,8 +24,9 @@ def quantization() -> Any:
         logging.disable(level)
 
 
-def what_is_missing() -> str:
-    """What torch_int8 needs and has not; "" where it has everything. Never raises."""
+def what_is_missing(config: str) -> str:
+    """What a way to quantise needs and has not; "" where it has everything. config: torchao's name of it. Never
+    raises."""
     try:
         found = quantization()
     except ModuleNotFoundError as error:
@@ -36,5 +35,5 @@ def what_is_missing() -> str:
         return f"torchao cannot be imported: no module {error.name}; pip install -U torchao"
     except Exception as error:
         return f"torchao does not fit this torch ({type(error).__name__}: {error}); pip install -U torchao"
-    absent = [name for name in _NEEDED if not hasattr(found, name)]
+    absent = [name for name in ("quantize_", config) if not hasattr(found, name)]
     return f"a newer torchao, with {' and '.join(absent)}: pip install -U torchao" if absent else ""

@@ -1,0 +1,76 @@
+"""Linear layers whose weights torchao holds in float8 or int4: what ran, and that every other row is compared."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import torch_models
+from precision_debug_torch import TorchBackend
+
+import precision_debug
+from precision_debug.errors import BackendUnavailable, ModelError
+from precision_debug.records import Status
+
+MODELS = Path(torch_models.__file__)
+WIDE = """
+import torch
+
+
+def make():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.GELU(), torch.nn.Linear(256, 128), torch.nn.Tanh())
+    return net.eval(), {"input": torch.randn(16, 128)}
+
+
+def narrow():
+    return torch.nn.Linear(12, 4), {"input": torch.randn(2, 12)}
+"""
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> str:
+    (tmp_path / "wide.py").write_text(WIDE)
+    return str(tmp_path / "wide.py")
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "least", "most"),
+    [("torch_fp8_weights", "float8", 0.005, 0.06), ("torch_int4_weights", "int4", 0.02, 0.25)],
+)
+def test_weights_alone(mode: str, kind: str, least: float, most: float, wide: str) -> None:
+    pytest.importorskip("torchao", reason="torchao is not installed")
+    report = precision_debug.compare(f"{wide}:make", run_mode=mode, device="cpu")
+    assert f"2 of 2 linear layers have weights in {kind} (torchao)" in " ".join(map(str, report.target.notes))
+    rows = {row.name: row for row in report.rows}
+    for name in ("0/addmm", "1/gelu", "2/addmm", "3/tanh", "output"):
+        assert rows[name].comparison is not None, name
+        error = rows[name].relative_l2
+        assert error is not None
+        assert least < error < most, name
+    inside = [row for row in report.rows if row.status is Status.UNMATCHED]
+    assert all(row.name.startswith(("0/", "2/")) for row in inside), "only inside of the quantised layers"
+    assert report.explanation is not None
+    kept = precision_debug.compare(f"{wide}:make", run_mode=mode, device="cpu", keep_modules="0,2", explain="off")
+    assert {row.name: row.relative_l2 for row in kept.rows}["2/addmm"] < 0.01  # type: ignore[operator]
+
+
+def test_int4_needs_whole_groups(wide: str) -> None:
+    pytest.importorskip("torchao", reason="torchao is not installed")
+    with pytest.raises(ModelError, match="none of its 1 linear layers could be made int4; int4 needs inputs of a"):
+        precision_debug.compare(f"{wide}:narrow", run_mode="torch_int4_weights", device="cpu")
+
+
+def test_what_float8_products_need_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = TorchBackend()
+    if "torchao" in sys.modules or backend.availability("torch_fp8_weights").ok:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        assert "compute capability 8.9" in backend.availability("torch_fp8").needs
+    with pytest.raises(BackendUnavailable, match="torch_fp8 cannot run here"):
+        precision_debug.compare(f"{MODELS}:encoder", run_mode="torch_fp8", device="cpu")
