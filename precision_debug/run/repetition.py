@@ -55,7 +55,7 @@ class Repetition:
     def __init__(self, spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal, folder: Path) -> None:
         self.count: int = value(CORE, spec.options, "repeat") or 0
         self._opening = dataclasses.replace(opening, comparer=None)  # all in the host's memory
-        self._sets = given.for_target().feeds[:CALIBRATE]
+        self._given = given.for_target()
         self._journal, self._folder = journal, folder
         budget = value(CORE, spec.options, "memory_budget")
         store = Store(folder=folder, memory_budget=WAITING if budget is None else budget)
@@ -96,7 +96,7 @@ class Repetition:
             try:
                 spec = dataclasses.replace(self._opening.spec, work_dir=str(folder))
                 opening = dataclasses.replace(self._opening, spec=spec)
-                session: Session = guarded(opening.label, partial(opening.open, self._sets))
+                session: Session = guarded(opening.label, partial(opening.open, self._given.feeds[:CALIBRATE]))
                 try:
                     self._run(session, time.monotonic() - begun)
                 finally:

@@ -1,6 +1,6 @@
 """What the page for Polygraphy's users promises of TensorRT: its rows, engines told apart, builds that differ.
 
-    OUT=/some/empty/folder PYTHONPATH=.:backends:tests python3.11 tests/gpu/migration.py [--stand_in]
+    OUT=/some/empty/folder PYTHONPATH=.:backends:tests python3.11 tests/gpu/migration.py [--in_process] [--stand_in]
 
 Runs each command of docs/from_polygraphy.md that names a TensorRT mode or an engine, in the page's order, on a small
 model; then inspects a ResNet-18's engine, builds that model three times (--repeat 3), asks the parser what it refuses,
@@ -139,8 +139,6 @@ def stand_in() -> None:
     from precision_debug_tensorrt.engine import device_memory, versions
     from tensorrt_fake import HostCuda, fake_tensorrt
 
-    from precision_debug.run import supervisor
-
     api = versions.Api(fake_tensorrt("8.6.1", untaken=("Nowhere",)))
     memory = device_memory.CudaPython(HostCuda(limit=10**9, free=10**9))
     for place in (versions, opening):
@@ -148,7 +146,6 @@ def stand_in() -> None:
     for place in (device_memory, opening):
         place.find_device = lambda: memory  # type: ignore[assignment]
     LIBRARIES.clear()
-    supervisor.supervise = in_process  # type: ignore[assignment]
 
 
 def in_process(spec: Any, outputs: Any, **_: Any) -> Any:
@@ -171,11 +168,16 @@ def in_process(spec: Any, outputs: Any, **_: Any) -> Any:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stand_in", action="store_true")
+    parser.add_argument("--in_process", action="store_true", help="without a child a command: TensorRT loads once")
     given = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     os.chdir(OUT)
     if given.stand_in:
         stand_in()
+    if given.stand_in or given.in_process:
+        from precision_debug.run import supervisor
+
+        supervisor.supervise = in_process  # type: ignore[assignment]
     for part in (run_rows, inspect_resnet, builds_that_differ, what_is_refused, broken_engines):
         try:
             part()
