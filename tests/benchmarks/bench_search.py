@@ -35,21 +35,21 @@ ROOT = Path(__file__).resolve().parents[2]
 Built = tuple[Path, dict[str, Any]]
 
 
-def encoder(folder: Path) -> Built:
-    """Seven layers; the scores of layer 2 overflow, and so do the squares of a norm that is written out."""
+def encoder(folder: Path, layers: int = 7, size: int = 48, length: int = 12) -> Built:
+    """The scores of layer 2 overflow, and so do the squares of a norm behind layer 4 that is written out."""
     g = Graph(seed=3)
-    x = tokens(g, size=48, length=12)
-    for layer in range(7):
-        x = g.norm(g.attention(x, 48, f"t{layer}"), 48, f"n{layer}")
+    x = tokens(g, size=size, length=length)
+    for layer in range(layers):
+        x = g.norm(g.attention(x, size, f"t{layer}"), size, f"n{layer}")
         if layer == 4:
             wide = g.op("Mul", [x, g.weight("w", np.float32(900))], "wide")
             square = g.op("Mul", [wide, wide], "square")
             mean = g.op("ReduceMean", [square], "mean", axes=[-1])
             x = g.op("Div", [wide, g.op("Sqrt", [mean], "root")], "normed")
-        x = g.norm(g.mlp(x, 48, f"m{layer}"), 48, f"o{layer}")
+        x = g.norm(g.mlp(x, size, f"m{layer}"), size, f"o{layer}")
     for name in ("t2_q.w", "t2_k.w"):
         g.weights[name] = g.weights[name] * 250
-    g.weights["t2.d"] = np.float32(math.sqrt(48) * 62500)
+    g.weights["t2.d"] = np.float32(math.sqrt(size) * 62500)
     return g.save(folder / "encoder.onnx", [x]), g.feeds
 
 
