@@ -191,3 +191,15 @@ def test_many_small_errors_are_called_diffuse_after_few_sets() -> None:
     found, oracle = searched(units, error, groups)
     assert found.state == "diffuse"
     assert oracle.evaluations <= 16
+
+
+def test_an_output_that_no_unit_makes_belongs_to_what_it_was_made_from() -> None:
+    """A Softmax that an Identity names as the output: all of the error was there, and nobody was asked to keep it."""
+    metas = [
+        TensorMeta(name="a", op_type="MatMul", node="a", dtype="float32", inputs=("x",)),
+        TensorMeta(name="s", op_type="Softmax", node="s", dtype="float32", inputs=("a",)),
+        TensorMeta(name="y", op_type="Scale", node="y", dtype="float32", inputs=("s",), is_output=True),
+    ]
+    units = Units(metas, lambda meta: "" if meta.op_type == "Scale" else meta.node)
+    assert units.around("y") == {1}
+    assert units.around("s") == {1}

@@ -88,7 +88,7 @@ def _followed(
                 theirs[name] = right[name] if there is None else there
         if any(value is None for value in right.values()):
             continue
-        own = sum(_introduced(row_of.get(name)) for name in floats)
+        measured = [_introduced(row_of.get(name)) for name in floats]
         flows: dict[str, float] = {}
         for name, value in right.items():
             there = theirs[name]
@@ -97,6 +97,11 @@ def _followed(
             found = operators.run(operator, {**right, name: there.astype(value.dtype)})
             if found is not None:
                 flows[name] = sum(_squared(exact.get(one), found.get(one)) for one in floats)
+        # where nobody ran it alone: what is wrong with its results beyond what came from its inputs
+        actual = sum(_squared(exact.get(name), wrong.get(name)) for name in floats)
+        own = sum(one for one in measured if one is not None)
+        if all(one is None for one in measured):
+            own = max(0.0, actual - sum(flows.values()))
         if any(wrong.get(name) is None for name in floats):  # fused away: as the operator makes it of what it was given
             found = operators.run(operator, {n: v.astype(right[n].dtype) for n, v in theirs.items()})
             for name in floats:
@@ -117,13 +122,13 @@ def _followed(
     return shares
 
 
-def _introduced(row: Row | None) -> float:
-    """The squared error that an operator added itself."""
+def _introduced(row: Row | None) -> float | None:
+    """The squared error that an operator added itself; None where that was not measured."""
     if row is None or row.introduced is None or row.comparison is None:
-        return 0.0
+        return None
     rel, rms = row.introduced.rel_l2, row.comparison.base.rms
     if rel is None or rms is None or not math.isfinite(rel):
-        return 0.0
+        return None
     return (rel * rms) ** 2 * row.comparison.base.elements
 
 

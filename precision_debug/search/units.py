@@ -89,13 +89,34 @@ class Units:
         return {name: frozenset(units) for name, units in found.items()}
 
     def around(self, tensor: str) -> frozenset[int]:
-        """A tensor's producer and all that read it, those behind movers too."""
+        """A tensor's producer and all that read it, those behind movers too.
+
+        Of an output that no unit makes, the units that its producer reads: what made its numbers is kept by them.
+        """
         own = self._of.get(tensor)
+        if own is None and not self.readers.get(tensor):
+            return self._above(tensor)
         found = set() if own is None else {own}
         names = [tensor] if own is None else [meta.name for meta in self.units[own].metas]
         for name in names if own is not None and len(self.units[own].metas) > 1 else [tensor]:
             found |= self.readers.get(name, frozenset())
         return frozenset(found)
+
+    def _above(self, tensor: str) -> frozenset[int]:
+        """The nearest units that a tensor is made from."""
+        found, seen, waiting = set[int](), {tensor}, [tensor]
+        while waiting:
+            for source in self._inputs.get(waiting.pop(), ()):
+                if source in self._of:
+                    found.add(self._of[source])
+                elif source not in seen:
+                    seen.add(source)
+                    waiting.append(source)
+        return frozenset(found)
+
+    @cached_property
+    def _inputs(self) -> Mapping[str, Sequence[str]]:
+        return {meta.name: meta.inputs for meta in self._tensors}
 
     @cached_property
     def neighbours(self) -> Mapping[int, frozenset[int]]:

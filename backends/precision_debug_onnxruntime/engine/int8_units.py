@@ -73,7 +73,7 @@ def _single_numbers(graph: Any) -> frozenset[str]:
 
 def _handed_on(node: Any, numbers: frozenset[str]) -> str:
     """The input whose grid a node's output has; "" where it has its own."""
-    if node.op_type == "BatchNormalization":
+    if node.op_type in ("BatchNormalization", "Identity", "Dropout"):
         return str(node.input[0])
     if node.op_type not in ("Mul", "Div") or len(node.input) != 2:
         return ""
