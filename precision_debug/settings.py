@@ -157,11 +157,12 @@ CORE = (
 )  # fmt: skip
 """Settings that no engine sees: any command may have them."""
 
-_PASSED: Mapping[str, Any] = {"side": "target", "seed": 0}
+_PASSED: Mapping[str, Any] = {"side": "target", "seed": 0, "anew": False}
 
 
 def passed(options: Mapping[str, Any], name: str) -> Any:
-    """What the core itself tells a session among its options, plain values too: "side", "seed"."""
+    """What the core itself tells a session among its options, plain values too: "side", "seed", and "anew": it is one
+    of several builds that are to differ as builds do, so that nothing that was measured before may steer it."""
     default = _PASSED[name]
     return options.get(name, default) if options.get(name) is not None else default
 

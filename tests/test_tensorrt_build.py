@@ -303,6 +303,25 @@ def test_builds_of_one_process_share_a_timing_cache(monkeypatch: pytest.MonkeyPa
     assert configs[0].cache is configs[1].cache
 
 
+def test_a_build_that_is_anew_measures_for_itself_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(timing_cache, "_of_this_process", [])
+    usual, config = timing_cache.TimingCache(), Config()
+    usual.attach(config)
+    usual.collect(config)
+    (tmp_path / "t.cache").write_bytes(b"measured")
+    anew, other, again = timing_cache.TimingCache(str(tmp_path / "t.cache"), anew=True), Config(), Config()
+    assert not anew.loaded
+    for one in (other, again):
+        anew.attach(one)
+        anew.collect(one)
+    assert other.cache is not config.cache
+    assert again.cache is other.cache, "its own engines with marks take the same tactics"
+    assert timing_cache._of_this_process == [config.cache]
+    assert (tmp_path / "t.cache").read_bytes() == b"measured"
+
+
 # --- device memory
 
 

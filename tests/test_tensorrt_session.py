@@ -283,6 +283,31 @@ def test_asked_layers_are_rows_with_what_became_of_them(install: Install) -> Non
     assert "Precision constraints (prefer), 2 layers: 1 obeyed, 1 NOT obeyed." in session.notes
 
 
+def test_repeats_are_built_anew_and_what_is_kept_is_the_compared_engine(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trt = install()
+    written: list[str] = []
+    told: list[bool] = []
+    usual = timing_cache.TimingCache
+
+    def cache(path: str = "", *, anew: bool = False) -> Any:
+        told.append(anew)
+        return usual(path, anew=anew)
+
+    monkeypatch.setattr(opening, "TimingCache", cache)
+    write = Path.write_bytes
+    monkeypatch.setattr(Path, "write_bytes", lambda path, data: written.append(path.name) or write(path, data))
+    report = compare("m.onnx", run_mode="trt_fp16", inputs=IMAGE, explain="off", save_engine="kept.engine", repeat=3)
+    assert report.repeats is not None
+    assert report.repeats.count == 3
+    assert report.repeats.tactics_changed == 0
+    assert told == [False, True, True]
+    assert written.count("kept.engine") == 1
+    assert sum(build == ["probabilities"] for build in trt.builds) == 3, "the real engine, three times"
+    assert all(row.repeated is not None for row in report.compared)
+
+
 @pytest.mark.parametrize("mode", ["trt_engine", "trt_fp16"])
 def test_a_saved_engine_against_its_model(install: Install, mode: str) -> None:
     install()

@@ -14,6 +14,7 @@ import numpy as np
 from precision_debug.errors import BackendError, BackendUnavailable, ModelError, UsageError
 from precision_debug.reasons import Reason
 from precision_debug.records import InputMeta, SessionSpec
+from precision_debug.settings import passed
 
 from .engine.constraints import Asked
 from .engine.device_memory import find_device
@@ -69,7 +70,7 @@ def open_session(
             if options.save_model:
                 save_typed(source.model, options.save_model)
             notes += written
-        timing = TimingCache(options.timing_cache)
+        timing = TimingCache(options.timing_cache, anew=bool(passed(spec.options, "anew")))
         if timing.loaded:
             notes.append(say("timing_read", bytes=timing.loaded))
         maker = Maker(

@@ -94,7 +94,7 @@ class Repetition:
             folder = Path(tempfile.mkdtemp(prefix="repeat-", dir=self._folder))
             begun = time.monotonic()
             try:
-                spec = dataclasses.replace(self._opening.spec, work_dir=str(folder))
+                spec = dataclasses.replace(self._opening.spec, work_dir=str(folder), options=self._options())
                 opening = dataclasses.replace(self._opening, spec=spec)
                 session: Session = guarded(opening.label, partial(opening.open, self._given.feeds[:CALIBRATE]))
                 try:
@@ -117,6 +117,11 @@ class Repetition:
                 tensors=tensors,
             )
         )  # fmt: skip
+
+    def _options(self) -> dict[str, Any]:
+        """What a further build is told: it is one, and what the user keeps is the compared one."""
+        given = self._opening.spec.options
+        return {name: one for name, one in given.items() if not name.startswith("save_")} | {"anew": True}
 
     def _run(self, session: Session, opened: float) -> None:
         if not self._builds and opened:

@@ -23,13 +23,14 @@ class TimingCache:
     """The measurements of all builds in this process, or of a file where one is named.
 
     path: read before the first build where it exists, written after each one; "" keeps them in memory only. The
-    cache itself goes from build to build, so that only a file is ever read back from bytes.
+    cache itself goes from build to build, so that only a file is ever read back from bytes. anew: begin with no
+    measurement, and leave none: of an engine that is to be what another build might be.
     """
 
-    def __init__(self, path: str = "") -> None:
-        self.path = path
+    def __init__(self, path: str = "", *, anew: bool = False) -> None:
+        self.path, self._anew = "" if anew else path, anew
         self._cache: Any = None
-        self._data = _read(Path(path)) if path and Path(path).exists() else b""
+        self._data = _read(Path(self.path)) if self.path and Path(self.path).exists() else b""
 
     @property
     def loaded(self) -> int:
@@ -38,7 +39,7 @@ class TimingCache:
 
     def attach(self, config: Any) -> None:
         """Give a builder configuration what is known so far. Raises BackendError where TensorRT does not take it."""
-        if not self.path and _of_this_process:
+        if not self.path and not self._anew and _of_this_process:
             self._cache = _of_this_process[-1]
         if self._cache is None:
             self._cache = config.create_timing_cache(self._data)
@@ -51,6 +52,8 @@ class TimingCache:
     def collect(self, config: Any) -> None:
         """Keep what a finished build measured. Raises OutputError."""
         cache = config.get_timing_cache()
+        if self._anew:
+            return
         if not self.path:
             _of_this_process[:] = [self._cache]
         elif cache is not None:
