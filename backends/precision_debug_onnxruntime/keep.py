@@ -14,10 +14,12 @@ from precision_debug.errors import UsageError
 from precision_debug.onnx.graph import Scope, all_graphs, subgraphs
 from precision_debug.onnx.model import Model
 from precision_debug.protocols import Handed
+from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
 
 from .engine.int8_units import Int8Units
 from .engine.runtime import Runtime
+from .reasons import say
 from .settings import setting
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ class OrtKeep:
         listed = json.dumps(list(names), ensure_ascii=False)
         handed = [
             Handed(
-                kind="setting", title=f"{self._name} for this tool",
+                kind="setting", title=core("named_for_this_tool", name=self._name),
                 text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'{self._name}={listed}')}",
                 mode=self.spec.mode, options={self._name: names},
             )
@@ -119,10 +121,17 @@ class OrtKeep:
             how = "onnxruntime.quantization.quantize_static" if self.recipe.change == "int8" else (
                 "onnxruntime.quantization.quantize_dynamic"
             )  # fmt: skip
-            handed.append(Handed(kind="setting", title=f"for {how}", text=f"nodes_to_exclude={listed}", note=_AS_GIVEN))
+            handed.append(
+                Handed(
+                    kind="setting",
+                    title=say("handed_for", library=how),
+                    text=f"nodes_to_exclude={listed}",
+                    note=_AS_GIVEN,
+                )
+            )
         handed.append(
             Handed(
-                kind="model", title="the model that was judged: precisions written into it, for any ONNX engine",
+                kind="model", title=say("handed_judged"),
                 path=str(path), mode=_PLAIN[self.recipe.engine], model=str(path), options=self._common,
                 maker=self.spec.mode,
                 maker_options={self._name: names, **self._common, "save_model": str(path)},
@@ -133,15 +142,13 @@ class OrtKeep:
     def _mixed(self, names: Sequence[str], path: Path) -> Handed:
         """Of a simulation: a float16 model with the same nodes in float32."""
         if self.recipe.change != "float16_sim":
-            return Handed(
-                kind="model", title="a model in bfloat16", note="no stock converter writes bfloat16 for ONNX Runtime"
-            )
+            return Handed(kind="model", title=say("handed_bfloat16"), note=say("handed_no_bfloat16"))
         return Handed(
-            kind="model", title="a mixed float16 model, explicit casts, none inside a kept chain", path=str(path),
+            kind="model", title=say("handed_mixed"), path=str(path),
             mode="ort_opt", model=str(path), options=self._common, maker="ort_fp16",
             maker_options={"node_block_list": tuple(names), **self._common, "save_model": str(path)},
         )  # fmt: skip
 
 
-_AS_GIVEN = "the same list as above, in the words of the library"
+_AS_GIVEN = say("handed_library")
 _PLAIN = {"cpu": "ort_opt", "cuda": "ort_cuda_fp32", "tensorrt": "ort_tensorrt_fp16"}

@@ -180,6 +180,31 @@ REASONS = Catalogue("onnxruntime", {
         "onnxruntime {version} does not tell, 1.24 and later do", "onnxruntime {version} 不提供，1.24 及以后才有",
         "Install onnxruntime 1.24 or later.",
     ),
+    # what a search gives away
+    "handed_judged": Wording(
+        "the model that was judged: precisions written into it, for any ONNX engine",
+        "所判定的模型：精度已写入其中，适用于任何 ONNX 引擎",
+    ),
+    "handed_bfloat16": Wording(
+        "a model in bfloat16",
+        "bfloat16 模型",
+    ),
+    "handed_no_bfloat16": Wording(
+        "no stock converter writes bfloat16 for ONNX Runtime",
+        "没有现成的转换器能为 ONNX Runtime 写出 bfloat16",
+    ),
+    "handed_mixed": Wording(
+        "a mixed float16 model, explicit casts, none inside a kept chain",
+        "混合 float16 模型：显式 Cast，保留的链内部没有 Cast",
+    ),
+    "handed_library": Wording(
+        "the same list as above, in the words of the library",
+        "与上面相同的列表，按该库的写法",
+    ),
+    "handed_for": Wording(
+        "for {library}",
+        "用于 {library}",
+    ),
 })  # fmt: skip
 """Every reason that the backend gives."""
 

@@ -20,6 +20,7 @@ from xml.etree import ElementTree
 
 from precision_debug.errors import UsageError
 from precision_debug.protocols import Handed
+from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
 
 from .engine.graph import Graph, Key, read_graph
@@ -29,6 +30,7 @@ from .engine.quantise import is_quantised
 from .failures import reading
 from .model import read_model
 from .modes import Recipe
+from .reasons import say
 from .settings import setting
 
 __all__ = ["ATTRIBUTES", "OpenVinoKeep", "excluded", "marked_model", "operators_of", "save_model"]
@@ -79,19 +81,19 @@ class OpenVinoKeep:
         config = {} if self.recipe.precision == "" else {"INFERENCE_PRECISION_HINT": self.recipe.precision}
         return [
             Handed(
-                kind="setting", title=f"{self._name} for this tool",
+                kind="setting", title=core("named_for_this_tool", name=self._name),
                 text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'{self._name}={listed}')}",
                 mode=self.spec.mode, options={self._name: names},
             ),
             Handed(
-                kind="model", title="OpenVINO IR: what stays in float32 is marked in it", path=str(path),
+                kind="model", title=say("handed_ir"), path=str(path),
                 mode=self.spec.mode, model=str(path), options=common, maker=self.spec.mode,
                 maker_options={self._name: names, **common, "save_ir": str(path)},
             ),
             Handed(
-                kind="wrapper", title="OpenVINO's Python API",
+                kind="wrapper", title=say("handed_api"),
                 text=f"openvino.Core().compile_model({path.name!r}, \"CPU\", {json.dumps(config)})",
-                note="compiles the IR above",
+                note=say("handed_compiles"),
             ),
         ]  # fmt: skip
 

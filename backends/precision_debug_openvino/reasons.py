@@ -65,6 +65,19 @@ REASONS = Catalogue("openvino", {
         "Showing tensors changes the layers of {count} operators, {some} among them.",
         "显示张量会改变 {count} 个算子所在的层，其中有 {some}。", _ROUND,
     ),
+    # what a search gives away
+    "handed_ir": Wording(
+        "OpenVINO IR: what stays in float32 is marked in it",
+        "OpenVINO IR：其中标出了保留为 float32 的部分",
+    ),
+    "handed_api": Wording(
+        "OpenVINO's Python API",
+        "OpenVINO 的 Python API",
+    ),
+    "handed_compiles": Wording(
+        "compiles the IR above",
+        "编译上面的 IR",
+    ),
 })  # fmt: skip
 """Every reason that the backend gives."""
 

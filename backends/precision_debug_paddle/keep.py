@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.protocols import Handed
+from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
 
 from .modes import Recipe
+from .reasons import say
 from .settings import setting
 
 __all__ = ["NO_OPERATOR", "PaddleKeep", "types_of"]
@@ -61,12 +63,13 @@ class PaddleKeep:
         along = ", ".join(f"{kind}: all {self.types[kind]} of them" for kind in keys if kind in self.types)
         return [
             Handed(
-                kind="setting", title="for this tool", mode=self.spec.mode, options={self._name: names}, note=along,
+                kind="setting", title=core("for_this_tool"), mode=self.spec.mode, options={self._name: names},
+                note=along,
                 text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'{self._name}={listed}')}",
             ),
             Handed(
-                kind="config", title="Paddle's Config", text=self._snippet(names, keys),
-                note="the same, to paste: the line above is what was run",
+                kind="config", title=say("handed_config"), text=self._snippet(names, keys),
+                note=say("handed_pasted"),
             ),
         ]  # fmt: skip
 

@@ -274,6 +274,15 @@ REASONS = Catalogue("paddle", {
         " they are shown rounded to bfloat16, as the program that ships has them.",
         "其中 {count} 个在取出时以 FP32 写出，否则为 bfloat16，输出逐位相同；此处按部署的程序舍入到 bfloat16 显示。",
     ),
+    # what a search gives away
+    "handed_config": Wording(
+        "Paddle's Config",
+        "Paddle 的 Config",
+    ),
+    "handed_pasted": Wording(
+        "the same, to paste: the line above is what was run",
+        "同上，可直接粘贴：实际运行的是上一行",
+    ),
 })  # fmt: skip
 """Every reason that the backend gives."""
 

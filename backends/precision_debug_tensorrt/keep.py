@@ -11,9 +11,11 @@ from typing import Any
 
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.protocols import Handed
+from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
 
 from .modes import Recipe
+from .reasons import say
 from .settings import setting
 
 __all__ = ["TensorRTKeep"]
@@ -52,21 +54,21 @@ class TensorRTKeep:
         engine = folder / f"{stem}.{self.recipe.precisions[0].lower()}.engine"
         handed = [
             Handed(
-                kind="setting", title="for this tool", note="the engine below is built by it",
+                kind="setting", title=core("for_this_tool"), note=say("handed_builds"),
                 text=f"--run_mode {mode} --keep_layers {shlex.join(names)} --precision_constraints obey",
             ),
             Handed(
-                kind="model", title="the engine, built with these layers in FP32", path=str(engine),
+                kind="model", title=say("handed_engine"), path=str(engine),
                 mode="trt_engine", model=str(engine), maker=mode, maker_options={**options, "save_engine": str(engine)},
                 options={"plugins": setting(self.spec.options, "plugins")},
             ),
             Handed(
                 kind="command", title="trtexec (TensorRT 8.6 to 10)", text=self._trtexec(names),
-                note="the same constraints in trtexec's words",
+                note=say("handed_trtexec_words"),
             ),
             Handed(
-                kind="config", title="TensorRT's Python API (8.6 to 10)", text=script,
-                note="the same constraints in a script",
+                kind="config", title=say("handed_api"), text=script,
+                note=say("handed_script"),
             ),
         ]  # fmt: skip
         return [*handed, self._typed(names, folder / f"{stem}.strong.onnx")]
@@ -82,9 +84,9 @@ class TensorRTKeep:
     def _typed(self, names: Sequence[str], path: Path) -> Handed:
         """A strongly typed ONNX: every precision is written into it by casts."""
         base = next((kind for kind in self.recipe.precisions if kind in ("FP16", "BF16")), "")
-        title = "a strongly typed ONNX (TensorRT 10 and 11: --stronglyTyped)"
+        title = say("handed_typed")
         if not base:
-            return Handed(kind="model", title=title, note="of INT8: quantise with nodes_to_exclude, see ort_int8")
+            return Handed(kind="model", title=title, note=say("handed_int8"))
         from precision_debug.onnx.model import read_model
 
         from .engine.casts import write_casts

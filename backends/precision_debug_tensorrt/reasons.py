@@ -211,6 +211,35 @@ REASONS = Catalogue("tensorrt", {
         "引擎 {number}（为观测 {count} 个张量而重建）：{diff}；其输出{same}。其中 {asked} 层优先采用真实引擎的精度。"
         "构建用时 {seconds:.1f} 秒。", _MARKED,
     ),
+    # what a search gives away
+    "handed_engine": Wording(
+        "the engine, built with these layers in FP32",
+        "以 FP32 保留这些层而构建的引擎",
+    ),
+    "handed_builds": Wording(
+        "the engine below is built by it",
+        "由它构建下面的引擎",
+    ),
+    "handed_api": Wording(
+        "TensorRT's Python API (8.6 to 10)",
+        "TensorRT 的 Python API（8.6 至 10）",
+    ),
+    "handed_trtexec_words": Wording(
+        "the same constraints in trtexec's words",
+        "同样的约束，按 trtexec 的写法",
+    ),
+    "handed_script": Wording(
+        "the same constraints in a script",
+        "同样的约束，写成脚本",
+    ),
+    "handed_typed": Wording(
+        "a strongly typed ONNX (TensorRT 10 and 11: --stronglyTyped)",
+        "强类型 ONNX（TensorRT 10 与 11：--stronglyTyped）",
+    ),
+    "handed_int8": Wording(
+        "of INT8: quantise with nodes_to_exclude, see ort_int8",
+        "INT8：请以 nodes_to_exclude 量化，见 ort_int8",
+    ),
 })  # fmt: skip
 """Every reason that the backend gives."""
 

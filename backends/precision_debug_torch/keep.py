@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.protocols import Handed
+from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
 
 from .modes import Recipe
+from .reasons import say
 from .settings import setting
 
 __all__ = ["TorchKeep"]
@@ -50,7 +52,7 @@ class TorchKeep:
         listed = json.dumps(list(names), ensure_ascii=False)
         handed = [
             Handed(
-                kind="setting", title="for this tool", mode=self.spec.mode, options={"keep_modules": names},
+                kind="setting", title=core("for_this_tool"), mode=self.spec.mode, options={"keep_modules": names},
                 text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'keep_modules={listed}')}",
             )
         ]  # fmt: skip
@@ -58,14 +60,14 @@ class TorchKeep:
         path.write_text(self._wrapper(paths), encoding="utf-8")
         if self.recipe.change == "int8":
             text = _TORCHAO.format(names=json.dumps(paths))
-            handed.append(Handed(kind="config", title="torchao's filter", text=text, note="what the file below does"))
+            handed.append(Handed(kind="config", title=say("handed_filter"), text=text, note=say("handed_below")))
         mode = self.spec.mode if self.recipe.autocast else "torch_fp32"
         return [
             *handed,
             Handed(
-                kind="wrapper", title="the model with these modules in float32, as a Python file", path=str(path),
+                kind="wrapper", title=say("handed_wrapper"), path=str(path),
                 mode=mode, model=f"{path}:model", options={"device": setting(self.spec.options, "device")},
-                note="run under torch.autocast" if self.recipe.autocast else "takes and gives float32",
+                note=say("handed_autocast") if self.recipe.autocast else say("handed_float32"),
             ),
         ]  # fmt: skip
 

@@ -98,6 +98,27 @@ REASONS = Catalogue("torch", {
         " differ from those of the graph without",
         "中间张量来自另一个同时返回它们的编译图，因而融合较少；其输出与原图不同",
     ),
+    # what a search gives away
+    "handed_filter": Wording(
+        "torchao's filter",
+        "torchao 的 filter",
+    ),
+    "handed_below": Wording(
+        "what the file below does",
+        "下面文件所做的事",
+    ),
+    "handed_wrapper": Wording(
+        "the model with these modules in float32, as a Python file",
+        "这些模块保留为 float32 的模型，写成 Python 文件",
+    ),
+    "handed_autocast": Wording(
+        "run under torch.autocast",
+        "在 torch.autocast 下运行",
+    ),
+    "handed_float32": Wording(
+        "takes and gives float32",
+        "输入输出均为 float32",
+    ),
 })  # fmt: skip
 """Every reason that the backend gives."""
 

@@ -18,7 +18,7 @@ from ..safety.visible import visible
 from . import overlaid
 from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
-from .language import add_language
+from .language import add_language, in_words, language_of
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["DEFAULT_OUTPUT", "build_parser", "check_before", "make_spec", "run", "spread_of"]
@@ -310,8 +310,14 @@ def run(arguments: Sequence[str]) -> int:
         return outcome.exit_status
     if recorded_only:
         if not given.quiet:
-            what = f"recorded {spec.run_mode} of {spec.model.path} in {spec.record}"
-            print(visible(f"{what}; use it with --baseline {spec.record}"))
+            from ..report.words import Text
+
+            mode, model, place = spec.run_mode, spec.model.path, spec.record
+            said = Text(
+                f"recorded {mode} of {model} in {place}; use it with --baseline {place}",
+                f"已将 {model} 的 {mode} 录制到 {place}；用 --baseline {place} 与它比较",
+            )
+            print(visible(in_words(said, language_of(given.lang))))
         return 0
     return outcome.exit_status
 

@@ -24,6 +24,7 @@ from ..run.supervisor import Outcome, supervise
 from ..safety.visible import visible
 from ..search.asked import Asked, limit_of
 from . import compare, ladder, summary
+from .language import in_words, language_of
 from .parser import parse, program
 
 __all__ = ["run"]
@@ -81,7 +82,7 @@ def run(arguments: Sequence[str]) -> int:
     spread = compare.spread_of(given)
     if spread is not None and spread.checkpoint:
         raise UsageError("a search goes on from its own journal", where="--checkpoint", hint="leave it out")
-    outcome = _searched(spec, outputs, asked, spread, given.verbose, given.lang, _progress(given.quiet))
+    outcome = _searched(spec, outputs, asked, spread, given.verbose, given.lang, _progress(given.quiet, given.lang))
     if outcome.report is not None and not given.quiet:
         summary.show(outcome.report, outputs, language=given.lang)
     if outcome.error is not None:
@@ -120,8 +121,12 @@ def _searched(
     return outcome
 
 
-def _progress(quiet: bool) -> Callable[[Mapping[str, Any]], None]:
+def _progress(quiet: bool, language: str) -> Callable[[Mapping[str, Any]], None]:
     """One line on standard error for each stage and each set that was run."""
+
+    from ..report.words import Text, word
+
+    language = language_of(language)
 
     def tell(event: Mapping[str, Any]) -> None:
         if quiet:
@@ -130,10 +135,11 @@ def _progress(quiet: bool) -> Callable[[Mapping[str, Any]], None]:
             return
         match read(event):
             case Stage(text=text):
-                print(visible(f"  {text} …"), file=sys.stderr, flush=True)
+                print(visible(f"  {word(text, language)} …"), file=sys.stderr, flush=True)
             case Tried(kept=kept, evaluation=found):
-                word = "holds" if found.passes else "fails"
+                holds = Text("holds", "成立") if found.passes else Text("fails", "不成立")
                 said = found.text or "NaN or Inf" if found.error is None else f"Rel L2 {found.error:.3g}"
-                print(visible(f"    {kept} kept: {word}, {said}"), file=sys.stderr, flush=True)
+                line = Text(f"{kept} kept: {holds.en}, {said}", f"保留 {kept}：{holds.zh}，{said}")
+                print(visible(f"    {in_words(line, language)}"), file=sys.stderr, flush=True)
 
     return tell

@@ -88,8 +88,8 @@ def lines(report: Report, outputs: Sequence[Path] = ()) -> Iterator[Line]:
     for output in outputs:
         yield Line(label=Text("report", "报告"), text=same(str(output)))
     if outputs and report.inputs_file:
-        place = outputs[0].parent / report.inputs_file
-        yield Line(label=Text("inputs", "输入"), text=same(f"{place} ({report.inputs_source})"))
+        place, source = outputs[0].parent / report.inputs_file, explained(report.inputs_source)
+        yield Line(label=Text("inputs", "输入"), text=Text(f"{place} ({source.en})", f"{place}（{source.zh}）"))
     if outputs and report.tensors_file:
         place, number = outputs[0].parent / report.tensors_file, len(report.saved_tensors)
         said = Text(f"{place} ({number} worst, both sides)", f"{place}（误差最大的 {number} 个，两侧）")
@@ -177,8 +177,10 @@ def _outcome(report: Report) -> Iterator[Line]:
         yield Line(label=label, text=Text(f"… and {more} more", f"……另有 {more} 个"))
     if report.scores:
         samples = f" (n = {report.scored})" if report.scored else ""
-        said = ", ".join(f"{name} {value:.2%}" for name, value in report.scores.items())
-        yield Line(label=Text("on the answer", "对结果的影响"), text=same(said + samples))
+        named = [(explained(name), f"{value:.2%}") for name, value in report.scores.items()]
+        english = ", ".join(f"{name.en} {value}" for name, value in named)
+        chinese = "，".join(f"{name.zh} {value}" for name, value in named)
+        yield Line(label=Text("on the answer", "对结果的影响"), text=Text(english + samples, chinese + samples))
     missing = Counter(row.reason for row in report.rows if row.status is Status.NOT_COMPARED)
     for reason, number in missing.most_common(5):
         told = explained(reason)

@@ -79,7 +79,7 @@ def make_feeds(
     if not source:
         feeds, notes = random_feeds(inputs, shapes, val_range, seed)
         ours = {name: one.shape for name, one in sized(inputs, shapes).items() if one.chosen and name in feeds}
-        source = f"seeded random (seed {seed})"
+        source = say("seeded_random", seed=seed)
         return FeedSet(feeds=(feeds,), source=source, notes=tuple(notes), chosen=ours)
     metas = [_with_shape(meta, shapes) for meta in inputs]
     sets = load_sets(source, metas, samples_axis)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..reasons import say
 from ..records import TensorMeta
 from ..safety.special_file import refuse_special
 
@@ -87,14 +88,18 @@ def score(
             continue
         if labels is not None and len(labels) != len(base):
             raise InputError(f"{len(labels)} labels for {len(base)} samples of output '{name}'", where="--labels")
-        shares = {}
+        shares: dict[str, float] = {}
         for k in classes:
             ours, theirs = _first(base, k), _first(other, k)
-            shares[f"top-{k} agreement"] = float(np.mean((np.sort(ours) == np.sort(theirs)).all(axis=1)))
+            shares[say("score_agreement", k=k)] = float(np.mean((np.sort(ours) == np.sort(theirs)).all(axis=1)))
             if labels is not None:
                 wanted = np.reshape(labels, (-1, 1))
-                shares[f"top-{k} accuracy, baseline"] = float(np.mean((ours == wanted).any(axis=1)))
-                shares[f"top-{k} accuracy, target"] = float(np.mean((theirs == wanted).any(axis=1)))
+                shares[say("score_baseline", what=say("score_accuracy", k=k))] = float(
+                    np.mean((ours == wanted).any(axis=1))
+                )
+                shares[say("score_target", what=say("score_accuracy", k=k))] = float(
+                    np.mean((theirs == wanted).any(axis=1))
+                )
         return Scores(shares=shares, samples=len(base))
     if labels is not None:
         raise InputError("no output of shape [N, classes] to hold the labels against", where="--labels")

@@ -20,6 +20,9 @@ _SHOWN = 5
 CAUSES = frozenset(code.removeprefix("cause_") for code in BRIEF)
 """Every cause that explain.causes knows."""
 
+_NON_FINITE = ("overflow", "weight_overflow", "born")
+"""Causes whose NaN or Inf is no part of the error that was introduced: what is left of that is no evidence."""
+
 _CONFIDENCE = {
     "isolated": Text("measured on the engine, alone, on the baseline's inputs", "在引擎上以基线输入单独运行测得"),
     "replayed": Text(
@@ -162,7 +165,7 @@ def _none(report: Report) -> Text | None:
 
 def _evidence(culprit: Culprit) -> Text:
     english, chinese = [], []
-    if culprit.introduced is not None:
+    if culprit.introduced is not None and not (culprit.cause in _NON_FINITE and (culprit.units or 0.0) < 1.0):
         units = "" if culprit.units is None else f" ({figure(culprit.units)} x rounding once)"
         mal = "" if culprit.units is None else f"（单次舍入的 {figure(culprit.units)} 倍）"
         english.append(f"introduced error {figure(culprit.introduced)}{units}")

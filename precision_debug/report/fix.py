@@ -44,7 +44,7 @@ def fix_sentences(report: Report) -> list[Text]:
 def _not_needed(fix: Fix) -> Text:
     return Text(
         f"Nothing has to be kept: {fix.limit} holds as it is (Rel L2 {_error(fix.before)}).",
-        f"无需保留任何算子：原样即满足要求（相对 L2 {_error(fix.before)}）。",
+        f"无需保留任何算子：原样即满足要求（{explained(fix.limit).zh}；相对 L2 {_error(fix.before)}）。",
     )
 
 
@@ -108,7 +108,7 @@ def fix_sections(report: Report) -> tuple[Section, ...]:
 def _overview(fix: Fix) -> Section:
     lines = [
         (plain(Text("Answer", "结论")), Cell(text=_STATES[fix.state](fix), tone=_TONES[fix.state])),
-        pair(Text("What has to hold", "要求"), fix.limit),
+        (plain(Text("What has to hold", "要求")), plain(explained(fix.limit))),
         pair(Text("Error with nothing kept", "未保留时的误差"), _error(fix.before)),
     ]
     if fix.kept:
@@ -226,13 +226,13 @@ def _artefact(item: Artefact) -> tuple[Cell, ...]:
     }[item.verified]  # fmt: skip
     return (
         plain(_KINDS.get(item.kind, same(item.kind))),
-        plain(same(item.title)),
+        plain(explained(item.title)),
         Cell(text=same(item.path or item.text), tone="code"),
         verified,
         Cell(text=same(_error(item.error) if item.verified is not None else ""), right=True),
         Cell(text=same("" if item.milliseconds is None else f"{item.milliseconds:.3g}"), right=True),
         Cell(text=same("" if item.bytes is None else f"{item.bytes / 1e6:.3g}"), right=True),
-        plain(same(item.note)),
+        plain(explained(item.note)),
     )
 
 
@@ -264,7 +264,8 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
         label = {
             True: Text("verified", "已验证"), False: Text("FAILS", "不成立"), None: Text("not run here", "未在此运行"),
         }[item.verified]  # fmt: skip
-        text = same(f"{item.title}: {item.path or item.text}")
+        said, made = explained(item.title), item.path or item.text
+        text = Text(f"{said.en}: {made}", f"{said.zh}：{made}")
         lines.append(("red" if item.verified is False else "", label, text))
     lines += [("", Text("engine", "引擎"), explained(told)) for told in fix.obeyed[:8]]
     lines += [("yellow", Text("mind", "注意"), explained(note)) for note in fix.notes]
@@ -279,7 +280,8 @@ def _effort(fix: Fix) -> Text:
         wo = f"（引擎 {own} 个，其余在 {fix.simulation} 中；构建 {builds} 次）"
     again = f", {count(fix.again)} of them known from before" if fix.again else ""
     zai = f"，其中 {count(fix.again)} 个来自之前" if fix.again else ""
-    return Text(f"{sets} sets{where}{again}; {fix.limit}", f"{sets} 个集合{wo}{zai}；{fix.limit}")
+    limit = explained(fix.limit)
+    return Text(f"{sets} sets{where}{again}; {limit.en}", f"{sets} 个集合{wo}{zai}；{limit.zh}")
 
 
 def _error(error: float | None) -> str:

@@ -42,7 +42,7 @@ def _run(report: Report) -> Section:
     tensors = [f"{count(side.tensors)} ({side.mode})" for side in (report.baseline, report.target)]
     lines.append(pair(Text("Tensors in the graph", "图中张量数"), ", ".join(tensors)))
     if report.inputs_source:
-        lines.append(pair(Text("Inputs", "输入"), report.inputs_source))
+        lines.append((plain(Text("Inputs", "输入")), plain(explained(report.inputs_source))))
     label = Text("Notes", "说明")
     for note in report.notes:
         lines.append((plain(label), plain(explained(note))))

@@ -249,7 +249,7 @@ def _scores(report: Report) -> Section:
     return Section(
         key="scores",
         title=Text("Effect on the answer", "对最终结果的影响"),
-        lines=tuple(pair(same(name), f"{100 * value:.2f}%{samples}") for name, value in report.scores.items()),
+        lines=tuple(pair(explained(name), f"{100 * value:.2f}%{samples}") for name, value in report.scores.items()),
     )
 
 

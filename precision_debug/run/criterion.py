@@ -14,6 +14,7 @@ from ..errors import UsageError
 from ..feeds.script import load_function
 from ..numbers import judge
 from ..numbers.arrays import as_array
+from ..reasons import Reason, say
 from ..records import Comparison, Row, Status, Tolerance
 from ..search.asked import Asked, limit_of
 from .check_command import CheckCommand
@@ -70,21 +71,24 @@ class Criterion:
         return self.allowed
 
     @property
-    def words(self) -> str:
+    def words(self) -> Reason:
         """What has to hold, for the report."""
         if self.check is not None:
-            return f"`{self.check.text}` ends with status 0"
-        what = {"outputs": "every output", "all": "every tensor"}.get(self.asked.on, self.asked.on)
+            return say("limit_check", command=self.check.text)
+        what = {"outputs": say("every_output"), "all": say("every_tensor")}.get(self.asked.on, self.asked.on)
         absolute, share = limit_of(self.asked.limit)
         if share is not None:
-            return f"{what}: Rel L2 at most {100 * share:g}% of the error with nothing kept"
+            return say("limit_share", what=what, percent=100 * share)
         if absolute is not None:
-            return f"{what}: {'error' if self.metric else 'Rel L2'} at most {absolute:g}"
+            return (
+                say("limit_error", what=what, limit=absolute) if self.metric
+                else say("limit_rel_l2", what=what, limit=absolute)
+            )  # fmt: skip
         if self.metric is not None:
-            return f"{what}: says so"
+            return say("limit_metric", what=what)
         if self.tolerance.given:
-            return f"{what}: atol {self.tolerance.atol:g}, rtol {self.tolerance.rtol:g}"
-        return f"{what}: Rel L2 at most {self.allowed:.3g}, which this arithmetic may lose"
+            return say("limit_tolerance", what=what, atol=self.tolerance.atol, rtol=self.tolerance.rtol)
+        return say("limit_expected", what=what, limit=self.allowed)
 
     def judge(self, sample: Sample, got: Values) -> tuple[bool, float, str]:
         """Whether a sample passes, its error (inf: NaN or Inf), and the first mismatch in words."""

@@ -67,7 +67,7 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
         session = recording.open_recording(recorded)
         loaded = dict(session.feeds)
         session.close()
-        given = FeedSet(feeds=(loaded,), source=f"the inputs of the recording {recorded}", notes=())
+        given = FeedSet(feeds=(loaded,), source=say("recording_inputs", recording=str(recorded)), notes=())
         if all(side.recording for side in sides):
             return given
         live = _inputs(next(side for side in sides if not side.recording))

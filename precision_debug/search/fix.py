@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..reasons import Reason
+from ..reasons import NOTHING, Reason
 
 __all__ = ["STATES", "Artefact", "Evaluation", "Fix", "KeptUnit", "TradePoint"]
 
@@ -118,7 +118,7 @@ class Fix:
     simulation: str = ""
     before: float | None = None
     after: float | None = None
-    limit: str = ""
+    limit: Reason = NOTHING
     minimal: bool = False
     samples: int = 0
     held_out: int = 0

@@ -1,0 +1,35 @@
+"""Labels of a report: what a search held its sets to and gives away, scores, and where inputs came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .reason import Wording
+
+__all__ = ["FIXES"]
+
+FIXES: Mapping[str, Wording] = {
+    "every_output": Wording("every output", "所有输出"),
+    "every_tensor": Wording("every tensor", "所有张量"),
+    "limit_check": Wording("`{command}` ends with status 0", "`{command}` 以退出码 0 结束"),
+    "limit_share": Wording(
+        "{what}: Rel L2 at most {percent:g}% of the error with nothing kept",
+        "{what}：相对 L2 误差不超过全部低精度时的 {percent:g}%",
+    ),
+    "limit_error": Wording("{what}: error at most {limit:g}", "{what}：误差不超过 {limit:g}"),
+    "limit_rel_l2": Wording("{what}: Rel L2 at most {limit:g}", "{what}：相对 L2 误差不超过 {limit:g}"),
+    "limit_metric": Wording("{what}: says so", "{what}：由它判定"),
+    "limit_tolerance": Wording("{what}: atol {atol:g}, rtol {rtol:g}", "{what}：容差 atol {atol:g}，rtol {rtol:g}"),
+    "limit_expected": Wording(
+        "{what}: Rel L2 at most {limit:.3g}, which this arithmetic may lose",
+        "{what}：相对 L2 误差不超过该运算允许损失的 {limit:.3g}",
+    ),
+    "for_this_tool": Wording("for this tool", "用于本工具"),
+    "named_for_this_tool": Wording("{name} for this tool", "用于本工具的 {name}"),
+    "score_agreement": Wording("top-{k} agreement", "top-{k} 一致率"),
+    "score_accuracy": Wording("top-{k} accuracy", "top-{k} 准确率"),
+    "score_baseline": Wording("{what}, baseline", "{what}（基线）"),
+    "score_target": Wording("{what}, target", "{what}（目标）"),
+    "recording_inputs": Wording("the inputs of the recording {recording}", "录制 {recording} 的输入"),
+    "seeded_random": Wording("seeded random (seed {seed})", "固定种子的随机数（种子 {seed}）"),
+}
