@@ -46,9 +46,9 @@ class PrecisionDebugError(Exception):
     exit_status = 2
 
     def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
-        self.what = _one_line(what)
-        self.where = _one_line(where)
-        self.hint = _one_line(hint)
+        self.what = _kept(what)
+        self.where = _kept(where)
+        self.hint = _kept(hint)
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -57,6 +57,12 @@ class PrecisionDebugError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.what, self.where, self.hint)
+
+
+def _kept(text: str) -> str:
+    """On one line; a Reason that is so already stays one, for those who read it in another language."""
+    line = _one_line(text)
+    return text if line == text else line
 
 
 def _rebuild(kind: type[PrecisionDebugError], what: str, where: str, hint: str) -> PrecisionDebugError:

@@ -14,7 +14,7 @@ from .inspector import EngineLayer
 from .numbers.portrait import Portrait
 from .numbers.repeats import Repeats
 from .protocols import Matches
-from .reasons import Reason
+from .reasons import Reason, ReasonOrText
 from .records import (
     Explanation,
     InputInfo,
@@ -120,7 +120,7 @@ class Inputs:
 
     event: ClassVar[str] = "inputs"
     inputs: tuple[InputInfo, ...]
-    source: str
+    source: ReasonOrText
     file: str
 
 
@@ -312,9 +312,9 @@ class Failure:
     event: ClassVar[str] = "failure"
     text: str
     kind: str
-    what: str
-    where: str
-    hint: str
+    what: ReasonOrText
+    where: ReasonOrText
+    hint: ReasonOrText
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from .errors import BackendUnavailable, UsageError
 from .protocols import Backend
+from .reasons import say
 from .records import ModelFiles, RunMode
 
 __all__ = ["BUILT_IN", "GROUP", "Plugin", "backends", "find", "modes_for", "plugins"]
@@ -81,26 +82,30 @@ def find(model: ModelFiles, mode: str) -> tuple[Backend, RunMode]:
         if candidate.name == mode:
             return backend, candidate
     elsewhere = sorted({ending for b in backends() for m in b.run_modes if m.name == mode for ending in m.suffixes})
-    kind = suffix(model) or "a model folder"
+    kind = suffix(model) or say("model_folder")
     names = [candidate.name for _, candidate in offered]
     broken = "; ".join(f"backend {p.name} could not be loaded: {p.problem}" for p in plugins() if p.problem)
     if broken and not names:
         raise BackendUnavailable(f"no loaded backend reads {kind}", where=model.path, hint=broken)
     if not names:
         known = sorted({ending for b in backends() for m in b.run_modes for ending in m.suffixes if ending})
-        raise UsageError(f"no backend reads {kind}", where=model.path, hint=f"known endings: {' '.join(known)}")
+        raise UsageError(
+            say("no_backend_reads", kind=kind), where=model.path, hint=say("known_endings", endings=" ".join(known))
+        )
     if elsewhere:
         wanted = " ".join(ending or "a model folder" for ending in elsewhere)
         raise UsageError(
-            f"run mode {mode} does not read {kind} (it reads {wanted})",
+            say("mode_does_not_read", mode=mode, kind=kind, wanted=wanted),
             where=model.path,
-            hint=f"modes for {kind}: {' '.join(names)}",
+            hint=say("modes_for", kind=kind, modes=" ".join(names)),
         )
     near = difflib.get_close_matches(mode, names, n=3)
-    raise UsageError(
-        f"unknown run mode '{mode}'",
-        hint=(f"did you mean {' or '.join(near)}? " if near else "") + f"modes for {kind}: {' '.join(names)}",
-    )
+    modes = " ".join(names)
+    hint = (
+        say("near_modes_for", near=" or ".join(near), kind=kind, modes=modes) if near
+        else say("modes_for", kind=kind, modes=modes)
+    )  # fmt: skip
+    raise UsageError(say("unknown_mode", mode=mode), hint=hint)
 
 
 def _load(name: str, target: str) -> Plugin:

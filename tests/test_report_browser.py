@@ -235,6 +235,8 @@ def test_paper_has_every_row_that_is_shown(open_page: Open, report: Report) -> N
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
     assert page.locator("#print tbody tr").count() == shown
+    wide = page.evaluate("document.querySelector('#plot .uplot').getBoundingClientRect().width")
+    assert wide <= 660, "the curve is wider than paper"
     assert page.locator("#grid").is_hidden()
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     page.emulate_media(media="screen")

@@ -243,3 +243,13 @@ def test_every_format_says_why_and_how_much_was_compared(tmp_path: Path) -> None
     assert head["coverage"] == {"compared": 2, "fused": 3, "unmatched": 1, "unseen": 0, "lost": 0, "hidden": 0}
     assert Report.load(tmp_path / "report.json") == report
     assert explained(report.rows[1].reason).zh.startswith("仅因")
+
+
+def test_a_run_that_ended_early_lacks_tensors_for_no_other_reason() -> None:
+    """Its first sentence says so; names that do not pair are no part of it."""
+    lost = tuple(
+        dataclasses.replace(fp32_row(n), status=Status.NOT_COMPARED, comparison=None) for n in range(1, 9)
+    )  # fmt: skip
+    whole = report_of(fp32_row(0, is_output=True), *lost)
+    assert codes(whole) == ["few_compared"]
+    assert codes(dataclasses.replace(whole, failure="killed")) == []

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import functools
 import importlib
+import itertools
 import pkgutil
 import re
 import sys
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _run(arguments)
         sys.stdout.flush()
     except PrecisionDebugError as error:
-        status = _say(str(error), error.exit_status, verbose)
+        status = _say(_told(error, arguments), error.exit_status, verbose)
     except KeyboardInterrupt:
         status = _say("interrupted", 3)
     except SystemExit as error:  # of argparse after --help and --version, or of rich where nobody reads what it prints
@@ -63,6 +64,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     verb = arguments.pop(0) if arguments and arguments[0] in verbs() else "compare"
     return int(importlib.import_module(f".{verb}", __name__).run(arguments))
+
+
+def _told(error: PrecisionDebugError, arguments: Sequence[str]) -> str:
+    """The error's line in the language that --lang asks for, or the terminal's."""
+    from .language import LANGUAGES, told
+
+    given = [text.removeprefix("--lang=") for text in arguments if text.startswith("--lang=")]
+    given += [value for name, value in itertools.pairwise(arguments) if name == "--lang"]
+    return told(error, next((value for value in given if value in LANGUAGES), ""))
 
 
 def _said() -> int:

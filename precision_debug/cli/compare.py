@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..reasons import say
 from ..records import ModelFiles, RunSpec, Tolerance
 from ..run.overwriting import refuse_overwriting
 from ..run.spread import Spread
@@ -18,7 +19,7 @@ from ..safety.visible import visible
 from . import overlaid
 from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
-from .language import add_language, in_words, language_of
+from .language import add_language, in_words, language_of, told
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["DEFAULT_OUTPUT", "build_parser", "check_before", "make_spec", "run", "spread_of"]
@@ -306,7 +307,7 @@ def run(arguments: Sequence[str]) -> int:
         if given.plots:
             show_plots(outcome.report, given.plots, language=given.lang)
     if outcome.error is not None:
-        print(f"precision_debug: {outcome.error}", file=sys.stderr)
+        print(f"precision_debug: {visible(told(outcome.error, given.lang))}", file=sys.stderr)
         return outcome.exit_status
     if recorded_only:
         if not given.quiet:
@@ -349,11 +350,10 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
 
     if not given.run_mode:
         raise UsageError(
-            "--run_mode is missing",
-            hint="name the target, e.g. --run_mode ort_int8; `precision_debug doctor` lists them",
-        )
+            say("no_run_mode"), hint=say("name_the_target")
+        )  # fmt: skip
     if not (given.model_file or given.model_dir):
-        raise UsageError("no model was given", hint="name one with --model_file FILE or --model_dir DIR")
+        raise UsageError(say("no_model"), hint=say("name_a_model"))
     plain = Tolerance()
     tolerance = Tolerance(
         atol=plain.atol if given.atol is None else given.atol,
@@ -440,10 +440,10 @@ def check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
     for output in outputs:
         if output.suffix.lower() not in SUFFIXES:
             raise UsageError(
-                f"no report format '{output.suffix}'", where=str(output), hint=f"known: {' '.join(SUFFIXES)}"
+                say("no_format", ending=output.suffix), where=str(output), hint=say("known", known=" ".join(SUFFIXES))
             )
         if os.path.isdir(output):  # False for a name that no file can have, which is refused later
-            raise UsageError("is a folder", where=str(output), hint="name a file in it, e.g. output.xlsx")
+            raise UsageError(say("is_a_folder"), where=str(output), hint=say("name_a_report"))
     make_plan(spec, check_machine=False)
 
 

@@ -6,10 +6,12 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from ..errors import PrecisionDebugError
+
 if TYPE_CHECKING:
     from ..report.words import Text  # numpy would come with it, and --help needs none
 
-__all__ = ["LANGUAGES", "add_language", "in_words", "language_of"]
+__all__ = ["LANGUAGES", "add_language", "in_words", "language_of", "told"]
 
 LANGUAGES = ("en", "zh")
 
@@ -33,3 +35,13 @@ def language_of(asked: str = "") -> str:
 def in_words(text: Text, language: str) -> str:
     """The text in one language."""
     return text.zh if language == "zh" else text.en
+
+
+def told(error: PrecisionDebugError, asked: str = "") -> str:
+    """An error's one line in the language that is asked for, as far as its parts are known in it."""
+    if language_of(asked) != "zh":
+        return str(error)
+    from ..report.failure import sentence_of
+    from ..report.words import word
+
+    return word(sentence_of(error), "zh")

@@ -9,15 +9,21 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ..errors import UsageError
+from ..reasons import say
 
 __all__ = ["Parser", "parse"]
+
+_UNKNOWN = "unrecognized arguments: "
+"""How argparse begins what it says most often."""
 
 
 class Parser(argparse.ArgumentParser):
     """Raises UsageError in place of printing a usage block and leaving."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, hint=f"`{self.prog} --help` explains the options")
+        unknown = message.removeprefix(_UNKNOWN)
+        what = say("unknown_options", names=unknown) if unknown != message else message
+        raise UsageError(what, hint=say("see_help", program=self.prog))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """argparse's own forgets that it could not write."""

@@ -24,7 +24,7 @@ from ..run.supervisor import Outcome, supervise
 from ..safety.visible import visible
 from ..search.asked import Asked, limit_of
 from . import compare, ladder, summary
-from .language import in_words, language_of
+from .language import in_words, language_of, told
 from .parser import parse, program
 
 __all__ = ["run"]
@@ -86,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
     if outcome.report is not None and not given.quiet:
         summary.show(outcome.report, outputs, language=given.lang)
     if outcome.error is not None:
-        print(f"precision_debug: {outcome.error}", file=sys.stderr)
+        print(f"precision_debug: {visible(told(outcome.error, given.lang))}", file=sys.stderr)
         return outcome.exit_status
     fix = outcome.report.fix if outcome.report is not None else None
     if fix is not None and fix.state == "not possible" and not given.quiet:

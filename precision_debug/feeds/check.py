@@ -29,7 +29,9 @@ def check_one(
     absent = [meta.name for meta in inputs if meta.name not in feeds and not meta.optional]
     if absent:
         raise InputError(
-            f"no value for {_listed(absent)}", where=where, hint=f"it has {_listed(list(feeds)) or 'none'}"
+            say("no_value_for", names=_listed(absent)),
+            where=where,
+            hint=say("it_has", names=_listed(list(feeds)) or "none"),
         )
     checked: dict[str, Any] = {}
     notes: list[Reason] = []
@@ -46,8 +48,8 @@ def check_names(given: Mapping[str, Any], inputs: Sequence[InputMeta], *, where:
     names = [meta.name for meta in inputs]
     for name in given:
         if name not in names:
-            hint = did_you_mean(str(name), names) or f"the model's inputs: {_listed(names) or 'none'}"
-            raise InputError(f"the model has no input '{name}'", where=where, hint=hint)
+            hint = did_you_mean(str(name), names) or say("its_inputs", names=_listed(names) or "none")
+            raise InputError(say("no_such_input", name=str(name)), where=where, hint=hint)
 
 
 def check_shape(shape: Sequence[int], meta: InputMeta, *, where: str) -> None:
@@ -60,7 +62,9 @@ def check_shape(shape: Sequence[int], meta: InputMeta, *, where: str) -> None:
     if not fits:
         wanted = ", ".join(str(dim) if isinstance(dim, str) or dim >= 0 else "?" for dim in meta.shape)
         raise InputError(
-            f"input '{meta.name}' has shape {list(shape)}, the model wants [{wanted}]", where=where, hint="reshape it"
+            say("input_shape", name=meta.name, shape=str(list(shape)), wanted=wanted),
+            where=where,
+            hint=say("reshape_it"),
         )
 
 

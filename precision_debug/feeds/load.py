@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..reasons import say
 from ..records import InputMeta
 from ..safety.special_file import refuse_special
 from .check import check_names
@@ -46,7 +47,7 @@ def load_sets(source: str, inputs: Sequence[InputMeta], samples_axis: int | None
     if path.is_dir():
         return load_dataset(path, inputs) if is_dataset(path) else _folder(path, inputs)
     if not path.is_file():
-        raise InputError("there is no such file or folder", where=source, hint=_KINDS)
+        raise InputError(say("no_such_inputs"), where=source, hint=_KINDS)
     return _file(path, inputs) if samples_axis is None else _along(path, inputs, samples_axis)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from precision_debug.errors import ModelError
 from precision_debug.onnx.types import dtype_name
+from precision_debug.reasons import say
 from precision_debug.records import InputMeta
 
 from .graph import all_graphs, external_data, external_tensors, initializers_of, move_external_data
@@ -67,7 +68,7 @@ def opened(path: Path) -> memoryview:
             size = os.fstat(file.fileno()).st_size
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except FileNotFoundError as error:
-        raise ModelError("no such file", where=str(path), hint="check --model_file") from error
+        raise ModelError(say("no_such_file"), where=str(path), hint=say("check_model_file")) from error
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from error
     if not data:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .causes import CAUSES, WHY
 from .doubts import DOUBTS
 from .exports import EXPORTS
+from .failures import FAILURES
 from .fixes import FIXES
 from .inputs import INPUTS
 from .notes import NOTES, STAGES
@@ -13,5 +14,5 @@ from .rows import ROWS
 
 __all__ = ["CORE"]
 
-CORE = Catalogue("", {**ROWS, **INPUTS, **EXPORTS, **NOTES, **STAGES, **DOUBTS, **FIXES, **CAUSES, **WHY})
+CORE = Catalogue("", {**ROWS, **INPUTS, **EXPORTS, **NOTES, **STAGES, **DOUBTS, **FIXES, **FAILURES, **CAUSES, **WHY})
 """Every reason that the core gives."""

@@ -31,5 +31,6 @@ FIXES: Mapping[str, Wording] = {
     "score_baseline": Wording("{what}, baseline", "{what}（基线）"),
     "score_target": Wording("{what}, target", "{what}（目标）"),
     "recording_inputs": Wording("the inputs of the recording {recording}", "录制 {recording} 的输入"),
+    "from_the_caller": Wording("arrays from the caller", "调用者给出的数组"),
     "seeded_random": Wording("seeded random (seed {seed})", "固定种子的随机数（种子 {seed}）"),
 }

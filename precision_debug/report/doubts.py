@@ -81,7 +81,7 @@ def _found(report: Judged) -> Iterator[Doubt]:
     elif not report.checks and all(row.status is Status.INCONCLUSIVE for row in report.compared):
         yield Doubt(code="nothing_decided", values={"compared": count(len(report.compared))})
     covered = coverage(report.rows)
-    if covered.compared and covered.share < ENOUGH:
+    if covered.compared and covered.share < ENOUGH and not report.failure:  # else that is why
         yield Doubt(
             code="few_compared",
             values={

@@ -27,6 +27,7 @@ from ..records import (
     TensorStats,
 )
 from .complete_table import complete_table
+from .failure import sentence_of
 from .model import Report
 
 _FIRST, _WORST = 8, 12
@@ -108,7 +109,7 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
                     collected.clear()
                 whole = None
             case events.Failure():
-                failure = failure or event.text
+                failure = failure or sentence_of(event)
             case events.End():
                 ended = True
                 values["seconds"] = event.seconds

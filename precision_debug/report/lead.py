@@ -33,7 +33,8 @@ def lead(report: Report) -> tuple[Text, ...]:
     if report.checks:
         sentences.insert(0, _checked(report))
     if report.failure:
-        ended = Text(f"The run ended early: {report.failure}.", f"运行提前结束：{report.failure}。")
+        why = explained(report.failure)
+        ended = Text(f"The run ended early: {why.en}.", f"运行提前结束：{why.zh}。")
         done = len(report.compared)
         left = len(report.rows) - done
         far = Text(

@@ -13,7 +13,7 @@ from ..errors import UsageError
 from ..inspector import EngineLayer
 from ..numbers.portrait import Portrait
 from ..numbers.repeats import Repeats
-from ..reasons import Reason
+from ..reasons import Reason, ReasonOrText
 from ..records import Doubt, Explanation, InputInfo, Row, RunSpec, Side, Status
 from ..search import Fix
 from .formats import format_of, write
@@ -65,7 +65,7 @@ class Report:
     target: Side
     inputs: tuple[InputInfo, ...] = ()
     inputs_file: str = ""
-    inputs_source: str = ""
+    inputs_source: ReasonOrText = ""
     machine: Mapping[str, str] = field(default_factory=dict)
     started: str = ""
     seconds: float = 0.0
@@ -75,7 +75,7 @@ class Report:
     checks: Mapping[str, float] = field(default_factory=dict)
     checked: int = 0
     checked_by: str = ""
-    failure: str = ""
+    failure: ReasonOrText = ""
     explanation: Explanation | None = None
     layers: tuple[EngineLayer, ...] = ()
     fix: Fix | None = None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .. import registry
 from ..reasons import CORE, Catalogue, Plain, Reason, Wording, filled, split
 
-__all__ = ["Text", "explained", "general", "is_whole", "same", "sentence", "word", "wording"]
+__all__ = ["Text", "explained", "general", "is_whole", "recognised", "same", "sentence", "word", "wording"]
 
 _BETWEEN = {"en": ", ", "zh": "、"}
 
@@ -86,6 +86,11 @@ def wording(code: str) -> Wording | None:
 def _of_backend(name: str) -> Catalogue:
     found = next((plugin.backend for plugin in registry.plugins() if plugin.name == name), None)
     return found.reasons if found is not None else Catalogue(name, {})
+
+
+def recognised(text: str) -> Reason:
+    """The reason that a text is, also where its code was lost on the way; a mere text where no catalogue has it."""
+    return _told(text)
 
 
 def _told(reason: str) -> Reason:

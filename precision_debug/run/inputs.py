@@ -90,7 +90,7 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
         feeds = [example] if example else ()
         source = "the model's own example inputs"
     else:
-        source = "arrays from the caller"
+        source = say("from_the_caller")
     if feeds:
         given = check_feeds(metas, FeedSet(feeds=tuple(dict(f) for f in feeds), source=source, notes=()))
     else:

@@ -11,6 +11,7 @@ from typing import Any
 from .. import recording, registry
 from ..errors import BackendUnavailable, ModelError, UsageError
 from ..protocols import Backend, Capabilities, Comparer, Feeds, Session
+from ..reasons import say
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
 from ..safety.special_file import refuse_special
 from ..settings import CORE, SIDES, Setting, Taker, read_by, share, value
@@ -99,8 +100,7 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
             available = opening.backend.availability(taker.mode)
             if not available.ok:
                 raise BackendUnavailable(
-                    f"run mode {taker.mode} cannot run here: {available.needs}",
-                    hint="`precision_debug doctor` lists what can",
+                    say("cannot_run_here", mode=taker.mode, needs=available.needs), hint=say("doctor_lists")
                 )
         if spec.fused_only and taker.find("fused_only") is not None:
             options["fused_only"] = True
@@ -180,7 +180,7 @@ def _found(model: ModelFiles, mode: str) -> Opening:
         refuse_special(named, ModelError)
     plain = model.path if Path(model.path).exists() else model.path.partition(".py:")[0] + ".py"
     if not Path(model.path).exists() and not (".py:" in model.path and Path(plain).exists()):
-        raise ModelError("no such model", where=model.path, hint="check the path (it is relative to where you are)")
+        raise ModelError(say("no_such_model"), where=model.path, hint=say("check_the_path"))
     backend, run_mode = registry.find(model, mode)
     return Opening(spec=session, mode=run_mode, backend=backend)
 

@@ -17,8 +17,10 @@ from .. import errors
 from ..codec import encode
 from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError, shortened
 from ..events import Failure, Stage
+from ..reasons import NOTHING, Reason, say
 from ..records import RunSpec
 from ..report import make_ready
+from ..report.failure import sentence_of
 from ..report.model import Report
 from ..safety import import_path
 from ..search.asked import Asked
@@ -110,7 +112,8 @@ def _finished(
         return Outcome(None, failed)
     try:
         with stopping.finishing("the report is being written"):
-            return Outcome(deliver(folder, outputs, failure=str(failed) if failed else "", language=language), failed)
+            failure = sentence_of(failed) if failed else NOTHING
+            return Outcome(deliver(folder, outputs, failure=failure, language=language), failed)
     except OutputError as error:
         return Outcome(None, error)
     except KeyboardInterrupt:
@@ -218,8 +221,8 @@ def _passed_on(heard: Event | None, on_event: Callable[[Event], None]) -> Callab
 
 def _error(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError | None:
     if interrupted and status != 0:
-        hint = "the finished rows are in the report" if has_rows(folder) else "nothing was compared yet"
-        return BackendError("interrupted", hint=hint)
+        hint = say("rows_in_report") if has_rows(folder) else say("nothing_yet")
+        return BackendError(say("interrupted"), hint=hint)
     told = next(read_events(folder / JOURNAL, Failure), None)
     if isinstance(told, Failure):
         kind = getattr(errors, told.kind, BackendError)
@@ -230,23 +233,20 @@ def _error(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError 
     if status == UNTOLD:
         what = "the disk is full, or files may not grow: the run could not write what it had finished"
         return OutputError(what, where=str(folder.parent), hint="free some space, or name another --output")
-    stage = ""
+    stage: str = ""
     for event in read_events(folder / JOURNAL, Stage):
-        stage = str(event.text) if isinstance(event, Stage) else stage
+        stage = event.text if isinstance(event, Stage) else stage
     last = _last_words(folder / LOG)
-    said = f" (its last words: {last})" if last else ""
+
+    def crash(what: Reason, hint: Reason) -> BackendCrash:
+        return BackendCrash(say("last_words", what=what, words=last) if last else what, where=stage, hint=hint)
+
     if status < 0:
         name = signal.Signals(-status).name
         if -status == signal.SIGKILL:
-            return BackendCrash(
-                f"the process was killed ({name}), usually for using too much memory{said}",
-                where=stage,
-                hint="use a smaller batch, mark fewer tensors, or set --memory_budget",
-            )
-        return BackendCrash(f"the process crashed ({name}){said}", where=stage, hint="--verbose shows all it printed")
-    return BackendCrash(
-        f"the process ended with status {status}{said}", where=stage, hint="--verbose shows all it printed"
-    )
+            return crash(say("killed", signal=name), say("smaller"))
+        return crash(say("crashed", signal=name), say("verbose_shows"))
+    return crash(say("ended_with", status=status), say("verbose_shows"))
 
 
 def _last_words(log: Path) -> str:
@@ -277,10 +277,8 @@ def _locked(outputs: Sequence[Path]) -> Iterator[Mapping[Path, int]]:
                 ) from error
             if handle is None:
                 raise UsageError(
-                    "another run is writing this report",
-                    where=str(output),
-                    hint="wait for it, or name another --output",
-                )
+                    say("report_taken"), where=str(output), hint=say("wait_for_it")
+                )  # fmt: skip
             stack.callback(release, lock, handle)
             held[lock] = handle
         yield held

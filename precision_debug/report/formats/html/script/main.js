@@ -14,10 +14,12 @@ function paint(theme) {
 
 /** Paper shows no scrolling table: a plain one with the same rows and columns, as many as are worth paper. */
 const PRINTED = 1000;
+const PAPER = "650px"; // what A4 and letter have beside their margins: a curve as wide as the screen would be cut off
 let screen_ = null;
 function toPaper() {
   if (screen_) return;
   screen_ = root.dataset.theme;
+  byId("plot").style.width = PAPER;
   paint("light");
   const shownColumns = data.order.filter((number) => table.getColumn(`c${number}`).isVisible()).slice(0, 12);
   const all = displayed();
@@ -44,6 +46,7 @@ function toScreen() {
   for (const one of document.querySelectorAll("details.card, .details details")) one.open = one.dataset.was === "true";
   const theme = screen_;
   screen_ = null;
+  byId("plot").style.width = "";
   paint(theme);
 }
 

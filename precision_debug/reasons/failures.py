@@ -1,0 +1,81 @@
+"""What went wrong, as far as people meet it often: the parts of an error's one line, and the line made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .reason import Wording
+
+__all__ = ["FAILURES"]
+
+FAILURES: Mapping[str, Wording] = {
+    "error_where_hint": Wording("{where}: {what}; {hint}", "{where}：{what}。建议：{hint}"),
+    "error_where": Wording("{where}: {what}", "位于 {where}：{what}"),
+    "error_hint": Wording("{what}; {hint}", "{what}。建议：{hint}"),
+    # the command
+    "no_run_mode": Wording("--run_mode is missing", "缺少 --run_mode"),
+    "name_the_target": Wording(
+        "name the target, e.g. --run_mode ort_int8; `precision_debug doctor` lists them",
+        "写明目标，例如 --run_mode ort_int8；`precision_debug doctor` 列出全部模式",
+    ),
+    "no_model": Wording("no model was given", "没有给出模型"),
+    "name_a_model": Wording(
+        "name one with --model_file FILE or --model_dir DIR", "用 --model_file 文件 或 --model_dir 文件夹 给出"
+    ),
+    "no_format": Wording("no report format '{ending}'", "没有 '{ending}' 这种报告格式"),
+    "known": Wording("known: {known}", "可用：{known}"),
+    "is_a_folder": Wording("is a folder", "是一个文件夹"),
+    "name_a_report": Wording("name a file in it, e.g. output.xlsx", "写出其中的文件名，例如 output.xlsx"),
+    "see_help": Wording("`{program} --help` explains the options", "`{program} --help` 说明各选项"),
+    "unknown_options": Wording("unrecognized arguments: {names}", "无法识别的选项：{names}"),
+    # the model and the run mode
+    "no_such_file": Wording("no such file", "没有这个文件"),
+    "check_model_file": Wording("check --model_file", "请检查 --model_file"),
+    "no_such_model": Wording("no such model", "没有这个模型"),
+    "check_the_path": Wording(
+        "check the path (it is relative to where you are)", "检查路径（相对于当前文件夹）"
+    ),
+    "unknown_mode": Wording("unknown run mode '{mode}'", "未知的运行模式 '{mode}'"),
+    "model_folder": Wording("a model folder", "模型文件夹"),
+    "no_backend_reads": Wording("no backend reads {kind}", "没有后端能读取 {kind}"),
+    "known_endings": Wording("known endings: {endings}", "可用的后缀：{endings}"),
+    "mode_does_not_read": Wording(
+        "run mode {mode} does not read {kind} (it reads {wanted})",
+        "运行模式 {mode} 不能读取 {kind}（它读取 {wanted}）",
+    ),
+    "modes_for": Wording("modes for {kind}: {modes}", "{kind} 可用的模式：{modes}"),
+    "near_modes_for": Wording(
+        "did you mean {near}? modes for {kind}: {modes}", "是否想写 {near}？{kind} 可用的模式：{modes}"
+    ),
+    "cannot_run_here": Wording("run mode {mode} cannot run here: {needs}", "运行模式 {mode} 无法在此运行：{needs}"),
+    "doctor_lists": Wording("`precision_debug doctor` lists what can", "`precision_debug doctor` 列出可以运行的模式"),
+    # the inputs
+    "no_such_inputs": Wording("there is no such file or folder", "没有这个文件或文件夹"),
+    "no_such_input": Wording("the model has no input '{name}'", "模型没有名为 '{name}' 的输入"),
+    "its_inputs": Wording("the model's inputs: {names}", "模型的输入：{names}"),
+    "no_value_for": Wording("no value for {names}", "没有给出 {names} 的值"),
+    "it_has": Wording("it has {names}", "其中只有 {names}"),
+    "input_shape": Wording(
+        "input '{name}' has shape {shape}, the model wants [{wanted}]",
+        "输入 '{name}' 的形状为 {shape}，模型需要 [{wanted}]",
+    ),
+    "reshape_it": Wording("reshape it", "请改变它的形状"),
+    # the process
+    "interrupted": Wording("interrupted", "被中断"),
+    "rows_in_report": Wording("the finished rows are in the report", "已完成的行在报告里"),
+    "nothing_yet": Wording("nothing was compared yet", "尚未比较任何张量"),
+    "killed": Wording(
+        "the process was killed ({signal}), usually for using too much memory",
+        "进程被终止（{signal}），通常因占用内存过多",
+    ),
+    "smaller": Wording(
+        "use a smaller batch, mark fewer tensors, or set --memory_budget",
+        "请减小 batch、减少标记的张量，或设置 --memory_budget",
+    ),
+    "crashed": Wording("the process crashed ({signal})", "进程崩溃（{signal}）"),
+    "ended_with": Wording("the process ended with status {status}", "进程以状态 {status} 结束"),
+    "last_words": Wording("{what} (its last words: {words})", "{what}（最后的输出：{words}）"),
+    "verbose_shows": Wording("--verbose shows all it printed", "--verbose 显示它打印的全部内容"),
+    "report_taken": Wording("another run is writing this report", "另一个运行正在写这份报告"),
+    "wait_for_it": Wording("wait for it, or name another --output", "请等待它结束，或另写一个 --output"),
+}  # fmt: skip
