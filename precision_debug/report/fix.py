@@ -27,18 +27,32 @@ _KINDS = {
 
 
 def fix_sentences(report: Report) -> list[Text]:
-    """The answer in one sentence, and how far it was checked; none where nothing was searched for."""
+    """The answer in one sentence, and how far it was verified; none where nothing was searched for."""
     fix = report.fix
     if fix is None:
         return []
     found = _STATES[fix.state](fix)
-    if fix.state == "found" and fix.held_out:
+    if fix.state != "found":
+        return [found]
+    checked = _checked(fix, report.target.mode)
+    return [Text(f"{found.en} {checked.en}", f"{found.zh}{checked.zh}")]
+
+
+def _checked(fix: Fix, mode: str) -> Text:
+    """How the answer was verified: on the engine, on other inputs, as what is handed over."""
+    parts, zh = [f"run in {mode}"], [f"在 {mode} 中运行通过"]
+    if fix.held_out:
         held = f"{count(fix.held)} of {count(fix.held_out)}"
-        found = Text(
-            f"{found.en} It holds on {held} inputs that the search did not see.",
-            f"{found.zh}在搜索未见过的 {count(fix.held_out)} 组输入中，{count(fix.held)} 组成立。",
-        )
-    return [found]
+        parts.append(f"on {held} inputs that the search did not see")
+        zh.append(f"在搜索未见过的 {count(fix.held_out)} 组输入中 {count(fix.held)} 组成立")
+    again = [item.verified for item in fix.artefacts if item.verified is not None]
+    if again:
+        good = f"{count(sum(again))} of {count(len(again))}"
+        parts.append(f"{good} files and settings to take away, loaded and run again")
+        zh.append(f"可取用的 {count(len(again))} 项产物重新加载运行，{count(sum(again))} 项通过")
+    but = "" if fix.held_out or "`" in fix.limit else " It was not checked on other inputs."
+    dan = "" if fix.held_out or "`" in fix.limit else "未在其他输入上验证。"
+    return Text(f"Verified: {'; '.join(parts)}.{but}", f"验证：{'；'.join(zh)}。{dan}")
 
 
 def _not_needed(fix: Fix) -> Text:
@@ -60,12 +74,14 @@ def _answered(fix: Fix) -> Text:
 
 
 def _diffuse(fix: Fix) -> Text:
+    others = f", and on {count(fix.held)} of {count(fix.held_out)} others" if fix.held_out else ""
+    qita = f"，在其他 {count(fix.held_out)} 组输入中只有 {count(fix.held)} 组成立" if fix.held_out else ""
     return Text(
-        f"Diffuse: {count(len(fix.kept))} of {count(fix.units)} kept hold on the inputs of the search, and on"
-        f" {count(fix.held)} of {count(fix.held_out)} others; no small set is the cause. The table shows what each"
-        " number of kept operators gives.",
-        f"误差分散：保留 {count(fix.units)} 个中的 {count(len(fix.kept))} 个在搜索所用输入上成立，在其他"
-        f" {count(fix.held_out)} 组输入中只有 {count(fix.held)} 组成立；没有少数算子是主因。"
+        f"Diffuse: it takes {count(len(fix.kept))} of {count(fix.units)} kept to hold on the inputs of the search"
+        f" (error {_error(fix.before)} to {_error(fix.after)}){others}; no small set is the cause. The table shows what"
+        " each number of kept operators gives.",
+        f"误差分散：在搜索所用输入上须保留 {count(fix.units)} 个中的 {count(len(fix.kept))} 个才成立"
+        f"（误差从 {_error(fix.before)} 到 {_error(fix.after)}）{qita}；没有少数算子是主因。"
         "下表给出保留数量与误差的关系。",
     )
 

@@ -28,7 +28,9 @@ def lead(report: Report) -> tuple[Text, ...]:
         sentences = _accused(report)
     else:
         sentences = []
-    sentences[1:1] = fix_sentences(report)
+    found = fix_sentences(report)
+    if found:  # who asked what to keep reads that first, then who did it where that is known
+        sentences = [*found, *(sentences if named else [])]
     sentences += repeat_sentences(report)
     if report.checks:
         sentences.insert(0, _checked(report))
