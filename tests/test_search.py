@@ -180,3 +180,23 @@ def test_a_budget_ends_unfinished_and_the_same_command_goes_on(root: Path, tmp_p
     assert whole is not None
     assert (whole.state, [unit.key for unit in whole.kept]) == ("found", ["Add", "Sub"])
     assert whole.again >= 2
+
+
+def test_the_first_thing_read_is_what_to_keep_and_how_it_was_verified(root: Path, tmp_path: Path) -> None:
+    from precision_debug.cli.summary import lines
+    from precision_debug.report.summary import summary
+
+    path = built(root, tmp_path)
+    report = search(tmp_path, "--model_file", str(path), "--run_mode", "ort_fp16_sim", "--val_range", "1,2")
+    first, second = list(lines(report, []))[:2]
+    assert first.text.en.startswith("Keep 2 of 4 operators in higher precision (Add, Sub): the error goes from ")
+    assert "Verified: run in ort_fp16_sim; on 5 of 5 inputs that the search did not see; 2 of 2 files" in first.text.en
+    assert first.text.zh.startswith("将 4 个算子中的 2 个保留为高精度")
+    assert "OUT OF TOLERANCE with nothing kept".upper() in second.text.en.upper()
+    assert summary(report).tone == "good"
+    page = tmp_path / "o.html"
+    precision_debug.report.write(report, page)
+    text = page.read_text(encoding="utf-8")
+    assert text.index('id="answer"') < text.index('id="fix"') < text.index('id="chart"') < text.index('id="table"')
+    effort = next(line for line in lines(report, []) if line.label.en == "effort")
+    assert "所有输出：相对 L2 误差不超过" in effort.text.zh

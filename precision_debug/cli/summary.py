@@ -12,7 +12,7 @@ from ..records import Row, Status
 from ..report.advice import advice, finer_than_rounding
 from ..report.blame import blame, culprits, expectation
 from ..report.doubts import decides, worded
-from ..report.fix import fix_lines
+from ..report.fix import FIX_NAME, fix_lines
 from ..report.lead import lead
 from ..report.model import Report, Verdict
 from ..report.summary import STATUS_NAME, VERDICT_NAME, shares
@@ -29,6 +29,7 @@ _STYLE = {
     Verdict.INCONCLUSIVE: "bold yellow",
     Verdict.PARTIAL: "bold yellow",
 }
+_FIX_STYLE = {"good": "bold green", "warn": "bold yellow", "bad": "bold red"}
 _ROW_STYLE = {Status.FAIL: "red", Status.INCONCLUSIVE: "yellow"}
 _NOTHING = same("")
 _LABEL = 16
@@ -100,9 +101,12 @@ def _answer(report: Report) -> Iterator[Line]:
     target, baseline = report.target, report.baseline
     first, *more = lead(report)
     style = _STYLE[report.verdict]
-    yield Line(text=first, style=style)
+    answered = style if report.fix is None or report.failure else _FIX_STYLE[FIX_NAME[report.fix.state][1]]
+    yield Line(text=first, style=answered)
     name = VERDICT_NAME[report.verdict]
     simulated = Text(" (a simulation)", "（模拟）") if target.simulation else _NOTHING
+    if report.fix is not None:
+        name = Text(f"{name.en} with nothing kept", f"未保留时{name.zh}")
     sides = f"{target.mode}{{}}{{}}{baseline.mode}, {target.model}"
     yield Line(
         text=Text(

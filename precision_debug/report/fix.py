@@ -8,7 +8,7 @@ from .model import Report
 from .section import Cell, Section, pair, plain
 from .words import Text, explained, same
 
-__all__ = ["fix_lines", "fix_sections", "fix_sentences"]
+__all__ = ["FIX_NAME", "fix_lines", "fix_sections", "fix_sentences"]
 
 _UNITS = {
     "operator": Text("operators", "个算子"), "operator type": Text("operator types", "种算子类型"),
@@ -24,6 +24,17 @@ _KINDS = {
     "model": Text("model", "模型"), "setting": Text("setting", "设置"), "config": Text("configuration", "配置"),
     "command": Text("command", "命令"), "wrapper": Text("wrapper", "包装代码"),
 }  # fmt: skip
+
+
+FIX_NAME = {
+    "not needed": (Text("Nothing to keep", "无需保留"), "good"),
+    "found": (Text("What to keep was found", "已找到须保留的算子"), "good"),
+    "diffuse": (Text("Diffuse: no small set", "误差分散，无小集合"), "warn"),
+    "not verified": (Text("Not verified on the engine", "未能在引擎上验证"), "warn"),
+    "not possible": (Text("Keeping does not help", "保留无济于事"), "bad"),
+    "unfinished": (Text("Unfinished", "未完成"), "warn"),
+}  # fmt: skip
+"""An answer in a few words, and its tone."""
 
 
 def fix_sentences(report: Report) -> list[Text]:
@@ -56,9 +67,10 @@ def _checked(fix: Fix, mode: str) -> Text:
 
 
 def _not_needed(fix: Fix) -> Text:
+    limit = explained(fix.limit)
     return Text(
-        f"Nothing has to be kept: {fix.limit} holds as it is (Rel L2 {_error(fix.before)}).",
-        f"无需保留任何算子：原样即满足要求（{explained(fix.limit).zh}；相对 L2 {_error(fix.before)}）。",
+        f"Nothing has to be kept: as it is, it holds ({limit.en}; it is {_error(fix.before)}).",
+        f"无需保留任何算子：原样即满足要求（{limit.zh}；实际为 {_error(fix.before)}）。",
     )
 
 

@@ -10,7 +10,7 @@ from .advice import advice, finer_than_rounding
 from .blame import blame, culprits, expectation
 from .doubts import worded
 from .figures import count, figure, percent
-from .fix import fix_sections
+from .fix import FIX_NAME, fix_sections
 from .lead import lead
 from .model import Report, Verdict
 from .precision import precision
@@ -81,6 +81,8 @@ class Summary:
 def summary(report: Report) -> Summary:
     """The summary of a report; sections that have nothing to say are left out."""
     headline, tone = VERDICT_NAME[report.verdict], _TONES[report.verdict]
+    if report.fix is not None and not report.failure:  # the question was what to keep; the verdict is the table's
+        headline, tone = FIX_NAME[report.fix.state]
     made = (
         *fix_sections(report),
         blame(report),

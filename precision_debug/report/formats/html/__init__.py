@@ -18,7 +18,7 @@ from ....safety.visible import visible
 from ...blame import culprits
 from ...model import Report
 from ...summary import summary
-from .blocks import ABOVE, IN_ANSWER, UNEXPLAINED, answer, block, budget, folded
+from .blocks import ABOVE, FOUND, IN_ANSWER, UNEXPLAINED, answer, block, budget, folded
 from .data import written
 from .text import escaped
 
@@ -48,6 +48,7 @@ def _filled(template: str, report: Report, language: str) -> Iterator[str]:
     places = {row.index: place for place, row in enumerate(report.rows)}
     model = report.spec.model.path or report.target.model
     above = ABOVE if culprits(report) else (*ABOVE, *UNEXPLAINED)
+    found = "".join(block(section, places) for section in content.sections if section.key in FOUND)
     script = _script()
     digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode()
     blocks = {
@@ -59,10 +60,11 @@ def _filled(template: str, report: Report, language: str) -> Iterator[str]:
         "style": _style(),
         "script": script,
         "answer": answer(report, content, places),
+        "found": f'<div class="cards">{found}</div>' if found else "",
         "budget": budget(report, places),
         "above": "".join(block(section, places) for section in content.sections if section.key in above),
         "below": "".join(
-            folded(section, places) for section in content.sections if section.key not in (*above, *IN_ANSWER)
+            folded(section, places) for section in content.sections if section.key not in (*above, *IN_ANSWER, *FOUND)
         ),
     }
     for number, piece in enumerate(template.split("{{")):

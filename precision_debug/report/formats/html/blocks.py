@@ -13,9 +13,12 @@ from ...summary import Summary
 from ...words import Text
 from .text import escaped
 
-__all__ = ["ABOVE", "IN_ANSWER", "UNEXPLAINED", "answer", "block", "budget", "folded"]
+__all__ = ["ABOVE", "FOUND", "IN_ANSWER", "UNEXPLAINED", "answer", "block", "budget", "folded"]
 
-ABOVE = ("fix", "fix_kept", "fix_trade", "fix_artefacts", "outputs", "scores", "precision")
+FOUND = ("fix", "fix_kept", "fix_trade", "fix_artefacts")
+"""What a search found, right below its answer."""
+
+ABOVE = ("outputs", "scores", "precision")
 """Sections that stand open below the table; the others follow them, folded."""
 
 UNEXPLAINED = ("first", "worst")
