@@ -294,6 +294,28 @@ def _round(proto: onnx.ModelProto, kept: set[str]) -> None:
     proto.graph.node.extend(nodes)
 
 
+def _round_to_grid(proto: onnx.ModelProto, kept: set[str]) -> None:
+    """Round to 255 steps of the largest magnitude behind every node that is not kept."""
+    nodes = []
+    step = onnx.helper.make_tensor("int8!steps", 1, [], [127.0])
+    proto.graph.initializer.append(step)
+    for node in list(proto.graph.node):
+        nodes.append(node)
+        if node.name in kept or node.op_type == "Constant":
+            continue
+        name = node.output[0]
+        node.output[0] = f"{name}!exact"
+        made = [("Abs", [f"{name}!exact"], "abs"), ("ReduceMax", [f"{name}!abs"], "most"),
+                ("Div", [f"{name}!most", "int8!steps"], "scale"), ("Div", [f"{name}!exact", f"{name}!scale"], "scaled"),
+                ("Round", [f"{name}!scaled"], "whole")]  # fmt: skip
+        for kind, inputs, output in made:
+            more = {"keepdims": 0} if kind == "ReduceMax" else {}
+            nodes.append(onnx.helper.make_node(kind, inputs, [f"{name}!{output}"], name=f"{output}:{name}", **more))
+        nodes.append(onnx.helper.make_node("Mul", [f"{name}!whole", f"{name}!scale"], [name], name=f"grid:{name}"))
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+
+
 def _select(selector: Any, layers: Sequence[str]) -> list[str]:
     """Layers for which a selector takes tactic 2 out of 1 and 2; the fastest one is 2."""
     if selector is None:
@@ -454,6 +476,8 @@ def fake_tensorrt(
             half = flags.FP16 in config.flags
             if half and rounds:
                 _round(proto, {layer.name for layer in network.layers if layer.is_single})
+            if flags.INT8 in config.flags and rounds:
+                _round_to_grid(proto, {layer.name for layer in network.layers if layer.is_single})
             kept = [layer.name for layer in network.layers if layer.is_single]
             plan = {"model": proto.SerializeToString().hex(), "half": half, "rounds": rounds, "kept": kept,
                     "debug": network.debug, "outputs": names}  # fmt: skip

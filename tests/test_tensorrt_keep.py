@@ -116,3 +116,33 @@ def test_kept_nodes_are_fp32_in_the_graph_of_a_strongly_typed_network(root: Path
         for name in ("m.onnx", "typed.onnx")
     )
     assert float(np.linalg.norm(got - wanted) / np.linalg.norm(wanted)) < 5e-3
+
+
+def test_int8_is_searched_where_ort_int8_imitates_it(run: Any, tmp_path: Path) -> None:
+    """Two channels that are 300 times the others, and cancel: the grid of INT8 is theirs, on the stand-in too."""
+    from planted.onnx_faults import Graph
+
+    g = Graph(seed=4)
+    x = g.input("x", g.random.normal(size=(32, 64)).astype(np.float32))
+    for block in range(2):
+        up = g.op("Relu", [g.dense(x, 64, 128, f"up{block}")], f"act{block}")
+        x = g.op("Add", [x, g.dense(up, 128, 64, f"down{block}")], f"sum{block}")
+    wide, back = g.weights["up1.w"], g.weights["down1.w"]
+    wide[:, 5] *= 300
+    wide[:, 6], g.weights["up1.b"][6] = wide[:, 5], g.weights["up1.b"][5]
+    back[5] *= 3
+    back[6] = -back[5]
+    path = g.save(tmp_path / "wide.onnx", [g.dense(x, 64, 10, "y")])
+    np.savez(tmp_path / "x.npz", **g.feeds)
+    done = run("search", "--model_file", str(path), "--run_mode", "trt_int8", "--inputs", str(tmp_path / "x.npz"),
+               "--limit", "30%", "--output", str(tmp_path / "o.json"))  # fmt: skip
+    fix = Report.load(tmp_path / "o.json").fix
+    assert fix is not None, done.stderr + done.stdout
+    assert (fix.state, fix.simulation) == ("found", "ort_int8"), done.stderr + done.stdout
+    assert len(fix.kept) <= 4
+    assert {unit.key for unit in fix.kept} <= {"node_up1_mm", "node_up1", "node_act1", "node_down1_mm", "node_down1"}
+    assert fix.settings["precision_constraints"] == "obey"
+    assert fix.builds <= 16  # the stand-in rounds no weights, so that it and the simulation disagree
+    engine = next(item for item in fix.artefacts if item.path.endswith(".engine"))
+    assert engine.verified is True
+    assert "--int8" in next(item.text for item in fix.artefacts if item.kind == "command")
