@@ -16,7 +16,7 @@ from precision_debug.explain.causes import cause_of
 from precision_debug.explain.inputs import inputs_differ
 from precision_debug.explain.introduced import Alone, measure
 from precision_debug.observe.store import Store
-from precision_debug.records import ModelFiles, Row, SessionSpec, Status, TensorMeta
+from precision_debug.records import Culprit, ModelFiles, Row, SessionSpec, Status, TensorMeta
 from precision_debug.report.blame import sentence_of
 
 pytest.importorskip("onnxruntime")
@@ -145,3 +145,18 @@ def test_a_session_says_that_it_computes_in_tf32(product: Any) -> None:
     judged = subject_of(session, x, x @ w, tf32(x) @ tf32(w))
     assert judged.typical_unit == 2.0**-11
     assert judged.error_units(judged.row_of["y"]) < 1
+
+
+def test_only_a_share_is_shown_in_percent() -> None:
+    evidence = {"amplifier": "s", "amplifier_type": "Sub", "input_size": 65504.0, "output_size": 0.5778, "factor": 1e5}
+    found = Culprit(
+        name="a",
+        node="",
+        op_types=("Add",),
+        cause="cancellation",
+        evidence=evidence,
+        confidence="isolated",
+        keep=("a",),
+    )
+    assert "result 0.5778)" in sentence_of(found, "ort_fp16").en
+    assert "%" not in sentence_of(found, "ort_fp16").zh

@@ -184,7 +184,7 @@ def _evidence(culprit: Culprit) -> Text:
 
 def _why(culprit: Culprit) -> Text:
     """What the cause says with its evidence; in a few words where that is not whole."""
-    told = {key: _shown(value) for key, value in culprit.evidence.items()}
+    told = {key: _shown(key, value) for key, value in culprit.evidence.items()}
     for code in (f"why_{culprit.cause}", f"cause_{culprit.cause}"):
         en, zh = sentence(code, told, "en"), sentence(code, told, "zh")
         if en is not None and zh is not None:
@@ -192,7 +192,7 @@ def _why(culprit: Culprit) -> Text:
     return same(culprit.cause)
 
 
-def _shown(value: Any) -> str:
+def _shown(key: str, value: Any) -> str:
     if isinstance(value, float):
-        return percent(value) if 0 < value <= 1 else figure(value)
+        return percent(value) if key == "share" else figure(value)
     return count(value) if isinstance(value, int) else str(value)

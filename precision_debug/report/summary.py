@@ -116,11 +116,12 @@ def _details(report: Report) -> list[Text]:
     details = [*expectation(report)]
     covered, counts = report.coverage, report.counts
     compared, rest = covered.compared, covered.total - covered.compared
+    was = "was" if rest == 1 else "were"
     failed, open_ = counts[Status.FAIL], counts[Status.INCONCLUSIVE]
     if compared and failed:
         details.append(
             Text(
-                f"{count(failed)} of {count(compared)} compared tensors are out of tolerance; {count(rest)} were not"
+                f"{count(failed)} of {count(compared)} compared tensors are out of tolerance; {count(rest)} {was} not"
                 " compared.",
                 f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超出容差；另有 {count(rest)} 个未比较。",
             )
@@ -130,7 +131,7 @@ def _details(report: Report) -> list[Text]:
         all_en, all_zh = ("All ", "全部") if not open_ else (f"{count(passed)} of ", f"有 {count(passed)} 个")
         details.append(
             Text(
-                f"{all_en}{count(compared)} compared tensors are within tolerance; {count(rest)} were not compared.",
+                f"{all_en}{count(compared)} compared tensors are within tolerance; {count(rest)} {was} not compared.",
                 f"比较的 {count(compared)} 个张量{all_zh}在容差内；另有 {count(rest)} 个未比较。",
             )
         )
