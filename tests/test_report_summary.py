@@ -63,7 +63,7 @@ def test_the_verdict(report: Report, headline: str, tone: str) -> None:
 def test_details_say_what_was_not_compared() -> None:
     rows = (make_row(0, 1e-5), make_row(1, 0.1), make_row(2, None, name="logits", is_output=True))
     text = " ".join(each.en for each in summary(with_rows(*rows)).details)
-    assert "1 of 2 compared tensors are out of tolerance; 1 were not compared." in text
+    assert "1 of 2 compared tensors are out of tolerance; 1 was not compared." in text
     assert "Final outputs not compared: logits." in text
 
 
