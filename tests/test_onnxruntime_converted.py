@@ -17,7 +17,8 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantiz
 from onnxruntime.transformers.float16 import convert_float_to_float16
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine.runtime import Runtime
-from precision_debug_onnxruntime.make import changed
+from precision_debug_onnxruntime.make import changed, float16
+from precision_debug_onnxruntime.make.narrowing import as_float16
 from precision_debug_onnxruntime.model import read_source
 from precision_debug_onnxruntime.modes import recipe
 
@@ -306,3 +307,28 @@ def test_a_quantised_model_that_onnx_runtime_refuses_is_a_refusal_and_no_crash()
         raise BackendError("Invalid attribute perm", where="m.onnx")
     with pytest.raises(BackendCrash), after_quantisation():
         raise BackendCrash("killed")
+
+
+def test_weights_become_float16_as_the_stock_converter_makes_them() -> None:
+    from onnxruntime.transformers.float16 import convert_np_to_float16
+
+    random = np.random.default_rng(5)
+    edges = [0.0, -0.0, np.nan, np.inf, -np.inf, 65504.0, 65520.0, -7e4, 1e38, 5.96e-08, 5.9e-08, -1e-9, 1e-45, 6e-05]
+    for dtype in (np.float32, np.float64):
+        for size in (1, 70000, 200001):
+            plain = (random.standard_normal(size) * 10.0 ** random.uniform(-12, 8, size)).astype(dtype)
+            plain[: len(edges)] = edges[:size]
+            with np.errstate(all="ignore"):
+                assert same_bits(as_float16(plain), convert_np_to_float16(plain)), (dtype, size)
+
+
+def test_types_are_inferred_as_with_the_weights(tmp_path: Path) -> None:
+    for model in (onnx_models.convnet(), onnx_models.attention(), onnx_models.if_model(), onnx_models.loop_model()):
+        want = onnx.shape_inference.infer_shapes(model).SerializeToString(deterministic=True)
+        before = float16._HEAVY
+        float16._HEAVY = 64
+        try:
+            copy = onnx.ModelProto.FromString(model.SerializeToString())
+            assert float16._inferred(copy).SerializeToString(deterministic=True) == want
+        finally:
+            float16._HEAVY = before

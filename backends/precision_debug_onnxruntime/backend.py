@@ -16,7 +16,7 @@ from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
-    from precision_debug.protocols import Operators
+    from precision_debug.protocols import BaselineStore, Comparer, Operators
 
     from .keep import OrtKeep
     from .modes import Recipe
@@ -43,7 +43,9 @@ class OnnxRuntimeBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(operator_runner=self, keeper=self, ladder=self, describer=self)
+        return Capabilities(
+            operator_runner=self, keeper=self, ladder=self, describer=self, on_device=self, on_device_alone=self
+        )  # fmt: skip
 
     @property
     def described(self) -> Sequence[str]:
@@ -70,6 +72,26 @@ class OnnxRuntimeBackend:
         return with_uses(read_inputs(source), source.proto.graph)
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
+        return self._opened(spec, feeds, on_device=False)
+
+    def open_for(self, comparer: Comparer, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:  # noqa: ARG002
+        """See protocols.OnDevice: of what CUDA's provider runs, the tensors are shown in the device's memory."""
+        return self._opened(spec, feeds, on_device=recipe(spec.mode).engine == "cuda")
+
+    def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore | None] | None:
+        """See protocols.OnDevice: a baseline on the device too waits there."""
+        from .on_device import device_comparer, device_store
+
+        comparer = device_comparer(second)
+        return None if comparer is None else (comparer, device_store(first))
+
+    def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | None:  # noqa: ARG002
+        """See protocols.OnDeviceAlone."""
+        from .on_device import device_comparer
+
+        return device_comparer(second)
+
+    def _opened(self, spec: SessionSpec, feeds: Sequence[Feeds], *, on_device: bool) -> Session:
         chosen = self._available(spec.mode)
         if not chosen.providers:
             from .engine.reference import open_reference
@@ -77,7 +99,7 @@ class OnnxRuntimeBackend:
             return open_reference(spec)
         from .opening import open_session
 
-        return open_session(spec, chosen, feeds)
+        return open_session(spec, chosen, feeds, on_device=on_device)
 
     def operators(self, spec: SessionSpec) -> Operators:
         """See ``protocols.OperatorRunner``."""

@@ -39,14 +39,15 @@ from .settings import setting
 __all__ = ["open_session"]
 
 
-def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Session:
+def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], *, on_device: bool = False) -> Session:
     """Open a model by a recipe; feeds calibrate it where it is quantised.
 
-    Temporary files go to ``spec.work_dir``; without one, to a folder that goes with the session.
+    on_device: the session's hooks take tensors of the device. Temporary files go to ``spec.work_dir``; without one, to
+    a folder that goes with the session.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"{recipe.mode.name}-", dir=spec.work_dir or None))
     try:
-        session = _opened(spec, recipe, feeds, folder)
+        session = _opened(spec, recipe, feeds, folder, on_device)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -55,7 +56,9 @@ def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> S
     return session
 
 
-def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: Path) -> OrtSession:
+def _opened(
+    spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: Path, on_device: bool
+) -> OrtSession:  # fmt: skip
     import onnxruntime as ort
 
     settings = dict(spec.options)
@@ -96,6 +99,7 @@ def _opened(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], folder: P
         notes=(*built.notes, *notes, *_engine_notes(recipe, settings)),
         versions={"onnxruntime": ort.__version__, "device": processor()},
         arithmetic="tf32" if _in_tf32(recipe, settings) else "",
+        on_device=on_device,
     )
 
 

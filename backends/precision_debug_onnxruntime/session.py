@@ -27,7 +27,10 @@ __all__ = ["OrtSession"]
 
 
 class OrtSession:
-    """See protocols.Session. Holds one ONNX Runtime session at a time, with taps on what the last run showed."""
+    """See protocols.Session. Holds one ONNX Runtime session at a time, with taps on what the last run showed.
+
+    on_device: hooks that use a tensor during the call alone are shown it in the memory of the CUDA device.
+    """
 
     layers: Sequence[EngineLayer] = ()
     alone = ""
@@ -42,8 +45,10 @@ class OrtSession:
         notes: Sequence[Reason],
         versions: Mapping[str, str],
         arithmetic: str = "",
+        on_device: bool = False,
     ) -> None:
         self.arithmetic = arithmetic
+        self._on_device = on_device
         self._model, self._runtime = model, runtime
         self._entries = tuple(entries)
         self._tensors: tuple[TensorMeta, ...] = tuple(entry.meta for entry in entries)
@@ -119,7 +124,8 @@ class OrtSession:
     def _run(self, feeds: Feeds, hook: Hook | None, names: Collection[str] | None) -> Mapping[str, Any]:
         borrow = hook.borrow if taps.lent() and isinstance(hook, Borrower) else None
         lending = None if borrow is None else _sizes(self._model.proto.graph, feeds)
-        opened = self._opened(hook is not None, names, lending, isinstance(hook, _Replacing))
+        there = self._on_device and bool(getattr(hook, "borrows", False))
+        opened = self._opened(hook is not None, names, lending, isinstance(hook, _Replacing), there)
         names_of_outputs = [item.name for item in opened.ort.get_outputs()]
         run = _Run(
             hook=hook, borrow=borrow, opened=opened, shown=Shown(self._entries, names), constants=self._constants
@@ -148,20 +154,21 @@ class OrtSession:
                 hook(entry.meta.op_type, entry.meta.name, outputs[entry.value.name])
 
     def _opened(
-        self, hooked: bool, names: Collection[str] | None, lending: Mapping[str, int] | None, writing: bool
-    ) -> _Opened:
+        self, hooked: bool, names: Collection[str] | None, lending: Mapping[str, int] | None, writing: bool,
+        there: bool,
+    ) -> _Opened:  # fmt: skip
         chosen = [
             entry for entry in self._entries
             if hooked and not entry.meta.unseen and not entry.view.at_end and wanted(entry, names)
         ]  # fmt: skip
-        key = frozenset(entry.meta.name for entry in chosen), lending is not None, writing
+        key = frozenset(entry.meta.name for entry in chosen), lending is not None, writing, there
         if self._open is not None and self._open.key == key:
             return self._open
         self._drop()
         taps.register()
         current: list[_Run] = []
         number = taps.connect(lambda place, tensor: current[0].receive(place, tensor) if current else None)
-        graph = insert_taps(self._model, chosen, number, lending=lending, writing=writing)
+        graph = insert_taps(self._model, chosen, number, lending=lending, writing=writing, on_device=there)
         session = self._runtime.open(graph.model, taps=True)
         if self._runtime.asked != CPU:
             self._tell_shares(self._runtime.shares(session, graph.model))
@@ -171,10 +178,10 @@ class OrtSession:
 
 @dataclass(frozen=True, kw_only=True)
 class _Opened:
-    """An ONNX Runtime session with taps, and the run that they report to. key: what they show, if it is lent, and
-    if it can be written to."""
+    """An ONNX Runtime session with taps, and the run that they report to. key: what they show, if it is lent, if it
+    can be written to, and if it is shown on its device."""
 
-    key: tuple[frozenset[str], bool, bool]
+    key: tuple[frozenset[str], bool, bool, bool]
     number: int
     ort: Any
     taps: tuple[Tap, ...]
@@ -234,7 +241,7 @@ class _Run:
                 if tensor is None:
                     raise BackendError("ONNX Runtime did not hand this tensor over", where=meta.name)
                 finish = tap.entry.view.finish
-                shown = tensor if finish is None else finish(tensor)
+                shown = tensor if finish is None else finish(_in_the_host(tensor))
                 if isinstance(self.hook, _Replacing):
                     self._replaced(tap.entry, meta, tensor, shown)
                 elif self.borrow is not None:
@@ -269,6 +276,11 @@ class _Replacing:
 def _never_written(entry: Entry) -> bool:
     """A constant's memory is a weight's, also behind operators that only rename or reshape it."""
     return entry.value.node is not None and not any(entry.meta.inputs)
+
+
+def _in_the_host(tensor: Any) -> Any:
+    """A tensor of a device as an array; an array as it is."""
+    return tensor.numpy(tensor.stream) if hasattr(tensor, "stream") else tensor
 
 
 def _nothing() -> None:

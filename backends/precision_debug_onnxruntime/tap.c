@@ -1,7 +1,8 @@
-/* The operator "Tap" of ONNX Runtime: shows its one input, where ONNX Runtime holds it, to a function of the process.
+/* The operators "Tap" and "DeviceTap" of ONNX Runtime: each shows its one input, where ONNX Runtime holds it, to a
+ * function of the process; the second one in the memory of a CUDA device, with the stream on which it is made.
  *
- * Built by hatch_build.py; taps.py loads it and sets the function. Of ONNX Runtime's C interface the first 102
- * functions of version 8 or later are used by their place in the table, which never changes. */
+ * Built by hatch_build.py; taps.py loads it and sets the function. Of ONNX Runtime's C interface the first 194
+ * functions of version 10 or later are used by their place in the table, which never changes. */
 
 #include <pthread.h>
 #include <stddef.h>
@@ -24,12 +25,13 @@ enum place {
   KERNEL_CONTEXT_GET_INPUT = 90,
   RELEASE_STATUS = 93,
   RELEASE_TENSOR_TYPE_AND_SHAPE_INFO = 99,
+  KERNEL_CONTEXT_GET_GPU_COMPUTE_STREAM = 193,
 };
 
 typedef void *Status; /* NULL: done */
 typedef void (*Function)(void);
 typedef struct {
-  Function at[102];
+  Function at[194];
 } Api;
 typedef struct {
   const Api *(*get)(uint32_t version);
@@ -55,10 +57,13 @@ struct Operator {
 typedef struct {
   const Api *api;
   int64_t session, number;
+  int on_device;
 } Tap;
 
-/* rank -1: the tensor could not be read. data lives as long as the call. */
-typedef void (*Receiver)(int64_t session, int64_t number, void *data, int32_t type, int32_t rank, const int64_t *shape);
+/* rank -1: the tensor could not be read. data lives as long as the call, and on a device until what was queued on the
+ * stream by then has run. stream: -1 in the host's memory. */
+typedef void (*Receiver)(int64_t session, int64_t number, void *data, int32_t type, int32_t rank, const int64_t *shape,
+                         int64_t stream);
 static Receiver receiver;
 
 #define RANKS 64
@@ -79,12 +84,17 @@ static int64_t attribute(const Api *api, const void *info, const char *name) {
 
 #include <stdlib.h>
 
-static void *create(const Operator *op, const Api *api, const void *info) {
+static void *created(const Api *api, const void *info, int on_device) {
   Tap *tap = malloc(sizeof *tap);
-  (void)op;
   if (tap != NULL)
-    *tap = (Tap){api, attribute(api, info, "session"), attribute(api, info, "place")};
+    *tap = (Tap){api, attribute(api, info, "session"), attribute(api, info, "place"), on_device};
   return tap;
+}
+
+static void *create(const Operator *op, const Api *api, const void *info) { return (void)op, created(api, info, 0); }
+
+static void *create_on_device(const Operator *op, const Api *api, const void *info) {
+  return (void)op, created(api, info, 1);
 }
 
 static int described(const Api *api, const void *value, int32_t *type, size_t *rank, int64_t *shape) {
@@ -103,7 +113,7 @@ static int described(const Api *api, const void *value, int32_t *type, size_t *r
 static void compute(void *kernel, void *context) {
   const Tap *tap = kernel;
   const void *value = NULL;
-  void *data = NULL;
+  void *data = NULL, *stream = NULL;
   int32_t type = 0;
   size_t rank = 0;
   int64_t shape[RANKS];
@@ -112,14 +122,18 @@ static void compute(void *kernel, void *context) {
   if (failed(tap->api, CALL(tap->api, KERNEL_CONTEXT_GET_INPUT, (const void *, size_t, const void **), context, 0,
                             &value)) ||
       value == NULL || !described(tap->api, value, &type, &rank, shape) ||
-      failed(tap->api, CALL(tap->api, GET_TENSOR_MUTABLE_DATA, (const void *, void **), value, &data)))
-    receiver(tap->session, tap->number, NULL, 0, -1, NULL);
+      failed(tap->api, CALL(tap->api, GET_TENSOR_MUTABLE_DATA, (const void *, void **), value, &data)) ||
+      (tap->on_device && failed(tap->api, CALL(tap->api, KERNEL_CONTEXT_GET_GPU_COMPUTE_STREAM,
+                                               (const void *, void **), context, &stream))))
+    receiver(tap->session, tap->number, NULL, 0, -1, NULL, -1);
   else
-    receiver(tap->session, tap->number, data, type, (int32_t)rank, shape);
+    receiver(tap->session, tap->number, data, type, (int32_t)rank, shape, tap->on_device ? (int64_t)(intptr_t)stream : -1);
 }
 
 static const char *name(const Operator *op) { return (void)op, "Tap"; }
+static const char *name_on_device(const Operator *op) { return (void)op, "DeviceTap"; }
 static const char *provider(const Operator *op) { return (void)op, "CPUExecutionProvider"; }
+static const char *provider_of_device(const Operator *op) { return (void)op, "CUDAExecutionProvider"; }
 static int any_type(const Operator *op, size_t index) { return (void)op, (void)index, 0; }
 static size_t one(const Operator *op) { return (void)op, 1; }
 static size_t none(const Operator *op) { return (void)op, 0; }
@@ -128,19 +142,26 @@ static int required(const Operator *op, size_t index) { return (void)op, (void)i
 static const Operator operator_ = {
     8, create, name, provider, any_type, one, any_type, none, compute, free, required, required,
 };
+/* Of version 8: its input lies in the provider's own memory. */
+static const Operator on_device_ = {
+    8,   create_on_device, name_on_device, provider_of_device, any_type, one, any_type, none, compute, free, required,
+    required,
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *domain;
 
 /* ONNX Runtime calls this for each session; the domain is one for all. */
 Status RegisterCustomOps(void *options, const ApiBase *base) {
-  const Api *api = base->get(8);
+  const Api *api = base->get(10);
   Status status = NULL;
   pthread_mutex_lock(&lock);
   if (domain == NULL) {
     status = CALL(api, CREATE_CUSTOM_OP_DOMAIN, (const char *, void **), "precision_debug.taps", &domain);
     if (status == NULL)
       status = CALL(api, CUSTOM_OP_DOMAIN_ADD, (void *, const Operator *), domain, &operator_);
+    if (status == NULL)
+      status = CALL(api, CUSTOM_OP_DOMAIN_ADD, (void *, const Operator *), domain, &on_device_);
   }
   pthread_mutex_unlock(&lock);
   return status != NULL ? status : CALL(api, ADD_CUSTOM_OP_DOMAIN, (void *, void *), options, domain);

@@ -170,8 +170,8 @@ class Pairer(Protocol):
 class OnDevice(Protocol):
     """A backend that compares tensors on their own device, while two of its runs are side by side."""
 
-    def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore] | None:
-        """What compares, and what keeps the tensors that must wait; None: use the host's."""
+    def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore | None] | None:
+        """What compares, and what keeps the tensors that must wait (None: the host's memory); None: use the host's."""
 
     def open_for(self, comparer: Comparer, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         """As ``Backend.open``; the session shows tensors as the comparer takes them, without a copy."""

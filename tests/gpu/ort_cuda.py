@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 OUT = Path(os.environ.get("OUT", ROOT / "output" / "gpu"))
 TIMES = int(os.environ.get("TIMES", "3"))
 MODES = {
-    "ort_cuda_fp32": [],
-    "ort_cuda_fp32 with TF32": ["--option", "tf32=True"],
+    "ort_cuda_fp32": ["--option", "use_tf32=0"],
+    "ort_cuda_fp32 with TF32": [],
     "ort_cuda_fp16": [],
 }
 

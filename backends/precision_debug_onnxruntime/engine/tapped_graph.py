@@ -60,7 +60,7 @@ class _Loan:
 
 class _Builder:
     def __init__(
-        self, entries: Collection[Entry], session: int, sizes: Mapping[str, int] | None, writing: bool
+        self, entries: Collection[Entry], session: int, sizes: Mapping[str, int] | None, writing: bool, kind: str
     ) -> None:
         self.by_key: dict[Any, list[Entry]] = {}
         for entry in entries:
@@ -72,6 +72,7 @@ class _Builder:
         self.session = session
         self.sizes = sizes
         self.writing = writing
+        self.kind = kind
 
     def graph(self, graph: Any, key: Any, loops: bool) -> None:
         """Rewrite one graph's nodes in place."""
@@ -126,25 +127,26 @@ class _Builder:
         number = len(self.taps)
         self.taps.append(tap)
         return helper.make_node(
-            "Tap", [name], [], name=f"{_PREFIX}{number}", domain=DOMAIN, session=self.session, place=number
+            self.kind, [name], [], name=f"{_PREFIX}{number}", domain=DOMAIN, session=self.session, place=number
         )
 
 
 def insert_taps(
     model: Model, entries: Collection[Entry], session: int, *, lending: Mapping[str, int] | None = None,
-    writing: bool = False,
+    writing: bool = False, on_device: bool = False,
 ) -> TappedGraph:  # fmt: skip
     """A copy of the running graph with a tap for each entry, for the session number that ``taps.connect`` gave.
 
     lending: what a tap shows stays as it is until the next node of its graph has run, or some more of them where it is
     small; then a second tap says so. Its value: sizes of axes that the graph only names, as far as they are known.
     writing: where an entry is shown in another form than the graph holds it, a second tap has the graph's own memory.
+    on_device: the taps are CUDA's, all of them, so that they run in the order of the graph.
     """
     import numpy as np
     from onnx import helper, numpy_helper
 
     proto = copy_but(model.proto, graph="initializer")
-    builder = _Builder(entries, session, lending, writing)
+    builder = _Builder(entries, session, lending, writing, "DeviceTap" if on_device else "Tap")
     builder.graph(proto.graph, (), False)
     if any(tap.event for tap in builder.taps):
         proto.graph.initializer.append(numpy_helper.from_array(np.zeros((), np.bool_), _MARKER))

@@ -1,11 +1,12 @@
-"""The operator ``Tap``: shows a tensor to a Python function while ONNX Runtime holds it.
+"""The operators ``Tap`` and ``DeviceTap``: show a tensor to a Python function while ONNX Runtime holds it.
 
 It has one input and no output, so hanging it on a tensor changes neither the graph's outputs nor the edge. With
 ``ExecutionOrder.PRIORITY_BASED`` nodes run in the order of the graph, so a tap runs right after its producer. Each
 session routes by numbers of its own, so sessions in several threads do not meet.
 
 Where tap.c is compiled, the tensor is ONNX Runtime's own memory, which lives as long as the call; where it is not,
-onnxruntime-extensions hands over a copy of it, and knows fewer types.
+onnxruntime-extensions hands over a copy of it, and knows fewer types. ``DeviceTap`` is CUDA's provider's: it gives the
+address in the device's memory, and the stream that the tensor is made on.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ LIBRARY = Path(__file__).parent.parent / "_tap.so"
 SOURCES = ("tap.c",)
 VARIABLE = "PRECISION_DEBUG_TAPS"
 """In the environment: "extensions" leaves tap.c aside, to be tested or where it makes trouble."""
+
+_HOST = -1
+"""In place of a stream: the tensor lies in the host's memory."""
 
 _BYTES = frozenset({*range(1, 8), 9, 10, *range(11, 21)})
 """Element types of whole bytes that numpy or ml_dtypes knows."""
@@ -103,17 +107,36 @@ def _own() -> Any:
         return None
     kind = ctypes.CFUNCTYPE(
         None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32,
-        ctypes.POINTER(ctypes.c_int64),
+        ctypes.POINTER(ctypes.c_int64), ctypes.c_int64,
     )  # fmt: skip
     told = kind(_receive)
     found.pd_receive(told)
     return found, told
 
 
-def _receive(session: int, place: int, data: int | None, elem: int, rank: int, shape: Any) -> None:
+def _receive(session: int, place: int, data: int | None, elem: int, rank: int, shape: Any, stream: int) -> None:
     receive = _receivers.get(session)
-    if receive is not None:
-        receive(place, _array(data, elem, tuple(shape[axis] for axis in range(rank))) if rank >= 0 else None)
+    if receive is None:
+        return
+    if rank < 0:
+        receive(place, None)
+        return
+    sizes = tuple(shape[axis] for axis in range(rank))
+    receive(place, _array(data, elem, sizes) if stream == _HOST else _on_device(data, elem, sizes, stream))
+
+
+def _on_device(data: int | None, elem: int, shape: tuple[int, ...], stream: int) -> Any:
+    """The memory at ``data`` of a CUDA device; None where that cannot be told."""
+    import numpy as np
+
+    from precision_debug.numbers.cuda.device import DeviceArray
+    from precision_debug.numbers.cuda.driver import device, device_of_pointer
+
+    try:
+        where = device_of_pointer(data) if data and math.prod(shape) else device(0)
+        return DeviceArray(where, data or 0, shape, np.dtype(numpy_dtype(elem)), stream=stream)
+    except Exception:
+        return None
 
 
 def _array(data: int | None, elem: int, shape: tuple[int, ...]) -> Any:

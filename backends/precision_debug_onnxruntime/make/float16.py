@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ..engine.types import TypeInfo, Types
 from ..keep import Blocked
 from ..reasons import say
 from .kept import cut_round_trips, separate_constants
-from .narrowing import Trouble, constants_of, trouble, trouble_notes
+from .narrowing import Trouble, as_float16, constants_of, trouble, trouble_notes
 from .running_graph import infer_types
 
 __all__ = ["after_conversion", "convert", "float16_notes"]
@@ -75,10 +76,13 @@ def _converted(
         blocked = [*DEFAULT_OP_BLOCK_LIST, *named.ops]
         constants = separate_constants(proto, named)
         own = {node.name for node in proto.graph.node}
-        proto = convert_float_to_float16(
-            proto, keep_io_types=True, disable_shape_infer=types is not None, op_block_list=blocked,
-            node_block_list=[*named.nodes, *constants],
-        )  # fmt: skip
+        if types is None:
+            proto = _inferred(proto)
+        with _quick_weights():
+            proto = convert_float_to_float16(
+                proto, keep_io_types=True, disable_shape_infer=True, op_block_list=blocked,
+                node_block_list=[*named.nodes, *constants],
+            )  # fmt: skip
         cut = cut_round_trips(proto, own) if named.ops or named.nodes else 0
         _put_back(proto.graph, passed)
         converted = {name for name, _ in constants_of(proto, _FLOAT16)}
@@ -99,6 +103,42 @@ def _converted(
     if cut:
         notes = (*notes, say("round_trips_cut", count=cut))
     return model, notes
+
+
+_HEAVY = 4096
+_one_at_a_time = threading.Lock()
+
+
+def _inferred(proto: Any) -> Any:
+    """The model with the types that onnx infers, as the converter would do it, but without its large float32 weights meanwhile.
+
+    No shape depends on those; with them, a model is written and read again twice as a whole.
+    """
+    import onnx
+
+    kept = {}
+    for place, tensor in enumerate(proto.graph.initializer):
+        if tensor.data_type == _FLOAT and len(tensor.raw_data) > _HEAVY:
+            kept[place] = tensor.raw_data
+            tensor.ClearField("raw_data")
+    found = onnx.shape_inference.infer_shapes(proto)
+    for place, data in kept.items():
+        found.graph.initializer[place].raw_data = data
+    return found
+
+
+@contextlib.contextmanager
+def _quick_weights() -> Iterator[None]:
+    """The converter turns weights into float16 by ``as_float16``, which is its own function's result."""
+    from onnxruntime.transformers import float16
+
+    with _one_at_a_time:
+        plain = float16.convert_np_to_float16
+        float16.convert_np_to_float16 = as_float16
+        try:
+            yield
+        finally:
+            float16.convert_np_to_float16 = plain
 
 
 def _casts(proto: Any) -> int:

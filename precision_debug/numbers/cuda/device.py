@@ -75,26 +75,35 @@ _WIDER = frozenset({"float64", "int32", "uint32", "int64", "uint64"})
 
 
 class DeviceArray:
-    """An array of a device in C order. owner: what must live as long as this."""
+    """An array of a device in C order. owner: what must live as long as this. stream: on which it is made."""
 
-    __slots__ = ("device", "dtype", "owner", "pointer", "shape", "size")
+    __slots__ = ("device", "dtype", "owner", "pointer", "shape", "size", "stream")
 
     def __init__(
-        self, device: Device, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: Any = None
-    ) -> None:
+        self, device: Device, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: Any = None,
+        stream: int = 0,
+    ) -> None:  # fmt: skip
         self.device, self.pointer, self.shape, self.dtype, self.owner = device, pointer, shape, dtype, owner
+        self.stream = stream
         self.size = math.prod(shape)
 
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
-    def numpy(self, stream: int = 0) -> np.ndarray[Any, Any]:
-        """A copy in the host's memory, once the stream has come so far."""
+    def numpy(self, stream: int | None = None) -> np.ndarray[Any, Any]:
+        """A copy in the host's memory, once the stream (None: its own) has come so far."""
         found = np.empty(self.shape, self.dtype)
         if found.nbytes:
-            self.device.download(self.pointer, found.reshape(-1).view(np.uint8), stream)
+            where = self.stream if stream is None else stream
+            self.device.download(self.pointer, found.reshape(-1).view(np.uint8), where)
         return found
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("an array of a device is copied")
+        found = self.numpy()
+        return found if dtype is None else found.astype(dtype)
 
 
 class _Room:

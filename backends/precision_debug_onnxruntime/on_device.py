@@ -1,0 +1,34 @@
+"""Whether what CUDA's provider makes is compared in the GPU's memory, by the core's kernels and the driver alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from precision_debug.records import SessionSpec
+
+from .engine import taps
+from .modes import recipe
+
+if TYPE_CHECKING:
+    from precision_debug.numbers.cuda.comparer import CudaComparer, CudaStore
+
+__all__ = ["device_comparer", "device_store"]
+
+
+def device_comparer(spec: SessionSpec) -> CudaComparer | None:
+    """What compares; None where the mode is not CUDA's, without compiled taps, or where the kernels do not run."""
+    if recipe(spec.mode).engine != "cuda" or not taps.lent():
+        return None
+    from precision_debug.numbers.cuda.comparer import CudaComparer
+    from precision_debug.numbers.cuda.driver import unavailable
+
+    return None if unavailable() else CudaComparer()
+
+
+def device_store(spec: SessionSpec) -> CudaStore | None:
+    """What keeps the baseline's tensors, where they are on the device too."""
+    if recipe(spec.mode).engine != "cuda":
+        return None
+    from precision_debug.numbers.cuda.comparer import CudaStore
+
+    return CudaStore()

@@ -1,0 +1,126 @@
+"""ONNX Runtime on CUDA: what is compared in the device's memory, held against the host's numbers pair by pair.
+
+    PYTHONPATH=WHEEL:.:backends:tests LD_LIBRARY_PATH=<torch nvidia/*/lib, by colons> python tests/gpu/ort_device.py
+
+Convolutions with TF32 off and on, float16, QDQ, If, Loop, Scan and both nested, dynamic shapes, an operator that CUDA's
+provider does not take, bfloat16; a baseline on the CPU and one on the card, in lockstep and one after the other. In
+every run each pair is compared twice: on the device, and from copies in the host's memory by the host's kernel. One line
+of JSON a case: pairs, how many on the device, what differs, the verdict, and the peak of the card's memory.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_models
+import test_cuda_kernel as known
+from onnx import TensorProto, helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+
+from precision_debug import compare, numbers
+from precision_debug.numbers.arrays import as_array
+from precision_debug.numbers.cuda.comparer import CudaComparer
+from precision_debug.numbers.cuda.driver import device
+
+pairs: list[tuple[str, list[str]]] = []
+_plain = CudaComparer.compare
+_used = [0]
+
+
+def checked(self: CudaComparer, base: Any, target: Any, tolerance: Any, then: Any) -> None:
+    before = self.on_device
+    told: list[Any] = []
+    _plain(self, base, target, tolerance, told.append)
+    _used[0] += self.on_device - before
+    ours, theirs = as_array(base), as_array(target)
+    want = numbers.compare(ours, theirs, tolerance)
+    pairs.append((f"{ours.dtype}-{theirs.dtype}{ours.shape}", known.differences(told[0], want, ours.size)))
+    then(told[0])
+
+
+class Once(CalibrationDataReader):
+    def __init__(self, feeds: list[dict[str, Any]]) -> None:
+        self._feeds = iter(feeds)
+
+    def get_next(self) -> dict[str, Any] | None:
+        return next(self._feeds, None)
+
+
+def fallback() -> onnx.ModelProto:
+    """Unique is the CPU's alone; its neighbours are the card's."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Cast", ["r"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Unique", ["whole"], ["u"], axis=1),
+        helper.make_node("Cast", ["u"], ["back"], to=TensorProto.FLOAT),
+        helper.make_node("Sigmoid", ["back"], ["y"]),
+    ]
+    x = onnx_models.value("x", (4, 8))
+    y = onnx_models.value("y", (4, "n"))
+    graph = helper.make_graph(nodes, "g", [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def main() -> int:
+    CudaComparer.compare = checked  # type: ignore[method-assign]
+    random = np.random.default_rng(0)
+    image = {"x": random.standard_normal((2, 3, 16, 16)).astype(np.float32)}
+    failed = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        models = {
+            "convnet": onnx_models.convnet(), "attention": onnx_models.attention(), "if": onnx_models.if_model(),
+            "loop": onnx_models.loop_model(), "scan": onnx_models.scan_model(), "nested": onnx_models.nested_model(),
+            "mobile": onnx_models.mobile(), "fallback": fallback(), "exotic": onnx_models.exotic_types(),
+        }  # fmt: skip
+        for name, proto in models.items():
+            onnx.save(proto, folder / f"{name}.onnx")
+        quantize_static(
+            str(folder / "convnet.onnx"), str(folder / "qdq.onnx"), Once([image]), quant_format=QuantFormat.QDQ
+        )
+        off, on = {"use_tf32": False}, {"use_tf32": True}
+        cases: list[tuple[str, str, dict[str, Any]]] = [
+            ("convnet", "ort_cuda_fp32", off), ("convnet", "ort_cuda_fp32", on),
+            ("convnet", "ort_cuda_fp16", {}), ("convnet", "ort_cuda_fp16", {"baseline": "ort_cuda_fp32"}),
+            ("convnet", "ort_cuda_fp16", {"baseline": "ort_cuda_fp32", "lockstep": False}),
+            ("convnet", "ort_cuda_fp32", {"lockstep": False}), ("attention", "ort_cuda_fp16", {}),
+            ("attention", "ort_cuda_fp16", {"baseline": "ort_cuda_fp32"}), ("mobile", "ort_cuda_fp16", {}),
+            ("qdq", "ort_cuda_fp32", {"baseline_model": folder / "convnet.onnx"}), ("qdq", "ort_cuda_fp32", {}),
+            ("if", "ort_cuda_fp32", {}), ("loop", "ort_cuda_fp32", {}), ("scan", "ort_cuda_fp32", {}),
+            ("nested", "ort_cuda_fp32", {}), ("loop", "ort_cuda_fp16", {}), ("fallback", "ort_cuda_fp32", {}),
+            ("exotic", "ort_cuda_fp32", {}),
+        ]  # fmt: skip
+        only = sys.argv[1:]
+        for name, mode, more in cases:
+            if only and name not in only:
+                continue
+            pairs.clear()
+            _used[0] = 0
+            told: dict[str, Any] = {"model": name, "mode": mode, **{k: str(v) for k, v in more.items()}}
+            free = device(0).memory()[0]
+            try:
+                report = compare(folder / f"{name}.onnx", run_mode=mode, seed=1, **more)
+                told |= {"rows": len(report.rows), "pairs": len(pairs), "on the device": _used[0]}
+                told["statuses"] = sorted({f"{row.status}" for row in report.rows})
+                told["wrong"] = [pair for pair in pairs if pair[1]][:3]
+                told["order"] = [row.name for row in report.rows][:4]
+                told["verdict"] = str(report.verdict)
+                told["notes"] = [str(note) for note in report.target.notes if " took " in str(note)][:1]
+                failed += bool(told["wrong"]) or not _used[0]
+            except Exception as error:
+                failed += 1
+                told["error"] = f"{type(error).__name__}: {error}"[:500]
+            told["MB more than before"] = round((free - device(0).memory()[0]) / 1e6)
+            print(json.dumps(told), flush=True)
+    print("FAILED" if failed else "every pair agrees", failed)
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
