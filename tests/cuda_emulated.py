@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import subprocess
 from pathlib import Path
@@ -27,6 +28,7 @@ class EmulatedEvent:
 
 class EmulatedMemory:
     def __init__(self, size: int) -> None:
+        self.size = size
         self.bytes = np.zeros(size + 64, np.uint8)
         self.bytes = self.bytes[-self.bytes.ctypes.data % 64 :][:size]
         self.pointer = self.bytes.ctypes.data
@@ -75,6 +77,24 @@ class EmulatedDevice:
 
     def fill(self, pointer: int, words: int, stream: int) -> None:
         ctypes.memset(pointer, 0, 4 * words)
+
+    def upload(self, pointer: int, array: np.ndarray[Any, Any], stream: int) -> None:
+        ctypes.memmove(pointer, array.ctypes.data, array.nbytes)
+
+    def copy(self, to: int, pointer: int, size: int, stream: int) -> None:
+        ctypes.memmove(to, pointer, size)
+
+    def stream(self) -> int:
+        return 7
+
+    def synchronise(self, stream: int) -> None:
+        """Everything was done when it was queued."""
+
+    def memory(self) -> tuple[int, int]:
+        return 10**9, 10**9
+
+    def current(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def download(self, pointer: int, into: np.ndarray[Any, Any], stream: int) -> None:
         ctypes.memmove(into.ctypes.data, pointer, into.nbytes)

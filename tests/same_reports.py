@@ -170,7 +170,7 @@ def make():
 @contextlib.contextmanager
 def _tensorrt_stand_in() -> Iterator[None]:
     """As test_tensorrt_session puts it in, whatever the plugin's modules are called."""
-    from tensorrt_fake import HostCuda, fake_tensorrt
+    from tensorrt_fake import HostGpu, fake_tensorrt
 
     package = "precision_debug_tensorrt"
     modules = [_module(f"{package}.engine.{new}", f"{package}.{old}") for new, old in (
@@ -178,7 +178,7 @@ def _tensorrt_stand_in() -> Iterator[None]:
     places = [importlib.import_module(f"{package}.opening"), _module(f"{package}.on_device", f"{package}.opening")]
     versions, device, timing = modules
     api = versions.Api(fake_tensorrt())
-    memory = device.CudaPython(HostCuda(limit=10**9, free=10**9))
+    memory = device.Device(HostGpu(limit=10**9, free=10**9))
     put: list[tuple[Any, str, Any]] = []
 
     def put_in(module: Any, name: str, value: Any) -> None:

@@ -18,43 +18,53 @@ from typing import Any
 import numpy as np
 import onnx
 
-__all__ = ["HostCuda", "fake_tensorrt"]
+from precision_debug.errors import BackendError
+
+__all__ = ["HostGpu", "fake_tensorrt"]
 
 _FOLLOWS = {"BatchNormalization", "Relu"}
 
 
-class HostCuda:
-    """cuda-python's runtime module, on the host's memory. limit: bytes that one allocation may have."""
+class HostGpu:
+    """A GPU (see numbers.cuda.driver) in the host's memory, without kernels. limit: bytes of one allocation."""
 
-    cudaMemcpyKind = SimpleNamespace(cudaMemcpyHostToDevice=1, cudaMemcpyDeviceToHost=2)
+    name = "GPU"
 
     def __init__(self, limit: int = 10**6, free: int = 5) -> None:
         self.held: dict[int, Any] = {}
         self.limit, self.free = limit, free
 
-    def __getattr__(self, name: str) -> Any:
-        fixed = {
-            "cudaGetDeviceCount": (0, 1), "cudaGetDevice": (0, 0), "cudaStreamCreate": (0, 7),
-            "cudaStreamSynchronize": (0,), "cudaMemGetInfo": (0, self.free, 9),
-            "cudaGetDeviceProperties": (0, SimpleNamespace(name=b"GPU\0\0")),
-            "cudaGetErrorString": (0, b"out of memory"),
-        }  # fmt: skip
-        return lambda *_: fixed[name]
+    def stream(self) -> int:
+        return 7
 
-    def cudaMalloc(self, size: int) -> tuple[Any, ...]:
+    def memory(self) -> tuple[int, int]:
+        return self.free, 9
+
+    def synchronise(self, stream: int) -> None:
+        """Everything was done when it was queued."""
+
+    def allocate(self, size: int) -> HostMemory:
         if size > self.limit:
-            return 2, 0
-        buffer = ctypes.create_string_buffer(size)
-        self.held[ctypes.addressof(buffer)] = buffer
-        return 0, ctypes.addressof(buffer)
+            raise BackendError("out of memory", where="CUDA")
+        return HostMemory(self, max(size, 1))
 
-    def cudaFree(self, pointer: int) -> tuple[int]:
-        del self.held[pointer]
-        return (0,)
+    def upload(self, pointer: int, array: np.ndarray[Any, Any], stream: int) -> None:
+        ctypes.memmove(pointer, array.ctypes.data, array.nbytes)
 
-    def cudaMemcpy(self, to: int, source: int, size: int, kind: int) -> tuple[int]:
-        ctypes.memmove(to, source, size)
-        return (0,)
+    def download(self, pointer: int, into: np.ndarray[Any, Any], stream: int) -> None:
+        ctypes.memmove(into.ctypes.data, pointer, into.nbytes)
+
+
+class HostMemory:
+    """Freed when it is collected."""
+
+    def __init__(self, gpu: HostGpu, size: int) -> None:
+        self._gpu, self._bytes = gpu, ctypes.create_string_buffer(size)
+        self.pointer = ctypes.addressof(self._bytes)
+        gpu.held[self.pointer] = size
+
+    def __del__(self) -> None:
+        del self._gpu.held[self.pointer]
 
 
 class DataType(enum.Enum):

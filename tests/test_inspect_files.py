@@ -146,12 +146,12 @@ def test_an_engine_by_the_stand_in_for_tensorrt(
     import tensorrt_models
     from precision_debug_tensorrt import TensorRTBackend, opening
     from precision_debug_tensorrt.engine import device_memory, timing_cache, versions
-    from tensorrt_fake import HostCuda, fake_tensorrt
+    from tensorrt_fake import HostGpu, fake_tensorrt
 
     from precision_debug.records import ModelFiles, SessionSpec
 
     api = versions.Api(fake_tensorrt("10.3.0"))
-    memory = device_memory.CudaPython(HostCuda(limit=10**9, free=10**9))
+    memory = device_memory.Device(HostGpu(limit=10**9, free=10**9))
     for place in (versions, opening):
         monkeypatch.setattr(place, "load_api", lambda: api)
     for place in (device_memory, opening):

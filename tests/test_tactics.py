@@ -72,14 +72,14 @@ def test_tensorrts_parser_is_asked_in_both_of_its_ways(
 ) -> None:
     """By the stand-in; tests/gpu/migration.py asks the real one."""
     from precision_debug_tensorrt.engine import device_memory, versions
-    from tensorrt_fake import HostCuda, fake_tensorrt
+    from tensorrt_fake import HostGpu, fake_tensorrt
 
     nodes = [helper.make_node("Relu", ["x"], ["a"], name="one"), helper.make_node("Nowhere", ["a"], ["y"], name="two")]
     ends = [onnx_models.value(name, [2]) for name in "xy"]
     onnx.save(onnx_models.model(nodes, ends[:1], ends[1:], {}), tmp_path / "m.onnx")
     for version in ("8.6.1", "10.3.0"):
         trt = fake_tensorrt(version, untaken=("Nowhere",))
-        memory = device_memory.CudaPython(HostCuda(limit=10**9, free=10**9))
+        memory = device_memory.Device(HostGpu(limit=10**9, free=10**9))
         monkeypatch.setattr(versions, "load_api", lambda trt=trt: versions.Api(trt))
         monkeypatch.setattr(device_memory, "find_device", lambda memory=memory: memory)
         assert main(["inspect", "capability", str(tmp_path / "m.onnx"), "--run_mode", "trt_fp16"]) == 1

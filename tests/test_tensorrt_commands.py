@@ -17,17 +17,16 @@ from precision_debug import Report
 pytest.importorskip("onnxruntime", reason="the stand-in computes with it")
 openpyxl = pytest.importorskip("openpyxl", reason="reads the workbook back")
 
-TENSORRT = "from tensorrt_fake import fake_tensorrt\nglobals().update(vars(fake_tensorrt()))\n"
-CUDA = (
-    "from tensorrt_fake import HostCuda\n_cuda = HostCuda(limit=10**9, free=10**9)\n"
-    "def __getattr__(name):\n    return getattr(_cuda, name)\n"
+TENSORRT = (
+    "from tensorrt_fake import HostGpu, fake_tensorrt\nglobals().update(vars(fake_tensorrt()))\n"
+    "from precision_debug.numbers.cuda import driver\ndriver._devices[0] = HostGpu(limit=10**9, free=10**9)\n"
 )
 
 
 @pytest.fixture
 def run(root: Path, tmp_path: Path) -> Any:
     """A command in the test's own folder, where m.onnx is a residual network."""
-    files = {"tensorrt.py": TENSORRT, "cuda/__init__.py": "", "cuda/cudart.py": CUDA, "torch.py": "raise ImportError"}
+    files = {"tensorrt.py": TENSORRT, "torch.py": "raise ImportError"}
     for name, text in files.items():
         file = tmp_path / "stand_in" / name
         file.parent.mkdir(exist_ok=True, parents=True)

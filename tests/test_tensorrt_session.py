@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,20 @@ import numpy as np
 import onnx
 import pytest
 import tensorrt_models as models
+from cuda_emulated import EmulatedDevice
 from precision_debug_tensorrt import TensorRTBackend, on_device, opening
 from precision_debug_tensorrt.engine import device_memory, timing_cache, versions
 from precision_debug_tensorrt.engine.constraints import apply
-from precision_debug_tensorrt.engine.device_memory import CudaPython, Torch
+from precision_debug_tensorrt.engine.device_memory import Device
 from precision_debug_tensorrt.engine.imitation import precisions_of
 from precision_debug_tensorrt.engine.network import LayerFacts, OutputFacts
 from precision_debug_tensorrt.engine.options import read_options
-from tensorrt_fake import HostCuda, fake_tensorrt
+from tensorrt_fake import HostGpu, fake_tensorrt
 
 from precision_debug.api import compare
 from precision_debug.errors import MarkError, UsageError
 from precision_debug.inspector import EngineLayer, read_inspector
+from precision_debug.numbers.cuda.device import DeviceArray
 from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
 from precision_debug.run.script_hooks import AssertClose
@@ -44,7 +47,7 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
     def put(memory: Any = None, **settings: Any) -> Any:
         module = fake_tensorrt(**settings)
         api = versions.Api(module)
-        memory = memory or CudaPython(HostCuda(limit=10**9, free=10**9))
+        memory = memory or Device(HostGpu(limit=10**9, free=10**9))
         for place in (versions, opening):
             monkeypatch.setattr(place, "load_api", lambda: api)
         for place in (device_memory, opening, on_device):
@@ -102,19 +105,19 @@ def test_the_budget_bounds_what_one_engine_shows(install: Install) -> None:
 
 
 def test_without_a_budget_half_of_the_free_memory_is_one(install: Install) -> None:
-    trt = install(memory=CudaPython(HostCuda(limit=10**9, free=200_000)))
+    trt = install(memory=Device(HostGpu(limit=10**9, free=200_000)))
     shown(opened())
     assert len(trt.builds) > 2
 
 
 def test_memory_is_given_back(install: Install) -> None:
-    cuda = HostCuda(limit=10**9, free=10**9)
-    install(memory=CudaPython(cuda))
+    cuda = HostGpu(limit=10**9, free=10**9)
+    install(memory=Device(cuda))
     session = opened(memory_budget=300_000)
     most = [0]
 
     def hook(kind: str, name: str, value: Any, /) -> None:
-        most[0] = max(most[0], sum(len(buffer) for buffer in cuda.held.values()))
+        most[0] = max(most[0], sum(cuda.held.values()))
 
     session.run(IMAGE, hook)
     session.close()
@@ -326,16 +329,24 @@ def test_a_saved_engine_against_its_model(install: Install, mode: str) -> None:
 # --- on the device
 
 
+@pytest.fixture(scope="module")
+def with_kernels(tmp_path_factory: pytest.TempPathFactory) -> Device:
+    """A device on which the core's kernels run: their own text, compiled for this processor."""
+    if not shutil.which("g++"):
+        pytest.skip("no C++ compiler")
+    gpu: Any = EmulatedDevice(tmp_path_factory.mktemp("emulated"))
+    return Device(gpu, shows_tensors=True)
+
+
 @pytest.mark.parametrize("version", ["8.6.1", "10.3.0"])
-def test_tensors_stay_on_the_device_where_torch_has_it(install: Install, version: str) -> None:
-    torch = pytest.importorskip("torch", reason="tensors of the device are torch's")
-    install(memory=Torch("cpu"), version=version)
+def test_tensors_stay_on_the_device(install: Install, with_kernels: Device, version: str) -> None:
+    install(memory=with_kernels, version=version)
     wanted = shown(opened())
     seen: dict[str, Any] = {}
     session = opened(comparer=object())
 
     def hook(kind: str, name: str, value: Any, /) -> None:
-        assert isinstance(value, np.ndarray if name == "image" else torch.Tensor)
+        assert isinstance(value, np.ndarray if name == "image" else DeviceArray)
         seen[name] = np.asarray(value).copy()
 
     outputs = session.run(IMAGE, hook)
@@ -345,16 +356,15 @@ def test_tensors_stay_on_the_device_where_torch_has_it(install: Install, version
     assert isinstance(outputs["probabilities"], np.ndarray)
 
 
-def test_without_torch_a_comparer_gets_arrays(install: Install) -> None:
+def test_without_kernels_a_comparer_gets_arrays(install: Install) -> None:
     install()
     assert all(isinstance(value, np.ndarray) for value in shown(opened(comparer=object())).values())
     assert TensorRTBackend().on_device_alone(SPEC, SPEC) is None
 
 
-def test_the_comparers_rows_are_the_hosts(install: Install) -> None:
+def test_the_comparers_rows_are_the_hosts(install: Install, with_kernels: Device) -> None:
     """Of a baseline in the host's memory, as ONNX Runtime's is, and of another engine's."""
-    pytest.importorskip("torch", reason="tensors of the device are torch's")
-    install(memory=Torch("cpu"))
+    install(memory=with_kernels)
     plain = report_of(None, shown(opened("trt_fp32")))
     comparer = TensorRTBackend().on_device_alone(SPEC, SPEC)
     assert comparer is not None
@@ -382,15 +392,17 @@ def report_of(comparer: Any, baseline: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64", "bool"])
 @pytest.mark.parametrize("shape", [(3, 4), (), (0, 2)])
-def test_the_comparer_takes_every_type(install: Install, dtype: str, shape: tuple[int, ...]) -> None:
-    torch = pytest.importorskip("torch", reason="tensors of the device are torch's")
+def test_the_comparer_takes_every_type(
+    install: Install, with_kernels: Device, dtype: str, shape: tuple[int, ...]
+) -> None:
     import ml_dtypes
 
-    install(memory=Torch("cpu"))
+    install(memory=with_kernels)
     comparer: Any = TensorRTBackend().on_device_alone(SPEC, SPEC)
     values = np.arange(int(np.prod(shape))).reshape(shape)
     array = values.astype(getattr(ml_dtypes, dtype, None) or dtype)
-    target = torch.from_numpy(values).to(getattr(torch, dtype))
+    buffer = with_kernels.upload(array)
+    target = with_kernels.tensor(buffer.pointer, shape, array.dtype, buffer)
     taken = comparer.take(target, "x")
     assert comparer.dtype(taken) == comparer.dtype(array) == dtype
     told: list[Any] = []
@@ -403,15 +415,14 @@ def test_the_comparer_takes_every_type(install: Install, dtype: str, shape: tupl
     assert told[2].shape == shape
 
 
-def test_a_whole_comparison_on_the_device(install: Install) -> None:
+def test_a_whole_comparison_on_the_device(install: Install, with_kernels: Device) -> None:
     """Against ONNX Runtime, through the pipeline: the same table as in the host's memory."""
-    pytest.importorskip("torch", reason="tensors of the device are torch's")
     reports = []
-    for memory in (CudaPython(HostCuda(limit=10**9, free=10**9)), Torch("cpu")):
+    for memory in (Device(HostGpu(limit=10**9, free=10**9)), with_kernels):
         install(memory=memory)
         reports.append(compare("m.onnx", run_mode="trt_fp16", inputs=IMAGE, atol=1e-3, rtol=1e-3))
     plain, there = reports
-    assert any("compared in the GPU's memory, by torch" in note for note in there.target.notes)
+    assert any("compared in the GPU's memory, by the CUDA driver" in note for note in there.target.notes)
     assert not any("in the GPU's memory" in note for note in plain.target.notes)
     assert [(row.name, row.status, row.paired_by) for row in there.rows] == [
         (row.name, row.status, row.paired_by) for row in plain.rows

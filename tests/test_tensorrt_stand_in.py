@@ -10,8 +10,8 @@ import pytest
 import tensorrt_models as models
 from precision_debug_tensorrt import TensorRTBackend, opening
 from precision_debug_tensorrt.engine import device_memory, timing_cache, versions
-from precision_debug_tensorrt.engine.device_memory import CudaPython
-from tensorrt_fake import HostCuda, fake_tensorrt
+from precision_debug_tensorrt.engine.device_memory import Device
+from tensorrt_fake import HostGpu, fake_tensorrt
 
 from precision_debug.records import ModelFiles
 from precision_debug.testing.backend_contract import *  # noqa: F403
@@ -24,7 +24,7 @@ pytest.importorskip("onnxruntime", reason="the stand-in computes with it")
 def subject(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     version, mode = request.param.split()
     api = versions.Api(fake_tensorrt(version))
-    memory = CudaPython(HostCuda(limit=10**9, free=10**9))
+    memory = Device(HostGpu(limit=10**9, free=10**9))
     for place in (versions, opening):
         monkeypatch.setattr(place, "load_api", lambda: api)
     for place in (device_memory, opening):

@@ -85,7 +85,7 @@ class TensorRTBackend:
         return open_session(spec, chosen, feeds, on_device=on_device)
 
     def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> CudaComparer | None:  # noqa: ARG002
-        """See protocols.OnDeviceAlone; None without a GPU that torch can use."""
+        """See protocols.OnDeviceAlone; None without a GPU that the core's kernels run on."""
         from .on_device import engine_comparer
 
         return engine_comparer()

@@ -48,7 +48,7 @@ _RECIPES = {
 }  # fmt: skip
 
 RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
-_NEEDS = "pip install 'precision_debug[tensorrt]' and a CUDA library for Python (torch, cupy or cuda-python)"
+_NEEDS = "pip install 'precision_debug[tensorrt]'"
 
 
 def recipe(mode: str) -> Recipe:

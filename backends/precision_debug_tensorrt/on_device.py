@@ -1,4 +1,4 @@
-"""Whether the engine's tensors are compared in the GPU's memory, where torch is there to do it."""
+"""Whether the engine's tensors are compared in the GPU's memory."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ __all__ = ["engine_comparer"]
 
 
 def engine_comparer() -> CudaComparer | None:
-    """What compares; None without a GPU that torch can use."""
-    try:
-        from precision_debug.numbers.cuda.comparer import CudaComparer
+    """What compares; None without a GPU that the core's kernels run on."""
+    from precision_debug.errors import BackendUnavailable
 
+    try:
         device = find_device()
-    except Exception:
+    except BackendUnavailable:
         return None
-    return CudaComparer() if device.shows_tensors else None
+    if not device.shows_tensors:
+        return None
+    from precision_debug.numbers.cuda.comparer import CudaComparer
+
+    return CudaComparer()

@@ -110,7 +110,7 @@ _one_at_a_time = threading.Lock()
 
 
 def _inferred(proto: Any) -> Any:
-    """The model with the types that onnx infers, as the converter would do it, but without its large float32 weights meanwhile.
+    """The model with the types that onnx infers, as the converter would do it, but without large weights meanwhile.
 
     No shape depends on those; with them, a model is written and read again twice as a whole.
     """

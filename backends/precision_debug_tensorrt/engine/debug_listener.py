@@ -44,9 +44,8 @@ def make_listener(api: Api, device: Device, receive: Listener, *, on_device: boo
                     size = int(np.prod(sizes, dtype=np.int64)) * dtype.itemsize
                     array = np.frombuffer(ctypes.string_at(address_of(addr), size), dtype).reshape(sizes)
                 else:
-                    array = device.tensor(address_of(addr), sizes, dtype) if on_device else None
-                    if array is None:
-                        array = device.download(address_of(addr), sizes, dtype)
+                    read = device.tensor if on_device else device.download
+                    array = read(address_of(addr), sizes, dtype)
                 receive(name, array, None)
             except Exception as error:
                 receive(name, None, error)

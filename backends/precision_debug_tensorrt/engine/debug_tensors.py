@@ -22,7 +22,7 @@ def listen(
     """Let ``runner`` report its debug tensors.
 
     show: gets each one while it lives, and then only its name is kept in ``seen``; None: the arrays are kept.
-    on_device: show gets torch tensors where that can be had.
+    on_device: show gets them where they are.
     notes: told of tensors that could not be read.
     """
 

@@ -90,7 +90,7 @@ class Runner:
     def listen(self, listener: Listener, *, unfused: bool, on_device: bool = False) -> None:
         """Call the listener with each debug tensor of the run. unfused: with all that fusion left.
 
-        on_device: with a torch tensor over the engine's own memory, where that can be had.
+        on_device: with the engine's own memory.
         """
         self._listener = make_listener(self.api, self.device, listener, on_device=on_device)
         self.context.set_debug_listener(self._listener)
@@ -126,16 +126,14 @@ class Runner:
         return self.device.download(pointer, shape, dtype)
 
     def tensor(self, name: str) -> Any:
-        """One output where it is, as a torch tensor that keeps its memory; a copy as ``output`` gives it elsewhere."""
+        """One output where it is, with what keeps its memory; what lies in the host's as ``output`` gives it."""
         held, dtype = self._outputs[name], numpy_dtype(self.engine.get_tensor_dtype(name))
-        found = None
-        if dtype is not None and not isinstance(held, np.ndarray):
-            if isinstance(held, Buffer):
-                pointer, shape = held.pointer, tuple(self.context.get_tensor_shape(name))
-            else:
-                pointer, shape = held.result(name)
-            found = self.device.tensor(pointer, shape, dtype, held)
-        return self.output(name) if found is None else found
+        if dtype is None or isinstance(held, np.ndarray):
+            return self.output(name)
+        if isinstance(held, Buffer):
+            return self.device.tensor(held.pointer, tuple(self.context.get_tensor_shape(name)), dtype, held)
+        pointer, shape = held.result(name)
+        return self.device.tensor(pointer, shape, dtype, held)
 
     def outputs(self) -> Iterator[str]:
         """Names of the outputs of the engine, in its order."""
