@@ -80,16 +80,16 @@ class OnnxRuntimeBackend:
 
     def on_device(self, first: SessionSpec, second: SessionSpec) -> tuple[Comparer, BaselineStore | None] | None:
         """See protocols.OnDevice: a baseline on the device too waits there."""
-        from .on_device import device_comparer, device_store
+        from . import on_device
 
-        comparer = device_comparer(second)
-        return None if comparer is None else (comparer, device_store(first))
+        comparer = on_device.device_comparer(second)
+        return None if comparer is None else (comparer, on_device.device_store(first))
 
     def on_device_alone(self, first: SessionSpec, second: SessionSpec) -> Comparer | None:  # noqa: ARG002
         """See protocols.OnDeviceAlone."""
-        from .on_device import device_comparer
+        from . import on_device
 
-        return device_comparer(second)
+        return on_device.device_comparer(second)
 
     def _opened(self, spec: SessionSpec, feeds: Sequence[Feeds], *, on_device: bool) -> Session:
         chosen = self._available(spec.mode)

@@ -142,10 +142,13 @@ static int required(const Operator *op, size_t index) { return (void)op, (void)i
 static const Operator operator_ = {
     8, create, name, provider, any_type, one, any_type, none, compute, free, required, required,
 };
-/* Of version 8: its input lies in the provider's own memory. */
+/* Of version 8: its input lies in the provider's own memory. What CUDA's provider leaves to the CPU is shown there. */
 static const Operator on_device_ = {
     8,   create_on_device, name_on_device, provider_of_device, any_type, one, any_type, none, compute, free, required,
     required,
+};
+static const Operator left_over_ = {
+    8, create, name_on_device, provider, any_type, one, any_type, none, compute, free, required, required,
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -162,6 +165,8 @@ Status RegisterCustomOps(void *options, const ApiBase *base) {
       status = CALL(api, CUSTOM_OP_DOMAIN_ADD, (void *, const Operator *), domain, &operator_);
     if (status == NULL)
       status = CALL(api, CUSTOM_OP_DOMAIN_ADD, (void *, const Operator *), domain, &on_device_);
+    if (status == NULL)
+      status = CALL(api, CUSTOM_OP_DOMAIN_ADD, (void *, const Operator *), domain, &left_over_);
   }
   pthread_mutex_unlock(&lock);
   return status != NULL ? status : CALL(api, ADD_CUSTOM_OP_DOMAIN, (void *, void *), options, domain);

@@ -23,6 +23,7 @@ import onnx_models
 import test_cuda_kernel as known
 from onnx import TensorProto, helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+from precision_debug_onnxruntime import on_device
 
 from precision_debug import compare, numbers
 from precision_debug.numbers.arrays import as_array
@@ -68,12 +69,16 @@ def fallback() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def said(row: Any) -> tuple[str, str, str]:
+    return row.name, row.target_name, str(row.reason) if row.comparison is None else "compared"
+
+
 def main() -> int:
     """Every case in a process of its own kind: after one that ends it, the next begins in a new one."""
     done, failed = 0, 0
     while True:
         words = [sys.executable, "-X", "faulthandler", __file__, "--from", str(done)]
-        ran = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        ran = subprocess.run(words, capture_output=True, text=True, check=False)
         lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]
         print("\n".join(lines), flush=True)
         failed += sum('"failed": true' in line for line in lines)
@@ -88,6 +93,7 @@ def main() -> int:
 
 def cases_from(first: int) -> int:
     CudaComparer.compare = checked  # type: ignore[method-assign]
+    chosen = on_device.device_comparer
     random = np.random.default_rng(0)
     image = {"x": random.standard_normal((2, 3, 16, 16)).astype(np.float32)}
     with tempfile.TemporaryDirectory() as temporary:
@@ -118,16 +124,23 @@ def cases_from(first: int) -> int:
             pairs.clear()
             _used[0] = 0
             told: dict[str, Any] = {"model": name, "mode": mode, **{k: str(v) for k, v in more.items()}}
+            on_device.device_comparer = chosen
             free = device(0).memory()[0]
             try:
                 report = compare(folder / f"{name}.onnx", run_mode=mode, seed=1, **more)
+                on_device.device_comparer = lambda spec: None
+                plain = compare(folder / f"{name}.onnx", run_mode=mode, seed=1, **more)
+                on_device.device_comparer = chosen
+                told["same rows as by the host"] = [*map(said, report.rows)] == [*map(said, plain.rows)]
+                if not told["same rows as by the host"]:
+                    told["apart"] = [[*map(said, report.rows)], [*map(said, plain.rows)]]
                 told |= {"rows": len(report.rows), "pairs": len(pairs), "on the device": _used[0]}
                 told["statuses"] = sorted({f"{row.status}" for row in report.rows})
                 told["wrong"] = [pair for pair in pairs if pair[1]][:3]
                 told["order"] = [row.name for row in report.rows][:4]
                 told["verdict"] = str(report.verdict)
                 told["notes"] = [str(note) for note in report.target.notes if " took " in str(note)][:1]
-                told["failed"] = bool(told["wrong"]) or not _used[0]
+                told["failed"] = bool(told["wrong"]) or not _used[0] or not told["same rows as by the host"]
             except Exception as error:
                 told["failed"] = True
                 told["error"] = f"{type(error).__name__}: {error}"[:500]
