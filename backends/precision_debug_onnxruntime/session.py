@@ -9,6 +9,7 @@ from typing import Any
 
 from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
+from precision_debug.onnx.graph import subgraphs
 from precision_debug.onnx.model import Model, tensor_shape
 from precision_debug.protocols import Borrower, Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import Reason
@@ -24,6 +25,9 @@ from .engine.tapped_graph import Tap, insert_taps
 from .engine.tensor_list import Entry
 
 __all__ = ["OrtSession"]
+
+IN_BODIES = False
+"""Whether tensors are shown on the device in graphs with bodies (If, Loop, Scan) too: ONNX Runtime 1.31 crashes there."""
 
 
 class OrtSession:
@@ -48,7 +52,7 @@ class OrtSession:
         on_device: bool = False,
     ) -> None:
         self.arithmetic = arithmetic
-        self._on_device = on_device
+        self._on_device = on_device and (IN_BODIES or not any(any(subgraphs(node)) for node in model.proto.graph.node))
         self._model, self._runtime = model, runtime
         self._entries = tuple(entries)
         self._tensors: tuple[TensorMeta, ...] = tuple(entry.meta for entry in entries)
@@ -125,7 +129,14 @@ class OrtSession:
         borrow = hook.borrow if taps.lent() and isinstance(hook, Borrower) else None
         lending = None if borrow is None else _sizes(self._model.proto.graph, feeds)
         there = self._on_device and bool(getattr(hook, "borrows", False))
-        opened = self._opened(hook is not None, names, lending, isinstance(hook, _Replacing), there)
+        replacing = isinstance(hook, _Replacing)
+        try:
+            opened = self._opened(hook is not None, names, lending, replacing, there)
+        except BackendError:
+            if not there:
+                raise
+            self._on_device = False  # ONNX Runtime does not take the taps of the device in this graph
+            opened = self._opened(hook is not None, names, lending, replacing, False)
         names_of_outputs = [item.name for item in opened.ort.get_outputs()]
         run = _Run(
             hook=hook, borrow=borrow, opened=opened, shown=Shown(self._entries, names), constants=self._constants
