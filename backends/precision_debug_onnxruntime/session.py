@@ -27,7 +27,7 @@ from .engine.tensor_list import Entry
 __all__ = ["OrtSession"]
 
 IN_BODIES = False
-"""Whether tensors are shown on the device in graphs with bodies (If, Loop, Scan) too: ONNX Runtime 1.31 crashes there."""
+"""Whether tensors are shown on the device in graphs with bodies (If, Loop, Scan) too: ONNX Runtime 1.31 ends there."""
 
 
 class OrtSession:

@@ -3,9 +3,9 @@
     . ENV/env.sh; cd CHECKOUT; OUT=/some/empty/folder python3.11 tests/gpu/tensorrt_compare.py [CASE …]
 
 ResNet-50 of batch 8 and an encoder of 12 layers in trt_fp16 against ort_fp32, engines built at optimization level 0,
-since only the comparison is looked at. Each pair is compared twice, on the device (the baseline's array is uploaded) and
-by the host's kernel from a copy of the target's; both are timed, and their numbers held against each other. One line of
-JSON a case, each in a process of its own.
+since only the comparison is looked at. Each pair is compared twice, on the device (the baseline's array is uploaded)
+and by the host's kernel from a copy of the target's; both are timed, and their numbers held against each other. One
+line of JSON a case, each in a process of its own.
 """
 
 from __future__ import annotations
