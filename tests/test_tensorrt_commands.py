@@ -1,4 +1,4 @@
-"""Whole commands over TensorRT's options, on a stand-in for TensorRT and for cuda-python (see tensorrt_fake)."""
+"""Whole commands over TensorRT's options, on a stand-in for TensorRT and for its GPU (see tensorrt_fake)."""
 
 from __future__ import annotations
 

@@ -137,10 +137,10 @@ def stand_in() -> None:
     """Let the commands of this process see the tests' stand-in; supervised children are not used then."""
     from precision_debug_tensorrt import opening
     from precision_debug_tensorrt.engine import device_memory, versions
-    from tensorrt_fake import HostCuda, fake_tensorrt
+    from tensorrt_fake import HostGpu, fake_tensorrt
 
     api = versions.Api(fake_tensorrt("8.6.1", untaken=("Nowhere",)))
-    memory = device_memory.CudaPython(HostCuda(limit=10**9, free=10**9))
+    memory = device_memory.Device(HostGpu(limit=10**9, free=10**9))
     for place in (versions, opening):
         place.load_api = lambda: api  # type: ignore[assignment]
     for place in (device_memory, opening):
