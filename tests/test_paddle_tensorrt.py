@@ -162,6 +162,7 @@ class Engine:
         folder = config["program"].parent / "_opt_cache"
         folder.mkdir(exist_ok=True)
         cache = next((values[0] for name, values, _ in config["calls"] if name == "set_optim_cache_dir"), f"{folder}/")
+        assert not config["quiet"], "a quiet predictor switches Paddle's log off for the whole process"
         self.log.append(self.marks)
         self.all = len(self.marks) > 40
         if config["inspector"]:  # Paddle puts both together without a separator
@@ -172,7 +173,7 @@ class Engine:
         names = [name for name in tensorrt.fused_names(layers) if name in self.marks]
         for name in names:
             if receiver is not None:
-                receiver("tensorrt_engine", name, np.ones(3, np.float32))
+                receiver("tensorrt_engine", name, np.ones(self.size, np.float32))
         if receiver is not None:  # an output of the program is one of any engine
             receiver("tensorrt_engine", OUTPUT, np.ones(3, np.float32))
         if receiver is not None and self.extra:
@@ -180,6 +181,7 @@ class Engine:
         return {}
 
     extra = False
+    size = 3
     outside: tuple[str, Any] = ("pool2d", np.ones(3, np.float32))
 
     def close(self) -> None:
@@ -206,7 +208,9 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.setattr(tensorrt, "Runner", Engine)
     monkeypatch.setattr(
         tensorrt, "make_config",
-        lambda recipe, program, *_, **__: Config(program=program, marks=[], inspector=False, calls=[]),
+        lambda recipe, program, *_, quiet=True, **__: Config(
+            program=program, marks=[], inspector=False, calls=[], quiet=quiet
+        ),
     )  # fmt: skip
     monkeypatch.setattr(tensorrt.Builder, "_collected", lambda self: self.folder / "shape_range.pbtxt")
     monkeypatch.setattr(capability, "tensorrt_version", lambda: (8, 5, 3))
@@ -236,6 +240,7 @@ def test_all_marks_are_the_default_and_the_layers_they_add_are_said(tmp_path: Pa
     values = [value.name for value in read_model(_files(tmp_path)).program.values]
     assert [meta.name for meta in session.tensors] == values, "until it is built, any tensor may be seen"
     assert engines == [], "nothing is built before it is known what is wanted"
+    assert not any("engines in" in note for note in session.notes)
     assert len(_shown(session)) == 50
     assert engines == [[name for name in values if name != OUTPUT], []], "rows first, then the engine that ships"
     assert any("added 61 layers to the engine (from 26 layers to 87)" in note for note in session.notes)
@@ -279,6 +284,24 @@ def test_an_engine_that_shows_more_is_used_again_and_each_build_is_told(
     assert len(engines) == 2, "each build of a real model takes a minute"
     assert [text.partition(",")[0] for text in told] == ["TensorRT builds engine 1", "TensorRT builds engine 2"]
     assert any(note.startswith("TensorRT built 2 engines in ") for note in session.notes)
+
+
+def test_a_tensor_without_a_dimension_is_shown_as_the_model_has_it(
+    tmp_path: Path, engines: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen on PP-OCR's cls: a slice of a shape, [] on the CPU and [1] in the engine, was a row that failed."""
+
+    def collected(self: Any) -> Path:
+        self.scalars.add("relu_3.tmp_0")
+        return Path(self.folder, "shape_range.pbtxt")
+
+    monkeypatch.setattr(tensorrt.Builder, "_collected", collected)
+    monkeypatch.setattr(Engine, "size", 1)
+    session, seen = _open(tmp_path), dict[str, Any]()
+    session.run(FEEDS[0], lambda _, name, tensor: seen.update({name: np.shape(tensor)}))
+    assert seen["relu_3.tmp_0"] == ()
+    assert seen["relu_4.tmp_0"] == (1,)
+    assert next(meta.shape for meta in session.tensors if meta.name == "relu_3.tmp_0") == ()
 
 
 def test_what_the_marks_did_to_the_outputs_is_said() -> None:

@@ -63,7 +63,7 @@ class _Turns:
 class HookSession:
     """runner: the predictor. extra: further columns of the report, by tensor name. apart: batch norms that are known to
     be operators of their own still. on_cpu: the tensors lie in this machine's memory, in the model's layout. bodies:
-    what records the values inside loops and branches.
+    what records the values inside loops and branches. scalars: tensors without a dimension, which are shown so.
 
     kinds: how many tensors ``probe`` saw of each operator type, whether they are shown or not; whole: those of them
     that are whole numbers. Until ``probe`` or ``run``, ``tensors`` are those of the unoptimised program.
@@ -75,9 +75,10 @@ class HookSession:
     def __init__(
         self, model: Model, runner: Runner, *, versions: Mapping[str, str], notes: Sequence[Reason] = (),
         extra: Mapping[str, Mapping[str, str]] | None = None, apart: Collection[str] = (), wants: str = "",
-        on_cpu: bool = False, bodies: Bodies | None = None,
+        on_cpu: bool = False, bodies: Bodies | None = None, scalars: Collection[str] = (),
     ) -> None:  # fmt: skip
         self._bodies = bodies
+        self._scalars = frozenset(scalars)
         self.doubts: Sequence[Doubt] = ()
         self._on_cpu = on_cpu
         self._operators = Operators(model)
@@ -118,6 +119,7 @@ class HookSession:
             self.kinds[naming.plain_type(op_type)] += 1
             self.whole[naming.plain_type(op_type)] += array.dtype.kind in "iub"
             name = turns.name(op_type, variable)
+            array = self._as_it_is(name, array)
             if self._shown(name, array):
                 found[name] = self._meta(name, op_type, array)
 
@@ -186,6 +188,7 @@ class HookSession:
 
         def show(op_type: str, variable: str, array: Any) -> Any:
             name = turns.name(op_type, variable)
+            array = self._as_it_is(name, array)
             if name not in self._refused and self._shown(name, array) and (names is None or name in names):
                 return hook(naming.plain_type(op_type), name, array)
             return None
@@ -221,6 +224,10 @@ class HookSession:
     def _listed(self, shown: Sequence[TensorMeta], hidden: Sequence[TensorMeta]) -> Sequence[TensorMeta]:
         listed = list(self._in_order(shown, hidden))
         return metas_of(self._bodies.in_order(listed) if self._bodies is not None else listed)
+
+    def _as_it_is(self, name: str, array: Any) -> Any:
+        """With the dimensions that the model gives it."""
+        return array.reshape(()) if name in self._scalars and array.shape == (1,) else array
 
     def _shown(self, name: str, array: Any) -> bool:
         """Whether a tensor is an activation; a running statistic has the name of a parameter."""

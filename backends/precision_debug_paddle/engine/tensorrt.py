@@ -27,7 +27,7 @@ from precision_debug.inspector import (
     strip_subgraph_suffix,
 )
 from precision_debug.protocols import Feeds, tell
-from precision_debug.reasons import Reason
+from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import SessionSpec
 
 from ..failures import our_errors
@@ -99,6 +99,7 @@ class Builder:
     """All builds of one command.
 
     seconds: what each took, with how many marks, in their order. outputs: of the last build, on the first feeds.
+    scalars: tensors without a dimension, where ranges were collected: Paddle-TRT gives each of them one of size 1.
     """
 
     def __init__(self, spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path) -> None:
@@ -107,6 +108,7 @@ class Builder:
         self.builds = 0
         self.seconds: list[tuple[int, float]] = []
         self.outputs: Mapping[str, Any] = {}
+        self.scalars: set[str] = set()
         self.notes: list[Reason] = [tf32.tensorrt_note(recipe, self.options)]
         self._written: dict[Path, InspectorFiles] = {}
         quantised = any(_QUANTISERS.search(value.op_type) for value in model.program.values)
@@ -181,7 +183,9 @@ class Builder:
         return folder, runner
 
     def took(self) -> Reason:
-        """The builds so far, for a report."""
+        """The builds so far, for a report; "" where there is none yet."""
+        if not self.seconds:
+            return NOTHING
         parts = [
             say("built_marked", count=marks, seconds=seconds) if marks else say("built_unmarked", seconds=seconds)
             for marks, seconds in self.seconds
@@ -191,7 +195,8 @@ class Builder:
     def _runner(self, program: Path, marks: Sequence[str], cache: str) -> Runner:
         options, inference = self.options, inference_module()
         with our_errors(self.model.path, mode=self.spec.mode, params=str(self.model.params)):
-            config = make_config(self.recipe, program, self.model.params, options, device="gpu")
+            # a quiet predictor would switch the log off that ``audible`` has switched on
+            config = make_config(self.recipe, program, self.model.params, options, device="gpu", quiet=False)
             if cache:  # with a separator: Paddle only appends names to it
                 config.set_optim_cache_dir(os.path.join(cache, ""))
             precision = {
@@ -282,8 +287,13 @@ class Builder:
             config = make_config(modes.recipe("cpu_fp32"), self.model.file, self.model.params, {}, device="cpu")
             config.collect_shape_range_info(str(path))
         runner = Runner(config, where=self.model.path, mode=self.spec.mode)
-        for feeds in (*self.feeds, *self._given()):
-            runner.run(feeds)
+
+        def look(_op_type: str, name: str, array: Any) -> None:
+            if array.ndim == 0:
+                self.scalars.add(name)
+
+        for number, feeds in enumerate((*self.feeds, *self._given())):
+            runner.run(feeds, None if number else look)
         runner.close()
         gc.collect()
         if not path.is_file():

@@ -112,11 +112,9 @@ class EngineSession:
     def obeyed(self) -> Sequence[str]:
         """What the inspector says of each output whose operator is to stay in FP32, in the engine that ships."""
         found = kept(self._plain or (), setting(self._builder.options, "disable_tensorrt_half_ops"))
-        return [
-            f"{name} (FP32): runs as asked" if real == "FP32"
-            else f"{name} (FP32): does NOT run as asked; {real}" if real else f"{name} (FP32): not told"
-            for name, real in found.items()
-        ]  # fmt: skip
+        tf32 = f"runs in TF32, as FP32 layers of {self._builder.recipe.mode.name} may"
+        words = {"FP32": "runs as asked", "TF32": tf32, "": "not told"}
+        return [f"{name} (FP32): {words.get(real, f'does NOT run as asked; {real}')}" for name, real in found.items()]
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if self._closed:
@@ -193,8 +191,11 @@ class EngineSession:
     def _probed(self, layers: Sequence[EngineLayer]) -> HookSession:
         """What the hook of the engine at hand shows. layers: its own."""
         assert self._runner is not None
-        shown = HookSession(self._builder.model, self._runner, versions=self.versions, apart=norms_apart(layers))
-        shown.probe(self._builder.feeds[0])
+        builder = self._builder
+        shown = HookSession(
+            builder.model, self._runner, versions=self.versions, apart=norms_apart(layers), scalars=builder.scalars
+        )
+        shown.probe(builder.feeds[0])
         return shown
 
     def _compared(self, marked: Sequence[EngineLayer]) -> tuple[Reason, ...]:
