@@ -29,6 +29,23 @@ def make():
     return net.eval(), {"input": torch.randn(16, 128)}
 
 
+class Stack(torch.nn.Module):
+    # without a bias, with what only moves a layer's result
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(128, 128, bias=False), torch.nn.Linear(128, 128, bias=False)
+
+    def forward(self, x):
+        y = self.first(x).view(2, 4, 8, 16).transpose(1, 2)
+        return self.second((y * 2).transpose(1, 2).reshape(2, 4, 128))
+
+
+def stack():
+    torch.manual_seed(0)
+    return Stack().eval(), {"x": torch.randn(2, 4, 128)}
+
+
 def narrow():
     return torch.nn.Linear(12, 4), {"input": torch.randn(2, 12)}
 """
@@ -59,6 +76,16 @@ def test_weights_alone(mode: str, kind: str, least: float, most: float, wide: st
     assert report.explanation is not None
     kept = precision_debug.compare(f"{wide}:make", run_mode=mode, device="cpu", keep_modules="0,2", explain="off")
     assert {row.name: row.relative_l2 for row in kept.rows}["2/addmm"] < 0.01  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("mode", ["torch_int8", "torch_fp8_weights", "torch_int4_weights"])
+def test_what_follows_a_quantised_layer_is_paired(mode: str, wide: str) -> None:
+    pytest.importorskip("torchao", reason="torchao is not installed")
+    report = precision_debug.compare(f"{wide}:stack", run_mode=mode, device="cpu", explain="off")
+    compared = {row.name for row in report.rows if row.comparison is not None}
+    assert compared >= {"first/view#2", "view", "transpose", "mul", "transpose#2", "second/view#2", "output"}, compared
+    alone = [row.name for row in report.rows if row.comparison is None]
+    assert all(name.startswith(("first/", "second/")) for name in alone), alone
 
 
 def test_int4_needs_whole_groups(wide: str) -> None:

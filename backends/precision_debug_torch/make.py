@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import threading
@@ -32,6 +33,7 @@ AS_BUILT = "as_built"
 
 
 _COPYING = threading.Lock()
+_EMPTY = frozenset({dict, list, set, collections.OrderedDict})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +252,10 @@ def _copied(
             memo[id(parameter)] = torch.nn.Parameter(converted(parameter), parameter.requires_grad)
         else:
             memo[id(parameter)] = parameter
+    for child in module.modules():
+        for value in child.__dict__.values():  # mostly registries of hooks: deepcopy takes most of its time for them
+            if type(value) in _EMPTY and not value:
+                memo[id(value)] = type(value)()
     for buffer in module.buffers():
         memo[id(buffer)] = converted(buffer) if changes(buffer) else buffer.detach().clone()
     with _NonLeaves():

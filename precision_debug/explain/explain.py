@@ -42,6 +42,9 @@ _SMALL = 64 << 20
 """Bytes of all compared tensors up to which every operator is a suspect."""
 
 
+_AT_LEAST = 3.0
+"""Seconds that an explanation may take before it leaves out what it can."""
+
 _DRAWN = 5
 """Culprits of which a picture is made."""
 
@@ -108,10 +111,12 @@ def _explained(
         candidates = candidates_of(subject, alone, before) if sick else []
         known = known_sinks(subject, sinks)
         plain = known or plain_sinks(subject, candidates, sinks)
-        expected = expected_errors(subject, plain, sinks)
         limit = math.inf if level == "full" else seconds - (time.monotonic() - begun)
         effects = carried(subject, alone, candidates, sinks, plain, limit) if candidates else {}
         culprits = rank(subject, alone, effects, sinks, first)
+        # with culprits it decides of nothing, and costs another run
+        late = culprits and level != "full" and time.monotonic() - begun > max(seconds, _AT_LEAST)
+        expected = {} if late else expected_errors(subject, plain, sinks)
         at = _worst(sinks)
         wrong = any(sink.is_output and _out(subject, sink) for sink in sinks)
         if wrong and (not culprits or any(culprit.cause in UNPROVEN for culprit in culprits[:3])):
@@ -145,18 +150,18 @@ def _explained(
             seconds=time.monotonic() - begun,
         )
         if on_portrait is not None:
-            _draw(alone, culprits, on_portrait)
+            _draw(subject, alone, culprits, on_portrait)
         return explanation, list(alone.found.values())
     finally:
         alone.close()
 
 
-def _draw(alone: Alone, culprits: Sequence[Culprit], on_portrait: Callable[[Portrait], None]) -> None:
+def _draw(subject: Subject, alone: Alone, culprits: Sequence[Culprit], on_portrait: Callable[[Portrait], None]) -> None:
     """What the first culprits themselves added, as far as it was kept."""
     for culprit in culprits[:_DRAWN]:
-        exact, wrong = alone.exact_of(culprit.name), alone.wrong_of(culprit.name)
+        exact, wrong = alone.exact.get(culprit.name), alone.wrong.get(culprit.name)
         if exact is not None and wrong is not None:
-            portrait = portrait_of(culprit.name, exact, wrong, introduced=True)
+            portrait = portrait_of(culprit.name, exact, wrong, introduced=True, read=subject.bench.host)
             if portrait is not None:
                 on_portrait(portrait)
 

@@ -43,8 +43,10 @@ def pair(baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matche
         return None
     alone = _scopes_of_other_lines(baseline, target)
     base, other = _Graph(baseline, alone), _Graph(target, alone)
-    base.look_through(other.sites)
-    other.look_through(base.sites)
+    # a quantised layer's result is paired by its name, whatever made it
+    layers = frozenset(meta.name for meta in (*baseline, *target) if meta.op_type.startswith(QUANTISED))
+    base.look_through(other.sites, layers)
+    other.look_through(base.sites, layers)
     return _Pairing(base, other).matches()
 
 
@@ -138,11 +140,12 @@ class _Graph:
         self._readers: dict[tuple[str, _Site], list[_Unit]] = {}
         self.at: dict[_Site, list[_Unit]] = {}
 
-    def look_through(self, theirs: Mapping[_Site, int]) -> None:
-        """Take the other run's sites: what this one alone does stands for what it was made from."""
+    def look_through(self, theirs: Mapping[_Site, int], paired: Container[str]) -> None:
+        """Take the other run's sites: what this one alone does stands for what it was made from, but for what is paired
+        all the same."""
         for unit in self.units:
             if unit.site not in theirs:
-                self._through.update(meta.name for meta in unit.rows)
+                self._through.update(meta.name for meta in unit.rows if meta.name not in paired)
         for unit in self.units:
             self.at.setdefault(unit.site, []).append(unit)
             for name in self.stems_of(unit):

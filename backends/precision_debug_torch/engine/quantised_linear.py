@@ -72,7 +72,7 @@ def _config(change: str, on_gpu: bool) -> Any:
         return torchao.Float8WeightOnlyConfig()
     if on_gpu:  # torch's own kernel, which needs no further library
         return torchao.Int4WeightOnlyConfig(group_size=_GROUP, int4_packing_format="tile_packed_to_4d")
-    from torchao.quantization.granularity import PerGroup
+    from torchao.quantization.granularity import PerGroup  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
     return torchao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(_GROUP))
 
