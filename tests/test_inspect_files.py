@@ -70,6 +70,26 @@ def test_a_damaged_ort_file_is_one_line(damage: str, tmp_path: Path, capsys: pyt
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+def test_what_is_garbled_is_told_as_it_is_or_refused_in_one_line(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bytes changed anywhere in a file: 0, or 2 with one line, and never anything else."""
+    program = next(path for path in sorted(root.rglob("*.pdmodel")) if ".git" not in path.parts)
+    (tmp_path / "t.json").write_text('{"format": "precision_debug tactics 1", "layers": {"a": {"tactic": 1}}}')
+    random = np.random.default_rng(0)
+    for source in (ort_file(onnx_models.if_model(), tmp_path / "m.ort"), program, tmp_path / "t.json"):
+        data = np.frombuffer(source.read_bytes(), np.uint8)
+        for number in range(40):
+            changed = data.copy()
+            changed[random.integers(0, data.size, 1 + number % 8)] = random.integers(0, 256, 1 + number % 8)
+            path = tmp_path / f"x{source.suffix}"
+            path.write_bytes(changed.tobytes() if number % 5 else data.tobytes()[: int(random.integers(data.size))])
+            words = ["tactics", str(path)] if source.suffix == ".json" else ["model", str(path), *WHOLE]
+            status = main(["inspect", *words])
+            said = capsys.readouterr().err.strip().splitlines()
+            assert (status, len(said)) in ((0, 0), (2, 1)), (source.name, number, said)
+
+
 def test_a_paddle_program_is_told_without_paddle_running(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,8 +141,13 @@ def test_an_exported_program_and_torchscript(tmp_path: Path, capsys: pytest.Capt
     script = told(tmp_path / "m.pt", capsys, *WHOLE)
     assert "aten::softmax" in script
     assert f"one.weight  float32 [4, 8]  {weight.min():.6g} to {weight.max():.6g}" in script
-    (tmp_path / "broken.pt2").write_bytes(b"PK nothing")
-    assert main(["inspect", "model", str(tmp_path / "broken.pt2")]) == 2
+    data = (tmp_path / "m.pt").read_bytes()
+    at = data.rindex(b"PK\x01\x02")  # the archive's directory
+    for name, broken in (("b.pt2", b"PK nothing"), ("b.pt", data[:at] + b"PX" + data[at + 2 :]), ("c.pt", data[:900])):
+        (tmp_path / name).write_bytes(broken)
+        capsys.readouterr()
+        assert main(["inspect", "model", str(tmp_path / name)]) == 2
+        assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
 def test_an_openvino_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import inspect
+import logging
 import pickle
 import sys
 import warnings
@@ -230,12 +231,22 @@ def load_script(path: str) -> Any:
     except PrecisionDebugError:
         raise
     except Exception as error:
-        if zipfile.is_zipfile(path) and not any("/code/" in name for name in zipfile.ZipFile(path).namelist()):
+        names = _names_in(path)
+        if names and not any("/code/" in name for name in names):
             raise ModelError(
                 "holds weights, not a model", where=path,
                 hint="write a factory FILE.py:FUNCTION that builds the module and loads them",
             ) from error  # fmt: skip
         raise ModelError(f"is no TorchScript: {str(error) or type(error).__name__}", where=path) from error
+
+
+def _names_in(path: str) -> list[str]:
+    """Of a zip archive's files; none of what is none, or damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
+        return []
 
 
 def _from_script(path: str) -> Model:
@@ -280,6 +291,13 @@ def _named(signature: inspect.Signature, bound: inspect.BoundArguments) -> tuple
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
+    """Without torch's warnings, and without the traceback that it logs beside what it raises."""
+    logger = logging.getLogger("torch.export")
+    level = logger.level
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
+        logger.setLevel(logging.CRITICAL + 1)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)

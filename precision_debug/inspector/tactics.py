@@ -43,7 +43,11 @@ def _of_file(path: Path) -> dict[str, str]:
         data = parse_json(text, strict=False)
     except (OSError, ValueError) as error:
         raise ModelError(f"is no readable JSON: {error}", where=str(path), hint="save the tactics again") from error
-    if isinstance(data, dict) and str(data.get("format", "")).startswith(_OURS) and isinstance(data["layers"], dict):
+    if (
+        isinstance(data, dict)
+        and str(data.get("format", "")).startswith(_OURS)
+        and isinstance(data.get("layers"), dict)
+    ):
         return {str(name): _words(one) for name, one in data["layers"].items()}
     replay = data.get("lst", data.get("replay")) if isinstance(data, dict) else None
     if isinstance(replay, (list, dict)):  # Polygraphy writes pairs; before 0.47 it wrote a mapping

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from precision_debug.errors import ModelError
 from precision_debug.numbers.span import span_of
 from precision_debug.protocols.description import DescribedLayer, DescribedWeight, Description
 from precision_debug.records import InputMeta, ModelFiles, SessionSpec
@@ -19,16 +20,23 @@ _CONSTANT = "Constant"
 
 def describe(path: str) -> Description:
     """See ``protocols.Describer``."""
+    model = read_model(SessionSpec(model=ModelFiles(model_file=path), mode="ov_fp32"))
+    try:
+        return _description(model)
+    except UnicodeDecodeError as error:  # OpenVINO takes names that are no text
+        raise ModelError(f"is damaged: {error}", where=path, hint="convert it again") from error
+
+
+def _description(model: Any) -> Description:
     import openvino
 
-    model = read_model(SessionSpec(model=ModelFiles(model_file=path), mode="ov_fp32"))
     ops = model.get_ordered_ops()
     return Description(
         format=f"OpenVINO model, read by OpenVINO {openvino.__version__.partition('-')[0]}",
         inputs=read_inputs(model),
         outputs=[InputMeta(name=port_name(p), dtype=dtype_of(p), shape=shape_of(p)) for p in model.outputs],
         layers=list(_layers(ops)),
-        weights=_weights(ops),
+        weights=list(_weights(ops)),
     )
 
 

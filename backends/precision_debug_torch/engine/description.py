@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from precision_debug.errors import ModelError
 from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.span import span_of
 from precision_debug.protocols.description import DescribedLayer, DescribedWeight, Description
@@ -18,9 +19,12 @@ __all__ = ["describe"]
 
 def describe(path: str) -> Description:
     """See ``protocols.Describer``."""
-    if Path(path).suffix.lower() == ".pt2":
-        return _of_program(load_program(path))
-    return _of_script(load_script(path))
+    try:
+        if Path(path).suffix.lower() == ".pt2":
+            return _of_program(load_program(path))
+        return _of_script(load_script(path))
+    except (UnicodeDecodeError, RuntimeError) as error:  # names that are no text, and whatever else loads all the same
+        raise ModelError(f"is damaged: {str(error).splitlines()[0]}", where=path, hint="save it again") from error
 
 
 def _of_program(program: Any) -> Description:
