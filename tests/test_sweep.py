@@ -35,6 +35,16 @@ def made() -> Sweep:
     )  # fmt: skip
 
 
+def test_builds_that_differ_have_a_column_where_they_were_repeated(made: Sweep) -> None:
+    import dataclasses
+
+    assert "apart" not in {head.key for head in heads(made)}
+    modes = tuple(dataclasses.replace(one, apart=2e-3) if one.name == "fast" else one for one in made.modes)
+    repeated = dataclasses.replace(made, modes=modes)
+    head = next(head for head in heads(repeated) if head.key == "apart")
+    assert [shown(head, line.get("apart")) for line in lines(repeated) if line["mode"] == "fast"] == ["0.002"]
+
+
 def test_the_front_has_what_nothing_beats(made: Sweep) -> None:
     assert [one.name for one in front(made.modes)] == ["fast", "exact", "base"]
     same = (mode("a", 1e-3, 1), mode("b", 1e-3, 2), mode("c", None, 0.1))

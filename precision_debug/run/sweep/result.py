@@ -34,7 +34,8 @@ class Mode:
     refused: why it did not run, or only in part; "" where it did. mean_rel, share_over_1pct, rel_l2: of the final
     output that is worst by its relative L2 error. worst: tensor with the largest one. culprit: who introduced it, and
     its cause. scores: as in a report. speeds: one a batch size; failed: by batch size why there is none.
-    report: of this mode alone, relative to the sweep's. against: the run mode of its own baseline.
+    apart: with --repeat, the largest relative L2 between two builds at an output. report: of this mode alone, relative
+    to the sweep's. against: the run mode of its own baseline.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Mode:
     worst_rel_l2: float | None = None
     culprit: str = ""
     cause: str = ""
+    apart: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
     speeds: tuple[Speed, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)

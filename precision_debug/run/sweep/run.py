@@ -153,6 +153,7 @@ def _row(name: str, model: str, report: Report, path: str) -> Mode:
         rel_l2=worst_output.relative_l2 if worst_output is not None else None,
         worst=worst.name if worst is not None else "", worst_rel_l2=worst.relative_l2 if worst is not None else None,
         culprit=culprits[0].name if culprits else "", cause=culprits[0].cause if culprits else state,
+        apart=max((float(row.repeated.rel_l2) for row in report.outputs if row.repeated is not None), default=None),
         scores=dict(report.scores), report=path, against=report.baseline.mode,
     )  # fmt: skip
 

@@ -44,6 +44,11 @@ def heads(sweep: Sweep) -> tuple[Head, ...]:
         Head(key="mean_rel", title="Mean Rel Error", title_zh="平均相对误差"),
         Head(key="share", title="Share > 1%", title_zh="误差>1% 比例", kind="share"),
         Head(key="rel_l2", title="Rel L2", title_zh="相对 L2 误差"),
+        *(
+            [Head(key="apart", title="Builds Apart", title_zh="多次构建差异")]
+            if any(mode.apart is not None for mode in sweep.modes)
+            else []
+        ),
         Head(key="worst", title="Worst Tensor", title_zh="最差张量", kind="text"),
         Head(key="culprit", title="Culprit", title_zh="元凶", kind="text"),
         *(
@@ -84,7 +89,7 @@ def _lines(sweep: Sweep, mode: Mode) -> list[Line]:
     first = sweep.first
     line: Line = {
         "mode": mode.name, "verdict": mode.verdict or ("refused" if mode.refused else ""), "mean_rel": mode.mean_rel,
-        "share": mode.share_over_1pct, "rel_l2": mode.rel_l2, "worst": mode.worst,
+        "share": mode.share_over_1pct, "rel_l2": mode.rel_l2, "apart": mode.apart, "worst": mode.worst,
         "culprit": f"{mode.culprit} ({mode.cause})" if mode.culprit else mode.cause,
         "against": mode.against, "reason": mode.refused,
     }  # fmt: skip

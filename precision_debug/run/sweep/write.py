@@ -36,7 +36,10 @@ def write(sweep: Sweep, path: Path) -> None:
 def as_text(sweep: Sweep) -> str:
     """The table for a terminal: columns that hold something, aligned."""
     found = lines(sweep)
-    columns = [head for head in heads(sweep) if head.key != "reason" and any(line.get(head.key) for line in found)]
+    columns = [
+        head for head in heads(sweep)
+        if head.key != "reason" and any(line.get(head.key) not in (None, "") for line in found)
+    ]  # fmt: skip
     cells = [[head.title for head in columns]]
     cells += [[shown(head, line.get(head.key)) for head in columns] for line in found]
     widths = [max(len(row[place]) for row in cells) for place in range(len(columns))]
