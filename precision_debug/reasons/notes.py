@@ -88,6 +88,10 @@ NOTES: Mapping[str, Wording] = {
         "{megabytes:.0f} MB of baseline tensors waited on disk, beyond --memory_budget.",
         "基线张量中有 {megabytes:.0f} MB 超出 --memory_budget，暂存于磁盘。", "Raise --memory_budget for speed.",
     ),
+    "moved_to_the_host": Wording(
+        "{megabytes:.0f} MB of baseline tensors waited in the host's memory, beyond half of what was free on the card.",
+        "基线张量中有 {megabytes:.0f} MB 超出显卡空闲显存的一半，暂存于主机内存。",
+    ),
     "no_top1": Wording(
         "--top1 or --top_k: no float output of shape [N, classes] that both sides have, so there is no agreement to"
         " show.",

@@ -35,6 +35,7 @@ class Ran:
     """One sample's run. rows: in the target's order. left: of the baseline's tensors that no partner came for.
 
     paired_outputs: the target's outputs, under the baseline's names where they have partners.
+    moved_bytes: of tensors that waited in the host's memory for want of the card's.
     """
 
     rows: tuple[Row, ...]
@@ -43,6 +44,7 @@ class Ran:
     paired_outputs: Mapping[str, Any]
     left: Mapping[str, TensorStats]
     spilled_bytes: int
+    moved_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +149,7 @@ class Both:
             return Ran(
                 rows=check.rows, base_outputs=outputs[0], target_outputs=outputs[1],
                 paired_outputs={self._baseline_name(name): value for name, value in outputs[1].items()}, left=left,
-                spilled_bytes=store.spilled_bytes,
+                spilled_bytes=store.spilled_bytes, moved_bytes=getattr(place.store, "spilled_bytes", 0),
             )  # fmt: skip
 
     def _baseline_name(self, name: str) -> str:

@@ -176,6 +176,8 @@ def _compare(
             journal.write(events.Leftover(name=name, stats=stats))
         if ran.spilled_bytes:
             journal.write(events.Note(text=say("spilled", megabytes=ran.spilled_bytes / 1e6)))
+        if ran.moved_bytes:
+            journal.write(events.Note(text=say("moved_to_the_host", megabytes=ran.moved_bytes / 1e6)))
         if answers.asked:
             found = Shard()
             answers.add(found, first_sample, ran.base_outputs, ran.paired_outputs)

@@ -28,11 +28,11 @@ _SHARE = 0.5
 class CudaComparer:
     """A Comparer (see protocols) of DeviceArrays, and of arrays. on_device: pairs that were compared on the device.
 
-    totals: give Measured, whose totals can be merged. waits: ``then`` is called before ``compare`` returns.
+    totals: give Measured, whose totals can be merged. keeps_pairs: ``then`` is called before ``compare`` returns.
     """
 
     totals = False
-    waits = True
+    keeps_pairs = True
 
     def __init__(self) -> None:
         self.on_device = 0
