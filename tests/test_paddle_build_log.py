@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,30 @@ def test_the_log_is_audible_again_after_a_quiet_predictor(tmp_path: Path, capfd:
     with build_log.audible():
         assert "naive_executor.cc" in open_one(quiet=False)
     assert "naive_executor.cc" not in open_one(quiet=False)
+
+
+@pytest.mark.slow
+def test_one_file_of_paddles_sources_is_heard_at_the_level_of_tensorrts(tmp_path: Path) -> None:
+    """In a process of its own: glog looks once at each place whether its file is to be heard, when it first comes by.
+    naive_executor stands in for helper, which prints only where there is TensorRT.
+    """
+    program = paddle_models.legacy("cnn", tmp_path)
+    code = f"""
+from paddle import inference
+from precision_debug_paddle.engine import build_log
+build_log._TENSORRT = b"naive_executor"
+config = inference.Config({str(program)!r}, {str(program.with_suffix(".pdiparams"))!r})
+config.disable_gpu()
+with build_log.audible():
+    inference.create_predictor(config)
+"""
+    with (tmp_path / "log").open("w") as log:
+        subprocess.run([sys.executable, "-c", code], stderr=log, check=True, timeout=120)
+    heard = (tmp_path / "log").read_text().count("naive_executor.cc")
+    with (tmp_path / "log").open("w") as log:
+        quiet = code.replace('b"naive_executor"', 'b"nobody"')
+        subprocess.run([sys.executable, "-c", quiet], stderr=log, check=True, timeout=120)
+    assert heard > 3 * (tmp_path / "log").read_text().count("naive_executor.cc")
 
 
 class _Paddle:
