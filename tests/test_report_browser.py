@@ -13,6 +13,7 @@ from report_factory import make_report, make_row
 
 from precision_debug.records import Culprit, Explanation, Status
 from precision_debug.report import Report
+from precision_debug.report.layout import columns
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no page can be opened")
 CHROMIUM = shutil.which("chromium")
@@ -248,10 +249,22 @@ def test_paper_has_every_row_that_is_shown(open_page: Open, report: Report) -> N
 def test_columns_are_picked(open_page: Open, report: Report) -> None:
     found = open_page(report)
     page = found.page
-    assert page.locator(".heading", has_text="Cosine Distance").is_hidden()
+    assert page.locator(".heading", has_text="Cosine Distance").count() == 0
     page.locator("#picker summary").click()
     page.locator("#picker label", has_text="Cosine Distance").locator("input").check()
     assert page.locator(".tabulator-col", has_text="Cosine Distance").count() == 1
+    named = page.locator(".tabulator-col", has_text="Cosine Distance").locator("input")
+    assert named.get_attribute("aria-label") == "filter: Cosine Distance"
+    before = found.shown()
+    named.press_sequentially(">1e30")
+    page.locator(".tabulator-row").first.wait_for(state="detached")
+    assert found.shown() == 0
+    page.locator("#reset").click()
+    assert found.shown() == before
+    page.locator("#picker button", has_text="all").click()
+    assert page.locator(".tabulator-col:visible").count() == len(columns(report)) + 1, "and the layer's"
+    page.locator("#picker button", has_text="key columns").click()
+    assert page.locator(".tabulator-col:visible", has_text="Cosine Distance").count() == 0
 
 
 @pytest.mark.slow

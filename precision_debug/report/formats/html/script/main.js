@@ -21,7 +21,7 @@ function toPaper() {
   screen_ = root.dataset.theme;
   byId("plot").style.width = PAPER;
   paint("light");
-  const shownColumns = data.order.filter((number) => table.getColumn(`c${number}`).isVisible()).slice(0, 12);
+  const shownColumns = data.order.filter(isShown).slice(0, 12);
   const all = displayed();
   const made = element("table", "list"), head = element("tr"), top = element("thead"), body = element("tbody");
   for (const number of shownColumns) head.append(both(columns[number].title, "th", numeric(columns[number]) ? "right" : ""));

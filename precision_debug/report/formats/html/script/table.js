@@ -4,6 +4,9 @@ const narrow = () => innerWidth < 700;
 const view = { hidden: new Set(), folded: true, query: "" };
 let table = null;
 let place = -1;
+/** Columns that the table has: the others are made when they are asked for, so that a large page opens sooner. */
+const made_ = new Set();
+let order_ = [], layer_ = null;
 
 /** What Tabulator sees of a row: its fields are read from the row itself, so that 50,000 of them are made at once. */
 class Record {
@@ -137,8 +140,10 @@ function buildTable(done) {
   };
   const order = [...data.order];
   if (narrow()) order.splice(order.indexOf(at.status), 0, ...order.splice(order.indexOf(at.op_type), 1)); // numbers first
-  const ordered = order.map((number) => definition(columns[number], number));
-  ordered.splice(ordered.findIndex((one) => !columns[Number(one.field.slice(1))].first) || 1, 0, layer);
+  order_ = order;
+  layer_ = layer;
+  for (const number of order) if (columns[number].first) made_.add(number);
+  const ordered = [...order.filter((number) => made_.has(number)).map((number) => definition(columns[number], number)), layer];
   table = new Tabulator(byId("grid"), {
     data: records, columns: ordered, index: "id", layout: "fitData", nestedFieldSeparator: false, rowHeight: 27,
     ...(rows.length > 18 ? { maxHeight: "min(72vh, 860px)" } : {}), columnHeaderVertAlign: "bottom", movableColumns: true,
@@ -165,6 +170,33 @@ function buildTable(done) {
     done();
   });
 }
+
+function showColumn(number, on) {
+  if (made_.has(number)) { table.getColumn(`c${number}`)[on ? "show" : "hide"](); return; }
+  if (!on) return;
+  const before = order_.slice(0, order_.indexOf(number)).filter((one) => made_.has(one)).at(-1);
+  made_.add(number);
+  table.addColumn({ ...definition(columns[number], number), visible: true }, false, `c${before}`);
+  nameFilters();
+}
+/** Those that are chosen, and no others; many new ones are made in one go. */
+function showColumns(chosen) {
+  const missing = order_.filter((number) => chosen.has(number) && !made_.has(number));
+  if (missing.length > 3) {
+    const filters = table.getHeaderFilters(), sorted = table.getSorters().map(({ field, dir }) => ({ column: field, dir }));
+    missing.forEach((number) => made_.add(number));
+    const all = order_.filter((number) => made_.has(number)).map((number) => ({ ...definition(columns[number], number), visible: chosen.has(number) }));
+    table.setColumns([...all, layer_]);
+    for (const { field, value } of filters) table.setHeaderFilterValue(field, value);
+    if (sorted.length) table.setSort(sorted);
+    nameFilters();
+    return;
+  }
+  table.blockRedraw();
+  for (const number of order_) if (chosen.has(number) !== isShown(number)) showColumn(number, chosen.has(number));
+  table.restoreRedraw();
+}
+const isShown = (number) => made_.has(number) && table.getColumn(`c${number}`).isVisible();
 
 /** Tabulator makes these inputs anew whenever they are cleared. */
 function nameFilters() {
@@ -294,17 +326,13 @@ function picker() {
     const line = element("label"), tick = element("input");
     tick.type = "checkbox";
     tick.checked = columns[number].first;
-    tick.onchange = () => { table.getColumn(`c${number}`)[tick.checked ? "show" : "hide"](); };
+    tick.onchange = () => showColumn(number, tick.checked);
     line.append(tick, " ", both(columns[number].title));
     return [number, tick, line];
   });
   const set = (choose) => {
-    table.blockRedraw();
-    for (const [number, tick] of boxes) {
-      const on = choose(columns[number]);
-      if (on !== tick.checked) { tick.checked = on; tick.onchange(); }
-    }
-    table.restoreRedraw();
+    for (const [number, tick] of boxes) tick.checked = choose(columns[number]);
+    showColumns(new Set(boxes.filter(([, tick]) => tick.checked).map(([number]) => number)));
   };
   every.onclick = () => set(() => true);
   few.onclick = () => set((column) => column.first);
