@@ -326,6 +326,7 @@ def test_rows_come_before_the_engine_that_ships_is_built_and_who_stops_pays_for_
         session.run(FEEDS[0], stop)
     assert builds == [1]
     assert len(engines) == 1
+    assert any(meta.extra.get("Real Precision") == "FP16" for meta in session.tensors), "known without the other one"
     assert not session.doubts
 
 

@@ -12,7 +12,8 @@ import pytest
 from precision_debug.errors import BackendError, InputError
 from precision_debug.events import Ran, SideTold, Stage, Tensors
 from precision_debug.feeds import FeedSet
-from precision_debug.protocols import Feeds, Hook
+from precision_debug.protocols import Feeds, Hook, tell
+from precision_debug.reasons import Reason
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.plan import Opening, make_plan
@@ -101,3 +102,28 @@ def test_both_sides_are_closed_whatever_happens(
         with open_both(first, second, FEEDS, journal, together):
             raise KeyError("in between")
     assert [session.closed for session in made] == [1, 1]
+
+
+class _Learns(_Closes):
+    """After its run it knows fewer tensors, and goes on to something that takes long."""
+
+    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        tell(Reason("building one engine"))
+        outputs = super().run(feeds, hook, names)
+        self.tensors = self._inner.tensors[2:]
+        tell(Reason("building another"))
+        return outputs
+
+
+def test_what_a_session_learnt_is_told_before_it_goes_on(
+    fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An end in the second build, of a minute or more, leaves a report that knows what the first one showed."""
+    opens = Opening.open
+    monkeypatch.setattr(Opening, "open", lambda self, feeds: _Learns(opens(self, feeds)))
+    with Journal(tmp_path / "j") as journal, OpenSide("target", openings(fake)[1], FEEDS, journal) as side:
+        side.run(lambda *_: None, None)
+    told = list(read_events(tmp_path / "j"))[4:]
+    assert [type(event) for event in told] == [Stage, Stage, Tensors, SideTold, Stage, Ran]
+    assert str(told[1].text) == "target: building one engine"  # type: ignore[union-attr]
+    assert [meta.name for meta in told[2].tensors] == [f"t{number}" for number in range(2, 8)]  # type: ignore[union-attr]

@@ -66,6 +66,7 @@ class OpenSide:
         self._roles = SIDES if both else (role,)
         self.role, self.opening, self.given, self.journal = role, opening, given, journal
         self.seconds: float | None = None
+        self._told: tuple[TensorMeta, ...] = ()
         self._side = say("baseline") if role == "baseline" else say("target")
         journal.write(Stage(text=say("stage_opening", side=self._side, mode=opening.label)))
         self._tell(())
@@ -112,12 +113,16 @@ class OpenSide:
             raise type(error)(error.what, where=error.where, hint=hint) from error
 
     def _stage(self, text: Reason) -> None:
+        """The session goes on to something that takes long; what it has learnt by now outlives an end in that."""
+        if getattr(self, "session", None) is not None and tuple(self.session.tensors) != self._told:
+            self.announce()
         self.journal.write(Stage(text=say("stage_within", side=self._side, what=text)))
 
     def announce(self, seen: Sequence[TensorMeta] = ()) -> None:
         """Tell what the session lists, and what its hook showed beyond that."""
         listed = {meta.name for meta in self.session.tensors}
-        tensors = [*self.session.tensors, *(meta for meta in seen if meta.name not in listed)]
+        self._told = tuple(self.session.tensors)
+        tensors = [*self._told, *(meta for meta in seen if meta.name not in listed)]
         for role in self._roles:
             self.journal.write(Tensors(side=role, tensors=tuple(tensors)))
         self._tell(tensors)

@@ -165,6 +165,8 @@ class EngineSession:
         self.tensors = shown.tensors
         if self._plain is not None:
             self._judge_marks()
+        else:
+            self._dress(columns(self._marked_layers))
 
     def _hold_against_plain(self) -> None:
         """Build the engine that ships too, and let it go; the marked one stays, for who asks for its tensors again."""
@@ -186,6 +188,9 @@ class EngineSession:
             said.append(precision_note(built, recipe.precision, recipe.mode.name, marked=is_marked))
         extra = columns(marked or plain, plain if self._marks else ())
         self._said = (*said, precisions_differ(extra))
+        self._dress(extra)
+
+    def _dress(self, extra: Mapping[str, Mapping[str, str]]) -> None:
         self.tensors = tuple(dataclasses.replace(meta, extra=extra.get(meta.name, {})) for meta in self.tensors)
 
     def _probed(self, layers: Sequence[EngineLayer]) -> HookSession:
