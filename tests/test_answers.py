@@ -164,6 +164,11 @@ def test_a_metric_is_evaluated_of_a_single_sample_too(model: Path, tmp_path: Pat
     assert one.scores["largest, target"] == 7.5
 
 
+def test_a_metric_does_not_hide_what_else_was_asked_for(model: Path, tmp_path: Path) -> None:
+    found = run(model, metric=f"{tmp_path / 'own.py'}:largest", top_k=2, top1=True)
+    assert set(found.scores) == {"largest, baseline", "largest, target", "top-1 agreement", "top-2 agreement"}
+
+
 # --- --memory_budget 0
 
 

@@ -53,7 +53,8 @@ class Answers:
         metric, compare = (value(CORE, spec.options, name) for name in ("metric", "compare"))
         self.metric = UserMetric(metric) if metric else None
         self._compare = UserCompare(compare) if compare else None
-        self._classes = scores.counts(spec.top1 or bool(spec.labels), value(CORE, spec.options, "top_k"))
+        of_labels = bool(spec.labels) and self.metric is None
+        self._classes = scores.counts(spec.top1 or of_labels, value(CORE, spec.options, "top_k"))
         self._one = given.many is None
         self._labels: Any = None
         if spec.labels and self._one and self._count == 1 and self.metric is None:
@@ -84,7 +85,7 @@ class Answers:
         if self.metric is not None:
             one = labels[0] if labels is not None and len(labels) == 1 else labels
             self.metric.add(part, sample, (base, target), one)
-            return True
+            labels = None  # they are the metric's, whatever they say
         if not self._classes:
             return True
         found = scores.score(base, target, labels, self._classes)
