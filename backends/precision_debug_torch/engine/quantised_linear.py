@@ -54,11 +54,14 @@ def quantise(
         hint = f"int4 needs inputs of a multiple of {_GROUP}" if change == "int4_weights" else ""
         raise ModelError(what, where=path, hint=hint)
     others = sum(1 for child in module.modules() if isinstance(child, torch.nn.modules.conv._ConvNd))
-    told: dict[str, Any] = {"count": len(changed), "all": len(linear), "type": type_of(change)}
-    weights = change.endswith("_weights")
+    count, every, kind = len(changed), len(linear), type_of(change)
+    if change.endswith("_weights"):
+        if others:
+            return changed, say("weights_linear_but", count=count, all=every, type=kind, others=others)
+        return changed, say("weights_linear", count=count, all=every, type=kind)
     if others:
-        return changed, say("weights_linear_but" if weights else "quantised_linear_but", others=others, **told)
-    return changed, say("weights_linear" if weights else "quantised_linear", **told)
+        return changed, say("quantised_linear_but", count=count, all=every, type=kind, others=others)
+    return changed, say("quantised_linear", count=count, all=every, type=kind)
 
 
 def _config(change: str, on_gpu: bool) -> Any:
