@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import IO, Any, Protocol
 
 from ..errors import UsageError
 from ..safety import import_path
+from .cards import VISIBLE, cards, shares
 from .part_runner import PartRunner, Plain
 
 __all__ = ["Pool", "Processes", "RayPool", "Runner", "Worker", "WorkerLost", "connected"]
@@ -63,10 +65,14 @@ class Processes:
         self.size = size
         self._spec, self._log, self._runner = dict(spec), log, runner
         self._started: list[_Child] = []
+        known = "run_mode" in self._spec  # a command; of others nobody knows which cards they name
+        self._cards = shares(self._spec.get("options") or {}, cards()) if known else ()
 
     def start(self) -> Worker:
         """See Pool."""
-        child = _Child(self._spec, self._log, self._runner)
+        taken = [child.cards for child in self._started if child.runs]
+        own = min(self._cards, key=taken.count, default="")
+        child = _Child(self._spec, self._log, self._runner, own)
         self._started.append(child)
         return child
 
@@ -77,18 +83,29 @@ class Processes:
 
 
 class _Child:
-    def __init__(self, spec: Mapping[str, Any], log: Path, runner: Callable[[Mapping[str, Any]], Runner]) -> None:
+    """cards: what it sees of CUDA's devices; "": whatever this process does."""
+
+    def __init__(
+        self, spec: Mapping[str, Any], log: Path, runner: Callable[[Mapping[str, Any]], Runner], cards: str = ""
+    ) -> None:
+        self.cards = cards
         code = f"from precision_debug.run.part_worker import start; start({runner.__module__!r}, {runner.__name__!r})"
         with log.open("ab") as said:
             self._process = subprocess.Popen(
                 import_path.command(code),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, encoding="utf-8",
+                env={**os.environ, VISIBLE: cards} if cards else None,
             )  # fmt: skip
         self._spec: Mapping[str, Any] | None = spec
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
 
     def ask(self, part: Sequence[Any]) -> list[Plain]:
         """The first question is the command itself."""

@@ -7,6 +7,7 @@ partial report (--orphaned), whatever its threads were doing, and clears the fol
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -100,4 +101,10 @@ def _deliver(folder: Path, outputs: Sequence[Path], locks: Sequence[Path]) -> in
 def start() -> NoReturn:
     """What the supervisor runs (see ``import_path.command``)."""
     import_path.clean()
-    sys.exit(main(Path(sys.argv[1])))
+    status = main(Path(sys.argv[1]))
+    with contextlib.suppress(Exception):
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(status)  # what is told is in the journal: taking a framework and its models apart costs a second or two

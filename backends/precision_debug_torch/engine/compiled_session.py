@@ -32,6 +32,7 @@ from ..session import device_versions, translated, wrap
 from .arithmetic import Arithmetic
 from .dispatch import Trace, Watch
 from .function_calls import Families
+from .kernels import heard, kernels_of
 from .module_state import touched
 from .nested_tensors import leaves
 
@@ -54,7 +55,6 @@ class CompiledSession:
     """A torch module in the mode torch_compile; see TorchSession for the arguments."""
 
     doubts: Sequence[Doubt] = ()
-    layers: Sequence[EngineLayer] = ()
     alone = arithmetic = ""
     replacer = None
 
@@ -76,6 +76,7 @@ class CompiledSession:
         self._twins = 0
         self._last: _Plan | None = None
         self._changed: bool | None = None
+        self._sources: list[str] = []
 
     @property
     def tensors(self) -> Sequence[TensorMeta]:
@@ -92,6 +93,11 @@ class CompiledSession:
         return tuple(found)
 
     @property
+    def layers(self) -> Sequence[EngineLayer]:
+        """The kernels of the graph whose outputs are compared: the one that shows nothing."""
+        return kernels_of(self._sources)
+
+    @property
     def versions(self) -> Mapping[str, str]:
         return device_versions(self._built.device if self._built is not None else None)
 
@@ -100,7 +106,9 @@ class CompiledSession:
         if built is None:
             raise BackendError("the session is closed", where=self._recipe.mode.name)
         given = tensors_of(built, feeds)
-        result = self._call(self._plain(), *arguments_of(built.model, given))
+        with heard() as sources:
+            result = self._call(self._plain(), *arguments_of(built.model, given))
+        self._sources = sources or self._sources
         self._forget_if_touched(built)
         outputs = dict(leaves(result, "output"))
         if hook is not None:

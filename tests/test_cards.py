@@ -1,0 +1,65 @@
+"""Every worker of --jobs has a GPU of its own as long as there are enough, told by CUDA_VISIBLE_DEVICES."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from precision_debug.run import cards
+from precision_debug.run.pools import Processes
+
+
+@pytest.mark.parametrize(
+    ("options", "found", "wanted"),
+    [
+        ({}, "0,1,2", ("0", "1", "2")),
+        ({"device": "cuda"}, "GPU-a,GPU-b", ("GPU-a", "GPU-b")),
+        ({"device": "cuda:0", "baseline.device": "cuda:1"}, "0,1,2,3", ("0,1", "2,3")),
+        ({"device": "cuda:0", "baseline.device": "cuda:1"}, "0,1", ()),
+        ({"device": "cuda:1"}, "4,5,6", ()),
+        ({"device": "cpu"}, "0,1", ("0", "1")),
+        ({"device": "1"}, "0,1", ()),
+        ({}, "0", ()),
+        ({}, "", ()),
+    ],
+)
+def test_who_gets_which(options: dict[str, Any], found: str, wanted: tuple[str, ...]) -> None:
+    assert cards.shares(options, found.split(",") if found else ()) == wanted
+
+
+def test_what_this_process_may_not_use_is_not_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cards.VISIBLE, "3, 5")
+    assert cards.cards() == ("3", "5")
+    monkeypatch.setenv(cards.VISIBLE, "")
+    assert cards.cards() == ()
+    monkeypatch.delenv(cards.VISIBLE)
+    monkeypatch.setattr(cards, "_count", lambda: 2)
+    assert cards.cards() == ("0", "1")
+
+
+class Visible:
+    """Answers in its own process with what it sees."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        pass
+
+    def ask(self, part: Any) -> list[Any]:
+        return [os.environ.get("CUDA_VISIBLE_DEVICES")]
+
+
+def test_workers_take_the_card_that_fewest_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cards.VISIBLE, "2,7")
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    pool = Processes({"run_mode": "x"}, 3, tmp_path / "log", Visible)
+    workers = [pool.start() for _ in range(3)]
+    for worker in workers:
+        worker.ask([])
+    assert [worker.ask([1]) for worker in workers] == [["2"], ["7"], ["2"]]
+    workers[1].close()
+    assert pool.start().ask([]) is not None
+    assert pool._started[-1].cards == "7", "the one that ended has left its own"
+    pool.close()
