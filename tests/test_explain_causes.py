@@ -160,3 +160,19 @@ def test_only_a_share_is_shown_in_percent() -> None:
     )
     assert "result 0.5778)" in sentence_of(found, "ort_fp16").en
     assert "%" not in sentence_of(found, "ort_fp16").zh
+
+
+def test_what_differs_between_two_files_has_a_chinese_name() -> None:
+    evidence = {"what": "constant", "name": "w", "count": 1, "elements": 4, "base": 1.0, "target": 2.0, "largest": 1.0}
+    found = Culprit(
+        name="a",
+        node="",
+        op_types=("Add",),
+        cause="files_differ",
+        evidence=evidence,
+        confidence="compared",
+        keep=("a",),
+    )
+    assert "constant w" in sentence_of(found, "ort_fp16").en
+    assert "常量 w" in sentence_of(found, "ort_fp16").zh
+    assert "constant" not in sentence_of(found, "ort_fp16").zh

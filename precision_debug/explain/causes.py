@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from ..reasons import say
 from ..records import Operator
 from .introduced import MASK, Alone
 from .operators import CANCEL, REACH_FURTHER, SUM_UP, plain_type
@@ -365,7 +366,7 @@ def _other_weight(subject: Subject, name: str) -> Evidence:
             if apart.any() and np.allclose(t, b, rtol=2.0**-8, atol=2.0**-24):
                 place = int(np.argmax(np.abs(b - t)))
                 return {
-                    "what": "constant", "name": key, "count": int(apart.sum()), "elements": int(b.size),
+                    "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": int(b.size),
                     "at": [int(i) for i in np.unravel_index(place, weight.shape)], "base": float(b[place]),
                     "target": float(t[place]),
                 }  # fmt: skip
@@ -374,22 +375,22 @@ def _other_weight(subject: Subject, name: str) -> Evidence:
 
 def _difference(mine: Operator, theirs: Operator) -> Evidence:
     if mine.op_type != theirs.op_type:
-        return {"what": "operator", "name": "", "base": mine.op_type, "target": theirs.op_type}
+        return {"what": say("an_operator"), "name": "", "base": mine.op_type, "target": theirs.op_type}
     for key in sorted({*mine.attributes, *theirs.attributes}):
         first, second = mine.attributes.get(key), theirs.attributes.get(key)
         if first != second:
-            return {"what": "attribute", "name": key, "base": str(first), "target": str(second)}
+            return {"what": say("an_attribute"), "name": key, "base": str(first), "target": str(second)}
     ours, others = list(mine.parameters.items()), list(theirs.parameters.items())
     if len(ours) != len(others):
         more = dict(ours if len(ours) > len(others) else others)
         fewer = dict(others if len(ours) > len(others) else ours)
         extra = next((key for key in more if key not in fewer), "")
-        return {"what": "constant", "name": extra, "base": len(ours), "target": len(others)}
+        return {"what": say("a_constant"), "name": extra, "base": len(ours), "target": len(others)}
     for (key, first), (_, second) in zip(ours, others, strict=True):
         b, t = np.asarray(first), np.asarray(second)
         if b.shape != t.shape:
             return {
-                "what": "constant",
+                "what": say("a_constant"),
                 "name": key,
                 "base": f"shape {list(b.shape)}",
                 "target": f"shape {list(t.shape)}",
@@ -402,7 +403,7 @@ def _difference(mine: Operator, theirs: Operator) -> Evidence:
         if apart.any():
             place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), b.shape)) if b.ndim else ()
             return {
-                "what": "constant", "name": key, "count": int(apart.sum()), "elements": int(b.size),
+                "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": int(b.size),
                 "at": list(place), "base": float(b[place]), "target": float(t[place]),
             }  # fmt: skip
     return {}

@@ -137,6 +137,9 @@ WHY: Mapping[str, Wording] = {
         "普通舍入误差，被 {amplifier_type} `{amplifier}` 放大 {factor} 倍",
     ),
     "why_long_reduction": Wording("it sums up to {depth} terms in a narrow type", "以窄类型对多达 {depth} 项求和"),
+    "a_constant": Wording("constant", "常量"),
+    "an_operator": Wording("operator", "算子"),
+    "an_attribute": Wording("attribute", "属性"),
     "why_born": Wording("{what} from finite inputs ({count} elements)", "由有限输入产生 {what}（{count} 个元素）"),
     "why_flips": Wording(
         "{count} of {elements} decisions differ on the same inputs", "相同输入下 {elements} 个判定中有 {count} 个不同"

@@ -11,7 +11,7 @@ from ..records import Culprit, Row
 from .figures import count, figure, percent
 from .model import Report
 from .section import Cell, Section, plain
-from .words import Text, same, sentence, word
+from .words import Text, recognised, same, sentence, word
 
 __all__ = ["CAUSES", "blame", "culprits", "expectation", "sentence_of"]
 
@@ -193,6 +193,8 @@ def _why(culprit: Culprit) -> Text:
 
 
 def _shown(key: str, value: Any) -> str:
+    if key == "what":  # a kind of thing, which has a name in both languages
+        return recognised(str(value))
     if isinstance(value, float):
         return percent(value) if key == "share" else figure(value)
     return count(value) if isinstance(value, int) else str(value)
