@@ -5,6 +5,7 @@ What only a card shows is in tests/gpu/ort_device.py.
 
 from __future__ import annotations
 
+import copy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ import pytest
 from cuda_emulated import EmulatedDevice
 from precision_debug_onnxruntime import OnnxRuntimeBackend, on_device, session
 from precision_debug_onnxruntime.engine import taps
+from precision_debug_onnxruntime.modes import recipe
 from precision_debug_onnxruntime.opening import open_session
 
 from precision_debug import compare
-from precision_debug.errors import BackendError
+from precision_debug.errors import BackendError, UsageError
 from precision_debug.numbers.cuda.comparer import CudaComparer, CudaStore
 from precision_debug.numbers.cuda.device import DeviceArray
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
@@ -51,8 +53,6 @@ class Kept:
 
 def opened(folder: Path, there: bool) -> Any:
     spec = SessionSpec(model=ModelFiles(model_file=str(folder / "m.onnx")), mode="ort_opt", work_dir=str(folder))
-    from precision_debug_onnxruntime.modes import recipe
-
     return open_session(spec, recipe("ort_opt"), [], on_device=there)
 
 
@@ -172,6 +172,26 @@ def test_the_comparer_takes_both_places(gpu: EmulatedDevice) -> None:
     comparer.describe(there, told.append)
     comparer.describe(base, told.append)
     assert told[4].max == told[5].max
+
+
+def test_a_baseline_on_another_card_is_brought_over(gpu: EmulatedDevice) -> None:
+    other, told = copy.copy(gpu), []
+    base = np.random.default_rng(2).standard_normal((40, 50)).astype(np.float32)
+    comparer = CudaComparer()
+    comparer.compare(other.array(base), gpu.array(base + np.float32(1e-3)), Tolerance(atol=1e-4), told.append)
+    assert (told[0].mismatched, comparer.on_device) == (2000, 1)
+
+
+def test_the_card_is_told_to_the_provider() -> None:
+    cuda, tensorrt = recipe("ort_cuda_fp32"), recipe("ort_tensorrt_fp16")
+    assert cuda.provider_options({}) == ({}, {})
+    assert cuda.provider_options({"device": "cuda"}) == ({}, {})
+    assert cuda.provider_options({"device": "cuda:1"}) == ({"device_id": "1"}, {})
+    assert tensorrt.provider_options({"device": 2, "use_tf32": False}) == (
+        {"trt_fp16_enable": "1", "device_id": "2"}, {"use_tf32": "0", "device_id": "2"}, {},
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="no card such as cuda:1"):
+        cuda.provider_options({"device": "front"})
 
 
 def test_what_waits_on_the_device_is_a_copy_and_beyond_a_share_in_the_host(gpu: EmulatedDevice) -> None:

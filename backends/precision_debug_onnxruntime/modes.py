@@ -45,10 +45,12 @@ class Recipe:
 
     def provider_options(self, settings: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
         """What each provider is told beyond its defaults. Setting "use_tf32": "0" makes CUDA's float32 true float32."""
-        known = {"TensorrtExecutionProvider": {"trt_fp16_enable": "1"}}
-        use_tf32 = setting(settings, "use_tf32")
+        known: dict[str, dict[str, str]] = {"TensorrtExecutionProvider": {"trt_fp16_enable": "1"}}
+        use_tf32, card = setting(settings, "use_tf32"), setting(settings, "device")
         if use_tf32 is not None:
             known["CUDAExecutionProvider"] = {"use_tf32": "1" if use_tf32 else "0"}
+        for name in ("TensorrtExecutionProvider", "CUDAExecutionProvider") if card else ():
+            known.setdefault(name, {})["device_id"] = str(card)
         return tuple(dict(known.get(name, {})) for name in self.providers)
 
 

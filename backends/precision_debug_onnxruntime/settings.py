@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,15 @@ _FLOAT16 = ("ort_fp16", "ort_cuda_fp16", "ort_fp16_sim", "ort_bf16_sim")
 _INT8 = ("ort_int8", "ort_int8_dynamic")
 _CHANGED = (*_FLOAT16[:2], *_INT8)
 _TYPES = ("int8", "uint8", "int16", "uint16", "int4", "uint4")
+
+
+def _card(given: Any) -> int:
+    """The number of a card: "cuda:1", "cuda" or 1."""
+    found = re.fullmatch(r"(?:(?:cuda|gpu):?)?(\d*)", str(given).strip().lower())
+    if found is None:
+        raise ValueError(f"{given!r} is no card such as cuda:1")
+    return int(found.group(1) or 0)
+
 
 SETTINGS = (
     Setting(
@@ -77,6 +87,11 @@ SETTINGS = (
         name="use_tf32", kind="flag", modes=("ort_cuda_*", "ort_tensorrt_*"),
         help="whether CUDA's float32 products may use TF32 (default: ONNX Runtime's own, yes)",
         zh="CUDA 的 float32 乘积可否使用 TF32（默认随 ONNX Runtime，即可以）",
+    ),
+    Setting(
+        name="device", kind="text", default=0, flag=True, by_side=True, metavar="DEVICE", reader=_card,
+        modes=("ort_cuda_*", "ort_tensorrt_*"), help="the card that the provider runs on: cuda, cuda:1",
+        zh="执行提供程序所用的显卡：cuda、cuda:1",
     ),
 )  # fmt: skip
 

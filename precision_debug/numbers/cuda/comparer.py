@@ -52,12 +52,13 @@ class CudaComparer:
         if isinstance(target, DeviceArray) and base.shape == target.shape and base.size:
             with self._lock:
                 there = base if isinstance(base, DeviceArray) else self._uploaded(base, target)
-                if there.device is target.device:
-                    _follow(there, target)
-                    self.on_device += 1
-                    found = start(there, target, tolerance, target.stream, totals=self.totals).finish()
-                    then(found)
-                    return
+                if there.device is not target.device:  # on another card
+                    there = self._uploaded(there.numpy(), target)
+                _follow(there, target)
+                self.on_device += 1
+                found = start(there, target, tolerance, target.stream, totals=self.totals).finish()
+            then(found)
+            return
         on_host = numbers.measure if self.totals else numbers.compare
         then(on_host(as_array(base), as_array(target), tolerance))
 
