@@ -20,6 +20,7 @@ from precision_debug.reasons import CORE, Catalogue, Reason, Wording, arguments_
 from precision_debug.reasons.causes import CAUSES, WHY
 from precision_debug.reasons.doubts import DOUBTS
 from precision_debug.reasons.rows import ROWS
+from precision_debug.reasons.what_to_do import WHAT_TO_DO
 from precision_debug.records import Row, Status
 from precision_debug.report.layout import columns, columns_for_people
 from precision_debug.report.summary import summary
@@ -236,3 +237,10 @@ def test_people_read_both_languages_and_programs_english() -> None:
     said = next(section for section in summary(report).sections if section.key == "uncompared")
     assert {line[0].text.zh for line in said.lines} == {"目标图中没有该张量", "基线中没有同名张量"}
     assert word(report.notes[0], "zh").startswith("两侧均由脚本中的 hook 观测")
+
+
+def test_what_to_do_is_said_in_chinese_too() -> None:
+    """Nearly all of it: a backend of another wheel has its own, and the page shows the English one then."""
+    said = {wording.do for catalogue in CATALOGUES.values() for wording in catalogue.values() if wording.do}
+    assert len(said - set(WHAT_TO_DO)) <= len(said) / 20, sorted(said - set(WHAT_TO_DO))
+    assert all(re.search("[\u4e00-\u9fff]", text) for text in WHAT_TO_DO.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..reasons import Wording
+from ..reasons.what_to_do import WHAT_TO_DO
 
 __all__ = ["page"]
 
@@ -32,10 +33,10 @@ def page(catalogues: Mapping[str, Mapping[str, Wording]]) -> str:
 def _lines(catalogues: Mapping[str, Mapping[str, Wording]]) -> Iterator[str]:
     for title, wordings in catalogues.items():
         yield f"## {title}\n"
-        yield "| Code | English | 中文 | what to do |"
-        yield "|---|---|---|---|"
+        yield "| Code | English | 中文 | what to do | 怎么办 |"
+        yield "|---|---|---|---|---|"
         for code, wording in wordings.items():
-            cells = (f"`{code}`", *map(_plain, (wording.en, wording.zh, wording.do)))
+            cells = (f"`{code}`", *map(_plain, (wording.en, wording.zh, wording.do, WHAT_TO_DO.get(wording.do, ""))))
             yield f"| {' | '.join(cells)} |"
         yield ""
 
