@@ -7,10 +7,12 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 
-from precision_debug.records import TensorMeta
-from precision_debug.search import Found, Group, Judged, Oracle, Units, minimise
+from precision_debug import numbers
+from precision_debug.records import Explanation, Introduced, Row, Status, TensorMeta, Tolerance
+from precision_debug.search import Found, Group, Judged, Oracle, Units, minimise, rank_groups
 
 LIMIT = 1e-2
 Error = Callable[[frozenset[int]], float]
@@ -203,3 +205,30 @@ def test_an_output_that_no_unit_makes_belongs_to_what_it_was_made_from() -> None
     units = Units(metas, lambda meta: "" if meta.op_type == "Scale" else meta.node)
     assert units.around("y") == {1}
     assert units.around("s") == {1}
+
+
+def test_what_stays_out_of_range_is_kept_up_to_where_it_is_divided() -> None:
+    """An encoder's norm behind an overflow: a chain of ten; one group after the other it took 24 sets, now 13."""
+    units = chain(20)
+    wide = range(5, 14)  # t5 to t13 are beyond 65504, and t14 divides them
+    rows = []
+    for number in range(20):
+        base = np.full(4, 1e5 if number in wide else 1.0, np.float32)
+        with np.errstate(over="ignore"):
+            got = base.astype(np.float16).astype(np.float32) * np.float32(np.nan if number > 13 else 1)
+        born = Introduced(name=f"t{number}", method="isolated", elements=4, born_inf=4) if number == 5 else None
+        rows.append(
+            Row(index=number, op_type="Add", name=f"t{number}", status=Status.FAIL, introduced=born,
+                comparison=numbers.compare(base, got, Tolerance()), is_output=number == 19)
+        )  # fmt: skip
+    groups = rank_groups(units, rows, Explanation(state="culprits", budget={"t5": 1.0}))
+    assert groups[0].certain
+    assert groups[0].units == frozenset(range(5, 15))
+    assert groups[0].makers == frozenset(wide)
+
+    def error(kept: frozenset[int]) -> float:
+        return 1e-3 if set(range(5, 15)) <= kept else math.inf
+
+    found, oracle = searched(units, error, groups)
+    assert found.kept == frozenset(range(5, 15))
+    assert oracle.evaluations <= 10 + 5

@@ -96,10 +96,15 @@ class Ranker:
 def _plain(group: Group) -> dict[str, Any]:
     return {
         "tensor": group.tensor, "units": sorted(group.units), "share": group.share, "certain": group.certain,
+        "makers": sorted(group.makers),
     }  # fmt: skip
 
 
 def _group(plain: Mapping[str, Any]) -> Group:
     return Group(
-        tensor=plain["tensor"], units=frozenset(plain["units"]), share=plain["share"], certain=plain["certain"]
+        tensor=plain["tensor"],
+        units=frozenset(plain["units"]),
+        share=plain["share"],
+        certain=plain["certain"],
+        makers=frozenset(plain.get("makers", ())),
     )

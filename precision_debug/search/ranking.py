@@ -22,11 +22,12 @@ class Group:
     """Units that are kept together: a tensor's producer and its readers.
 
     share: of the squared error at the outputs, as far as it was measured. certain: NaN or Inf are born in it and reach
-    an output.
+    an output. makers: of the units those that make what is out of range; the others only read it.
     """
 
     tensor: str
     units: frozenset[int]
+    makers: frozenset[int] = frozenset()
     share: float = 0.0
     certain: bool = False
 
@@ -71,6 +72,9 @@ def rank_groups(
         born = broken and own is not None and own.born_nan + own.born_inf > 0
         if name not in found and units.around(name):
             found[name] = Group(tensor=name, units=units.around(name), share=share, certain=born and share > 0)
+    if broken:
+        out_of_range = [row.name for row in rows if row.comparison is not None and row.comparison.fp16_overflow]
+        found = {name: _with_what_stays(group, units, out_of_range) for name, group in found.items()}
     groups = sorted(
         _together(group for group in found.values() if group.units), key=lambda group: (-group.certain, -group.share)
     )
@@ -85,6 +89,19 @@ def rank_groups(
         for number in range(len(units)) if number not in covered
     ]  # fmt: skip
     return groups
+
+
+def _with_what_stays(group: Group, units: Units, out_of_range: Sequence[str]) -> Group:
+    """What overflows stays out of range until something divides it: every edge on the way there needs both its ends."""
+    if not group.certain:
+        return group
+    chosen, left = set(group.units), list(out_of_range)
+    while near := [name for name in left if units.of(name) in chosen]:
+        left = [name for name in left if name not in near]
+        for name in near:
+            chosen |= units.around(name)
+    made = {units.of(name) for name in out_of_range}
+    return replace(group, units=frozenset(chosen), makers=frozenset(unit for unit in chosen if unit in made))
 
 
 def _together(groups: Iterable[Group]) -> Iterable[Group]:

@@ -196,7 +196,7 @@ def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]
     weight = dict.fromkeys(range(oracle.count), 0.0)
     for group in groups:
         for unit in group.units:
-            whole = 1.0 if unit == units.of(group.tensor) else _READER
+            whole = 1.0 if unit == units.of(group.tensor) or unit in group.makers else _READER
             weight[unit] = max(weight[unit], whole * (group.share + (_CERTAIN if group.certain else 0.0)))
     kept = steps[-1]
     known = any(group.share > 0 for group in groups)
