@@ -17,8 +17,8 @@ from cuda_emulated import EmulatedDevice
 
 from precision_debug import numbers
 from precision_debug.errors import BackendError, UsageError
+from precision_debug.numbers.cuda import answer, driver, ptx
 from precision_debug.numbers.cuda import device as cuda_device
-from precision_debug.numbers.cuda import driver, ptx
 from precision_debug.numbers.cuda.device import FIELDS, start, start_describing
 from precision_debug.numbers.merged import Merged
 from precision_debug.records import Comparison, Tolerance
@@ -215,6 +215,15 @@ def test_what_is_left_between_two_calls_does_not_show(gpu: EmulatedDevice) -> No
     bad, worse, _ = pair("bad", 91000, np.float32, np.float32)
     start(gpu.array(bad), gpu.array(worse), tolerance).finish()
     assert once() == first
+
+
+def test_what_nobody_reads_is_given_back(gpu: EmulatedDevice) -> None:
+    base, target, tolerance = pair("near", 700, np.float32, np.float32)
+    start(gpu.array(base), gpu.array(target), tolerance).finish()
+    free = {key: len(kept) for key, kept in answer._free.items()}
+    for _ in range(5):
+        start(gpu.array(base), gpu.array(target), tolerance)
+    assert {key: len(kept) for key, kept in answer._free.items()} == free
 
 
 def test_the_archive_is_of_these_sources() -> None:

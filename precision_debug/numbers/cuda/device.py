@@ -15,19 +15,23 @@ from the same histogram as the host's (``numbers.histogram``), of 262144 element
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import math
 import struct
+import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ... import numbers
+from ...errors import BackendError
 from ...records import Comparison, TensorStats, Tolerance
-from .. import finish, histogram
+from .. import finish, histogram, native, select
 from ..measure import EXACT_BELOW, measured
 from ..metrics import DECLARED
 from ..totals import Pairs, Side, Totals
@@ -59,7 +63,9 @@ _SCANS, _EXACTS = 16, 8
 _SETTLING, _EXACTLY = 32, 4
 """Warps of a block that settles, and of one that reads in float64."""
 
-_LARGE = 1 << 22
+_SORTED = 4096
+"""Errors that are sorted faster than selected from."""
+
 _ANY = Tolerance(atol=1.0, rtol=0.0)
 _CODES = {
     name: code
@@ -169,8 +175,11 @@ class Started:
         self._base, self._target = base, target
 
     def __del__(self) -> None:
-        if self._answer is not None:  # the device may still write to it
-            self._answer.wait()
+        answer = getattr(self, "_answer", None)
+        if answer is not None and not sys.is_finalizing():
+            with contextlib.suppress(BackendError):
+                answer.wait()  # the device may still write to it
+                give_back(answer)
 
     @property
     def ready(self) -> bool:
@@ -192,7 +201,7 @@ class Started:
             answer.wait()
             totals, errors = _read(answer, base, target, tolerance)
             give_back(answer)
-        if totals is None or finish.rescaled(totals) != totals.scales:
+        if totals is None or (self.keeps and finish.rescaled(totals) != totals.scales):
             on_host = numbers.measure if self._totals else numbers.compare
             ours = base.numpy(self._stream)
             return on_host(ours, target.numpy(self._stream), tolerance)
@@ -211,19 +220,20 @@ class Started:
 
 
 def _quantiles(pairs: Pairs, errors: np.ndarray[Any, Any] | None) -> list[float] | None:
-    """numpy's, of all finite errors, which ascend; None: they are read from the histogram, or there is nothing."""
+    """numpy's, of all finite errors; None: they are read from the histogram, or there is nothing."""
     if errors is None:
         nothing = pairs.finite > 0 and pairs.histogram is not None and not pairs.histogram.any()
         return [math.nan] * len(finish.QUANTILES) if nothing else None  # the sample holds no finite pair
     if not errors.size:
         return None
-    found = []
-    for q in finish.QUANTILES:
-        place = q * (errors.size - 1)
-        low = int(place)
-        one, other = float(errors[low]), float(errors[min(low + 1, errors.size - 1)])
-        found.append(one + (other - one) * (place - low))
-    return found
+    kernel = native.load() if errors.size > _SORTED else None
+    choose = kernel.select if kernel is not None else _by_sorting
+    return select.quantiles(functools.partial(choose, errors), errors.size, finish.QUANTILES)
+
+
+def _by_sorting(errors: np.ndarray[Any, Any], ranks: Sequence[int]) -> list[float]:
+    ordered = np.sort(errors)
+    return [float(ordered[rank]) for rank in ranks]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -318,7 +328,7 @@ def _inner(size: int, step: int, wide: int, processors: int) -> int:
 def _read(
     answer: Answer, base: DeviceArray, target: DeviceArray, tolerance: Tolerance
 ) -> tuple[Totals | None, np.ndarray[Any, Any] | None]:
-    """The totals, and of a small pair its finite errors, ascending; None where the host must do it."""
+    """The totals, and of a small pair its finite errors; None where the host must do it."""
     column = dict(zip(FIELDS, answer.row.tolist(), strict=True))
     if column["unheld"]:
         return None, None
@@ -353,8 +363,8 @@ def _read(
         fp16_subnormal=int(column["subnormal"]), identical=base.dtype == target.dtype and not column["unequal"],
     )  # fmt: skip
     if answer.errors:
-        errors = np.sort(answer.extra[:size])[: pairs.finite].astype(np.float64)
-        return totals, errors
+        errors = answer.extra[:size].astype(np.float64)
+        return totals, errors if pairs.finite == size else errors[np.isfinite(errors)]
     counts = answer.extra.view(np.int32).copy()
     counts[255 << 5 :] = 0  # of what is not finite
     pairs.histogram = histogram.from_float32(counts)
