@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from precision_debug.run import cards
+from precision_debug.run.spreading import cards
 from precision_debug.run.pools import Processes
 
 

@@ -15,9 +15,9 @@ from precision_debug import events
 from precision_debug.cli import main
 from precision_debug.events import Evaluated
 from precision_debug.report.model import Report
-from precision_debug.run.ahead import Ahead
 from precision_debug.run.journal import read_events
-from precision_debug.run.pools import WorkerLost
+from precision_debug.run.searching.ahead import Ahead
+from precision_debug.run.spreading.pools import WorkerLost
 from precision_debug.search import Evaluation, Judged, Oracle, minimise
 
 

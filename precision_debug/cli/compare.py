@@ -14,7 +14,7 @@ from ..errors import UsageError
 from ..reasons import say
 from ..records import ModelFiles, RunSpec, Tolerance
 from ..run.overwriting import refuse_overwriting
-from ..run.spread import Spread
+from ..run.spreading.asked import Spread
 from ..safety.visible import visible
 from . import overlaid
 from . import verbs as all_verbs

@@ -15,11 +15,11 @@ from typing import Any
 
 from ..errors import BackendCrash, UsageError
 from ..events import Stage, Tried, read
-from ..run.check_command import CheckCommand
-from ..run.evaluations import crashed
 from ..run.overwriting import refuse_overwriting
-from ..run.searching import EVALUATIONS
-from ..run.spread import Spread
+from ..run.searching.check_command import CheckCommand
+from ..run.searching.evaluations import crashed
+from ..run.searching.story import EVALUATIONS
+from ..run.spreading.asked import Spread
 from ..run.supervisor import Outcome, supervise
 from ..safety.visible import visible
 from ..search.asked import Asked, limit_of

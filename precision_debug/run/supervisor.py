@@ -32,7 +32,7 @@ from .interrupts import Stopping, watching
 from .journal import UNTOLD, read_events
 from .locking import lock_of, release, take
 from .overwriting import refuse_overwriting
-from .spread import Spread
+from .spreading.asked import Spread
 
 __all__ = ["Outcome", "supervise"]
 

@@ -25,9 +25,11 @@ from ..events import Failure
 from ..records import RunSpec
 from ..safety import import_path
 from ..search.asked import Asked
-from . import companion_files, deliver, pipeline, searching, spreading
+from . import companion_files, deliver, pipeline
 from .journal import UNTOLD, Journal
-from .spread import Spread
+from .searching import story as searching
+from .spreading import story as spreading
+from .spreading.asked import Spread
 
 __all__ = ["main", "start"]
 

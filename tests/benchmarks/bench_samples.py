@@ -136,10 +136,11 @@ def ray(count: int, mode: str = "ort_fp16_sim", image: int = 224) -> None:
 
     from precision_debug.records import ModelFiles, RunSpec
     from precision_debug.report.from_journal import report_of_events
-    from precision_debug.run import pipeline, spreading
+    from precision_debug.run import pipeline
     from precision_debug.run.journal import Journal, read_events
-    from precision_debug.run.pools import Worker
-    from precision_debug.run.spread import Spread
+    from precision_debug.run.spreading import story as spreading
+    from precision_debug.run.spreading.asked import Spread
+    from precision_debug.run.spreading.pools import Worker
 
     killed: list[int] = []
 

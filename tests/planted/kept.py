@@ -25,7 +25,7 @@ from planted.onnx_faults import Graph, tokens
 from precision_debug.events import FixFound
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.run.searching import search
+from precision_debug.run.searching.story import search
 from precision_debug.search import Fix
 from precision_debug.search.asked import Asked
 

@@ -7,8 +7,8 @@ from typing import Any
 from ...codec import decode, encode
 from ...errors import BackendCrash, BackendError, PrecisionDebugError
 from ...records import RunSpec
-from ..pools import connected
-from ..spread import Spread
+from ..spreading.asked import Spread
+from ..spreading.pools import connected
 from .result import Speed
 from .speed import measure_speed
 

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
-from ..numbers.arrays import as_array
-from ..protocols import Feeds, Handed, Keep, Session
-from ..records import ModelFiles, SessionSpec
-from ..registry import find
-from ..search import Evaluation
+from ...errors import BackendUnavailable, PrecisionDebugError, UsageError
+from ...numbers.arrays import as_array
+from ...protocols import Feeds, Handed, Keep, Session
+from ...records import ModelFiles, SessionSpec
+from ...registry import find
+from ...search import Evaluation
+from ..plan import Opening
+from ..side import guarded
 from .check_command import saved_as
 from .criterion import Criterion, Sample, largest
-from .plan import Opening
-from .side import guarded
 
 __all__ = ["Trials", "outputs_of"]
 

@@ -6,9 +6,9 @@ import contextlib
 import math
 from collections.abc import Callable, Mapping
 
-from ..errors import PrecisionDebugError
-from ..search import Found, Oracle, TradePoint
-from ..search.oracle import Spent
+from ...errors import PrecisionDebugError
+from ...search import Found, Oracle, TradePoint
+from ...search.oracle import Spent
 
 __all__ = ["traded"]
 

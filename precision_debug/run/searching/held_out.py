@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from ..errors import InputError
-from ..feeds import FeedSet
-from ..reasons import NOTHING, Reason, say
-from ..records import RunSpec
-from ..search.asked import Asked
-from .inputs import feeds_of
-from .plan import Opening, Plan
+from ...errors import InputError
+from ...feeds import FeedSet
+from ...reasons import NOTHING, Reason, say
+from ...records import RunSpec
+from ...search.asked import Asked
+from ..inputs import feeds_of
+from ..plan import Opening, Plan
 
 __all__ = ["held_out_feeds"]
 

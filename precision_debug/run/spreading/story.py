@@ -15,17 +15,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from .. import errors, events
-from ..codec import decode, encode
-from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError
-from ..observe.shard import Shard
-from ..records import RunSpec, TensorMeta
-from .deliver import LOG
-from .journal import Journal
+from ... import errors, events
+from ...codec import decode, encode
+from ...errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError
+from ...observe.shard import Shard
+from ...records import RunSpec, TensorMeta
+from ..deliver import LOG
+from ..journal import Journal
+from ..samples import finish_scores, worst_sample
+from .asked import Spread
 from .part_runner import Plain
 from .pools import Pool, Processes, RayPool, Worker, WorkerLost
-from .samples import finish_scores, worst_sample
-from .spread import Spread
 
 __all__ = ["execute"]
 

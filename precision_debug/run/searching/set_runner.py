@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import events
-from ..errors import BackendError, PrecisionDebugError, UsageError, shortened
-from ..protocols import Feeds
-from ..records import RunSpec
-from ..search import Evaluation
-from ..search.asked import Asked
+from ... import events
+from ...errors import BackendError, PrecisionDebugError, UsageError, shortened
+from ...protocols import Feeds
+from ...records import RunSpec
+from ...search import Evaluation
+from ...search.asked import Asked
+from ..plan import make_plan, stage_of
+from ..spreading.part_runner import Plain
 from .criterion import Criterion, Sample
-from .part_runner import Plain
-from .plan import make_plan, stage_of
 from .trials import Trials
 
 __all__ = ["SetRunner", "Setup"]

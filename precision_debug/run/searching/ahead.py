@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from .. import errors, events
-from ..errors import BackendError, PrecisionDebugError
-from ..search import Evaluation
-from .deliver import LOG
-from .pools import Pool, Processes, RayPool, Worker, WorkerLost
+from ... import errors, events
+from ...errors import BackendError, PrecisionDebugError
+from ...search import Evaluation
+from ..deliver import LOG
+from ..spreading.asked import Spread
+from ..spreading.pools import Pool, Processes, RayPool, Worker, WorkerLost
 from .set_runner import SetRunner, Setup
-from .spread import Spread
 
 __all__ = ["Ahead", "pool_of"]
 

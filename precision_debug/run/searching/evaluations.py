@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..codec import encode
-from ..errors import OutputError, RecordingError
-from ..events import Evaluated, Event, Kept, Trying
-from ..records import ModelFiles, RunSpec
-from ..search import Evaluation
-from ..search.asked import Asked
-from .journal import Journal, read_events
+from ...codec import encode
+from ...errors import OutputError, RecordingError
+from ...events import Evaluated, Event, Kept, Trying
+from ...records import ModelFiles, RunSpec
+from ...search import Evaluation
+from ...search.asked import Asked
+from ..journal import Journal, read_events
 
 __all__ = ["Evaluations", "crashed", "digest_of", "key_of"]
 

@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from .. import events
-from ..errors import BackendUnavailable, PrecisionDebugError
-from ..protocols import Handed
-from ..reasons import say
-from ..search import Artefact, Units
+from ... import events
+from ...errors import BackendUnavailable, PrecisionDebugError
+from ...protocols import Handed
+from ...reasons import say
+from ...search import Artefact, Units
+from ..journal import Journal
 from .criterion import Sample
-from .journal import Journal
 from .trials import Trials
 
 __all__ = ["handed_over"]

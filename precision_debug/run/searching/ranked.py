@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import events
-from ..protocols import Feeds, Keep
-from ..reasons import say
-from ..records import RunSpec
-from ..report.from_journal import report_of_events
-from ..report.model import Report
-from ..search import Group, Units, rank_groups
-from . import pipeline
-from .attribution import error_shares
+from ... import events
+from ...protocols import Feeds, Keep
+from ...reasons import say
+from ...records import RunSpec
+from ...report.from_journal import report_of_events
+from ...report.model import Report
+from ...search import Group, Units, rank_groups
+from .. import pipeline
+from ..attribution import error_shares
+from ..journal import Journal, read_events
+from ..plan import Opening, make_plan, stage_of
 from .criterion import Sample
 from .evaluations import Evaluations
-from .journal import Journal, read_events
-from .plan import Opening, make_plan, stage_of
 
 __all__ = ["Ranker"]
 

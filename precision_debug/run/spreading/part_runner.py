@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import events
-from ..codec import decode
-from ..errors import BackendError, PrecisionDebugError, shortened
-from ..records import RunSpec
-from . import pipeline
-from .journal import Journal
+from ... import events
+from ...codec import decode
+from ...errors import BackendError, PrecisionDebugError, shortened
+from ...records import RunSpec
+from .. import pipeline
+from ..journal import Journal
 
 __all__ = ["PartRunner", "Plain"]
 

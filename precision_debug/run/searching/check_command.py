@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import UsageError, shortened
-from ..settings import Setting
+from ...errors import UsageError, shortened
+from ...settings import Setting
 
 __all__ = ["PLACE", "CheckCommand", "saved_as"]
 

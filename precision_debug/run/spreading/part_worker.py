@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any, NoReturn
 
-from ..safety import import_path
+from ...safety import import_path
 
 __all__ = ["start"]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from ..errors import UsageError
-from ..safety import import_path
+from ...errors import UsageError
+from ...safety import import_path
 from .cards import VISIBLE, cards, shares
 from .part_runner import PartRunner, Plain
 
@@ -89,7 +89,8 @@ class _Child:
         self, spec: Mapping[str, Any], log: Path, runner: Callable[[Mapping[str, Any]], Runner], cards: str = ""
     ) -> None:
         self.cards = cards
-        code = f"from precision_debug.run.part_worker import start; start({runner.__module__!r}, {runner.__name__!r})"
+        place = f"{runner.__module__!r}, {runner.__name__!r}"
+        code = f"from precision_debug.run.spreading.part_worker import start; start({place})"
         with log.open("ab") as said:
             self._process = subprocess.Popen(
                 import_path.command(code),

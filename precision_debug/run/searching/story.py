@@ -11,43 +11,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import events
-from ..errors import PrecisionDebugError, UsageError
-from ..feeds import FeedSet
-from ..protocols import Keep
-from ..reasons import Reason, say
-from ..records import RunSpec, TensorMeta
-from ..report.from_journal import report_of_events
-from ..report.model import Report
-from ..search import (
-    Artefact,
-    Evaluation,
-    Fix,
-    Found,
-    Group,
-    Judged,
-    KeptUnit,
-    Oracle,
-    TradePoint,
-    Units,
-    minimise,
-)
-from ..search.asked import Asked
-from ..search.oracle import Spent
-from . import pipeline
+from ... import events
+from ...errors import PrecisionDebugError, UsageError
+from ...feeds import FeedSet
+from ...protocols import Keep
+from ...reasons import Reason, say
+from ...records import RunSpec, TensorMeta
+from ...report.from_journal import report_of_events
+from ...report.model import Report
+from ...search import Artefact, Evaluation, Fix, Found, Group, Judged, KeptUnit, Oracle, TradePoint, Units, minimise
+from ...search.asked import Asked
+from ...search.oracle import Spent
+from .. import pipeline
+from ..inputs import feeds_of
+from ..journal import Journal, read_events
+from ..plan import Opening, make_plan, stage_of
+from ..side import guarded
+from ..spreading.asked import Spread
 from .ahead import Ahead, pool_of
 from .check_command import saved_as
 from .criterion import Criterion, Sample
 from .evaluations import Evaluations, digest_of, key_of
 from .hand_over import handed_over
 from .held_out import held_out_feeds
-from .inputs import feeds_of
-from .journal import Journal, read_events
-from .plan import Opening, make_plan, stage_of
 from .ranked import Ranker
 from .set_runner import Setup
-from .side import guarded
-from .spread import Spread
 from .trade import traded
 from .trials import Trials, outputs_of
 
@@ -200,7 +188,7 @@ class _Search:
                 hint="run the comparison alone to see why",
             )  # fmt: skip
         told = report.explanation.allowed if report.explanation is not None else None
-        from ..explain import usual_error
+        from ...explain import usual_error
 
         return Criterion.of(self.asked, self.spec.tolerance, pairs, told or usual_error(self.spec.run_mode))
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import numbers
-from ..errors import UsageError
-from ..feeds.script import load_function
-from ..numbers import judge
-from ..numbers.arrays import as_array
-from ..reasons import Reason, say
-from ..records import Comparison, Row, Status, Tolerance
-from ..search.asked import Asked, limit_of
+from ... import numbers
+from ...errors import UsageError
+from ...feeds.script import load_function
+from ...numbers import judge
+from ...numbers.arrays import as_array
+from ...reasons import Reason, say
+from ...records import Comparison, Row, Status, Tolerance
+from ...search.asked import Asked, limit_of
 from .check_command import CheckCommand
 
 __all__ = ["Criterion", "Sample"]
