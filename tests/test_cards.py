@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from precision_debug.run.spreading import cards
-from precision_debug.run.pools import Processes
+from precision_debug.run.spreading.pools import Processes
 
 
 @pytest.mark.parametrize(
