@@ -262,8 +262,8 @@ REASONS = Catalogue("paddle", {
         "{count} tensors that no operator writes are left out.", "{count} 个没有算子写入的张量已略去。"
     ),
     "fetchable": Wording(
-        "{count} of {all} tensors can be fetched without changing the fused program ({more} more cannot, {builds}"
-        " predictors were built to find out).",
+        "{count} of {all} tensors can be fetched without changing the fused program ({more} more cannot; {builds}"
+        " {builds:predictor was|predictors were} built to find out).",
         "{all} 个张量中有 {count} 个可在不改变融合的情况下取出（另有 {more} 个不能，为此构建了 {builds} 个"
         " predictor）。",
         "Raise --option mark_builds to look for more.",

@@ -73,7 +73,8 @@ function everyNumber(row) {
     if (value === null || value === "") continue;
     const term = both(column.title, "dt");
     const text = numeric(column) && typeof value === "number" && column.kind !== "share" ? String(value) : null;
-    const told_ = text === null && Array.isArray(value) ? both(value, "dd") : element("dd", "", text ?? figure(column, value));
+    const named = column.key === "status" ? names[value] : column.kind === "flag" ? words[value ? "yes" : "no"] : null;
+    const told_ = named ? both(named, "dd") : text === null && Array.isArray(value) ? both(value, "dd") : element("dd", "", text ?? figure(column, value));
     told_.append(both(column.help, "small"));
     list.append(term, told_);
   }

@@ -82,6 +82,11 @@ function tail(text) {
 function shown(column, value, cell) {
   if (column.key === "status") return chip(value);
   if (column.key === "name") return tail(value);
+  if (column.kind === "flag" && value !== null) {
+    const made = both(words[value ? "yes" : "no"]);
+    if (column.style === "alarm") made.className = value ? "alarm" : "quiet";
+    return made;
+  }
   if (Array.isArray(value)) { const made = both(value); made.title = value.join("\n"); return made; }
   const text = figure(column, value);
   const made = element("span", "", text);
