@@ -133,6 +133,11 @@ def test_built_in_backends_are_the_declared_entry_points_and_are_shipped(root: P
     assert shipped == {"precision_debug"} | built_in
 
 
+def test_every_package_says_that_it_is_typed(root: Path) -> None:
+    packages = [root / "precision_debug", *sorted((root / "backends").glob("precision_debug_*"))]
+    assert [package.name for package in packages if not (package / "py.typed").is_file()] == []
+
+
 def test_backends_have_the_same_file_names(root: Path) -> None:
     """Roles that all have, and roles that some have; what only one engine has lies in its engine/."""
     all_have = {"__init__", "backend", "modes", "settings", "model", "make", "session", "naming", "keep", "reasons"}
