@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
+import functools
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from precision_debug.numbers.cuda.device import DeviceArray
+
+
+@functools.cache
+def emulated() -> Path:
+    """The library of the kernels, and of the driver's interface (see test_cuda_driver); compiled once a process."""
+    here, made = Path(__file__).resolve().parent, Path(tempfile.mkdtemp(prefix="emulated-"), "emulated.so")
+    atexit.register(shutil.rmtree, made.parent, ignore_errors=True)
+    sources = here.parent / "precision_debug" / "numbers"
+    quiet = "-Wno-unknown-pragmas"
+    words = ["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", quiet, "-o", made,
+             f"-I{sources}", f"-I{sources}/cuda", here / "cuda_driver_emulated.cpp"]  # fmt: skip
+    done = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return made
 
 
 class EmulatedEvent:
@@ -39,15 +57,8 @@ class EmulatedDevice:
 
     lanes, processors, ordinal, name = 1, 2, 0, "emulated"
 
-    def __init__(self, folder: Path) -> None:
-        sources = Path(__file__).resolve().parents[1] / "precision_debug" / "numbers"
-        library = folder / "emulated.so"
-        quiet = "-Wno-unknown-pragmas"
-        words = ["g++", "-O1", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", quiet,
-                 "-o", library, f"-I{sources}", f"-I{sources}/cuda", Path(__file__).with_suffix(".cpp")]  # fmt: skip
-        done = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        self.library = ctypes.CDLL(str(library))
+    def __init__(self) -> None:
+        self.library = ctypes.CDLL(str(emulated()))
         self.launched: list[str] = []
         self.names: dict[int, str] = {}
 

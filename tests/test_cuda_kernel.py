@@ -34,10 +34,10 @@ SAMPLED = {"abs_p50", "abs_p90", "abs_p99", "abs_p999"}
 
 
 @pytest.fixture(scope="module")
-def gpu(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
+def gpu() -> EmulatedDevice:
     if not shutil.which("g++"):
         pytest.skip("no C++ compiler")
-    return EmulatedDevice(tmp_path_factory.mktemp("emulated"))
+    return EmulatedDevice()
 
 
 def pair(kind: str, size: int, first: Any, second: Any) -> tuple[Array, Array, Tolerance]:

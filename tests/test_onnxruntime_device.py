@@ -33,10 +33,10 @@ IMAGE = {"x": np.random.default_rng(0).standard_normal((2, 3, 16, 16)).astype(np
 
 
 @pytest.fixture(scope="module")
-def gpu(tmp_path_factory: pytest.TempPathFactory) -> EmulatedDevice:
+def gpu() -> EmulatedDevice:
     if not shutil.which("g++"):
         pytest.skip("no C++ compiler")
-    return EmulatedDevice(tmp_path_factory.mktemp("emulated"))
+    return EmulatedDevice()
 
 
 class Kept:

@@ -330,11 +330,11 @@ def test_a_saved_engine_against_its_model(install: Install, mode: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def with_kernels(tmp_path_factory: pytest.TempPathFactory) -> Device:
+def with_kernels() -> Device:
     """A device on which the core's kernels run: their own text, compiled for this processor."""
     if not shutil.which("g++"):
         pytest.skip("no C++ compiler")
-    gpu: Any = EmulatedDevice(tmp_path_factory.mktemp("emulated"))
+    gpu: Any = EmulatedDevice()
     return Device(gpu, shows_tensors=True)
 
 

@@ -1,0 +1,161 @@
+"""The driver's calls, as its interface has them: made to a library that has it over the host's memory."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import test_cuda_kernel as known
+from cuda_emulated import emulated
+
+from precision_debug import numbers
+from precision_debug.errors import BackendError, BackendUnavailable
+from precision_debug.numbers.cuda import answer, device, driver
+from precision_debug.numbers.cuda.comparer import CudaComparer, CudaStore
+from precision_debug.numbers.cuda.device import DeviceArray, start
+from precision_debug.records import Tolerance
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The library in the driver's place."""
+    if not shutil.which("g++"):
+        pytest.skip("no C++ compiler")
+    library = emulated()
+    plain = ctypes.CDLL
+    monkeypatch.setattr(
+        ctypes, "CDLL", lambda name, *more: plain(str(library) if "libcuda" in str(name) else name, *more)
+    )
+    monkeypatch.setattr(driver.Device, "lanes", 1)
+    monkeypatch.setattr(driver.Device, "threads", lambda self, warps: 1)
+    for owner, name in ((driver, "_devices"), (device, "_rooms"), (answer, "_free")):
+        monkeypatch.setattr(owner, name, {})
+    caches = driver._library, driver.unavailable
+    for cached in caches:
+        cached.cache_clear()
+    yield plain(str(library))
+    gc.collect()
+    for cached in caches:
+        cached.cache_clear()
+    device._plan.cache_clear()
+
+
+def put(gpu: driver.Device, values: np.ndarray[Any, Any], stream: int = 0) -> DeviceArray:
+    memory = gpu.allocate(values.nbytes)
+    gpu.upload(memory.pointer, values.reshape(-1).view(np.uint8), stream)
+    return DeviceArray(gpu, memory.pointer, values.shape, values.dtype, memory, stream)
+
+
+def test_a_device_says_what_it_is(cuda: Any) -> None:
+    gpu = driver.device(0)
+    assert driver.unavailable() == ""
+    assert (gpu.name, gpu.processors, gpu.capability, gpu.memory()) == ("emulated", 2, 90, (1000, 3000))
+    assert driver.device(0) is gpu
+    with pytest.raises(BackendError, match="device 1: invalid device ordinal"):
+        driver.device(1)
+
+
+def test_memory_is_copied_and_freed(cuda: Any) -> None:
+    gpu, values = driver.device(0), np.arange(12, dtype=np.float32)
+    before = cuda.emulated_held()
+    array, copy = put(gpu, values), gpu.allocate(values.nbytes)
+    gpu.copy(copy.pointer, array.pointer, values.nbytes, 0)
+    np.testing.assert_array_equal(array.numpy(), values)
+    np.testing.assert_array_equal(
+        np.asarray(DeviceArray(gpu, copy.pointer, (3, 4), values.dtype)), values.reshape(3, 4)
+    )
+    gpu.fill(copy.pointer, 12, 0)
+    assert not DeviceArray(gpu, copy.pointer, (12,), values.dtype).numpy().any()
+    assert driver.device_of_pointer(array.pointer) is gpu
+    with pytest.raises(BackendError, match="the pointer"):
+        driver.device_of_pointer(values.ctypes.data)
+    assert cuda.emulated_held() == before + 2
+    del array, copy
+    gc.collect()
+    assert cuda.emulated_held() == before
+    with pytest.raises(BackendError, match=r"1,073,741,824 bytes of device memory: out of memory.*smaller batch"):
+        gpu.allocate(1 << 30)
+
+
+def test_events_and_streams(cuda: Any) -> None:
+    gpu = driver.device(0)
+    stream, event, before = gpu.stream(), gpu.event(), cuda.emulated_events()
+    with gpu.current():
+        event.record(stream)
+    event.hold_up(0)
+    event.wait()
+    assert event.ready
+    gpu.synchronise(stream)
+    with pytest.raises(BackendError, match="cuStreamSynchronize: it failed"):
+        gpu.synchronise(5)
+    del event
+    gc.collect()
+    assert cuda.emulated_events() == before - 1
+
+
+def test_the_threads_own_context_comes_back(cuda: Any) -> None:
+    gpu, other = driver.device(0), ctypes.c_void_p(8)
+    cuda.cuCtxSetCurrent(other)
+    gpu.allocate(10)
+    found = ctypes.c_void_p()
+    cuda.cuCtxGetCurrent(ctypes.byref(found))
+    assert found.value == 8
+    cuda.cuCtxSetCurrent(None)
+
+
+@pytest.mark.parametrize("kind", ["near", "bad", "huge"])
+def test_comparisons_through_the_driver(cuda: Any, kind: str) -> None:
+    gpu = driver.device(0)
+    for size in (700, 91000):
+        base, target, tolerance = known.pair(kind, size, np.float32, np.float16)
+        found = start(put(gpu, base), put(gpu, target), tolerance, gpu.stream()).finish()
+        assert known.differences(found, numbers.compare(base, target, tolerance), size) == []
+
+
+def test_the_comparer_and_the_store(cuda: Any) -> None:
+    gpu, told = driver.device(0), []
+    base = np.random.default_rng(0).standard_normal((30, 40)).astype(np.float32)
+    store, comparer = CudaStore(), CudaComparer()
+    store._budget = 1 << 20
+    store.put("x", put(gpu, base))
+    target = put(gpu, base + np.float32(1), gpu.stream())
+    for one in (store.get("x"), base):
+        comparer.compare(one, target, Tolerance(atol=0.5), told.append)
+    assert [found.mismatched for found in told] == [1200, 1200]
+    assert comparer.on_device == 2
+
+
+def test_tensorrts_memory_is_the_drivers(cuda: Any) -> None:
+    from precision_debug_tensorrt.engine import device_memory
+
+    device_memory.find_device.cache_clear()
+    try:
+        found = device_memory.find_device()
+        assert (found.name, found.shows_tensors, found.free_bytes()) == ("emulated", True, 1000)
+        values = np.arange(6, dtype=np.float16).reshape(2, 3)
+        buffer = found.upload(values)
+        np.testing.assert_array_equal(found.download(buffer.pointer, (2, 3), values.dtype), values)
+        np.testing.assert_array_equal(np.asarray(found.tensor(buffer.pointer, (2, 3), values.dtype, buffer)), values)
+    finally:
+        device_memory.find_device.cache_clear()
+
+
+def test_without_a_driver_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from precision_debug_tensorrt.engine import device_memory
+
+    def missing(name: str) -> Any:
+        raise OSError("cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    monkeypatch.setattr(driver, "_devices", {})
+    for cached in (driver._library, driver.unavailable, device_memory.find_device):
+        cached.cache_clear()
+    assert "libcuda.so.1 does not load" in driver.unavailable()
+    with pytest.raises(BackendUnavailable, match=r"no GPU can be reached.*libcuda"):
+        device_memory.find_device()
+    driver.unavailable.cache_clear()
