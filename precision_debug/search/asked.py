@@ -14,7 +14,7 @@ class Asked:
     """on: "outputs", "all", or "FILE.py:function", a metric. limit: largest error ("0.02"), or a share of the error
     with nothing kept ("50%"); "": the comparison's own tolerance decides.
 
-    check: a command whose exit status decides, with {model} for the saved model's path (see run.check_command).
+    check: a command whose exit status decides, with {model} for the saved model's path (run.searching.check_command).
 
     runs, seconds: at most so many sets, and about so long; 0: no end. held_out: inputs that the search does not see.
     folder: for the journal of evaluations. artefacts: the folder of what is handed over.
