@@ -114,7 +114,11 @@ def test_reports(tmp_path: Path, journal: list[dict[str, Any]], capsys: pytest.C
     whole = tmp_path / "run" / "journal.jsonl"
     assert cli.main(["report", str(whole), "--output", "whole.json"]) == 1
     data, file = json.loads(Path("whole.json").read_text(encoding="utf-8")), tmp_path / "odd.json"
-    for text in [*mutated(data, 2, 150), *HOPELESS]:
+    unlike = copy.deepcopy(data)  # more mismatched elements than it has
+    next(row for row in unlike["rows"] if row.get("comparison"))["comparison"].update(mismatched=3)
+    for row in unlike["rows"]:
+        row.get("comparison", {"base": {}})["base"]["elements"] = 0
+    for text in [*mutated(data, 2, 150), *HOPELESS, json.dumps(unlike)]:
         file.write_text(text, encoding="utf-8", errors="surrogatepass")
         report(file, capsys)
 

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from report_factory import make_comparison, make_report, make_row, make_stats
 
-from precision_debug.numbers.portrait import Portrait, portrait_of
+from precision_debug.numbers.portrait import Bins, Density, ErrorMap, Portrait, portrait_of
 from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.observe.portraits import Portraits
 from precision_debug.report import Report
+from precision_debug.report.formats.html.data import written
 from precision_debug.run.script_hooks import AssertClose
 
 
@@ -121,3 +125,37 @@ def test_of_a_large_tensor_only_some_blocks_are_read() -> None:
     assert cells[:16].max() == cells[:, 8:].max() == 0
     assert found.channels is not None
     assert found.channels.size == (1, 2048)
+
+
+@given(
+    st.lists(st.tuples(st.floats(), st.floats()), min_size=1, max_size=60),
+    st.sampled_from([np.float64, np.float32, np.float16]),
+)
+@example([(-1e308, 1e308), (1e308, -1e308)], np.float64)
+@example([(1.0, 1.0), (1.0 + 2.3e-16, 1.0)], np.float64)
+@example([(1e300, 1e300)], np.float64)
+@example([(-1.7e308, -1.7e308), (0.0, 1.7e308)], np.float64)
+def test_whatever_the_values_are(pairs: list[tuple[float, float]], dtype: type) -> None:
+    with np.errstate(all="ignore"):
+        base, target = np.array(pairs).T.astype(dtype)
+    found = drawn(base, target)
+    assert found.base is not None
+    assert sum(found.base.counts) == np.isfinite(base).sum()
+    for bins in (found.base, found.errors):
+        assert bins is None or (np.isfinite(bins.edges).all() and (np.diff(bins.edges) >= 0).all())
+    page_of(found)
+
+
+@pytest.mark.parametrize("odd", [float("inf"), float("-inf"), float("nan")])
+def test_a_page_of_a_portrait_whose_numbers_are_not_finite(odd: float) -> None:
+    """A report's JSON is a file that anybody may have written."""
+    bins, line = Bins(edges=(odd, 1.0), counts=(1,)), (odd, odd)
+    density = Density(magnitudes=line, errors=line, counts=((1,),))
+    cells = ErrorMap(size=(1, 2), cells=(line,))
+    page_of(Portrait(name="", base=bins, target=bins, errors=bins, against=density, map=cells, channels=cells))
+
+
+def page_of(portrait: Portrait) -> None:
+    report = make_report(1)
+    report = dataclasses.replace(report, portraits=(dataclasses.replace(portrait, name=report.rows[0].name),))
+    assert json.loads("".join(written(report)), parse_constant=pytest.fail)["portraits"]

@@ -128,11 +128,17 @@ def _edges(b: Array, t: Array) -> Array:
     finite = [side[np.isfinite(side)] for side in (b, t)]
     some = [side for side in finite if side.size]
     low, high = (min(map(np.min, some)), max(map(np.max, some))) if some else (0.0, 1.0)
-    return np.linspace(low, high if high > low else low + 1.0, _VALUE_BINS + 1)
+    if not high > low:  # all the same: a bin's width of 1, of numbers so large that adding 1 is nothing half of them
+        low, high = (low, low + 1.0) if low + 1.0 > low else sorted((low, low / 2))
+    return np.linspace(low / 2, high / 2, _VALUE_BINS + 1) * 2  # halves, since the span may be beyond a double
 
 
 def _bins(values: Array, edges: Array) -> Bins:
-    counts, _ = np.histogram(values[np.isfinite(values)], len(edges) - 1, (edges[0], edges[-1]))
+    """numpy's histogram refuses a span beyond a double's range, and one that is narrower than so many steps of it."""
+    finite = values[np.isfinite(values)]
+    bins, low = len(edges) - 1, edges[0] / 2
+    shares = (finite / 2 - low) / (edges[-1] / 2 - low)
+    counts = np.bincount(np.clip(shares * bins, 0, bins - 1).astype(np.intp), minlength=bins)
     return Bins(edges=_short(edges), counts=tuple(map(int, counts)))
 
 
@@ -221,4 +227,8 @@ def _worst(shape: Sequence[int], b: Array, t: Array, step: int) -> tuple[Element
 
 
 def _short(edges: Array) -> tuple[float, ...]:
-    return tuple(float(f"{edge:.4g}") for edge in edges)
+    """Rounded, to digits enough for the edges to differ."""
+    span = edges[-1] / 2 - edges[0] / 2
+    extra = math.log10(max(abs(edges[0]), abs(edges[-1])) / 2 / span) if span > 0 else 0.0
+    digits = min(17, 4 + max(0, math.ceil(extra)))
+    return tuple(float(f"{edge:.{digits}g}") for edge in edges)

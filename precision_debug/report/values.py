@@ -113,8 +113,8 @@ def mismatched_elements(row: Row) -> str:
     if comparison is None or comparison.mismatched is None:
         return ""
     count, total_ = comparison.mismatched, comparison.base.elements
-    if not count:
-        return f"0 / {total_}"
+    if not count or not total_:  # the second only in a file that says so of itself
+        return f"{count} / {total_}"
     percent = 100 * count / total_
     return f"{count} / {total_} ({'<0.01' if percent < 0.01 else f'{percent:.3g}'}%)"
 

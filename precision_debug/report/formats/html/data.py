@@ -151,11 +151,13 @@ def _portraits(report: Report, place: Mapping[str, int]) -> dict[int, list[dict[
             drawn["errors"] = {"edges": _finite(one.errors.edges), "counts": one.errors.counts}
         if one.against is not None:
             against = one.against
-            drawn["against"] = {"x": against.magnitudes, "y": against.errors, "counts": against.counts}
+            drawn["against"] = {
+                "x": _finite(against.magnitudes), "y": _finite(against.errors), "counts": against.counts,
+            }  # fmt: skip
         if one.map is not None:
-            drawn["map"] = {"rows": one.map.cells, "shape": one.map.size}
+            drawn["map"] = {"rows": list(map(_cells, one.map.cells)), "shape": one.map.size}
         if one.channels is not None:
-            drawn["channels"] = {"values": one.channels.cells[0], "size": one.channels.size[1]}
+            drawn["channels"] = {"values": _cells(one.channels.cells[0]), "size": one.channels.size[1]}
         drawn["worst"] = [
             [each.index, _number(each.base), _number(each.target), _number(abs(each.target - each.base))]
             for each in one.worst
@@ -165,7 +167,12 @@ def _portraits(report: Report, place: Mapping[str, int]) -> dict[int, list[dict[
 
 
 def _finite(edges: Sequence[float]) -> list[float]:
+    """Edges as a page can draw them: a report's JSON may have been written by anybody."""
     return [edge if math.isfinite(edge) else math.copysign(1e308, edge) for edge in edges]
+
+
+def _cells(line: Sequence[float | None]) -> list[float | None]:
+    return [cell if cell is not None and math.isfinite(cell) else None for cell in line]
 
 
 def _broken(row: Row) -> bool:
