@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ from precision_debug.errors import UsageError
 from precision_debug.run.sweep import Mode, Speed, Sweep, front
 from precision_debug.run.sweep.plot import svg
 from precision_debug.run.sweep.run import parse_modes
+from precision_debug.run.sweep.sentences import sentences, tone
 from precision_debug.run.sweep.table import heads, lines, shown
-from precision_debug.run.sweep.write import as_text, write
+from precision_debug.run.sweep.write import as_table, as_text, write
 
 
 def mode(name: str, error: float | None, milliseconds: float, **more: object) -> Mode:
@@ -36,8 +39,6 @@ def made() -> Sweep:
 
 
 def test_builds_that_differ_have_a_column_where_they_were_repeated(made: Sweep) -> None:
-    import dataclasses
-
     assert "apart" not in {head.key for head in heads(made)}
     modes = tuple(dataclasses.replace(one, apart=2e-3) if one.name == "fast" else one for one in made.modes)
     repeated = dataclasses.replace(made, modes=modes)
@@ -80,13 +81,85 @@ def test_every_format_tells_it(made: Sweep, tmp_path: Path) -> None:
     page = (tmp_path / "all.html").read_text()
     assert "cannot run &lt;here&gt;; get one" in page
     assert "<polyline" in page
-    sheet = openpyxl.load_workbook(tmp_path / "all.xlsx")["Sweep"]
+    book = openpyxl.load_workbook(tmp_path / "all.xlsx")
+    assert book.worksheets[0].title == "Sweep", "programs read the table"
+    assert str(book["Summary"]["B2"].value).startswith("Fastest that holds: `fast`, 8 x as fast as `base`")
+    sheet = book["Sweep"]
     names = [str(cell.value).splitlines()[0] for cell in sheet[1]]
     assert sheet.cell(3, names.index("Median (ms)") + 1).value == pytest.approx(1.0)
     assert sheet.cell(6, names.index("Why Not") + 1).value == "cannot run <here>; get one"
-    assert "no other mode is as exact and as fast as: fast, exact, base" in as_text(made)
+    assert openpyxl.load_workbook(tmp_path / "all.xlsx").active.title == "Summary", "it opens on the sentence"
     with pytest.raises(UsageError, match="no sweep format"):
         write(made, tmp_path / "all.txt")
+
+
+def test_the_sentence_comes_first_in_both_languages(made: Sweep) -> None:
+    first, failed, refused, best = sentences(made)
+    assert first.en == (
+        "Fastest that holds: `fast`, 8 x as fast as `base` (1 ms for 8 ms); its worst output is off by 0.01 (Rel L2);"
+        " accuracy 60.0% (baseline 80.0%)."
+    )
+    assert first.zh.startswith("成立的模式中最快：`fast`，速度为 `base` 的 8 倍（1 ms，基线 8 ms）")
+    assert failed.en == "Out of tolerance: `beaten`, conv (overflow)."
+    assert failed.zh == "超出容差：`beaten`，conv（上溢）。"
+    assert refused.en.startswith("`gone` did not run: cannot run <here>")
+    assert best.en == "No other mode is as exact and as fast as: `fast`, `exact`, `base`."
+    assert tone(made) == "warn"
+    assert as_text(made, "zh")[0].startswith("成立的模式中最快：fast")
+
+
+def test_what_is_said_where_nothing_is_faster_or_nothing_holds(made: Sweep) -> None:
+    slow = mode("slow", 1e-3, 12, verdict="as expected")
+    wrong = mode("wrong", 0.5, 1, verdict="out of tolerance")
+
+    def first(*modes: Mode) -> str:
+        return sentences(dataclasses.replace(made, modes=(made.modes[0], *modes)))[0].en
+
+    none = "No mode that holds is faster than `base` (8 ms); the fastest of them, `slow`, takes 12 ms."
+    assert first(slow, wrong) == none
+    assert first(wrong) == "No mode holds: take none of them as it is."
+    assert first(dataclasses.replace(slow, speeds=())) == "These hold: `slow`."
+
+
+def test_a_narrow_terminal_has_the_columns_that_decide(made: Sweep) -> None:
+    whole, narrow = as_table(made), as_table(made, width=80)
+    assert "Build (s)" in whole[0]
+    assert all(len(line) <= 80 for line in narrow)
+    assert all(title in narrow[0] for title in ("Run Mode", "Verdict", "Rel L2", "Median (ms)", "accuracy"))
+    assert len(narrow) == len(whole) == 6
+    chinese = as_table(made, "zh")
+    assert chinese[0].startswith("运行模式")
+    assert "超出容差" in chinese[3]
+
+
+def test_the_page_is_read_in_the_dark_on_a_phone_and_in_chinese(made: Sweep, tmp_path: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed, so no page can be opened")
+    write(made, tmp_path / "s.html")
+    said: list[str] = []
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        phone = {"width": 390, "height": 844}
+        page = browser.new_context(viewport=phone, locale="zh-CN", color_scheme="dark").new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("request", lambda request: said.append(request.url))
+        page.goto(f"file://{tmp_path}/s.html")
+        page.wait_for_selector("html[data-ready=yes]")
+        assert page.locator("h1").inner_text().startswith("成立的模式中最快：fast")
+        assert page.locator("h1").bounding_box()["y"] < 200
+        assert page.evaluate("document.documentElement.scrollWidth") <= phone["width"], "nothing sticks out"
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 21, 26)"
+        assert "中位延迟（左侧更快）" in page.locator("#plotted").inner_text()
+        assert "overflow" not in page.locator("#sweep").inner_text()
+        page.locator("#language").click()
+        assert page.locator("h1").inner_text().startswith("Fastest that holds")
+        assert "conv (overflow)" in page.locator("#sweep").inner_text()
+        page.locator("#theme").click()
+        assert page.evaluate("document.documentElement.dataset.theme") == "light"
+        browser.close()
+    assert said == [f"file://{tmp_path}/s.html"], "no request, no word on the console"
 
 
 def test_modes_may_have_settings_of_their_own() -> None:

@@ -13,16 +13,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import UsageError
+from ..reasons import Reason
 from ..records import ModelFiles, RunSpec
+from ..report.words import word
 from ..run.overwriting import refuse_overwriting
 from ..run.supervisor import Outcome, supervise
 from ..run.sweep.remote_speed import measure_remotely
-from ..run.sweep.result import Speed
+from ..run.sweep.result import Speed, Sweep
 from ..run.sweep.run import parse_modes, remove_inputs, sweep
 from ..run.sweep.speed import measure_speed
-from ..run.sweep.write import SUFFIXES, as_text, write
+from ..run.sweep.write import SUFFIXES, as_table, as_text, write
 from ..safety.visible import visible
 from . import compare
+from .language import language_of
 from .parser import parse, program
 
 __all__ = ["run"]
@@ -67,16 +70,19 @@ def run(arguments: Sequence[str]) -> int:
                             for path in given.models)]  # fmt: skip
 
     def compared(one: RunSpec, path: Path) -> Outcome:
-        return supervise(one, [path], verbose=given.verbose, spread=spread)
+        outputs = [path, path.with_suffix(".html")]  # the second one is what the sweep's page leads to
+        return supervise(one, outputs, verbose=given.verbose, spread=spread, language=given.lang)
 
     def timed(one: RunSpec, batch: int) -> Speed:
         if spread is not None and spread.engine == "ray":
             return measure_remotely(one, spread, batch=batch, seconds=given.speed_seconds)
         return measure_speed(one, batch=batch, seconds=given.speed_seconds)
 
-    def stage(text: str) -> None:
+    language = language_of(given.lang)
+
+    def stage(text: Reason) -> None:
         if not given.quiet:
-            print(visible(f"precision_debug: {text}"), file=sys.stderr)
+            print(visible(f"precision_debug: {word(text, language)}"), file=sys.stderr, flush=True)
 
     found = sweep(
         spec, given.run_modes, models=models, batches=batches, folder=folder, compare=compared, time_it=timed,
@@ -85,13 +91,29 @@ def run(arguments: Sequence[str]) -> int:
     remove_inputs(folder)
     found = dataclasses.replace(found, command=spec.command)
     for output in outputs:
-        write(found, output)
+        write(found, output, language=given.lang)
     if not given.quiet:
-        print(visible(as_text(found), keep="\n"))
-        print(visible("\n".join(f"report: {output}" for output in outputs), keep="\n"))
+        _show(found, outputs, language)
     if any(mode.refused for mode in found.modes):
         return 2
     return 1 if any(mode.verdict in ("out of tolerance", "inconclusive", "partial") for mode in found.modes) else 0
+
+
+def _show(found: Sweep, outputs: Sequence[Path], language: str) -> None:
+    """The sentences, the table, the files: on a terminal at its width, elsewhere whole, as programs read it."""
+    from rich.console import Console
+    from rich.text import Text as Styled
+
+    console = Console(highlight=False, soft_wrap=True)
+    wide = console.width if console.is_terminal else 0
+    first, *more = as_text(found, language)
+    console.print(Styled(visible(first), style="bold"), soft_wrap=not wide)
+    for line in more:
+        console.print(Styled(visible(line)), soft_wrap=not wide)
+    for line in ("", *as_table(found, language, wide), ""):
+        console.print(Styled(visible(line)), soft_wrap=True)
+    for output in outputs:
+        console.print(Styled(visible(f"{'报告' if language == 'zh' else 'report'}  {output}")), soft_wrap=True)
 
 
 def _batches(text: str) -> list[int]:

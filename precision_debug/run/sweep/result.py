@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...reasons import NOTHING, Reason
+
 __all__ = ["Mode", "Speed", "Sweep", "front"]
 
 
@@ -40,7 +42,7 @@ class Mode:
 
     name: str
     model: str = ""
-    refused: str = ""
+    refused: Reason = NOTHING
     verdict: str = ""
     samples: int = 0
     mean_rel: float | None = None
@@ -53,7 +55,7 @@ class Mode:
     apart: float | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
     speeds: tuple[Speed, ...] = ()
-    failed: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, Reason] = field(default_factory=dict)
     report: str = ""
     against: str = ""
 

@@ -13,13 +13,16 @@ from pathlib import Path
 from ... import registry
 from ...errors import PrecisionDebugError, UsageError
 from ...observe.shard import SAMPLES
+from ...reasons import Reason, say
 from ...records import ModelFiles, Row, RunSpec, Status
 from ...report import machine
+from ...report.failure import sentence_of
 from ...report.model import Report
 from ..plan import make_plan
 from ..supervisor import Outcome
 from .result import Mode, Speed, Sweep
 from .speed import measure_speed
+from .table import BASELINE
 
 __all__ = ["Compare", "Time", "parse_modes", "remove_inputs", "sweep"]
 
@@ -55,7 +58,7 @@ def sweep(
     folder: Path,
     compare: Compare,
     time_it: Time = lambda spec, batch: measure_speed(spec, batch=batch),
-    on_stage: Callable[[str], None],
+    on_stage: Callable[[Reason], None],
 ) -> Sweep:
     """Compare and time every mode.
 
@@ -68,7 +71,7 @@ def sweep(
     specs: dict[str, RunSpec] = {}
     baseline = ""
     for name, mode, settings in parse_modes(modes):
-        on_stage(f"{name}: comparing")
+        on_stage(say("stage_comparing", mode=name))
         row, made = _compared(spec, name, mode, settings, models, folder, compare)
         rows.append(row)
         if made is not None:
@@ -107,7 +110,7 @@ def _compared(
         one = dataclasses.replace(spec, model=model, run_mode=mode, options={**spec.options, **settings})
         plan = make_plan(one, check_machine=False)
     except PrecisionDebugError as error:
-        return Mode(name=name, refused=str(error)), None
+        return Mode(name=name, refused=sentence_of(error)), None
     label = plan.baseline.label if plan.baseline is not None else ""
     of_baseline = dataclasses.replace(
         one, model=spec.baseline_model or model, run_mode=label, baseline=label, baseline_model=None,
@@ -116,12 +119,12 @@ def _compared(
     try:
         outcome = compare(one, path)
     except PrecisionDebugError as error:
-        return Mode(name=name, model=model.path, refused=str(error)), None
+        return Mode(name=name, model=model.path, refused=sentence_of(error)), None
     row = Mode(name=name, model=model.path)
     if outcome.report is not None:
         row = _row(name, model.path, outcome.report, f"{folder.name}/{path.name}")
     if outcome.error is not None:
-        return dataclasses.replace(row, refused=str(outcome.error)), None
+        return dataclasses.replace(row, refused=sentence_of(outcome.error)), None
     return row, _Made(name=label, baseline=of_baseline, target=one)
 
 
@@ -164,16 +167,17 @@ def _error(row: Row) -> float:
 
 
 def _timed(
-    row: Mode, spec: RunSpec, batches: Sequence[int], time_it: Time, on_stage: Callable[[str], None]
+    row: Mode, spec: RunSpec, batches: Sequence[int], time_it: Time, on_stage: Callable[[Reason], None]
 ) -> Mode:  # fmt: skip
     speeds: list[Speed] = []
-    failed: dict[str, str] = {}
+    failed: dict[str, Reason] = {}
     for batch in batches or (0,):
-        on_stage(f"{row.name}: timing{f' batch {batch}' if batch else ''}")
+        name = f"{row.name}, {batch}" if batch else row.name
+        on_stage(say("stage_timing", mode=name))
         try:
             speeds.append(time_it(spec, batch))
         except PrecisionDebugError as error:
-            failed[str(batch)] = str(error)
+            failed[str(batch)] = sentence_of(error)
     return dataclasses.replace(row, speeds=tuple(speeds), failed=failed)
 
 
@@ -185,7 +189,7 @@ def _as_baseline(row: Mode, others: Sequence[Mode]) -> Mode:
             if name.endswith(", baseline"):
                 scores.setdefault(name, value)
     return dataclasses.replace(
-        row, mean_rel=0.0, share_over_1pct=0.0, rel_l2=0.0, verdict="baseline", scores=scores or row.scores,
+        row, mean_rel=0.0, share_over_1pct=0.0, rel_l2=0.0, verdict=BASELINE, scores=scores or row.scores,
         samples=max((mode.samples for mode in others), default=0),
     )  # fmt: skip
 

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...report.words import explained
 from .result import Mode, Speed, Sweep
 
-__all__ = ["Cell", "Head", "Line", "heads", "lines", "shown"]
+__all__ = ["BASELINE", "REFUSED", "Cell", "Head", "Line", "heads", "lines", "scores", "shown"]
+
+BASELINE, REFUSED = "baseline", "refused"
+"""What stands as the verdict of the baseline's own row, and of a mode that did not run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,21 +45,18 @@ def heads(sweep: Sweep) -> tuple[Head, ...]:
     return (
         Head(key="mode", title="Run Mode", title_zh="运行模式", kind="text"),
         Head(key="verdict", title="Verdict", title_zh="结论", kind="text"),
-        Head(key="mean_rel", title="Mean Rel Error", title_zh="平均相对误差"),
-        Head(key="share", title="Share > 1%", title_zh="误差>1% 比例", kind="share"),
         Head(key="rel_l2", title="Rel L2", title_zh="相对 L2 误差"),
         *(
             [Head(key="apart", title="Builds Apart", title_zh="多次构建差异")]
             if any(mode.apart is not None for mode in sweep.modes)
             else []
         ),
-        Head(key="worst", title="Worst Tensor", title_zh="最差张量", kind="text"),
         Head(key="culprit", title="Culprit", title_zh="元凶", kind="text"),
         *(
             column
             for name in names
             for column in (
-                Head(key=f"score {name}", title=name, title_zh=name),
+                Head(key=f"score {name}", title=name, title_zh=explained(name).zh),
                 Head(key=f"score {name} ratio", title="ratio", title_zh="比值", kind="ratio"),
             )
         ),
@@ -68,6 +69,9 @@ def heads(sweep: Sweep) -> tuple[Head, ...]:
                 Head(key=f"{key} ratio", title="ratio", title_zh="比值", kind="ratio"),
             )
         ),
+        Head(key="mean_rel", title="Mean Rel Error", title_zh="平均相对误差"),
+        Head(key="share", title="Share > 1%", title_zh="误差>1% 比例", kind="share"),
+        Head(key="worst", title="Worst Tensor", title_zh="最差张量", kind="text"),
         Head(key="against", title="Against", title_zh="对比对象", kind="text"),
         Head(key="reason", title="Why Not", title_zh="未运行原因", kind="text"),
     )
@@ -80,7 +84,7 @@ def lines(sweep: Sweep) -> list[Line]:
 
 def scores(mode: Mode) -> dict[str, float]:
     """By what they measure: the target's, or the baseline's own in its row, and what is of both."""
-    other = ", target" if mode.verdict == "baseline" else ", baseline"
+    other = ", target" if mode.verdict == BASELINE else ", baseline"
     found = {name: value for name, value in mode.scores.items() if not name.endswith(other)}
     return {name.removesuffix(", target").removesuffix(", baseline"): value for name, value in found.items()}
 
@@ -88,7 +92,7 @@ def scores(mode: Mode) -> dict[str, float]:
 def _lines(sweep: Sweep, mode: Mode) -> list[Line]:
     first = sweep.first
     line: Line = {
-        "mode": mode.name, "verdict": mode.verdict or ("refused" if mode.refused else ""), "mean_rel": mode.mean_rel,
+        "mode": mode.name, "verdict": mode.verdict or (REFUSED if mode.refused else ""), "mean_rel": mode.mean_rel,
         "share": mode.share_over_1pct, "rel_l2": mode.rel_l2, "apart": mode.apart, "worst": mode.worst,
         "culprit": f"{mode.culprit} ({mode.cause})" if mode.culprit else mode.cause,
         "against": mode.against, "reason": mode.refused,

@@ -1,78 +1,117 @@
-"""The files of a sweep: .json, .md, .html and .xlsx, by suffix; the picture lies beside a .md as .svg."""
+"""The files of a sweep: .json, .md, .html and .xlsx, by suffix; the picture lies beside a .md as .svg. And its text."""
 
 from __future__ import annotations
 
-import html
 import json
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...codec import encode
 from ...errors import UsageError
 from ...report.atomic_file import replacing
-from ...report.formats.xlsx.text import fit
+from ...report.widths import text_width
+from ...report.words import Text
+from .book import write_book
+from .page import write_page
 from .plot import svg
 from .result import Sweep, front
-from .table import heads, lines, shown
+from .sentences import sentences, told
+from .table import Head, heads, lines
 
-__all__ = ["SUFFIXES", "as_text", "write"]
+__all__ = ["SUFFIXES", "as_table", "as_text", "write"]
+
+_DECIDING = ("mode", "verdict", "rel_l2", "median", "median ratio", "score", "culprit", "size", "build", "p99")
+"""Columns in the order in which a narrow terminal has room for them."""
 
 
-def write(sweep: Sweep, path: Path) -> None:
-    """Write one file. Raises UsageError for an unknown suffix, and OutputError."""
+def write(sweep: Sweep, path: Path, *, language: str = "") -> None:
+    """Write one file. language: of a page and of Markdown, "en" or "zh"; "": the reader's browser's, and English.
+
+    Raises UsageError for an unknown suffix, and OutputError.
+    """
     writer = _WRITERS.get(path.suffix.lower())
     if writer is None:
         raise UsageError(f"no sweep format '{path.suffix}'", where=str(path), hint=f"known: {' '.join(SUFFIXES)}")
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, what="the sweep") as temporary:
-        writer(sweep, temporary, path.stem)
+        writer(sweep, temporary, path.stem, language)
     if path.suffix.lower() == ".md" and (drawn := svg(sweep)):
         with replacing(path.with_suffix(".svg"), what="the plot") as temporary:
             temporary.write_text(drawn, encoding="utf-8")
 
 
-def as_text(sweep: Sweep) -> str:
-    """The table for a terminal: columns that hold something, aligned."""
+def as_text(sweep: Sweep, language: str = "en") -> list[str]:
+    """The sentences."""
+    return [_in(text, language).replace("`", "") for text in sentences(sweep)]
+
+
+def as_table(sweep: Sweep, language: str = "en", width: int = 0) -> list[str]:
+    """The table for a terminal, aligned: columns that hold something, those that decide where not all have room.
+
+    width: characters of a line; 0: no end.
+    """
     found = lines(sweep)
     columns = [
         head for head in heads(sweep)
         if head.key != "reason" and any(line.get(head.key) not in (None, "") for line in found)
     ]  # fmt: skip
-    cells = [[head.title for head in columns]]
-    cells += [[shown(head, line.get(head.key)) for head in columns] for line in found]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(columns))]
-    text = [
-        "  ".join(
-            cell.ljust(width) if head.kind == "text" else cell.rjust(width)
-            for cell, width, head in zip(row, widths, columns, strict=True)
-        ).rstrip()
-        for row in cells
+    cells = {
+        head.key: [
+            _in(Text(head.title, head.title_zh), language),
+            *(_in(told(head, line, sweep.mode(line["mode"])), language) for line in found),
+        ]
+        for head in columns
+    }
+    widths = {key: max(map(text_width, column)) for key, column in cells.items()}
+    columns = _fitting(columns, widths, width) if width else columns
+    return [
+        "  ".join(_aligned(cells[head.key][place], widths[head.key], head) for head in columns).rstrip()
+        for place in range(len(found) + 1)
     ]
-    text += [f"{line['mode']}: {line['reason']}" for line in found if line.get("reason")]
-    best = [mode.name for mode in front(sweep.modes)]
-    return "\n".join([*text, *([f"no other mode is as exact and as fast as: {', '.join(best)}"] if best else [])])
 
 
-def _json(sweep: Sweep, path: Path, stem: str) -> None:  # noqa: ARG001
+def _fitting(columns: Sequence[Head], widths: dict[str, int], width: int) -> list[Head]:
+    left, kept = width, set[str]()
+    for wanted in _DECIDING:
+        for head in columns:
+            own = head.key == wanted or (wanted == "score" and head.key.startswith("score ") and head.kind != "ratio")
+            if own and widths[head.key] + 2 * bool(kept) <= left:
+                left -= widths[head.key] + 2 * bool(kept)
+                kept.add(head.key)
+    return [head for head in columns if head.key in kept]
+
+
+def _aligned(cell: str, width: int, head: Head) -> str:
+    space = " " * (width - text_width(cell))
+    return cell + space if head.kind == "text" else space + cell
+
+
+def _in(text: Text, language: str) -> str:
+    return text.zh if language == "zh" else text.en
+
+
+def _json(sweep: Sweep, path: Path) -> None:
     plain: dict[str, Any] = {**encode(sweep), "front": [mode.name for mode in front(sweep.modes)]}
+    plain["sentences"] = [text.en for text in sentences(sweep)]
     plain["table"] = [{key: encode(value) for key, value in line.items()} for line in lines(sweep)]
     path.write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _markdown(sweep: Sweep, path: Path, stem: str) -> None:
+def _markdown(sweep: Sweep, path: Path, stem: str, language: str) -> None:
     found = lines(sweep)
     columns = [head for head in heads(sweep) if any(line.get(head.key) not in (None, "") for line in found)]
-    text = ["# Sweep", "", f"`{sweep.command}`" if sweep.command else "", ""]
-    text.append("| " + " | ".join(_md(head.title) for head in columns) + " |")
+    first, *more = (_md(text) for text in as_text(sweep, language))
+    text = ["# Sweep" if language != "zh" else "# 模式扫描", "", f"**{first}**", ""]
+    text += [f"- {sentence}" for sentence in more]
+    text += [""] * bool(more)
+    text.append("| " + " | ".join(_md(_in(Text(head.title, head.title_zh), language)) for head in columns) + " |")
     text.append("|" + "|".join("---" if head.kind == "text" else "---:" for head in columns) + "|")
     for line in found:
-        text.append("| " + " | ".join(_md(shown(head, line.get(head.key))) for head in columns) + " |")
-    best = [mode.name for mode in front(sweep.modes)]
-    if best:
-        text += ["", f"No other mode is as exact and as fast as: {', '.join(map(_md, best))}."]
-        text += ["", f"![error against latency]({stem}.svg)"] if svg(sweep) else []
+        mode = sweep.mode(line["mode"])
+        text.append("| " + " | ".join(_md(_in(told(head, line, mode), language)) for head in columns) + " |")
+    text += ["", f"![error against latency]({stem}.svg)"] if svg(sweep) else []
+    text += ["", f"`{sweep.command}`"] if sweep.command else []
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
@@ -80,103 +119,10 @@ def _md(text: str) -> str:
     return "".join(f"\\{letter}" if letter in "\\|`*_<>[]#!" else letter for letter in " ".join(text.split()))
 
 
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem;color:#1c2430}table{border-collapse:collapse;font-size:14px}"
-    "th,td{border-bottom:1px solid #e3e7ee;padding:.4rem .7rem;text-align:right;white-space:nowrap}"
-    "th.text,td.text{text-align:left}td.wrap{white-space:normal;min-width:16rem}th small{display:block;color:#5b6576;"
-    "font-weight:normal}td.ratio,th.ratio{color:#5b6576}tr.best td:first-child{font-weight:600;color:#0a7d5a}"
-    "svg{max-width:860px;display:block}"
-    "tr.refused td{color:#8a93a5}.scroll{overflow-x:auto}code{background:#f3f5f9;padding:.1rem .3rem}"
-)
-
-
-def _html(sweep: Sweep, path: Path, stem: str) -> None:  # noqa: ARG001
-    found = lines(sweep)
-    columns = [head for head in heads(sweep) if any(line.get(head.key) not in (None, "") for line in found)]
-    best = {mode.name for mode in front(sweep.modes)}
-    head = "".join(
-        f'<th class="{one.kind}">{html.escape(one.title)}<small>{html.escape(one.title_zh)}</small></th>'
-        for one in columns
-    )
-    body = []
-    for line in found:
-        kind = "best" if line["mode"] in best else "refused" if line.get("reason") else ""
-        cells = "".join(
-            f'<td class="{one.kind}{" wrap" if one.key == "reason" else ""}">'
-            f"{html.escape(shown(one, line.get(one.key)))}</td>"
-            for one in columns
-        )
-        body.append(f'<tr class="{kind}">{cells}</tr>')
-    path.write_text(
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sweep</title>'
-        f"<style>{_STYLE}</style></head><body><h1>Sweep</h1><p><code>{html.escape(sweep.command)}</code></p>"
-        f'{svg(sweep)}<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table>'
-        "</div><p>Green: no other mode is as exact and as fast. · 绿色：没有其他模式同时更准且更快。</p></body></html>"
-        "\n",
-        encoding="utf-8",
-    )
-
-
-def _excel(sweep: Sweep, path: Path, stem: str) -> None:  # noqa: ARG001
-    import xlsxwriter
-
-    found = lines(sweep)
-    columns = heads(sweep)
-    book = xlsxwriter.Workbook(str(path), {"strings_to_formulas": False, "strings_to_urls": False})
-    try:
-        sheet = book.add_worksheet("Sweep")
-        bold = book.add_format({"bold": True, "bottom": 1, "text_wrap": True})
-        formats = {
-            "share": book.add_format({"num_format": "0.00%"}), "ratio": book.add_format({"num_format": '0.00"x"'}),
-            "number": book.add_format({"num_format": "0.####"}), "ms": book.add_format({"num_format": "0.000"}),
-            "bytes": book.add_format({"num_format": "#,##0"}), "text": book.add_format(),
-            "error": book.add_format({"num_format": "0.00E+00"}),
-        }  # fmt: skip
-        for place, head in enumerate(columns):
-            sheet.write_string(0, place, fit(f"{head.title}\n{head.title_zh}"), bold)
-            wide = {"reason": 60, "worst": 30, "culprit": 30}.get(head.key, 22 if head.kind == "text" else 12)
-            sheet.set_column(place, place, wide)
-            for number, line in enumerate(found, 1):
-                value = line.get(head.key)
-                if value is None or value == "":
-                    continue
-                if head.kind == "text":
-                    sheet.write_string(number, place, fit(str(value)))
-                elif math.isfinite(value):
-                    kind = "error" if head.key in ("mean_rel", "rel_l2") else head.kind
-                    sheet.write_number(number, place, value * (1e3 if head.kind == "ms" else 1), formats[kind])
-        sheet.set_row(0, 32)
-        sheet.freeze_panes(1, 1)
-        sheet.autofilter(0, 0, max(1, len(found)), len(columns) - 1)
-        _chart(book, sheet, sweep, {head.key: place for place, head in enumerate(columns)})
-    finally:
-        book.close()
-
-
-def _chart(book: Any, sheet: Any, sweep: Sweep, place: dict[str, int]) -> None:
-    found = lines(sweep)
-    rows = [number for number, line in enumerate(found, 1) if line.get("median") and line.get("rel_l2") is not None]
-    if not rows:
-        return
-    chart = book.add_chart({"type": "scatter"})
-    for number in rows:
-        name = ["Sweep", number, 0]
-        at = [["Sweep", number, place[key], number, place[key]] for key in ("median", "rel_l2")]
-        chart.add_series(
-            {
-                "name": name, "categories": at[0], "values": at[1], "marker": {"type": "circle", "size": 8},
-                "data_labels": {"series_name": True, "value": False, "position": "right"},
-            }
-        )  # fmt: skip
-    chart.set_title({"name": "Error against latency"})
-    chart.set_x_axis({"name": "median latency (ms)"})
-    chart.set_y_axis({"name": "relative L2 error of the worst output", "num_format": "0.0E+00"})
-    chart.set_legend({"none": True})
-    chart.set_size({"width": 760, "height": 440})
-    sheet.insert_chart(len(found) + 3, 0, chart)
-
-
-_WRITERS: dict[str, Callable[[Sweep, Path, str], None]] = {
-    ".json": _json, ".md": _markdown, ".html": _html, ".xlsx": _excel,
-}  # fmt: skip
+_WRITERS: dict[str, Callable[[Sweep, Path, str, str], None]] = {
+    ".json": lambda sweep, path, _stem, _language: _json(sweep, path),
+    ".md": _markdown,
+    ".html": lambda sweep, path, _stem, language: write_page(sweep, path, language),
+    ".xlsx": lambda sweep, path, _stem, _language: write_book(sweep, path),
+}
 SUFFIXES = tuple(_WRITERS)

@@ -1,0 +1,114 @@
+"""What a sweep says, in sentences: which mode to take, what fails and why, what did not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...report.figures import figure
+from ...report.model import Verdict
+from ...report.summary import VERDICT_NAME
+from ...report.words import Text, explained, same, sentence
+from .result import Mode, Sweep, front
+from .table import BASELINE, REFUSED, Head, Line, scores, shown
+
+__all__ = ["sentences", "told", "tone"]
+
+_HOLD = (str(Verdict.PASS), str(Verdict.EXPECTED))
+_NAMES = {str(verdict): name for verdict, name in VERDICT_NAME.items()} | {
+    BASELINE: Text("Baseline", "基线"), REFUSED: Text("Did not run", "未运行"),
+}  # fmt: skip
+_STATES = {
+    "healthy": Text("nobody", "无"), "diffuse": Text("diffuse", "误差分散"), "unknown": Text("not measured", "未测定"),
+}  # fmt: skip
+
+
+def sentences(sweep: Sweep) -> list[Text]:
+    """The first one stands alone."""
+    others = [mode for mode in sweep.modes if mode.verdict != BASELINE]
+    found = [_choice(sweep, [mode for mode in others if mode.verdict in _HOLD])]
+    for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PARTIAL):
+        found += _listed(verdict, [mode for mode in others if mode.verdict == str(verdict)])
+    for mode in others:
+        if mode.refused:
+            why = explained(mode.refused)
+            found.append(Text(f"`{mode.name}` did not run: {why.en}", f"`{mode.name}` 未运行：{why.zh}"))
+    best = front(sweep.modes)
+    if len(best) > 1:
+        names = [f"`{mode.name}`" for mode in best]
+        found.append(
+            Text(
+                f"No other mode is as exact and as fast as: {', '.join(names)}.",
+                f"没有其他模式同时更准且更快：{'、'.join(names)}。",
+            )
+        )
+    return found
+
+
+def tone(sweep: Sweep) -> str:
+    """ "good" where every mode ran and held, "bad" where none did, else "warn"."""
+    others = [mode for mode in sweep.modes if mode.verdict != BASELINE]
+    held = sum(mode.verdict in _HOLD and not mode.refused for mode in others)
+    return "good" if held == len(others) else "warn" if held else "bad"
+
+
+def told(head: Head, line: Line, mode: Mode | None) -> Text:
+    """A cell as people read it. mode: that of the line."""
+    if head.key == "verdict":
+        return _NAMES.get(line["verdict"], same(line["verdict"]))
+    if head.key == "culprit" and mode is not None:
+        return _blamed(mode)
+    if head.key == "reason" and line.get("reason"):
+        return explained(line["reason"])
+    return same(shown(head, line.get(head.key)))
+
+
+def _blamed(mode: Mode) -> Text:
+    """Who lost the precision, and why; or that nobody stands out."""
+    if not mode.culprit:
+        return _STATES.get(mode.cause, same(mode.cause))
+    en, zh = (sentence(f"cause_{mode.cause}", {}, lang) or mode.cause for lang in ("en", "zh"))
+    return Text(f"{mode.culprit} ({en})", f"{mode.culprit}（{zh}）")
+
+
+def _choice(sweep: Sweep, held: Sequence[Mode]) -> Text:
+    first, base = sweep.first, f"`{sweep.baseline}`"
+    timed = sorted((mode.speed.median, mode.name, mode) for mode in held if mode.speed is not None)
+    if not held:
+        return Text("No mode holds: take none of them as it is.", "没有模式成立：都不能直接使用。")
+    if not timed or first is None or first.speed is None:
+        names = [f"`{mode.name}`" for mode in held]
+        return Text(f"These hold: {', '.join(names)}.", f"成立的模式：{'、'.join(names)}。")
+    median, name, mode = timed[0]
+    ours, theirs = f"{1e3 * median:.3g} ms", f"{1e3 * first.speed.median:.3g} ms"
+    if median >= first.speed.median:
+        return Text(
+            f"No mode that holds is faster than {base} ({theirs}); the fastest of them, `{name}`, takes {ours}.",
+            f"成立的模式都不比 {base}（{theirs}）快；其中最快的 `{name}` 需 {ours}。",
+        )
+    times = figure(float(f"{first.speed.median / median:.3g}"))
+    en, zh = [f"its worst output is off by {mode.rel_l2:.2g} (Rel L2)"] if mode.rel_l2 is not None else [], [
+        f"最差输出的相对 L2 误差为 {mode.rel_l2:.2g}"
+    ] if mode.rel_l2 is not None else []
+    before = scores(first)
+    for score, value in list(scores(mode).items())[:1]:
+        told, old = explained(score), before.get(score)
+        was, yuan = (f" (baseline {old:.1%})", f"（基线 {old:.1%}）") if old is not None else ("", "")
+        en.append(f"{told.en} {value:.1%}{was}")
+        zh.append(f"{told.zh} {value:.1%}{yuan}")
+    return Text(
+        f"Fastest that holds: `{name}`, {times} x as fast as {base} ({ours} for {theirs})"
+        + "".join(f"; {part}" for part in en) + ".",
+        f"成立的模式中最快：`{name}`，速度为 {base} 的 {times} 倍（{ours}，基线 {theirs}）"
+        + "".join(f"；{part}" for part in zh) + "。",
+    )  # fmt: skip
+
+
+def _listed(verdict: Verdict, modes: Sequence[Mode]) -> Iterator[Text]:
+    if not modes:
+        return
+    name = VERDICT_NAME[verdict]
+    who = [(f"`{mode.name}`", _blamed(mode) if mode.culprit else None) for mode in modes]
+    yield Text(
+        f"{name.en}: " + "; ".join(one if why is None else f"{one}, {why.en}" for one, why in who) + ".",
+        f"{name.zh}：" + "；".join(one if why is None else f"{one}，{why.zh}" for one, why in who) + "。",
+    )
