@@ -161,6 +161,22 @@ def test_error_growth_names_the_operator_that_lost_the_precision(tmp_path: Path)
     assert growth["c"] == pytest.approx(10, rel=1e-5)
 
 
+def test_error_growth_is_blank_where_nan_or_inf_are_born() -> None:
+    from precision_debug.pairing.align import align
+    from precision_debug.records import TensorMeta
+    from precision_debug.report.complete_table import complete_table
+
+    base = SaveBaseline()
+    check = AssertClose(base)
+    for name in ("a", "b"):
+        base("Op", name, np.ones(8, np.float32))
+    check("Op", "a", np.full(8, 1.01, np.float32))
+    check("Op", "b", np.array([np.inf, *[1.0] * 7], np.float32))  # what is left of it agrees
+    metas = [TensorMeta(name="a", op_type="Op", inputs=()), TensorMeta(name="b", op_type="Op", inputs=("a",))]
+    table = complete_table(check.rows, align(metas, check.tensors))
+    assert [row.error_growth for row in table] == [np.inf, None]
+
+
 def test_error_growth_is_unknown_where_an_input_was_not_compared() -> None:
     from precision_debug.pairing.align import align
     from precision_debug.records import TensorMeta

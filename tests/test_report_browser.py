@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from report_factory import make_report, make_row
 from precision_debug.records import Culprit, Explanation, Status
 from precision_debug.report import Report
 from precision_debug.report.layout import columns
+from precision_debug.report.values import newly_broken
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no page can be opened")
 CHROMIUM = shutil.which("chromium")
@@ -122,7 +124,10 @@ def test_the_sentence_is_the_first_thing_that_is_read(open_page: Open, report: R
 
 def test_columns_are_sorted_by_mouse_and_by_keyboard(open_page: Open, report: Report) -> None:
     found = open_page(report)
-    errors = {row.name: row.relative_l2 or 0.0 for row in report.rows if row.comparison is not None}
+    errors = {
+        row.name: math.inf if newly_broken(row) else row.relative_l2 or 0.0
+        for row in report.rows if row.comparison is not None
+    }  # fmt: skip
     worst = max(errors, key=errors.__getitem__)
     heading = found.page.locator(".heading", has_text="Rel L2").first
     heading.click()
@@ -149,7 +154,7 @@ def test_rows_are_filtered_by_text_number_status_and_layer(open_page: Open, repo
     assert found.shown() == folded
     page.locator('input[aria-label="filter: Rel L2"]').press_sequentially(">1e-2")
     playwright.expect(page.locator("#shown")).not_to_contain_text(f"{folded} of")
-    assert found.shown() == sum((row.relative_l2 or 0.0) > 1e-2 for row in report.rows if row.comparison)
+    assert found.shown() == sum(newly_broken(row) or (row.relative_l2 or 0.0) > 1e-2 for row in report.rows)
     page.locator("#reset").click()
     for status in ("pass", "inconclusive", "not compared", "unmatched", "fused away"):
         page.locator(f'#chips button[data-status="{status}"]').click()
@@ -303,3 +308,10 @@ def test_names_are_text_whatever_they_hold(open_page: Open) -> None:
         page.locator("main img, main i:not(.swatch), main script, main b:has-text('bold'):not(:has-text('<'))").count()
         == 0
     )
+
+
+def test_where_nothing_differs_no_empty_curve_is_drawn(open_page: Open) -> None:
+    rows = tuple(make_row(n, 0.0, name=f"t{n}", error_growth=1.0) for n in range(3))
+    page = open_page(dataclasses.replace(make_report(0), rows=rows)).page
+    assert "the same bit for bit" in page.locator("#plot").inner_text()
+    assert page.locator("#plot canvas").count() == 0

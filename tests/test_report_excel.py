@@ -22,6 +22,7 @@ from precision_debug.report.formats.xlsx.stream import letters
 from precision_debug.report.formats.xlsx.text import CELL_LIMIT, fit, xml
 from precision_debug.report.layout import BAND, columns, columns_for_people
 from precision_debug.report.summary import summary
+from precision_debug.report.values import newly_broken
 from precision_debug.safety.visible import visible
 
 
@@ -174,7 +175,7 @@ def test_the_chart_and_its_points(big: tuple[Report, Any]) -> None:
     for row, cells in zip(report.compared, points.iter_rows(min_row=2, values_only=True), strict=True):
         assert cells[0] == row.index
         assert cells[1] == row.name
-        assert cells[2] == pytest.approx(row.relative_l2)
+        assert cells[2] == pytest.approx(None if newly_broken(row) else row.relative_l2)
         assert cells[6] == pytest.approx(row.introduced.rel_l2 if row.introduced is not None else None)
         finite = row.comparison is not None and math.isfinite(row.comparison.max_abs or 0)
         assert (cells[4] is not None) == (row.status is Status.FAIL and finite)
@@ -251,7 +252,7 @@ def test_a_simulation_is_called_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_excel_has_not(tmp_path: Path, value: float) -> None:
     numbers = make_comparison(0.1, max_abs=value, mean_abs=value, sqnr_db=value, share_rel_over_1pct=value)
-    row = make_row(comparison=numbers, status=Status.FAIL, error_growth=value)
+    row = make_row(comparison=numbers, status=Status.FAIL, error_growth=value, inputs=("x",))
     report = with_rows(row)
     book = book_of(report, tmp_path)
     cells = dict(zip((column.key for column in columns(report)), book["Precision"][2], strict=True))

@@ -13,9 +13,10 @@ from precision_debug.report import Report
 from precision_debug.report.advice import advice
 from precision_debug.report.curve import curve
 from precision_debug.report.figures import duration, figure, percent, sufficient
-from precision_debug.report.section import Section
+from precision_debug.report.section import Cell, Section
 from precision_debug.report.summary import Summary, summary
 from precision_debug.report.tolerance import tolerance_text
+from precision_debug.report.words import same
 
 
 def with_rows(*rows: Row, **changes: Any) -> Report:
@@ -245,4 +246,25 @@ def test_curve_of_odd_errors() -> None:
     assert [point.broken for point in points] == [False, False, True, True, True]
     assert points[0].relative_l2 == points[1].relative_l2 == 1e-12
     assert points[2].relative_l2 is None
+    assert [point.exact for point in points] == [True, False, False, False, False]
+    born = make_row(5, comparison=make_comparison(0.0, target=make_stats(inf=3), max_abs=math.inf), status=Status.FAIL)
+    assert curve(with_rows(born)).points[0].relative_l2 is None, "of the elements that are left"
     assert curve(with_rows()).points == ()
+
+
+def test_a_section_has_no_column_in_which_nothing_is_said() -> None:
+    def cell(text: str) -> Cell:
+        return Cell(text=same(text))
+
+    head = tuple(map(same, ("a", "b", "c")))
+    section = Section(key="k", title=same("t"), head=head, lines=((cell(""), cell(""), cell("x")),) * 2)
+    told = section.told()
+    assert told.head == (same("a"), same("c")), "the first one stays"
+    assert [[one.text.en for one in line] for line in told.lines] == [["", "x"]] * 2
+
+
+def test_shares_of_nothing_are_not_told() -> None:
+    passed = with_rows(make_row(0, 1e-5), make_row(1, 1e-5))
+    assert not any("fused away" in text.en or "0 were" in text.en for text in summary(passed).details)
+    fused = with_rows(make_row(0, 1e-5), make_row(1, None))
+    assert any(text.en.endswith("1 compared (50%), 1 fused away (50%).") for text in summary(fused).details)

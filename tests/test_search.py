@@ -60,7 +60,7 @@ def test_needs_constraints_from_the_mismatch_to_a_mixed_model(root: Path, tmp_pa
     assert {point.what for point in fix.trade} >= {"all low", "answer", "all high"}
     for kind in ("md", "html", "xlsx"):
         precision_debug.report.write(report, tmp_path / f"again.{kind}")
-    assert "Add, Sub" in (tmp_path / "again.md").read_text(encoding="utf-8")
+    assert "\\`Add\\`, \\`Sub\\`" in (tmp_path / "again.md").read_text(encoding="utf-8")
 
 
 def test_what_holds_as_it_is_needs_nothing(root: Path, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_the_first_thing_read_is_what_to_keep_and_how_it_was_verified(root: Path
     path = built(root, tmp_path)
     report = search(tmp_path, "--model_file", str(path), "--run_mode", "ort_fp16_sim", "--val_range", "1,2")
     first, second = list(lines(report, []))[:2]
-    assert first.text.en.startswith("Keep 2 of 4 operators in higher precision (Add, Sub): the error goes from ")
+    assert first.text.en.startswith("Keep 2 of 4 operators in higher precision (`Add`, `Sub`): the error goes from ")
     assert "Verified: run in ort_fp16_sim; on 5 of 5 inputs that the search did not see; 2 of 2 files" in first.text.en
     assert first.text.zh.startswith("将 4 个算子中的 2 个保留为高精度")
     assert "OUT OF TOLERANCE with nothing kept".upper() in second.text.en.upper()

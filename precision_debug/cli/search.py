@@ -127,6 +127,7 @@ def _progress(quiet: bool, language: str) -> Callable[[Mapping[str, Any]], None]
     from ..report.words import Text, word
 
     language = language_of(language)
+    said_before: set[tuple[int, str, str]] = set()
 
     def tell(event: Mapping[str, Any]) -> None:
         if quiet:
@@ -136,9 +137,12 @@ def _progress(quiet: bool, language: str) -> Callable[[Mapping[str, Any]], None]
         match read(event):
             case Stage(text=text):
                 print(visible(f"  {word(text, language)} …"), file=sys.stderr, flush=True)
-            case Tried(kept=kept, evaluation=found):
+            case Tried(kept=kept, evaluation=found, what=what):
                 holds = Text("holds", "成立") if found.passes else Text("fails", "不成立")
                 said = found.text or "NaN or Inf" if found.error is None else f"Rel L2 {found.error:.3g}"
+                if (kept, what, said) in said_before:  # known, and asked for again
+                    return
+                said_before.add((kept, what, said))
                 line = Text(f"{kept} kept: {holds.en}, {said}", f"保留 {kept}：{holds.zh}，{said}")
                 print(visible(f"    {in_words(line, language)}"), file=sys.stderr, flush=True)
 

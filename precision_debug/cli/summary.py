@@ -16,6 +16,7 @@ from ..report.fix import FIX_NAME, fix_lines
 from ..report.lead import lead
 from ..report.model import Report, Verdict
 from ..report.summary import STATUS_NAME, VERDICT_NAME, shares
+from ..report.values import newly_broken
 from ..report.words import Text, explained, same
 from ..safety.visible import visible
 from .language import in_words, language_of
@@ -139,7 +140,7 @@ def _coverage(report: Report) -> Iterator[Line]:
         f"{total}：" + ("，".join(f"{STATUS_NAME[s].zh} {counts[s]}" for s in present) or "无"),
     )
     yield Line(label=Text("tensors", "张量"), text=text)
-    if report.rows:
+    if report.coverage.compared != report.coverage.total:
         yield Line(label=Text("covered", "覆盖"), text=shares(report))
     for doubt in report.doubts:
         label = Text("not proven", "未证实") if decides(doubt) else Text("mind", "注意")
@@ -231,11 +232,11 @@ def described(row: Row) -> Text:
         parts.append(Text(f"{some} of {all_} elements ({share:.2%})", f"{all_} 个元素中有 {some} 个（{share:.2%}）"))
     if comparison.max_abs is not None:
         parts.append(Text(f"max abs {comparison.max_abs:.3g}", f"最大绝对误差 {comparison.max_abs:.3g}"))
-    if comparison.sqnr_db is not None and math.isfinite(comparison.sqnr_db):
+    if comparison.sqnr_db is not None and math.isfinite(comparison.sqnr_db) and not newly_broken(row):
         parts.append(Text(f"SQNR {comparison.sqnr_db:.1f} dB", f"信噪比 {comparison.sqnr_db:.1f} dB"))
-    growth = row.error_growth
-    if growth is not None and math.isfinite(growth) and growth != 1:
-        parts.append(Text(f"{growth:.3g} x its inputs' error", f"为输入误差的 {growth:.3g} 倍"))
+    grown = row.error_growth
+    if grown is not None and math.isfinite(grown) and grown != 1 and not newly_broken(row):
+        parts.append(Text(f"{grown:.3g} x its inputs' error", f"为输入误差的 {grown:.3g} 倍"))
     for what, ours, theirs in (
         ("NaN", comparison.target.nan, comparison.base.nan),
         ("Inf", comparison.target.inf, comparison.base.inf),

@@ -154,8 +154,13 @@ STAGES: Mapping[str, Wording] = {
         "第 {number} 组：{mode} 中保留 {all} 个中的 {count} 个（{names}）",
     ),
     "stage_for": Wording("{stage}, {what}", "{stage}，{what}"),
+    "set_held_out": Wording("on {count} other inputs", "用其他 {count} 组输入验证"),
+    "set_joined": Wording("with what saves casts", "连同可减少转换的算子"),
+    "set_for_trade": Wording("for the table of what each number brings", "用于保留数量与误差的对照表"),
     "stage_attributing": Wording(
         "following the error backwards through the operators", "沿算子反向追踪误差"
     ),
+    "stage_comparing": Wording("{mode}: comparing", "{mode}：对比中"),
+    "stage_timing": Wording("{mode}: timing", "{mode}：测速中"),
     "stage_handing_over": Wording("handing over: {title}", "移交：{title}"),
 }  # fmt: skip

@@ -11,7 +11,18 @@ from operator import attrgetter
 from ..numbers.metrics import DECLARED
 from .column import Column
 from .column import column as _column
-from .values import both, declared, introduced, metric, mismatched_elements, mismatched_share, of_base, of_target, total
+from .values import (
+    both,
+    declared,
+    growth,
+    introduced,
+    metric,
+    mismatched_elements,
+    mismatched_share,
+    of_base,
+    of_target,
+    total,
+)
 
 __all__ = ["COLUMNS"]
 
@@ -155,12 +166,12 @@ COLUMNS: tuple[Column, ...] = (
          "10 log10(基线能量 / 误差能量)；越大越好，inf 表示无误差。"),
     ),
     _column(
-        ("error_growth", "Error Growth", "误差放大倍数"), "float:ratio", 11, attrgetter("error_growth"),
+        ("error_growth", "Error Growth", "误差放大倍数"), "float:ratio", 11, growth,
         ("Rel L2 of this tensor over the largest Rel L2 among its operator's inputs. Well above 1: the "
          "operator lost the precision itself; about 1: it passes on what it was given; inf: its inputs had no "
-         "error.",
+         "error. Blank for what reads nothing, and where NaN or Inf are born.",
          "本张量的相对 L2 误差与其算子各输入中最大者之比。明显大于 1：该算子自身损失精度；约为 1：只是传递误差"
-         "；inf：输入没有误差。"),
+         "；inf：输入没有误差。没有输入的张量，以及产生 NaN 或 Inf 处，为空。"),
     ),
     _column(
         ("introduced_rel_l2", "Introduced Rel L2", "引入误差"), "float:error", 12, introduced("rel_l2"),

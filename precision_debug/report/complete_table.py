@@ -18,6 +18,7 @@ from ..records import (
     TensorMeta,
     TensorStats,
 )
+from .values import newly_broken
 
 __all__ = ["complete_table"]
 
@@ -168,7 +169,7 @@ def _with_growth(rows: Sequence[Row], base_meta: Mapping[str, TensorMeta]) -> tu
     for row in rows:
         error = row.relative_l2
         given = _largest(error_of(name) for name in row.inputs)
-        if error is None or given is None or row.name not in base_meta or math.isnan(error):
+        if error is None or given is None or row.name not in base_meta or math.isnan(error) or newly_broken(row):
             grown.append(row)
             continue
         growth = 1.0 if error == given else (math.inf if given == 0 else error / given)

@@ -20,7 +20,8 @@ class Point:
     """One row. relative_l2 and max_abs lie within the curve's low and high; None where there is no finite number.
 
     introduced: relative L2 error that the operator itself added, None where that was not measured. failed: out of
-    tolerance. broken: an error that is not finite, or shapes that differ; drawn on the upper edge.
+    tolerance. broken: an error that is not finite, or shapes that differ; drawn on the upper edge, and has no relative
+    L2 error, as that would be of what is left. exact: no error at all.
     """
 
     index: int
@@ -31,6 +32,7 @@ class Point:
     failed: bool
     broken: bool
     introduced: float | None = None
+    exact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +84,10 @@ def _point(row: Row, low: float, high: float) -> Point:
         min(max(error, low), high) if error is not None and math.isfinite(error) else None
         for error in (*errors, _own(row))
     ]
+    broken = wild or silent or differs
     return Point(
-        index=row.index, name=row.name, op_type=row.op_type, relative_l2=drawn[0], max_abs=drawn[1],
-        failed=failed, broken=wild or silent or differs, introduced=drawn[2],
+        index=row.index, name=row.name, op_type=row.op_type, relative_l2=None if broken else drawn[0],
+        max_abs=drawn[1], failed=failed, broken=broken, introduced=drawn[2], exact=not broken and errors[0] == 0,
     )  # fmt: skip
 
 

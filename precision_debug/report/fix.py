@@ -76,11 +76,11 @@ def _not_needed(fix: Fix) -> Text:
 
 def _answered(fix: Fix) -> Text:
     units = _UNITS.get(fix.unit, _UNITS["operator"])
-    names = ", ".join(unit.key for unit in fix.kept[:6]) + (", …" if len(fix.kept) > 6 else "")
+    keys = [*(f"`{unit.key}`" for unit in fix.kept[:6]), *(["…"] if len(fix.kept) > 6 else [])]
     return Text(
-        f"Keep {count(len(fix.kept))} of {count(fix.units)} {units.en} in higher precision ({names}): the error goes"
-        f" from {_error(fix.before)} to {_error(fix.after)}.",
-        f"将 {count(fix.units)} {units.zh}中的 {count(len(fix.kept))} 个保留为高精度（{names}）："
+        f"Keep {count(len(fix.kept))} of {count(fix.units)} {units.en} in higher precision ({', '.join(keys)}): the"
+        f" error goes from {_error(fix.before)} to {_error(fix.after)}.",
+        f"将 {count(fix.units)} {units.zh}中的 {count(len(fix.kept))} 个保留为高精度（{'、'.join(keys)}）："
         f"误差从 {_error(fix.before)} 降到 {_error(fix.after)}。",
     )
 

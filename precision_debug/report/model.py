@@ -17,6 +17,7 @@ from ..reasons import Reason, ReasonOrText
 from ..records import Doubt, Explanation, InputInfo, Row, RunSpec, Side, Status
 from ..search import Fix
 from .formats import format_of, write
+from .values import newly_broken
 
 if TYPE_CHECKING:
     import pandas
@@ -226,9 +227,6 @@ def _decides(row: Row) -> bool:
 def _loss(row: Row) -> tuple[bool, float]:
     """Whether the tensor is broken (shape, new NaN or Inf), and the relative error that its operator itself added."""
     comparison, error = row.comparison, row.relative_l2 or 0.0
-    broken = comparison is not None and (
-        not comparison.shapes_match
-        or comparison.target.nan + comparison.target.inf > comparison.base.nan + comparison.base.inf
-    )
+    broken = comparison is not None and (not comparison.shapes_match or newly_broken(row))
     growth = row.error_growth
     return broken, error if growth is None else max(0.0, error * (1 - 1 / growth)) if growth else 0.0

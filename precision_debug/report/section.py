@@ -31,6 +31,19 @@ class Section:
     head: tuple[Text, ...] = ()
     lines: tuple[tuple[Cell, ...], ...] = ()
 
+    def told(self) -> Section:
+        """Without columns in which no line says anything; the first one stays."""
+        kept = [
+            number for number in range(len(self.head))
+            if not number or any(len(line) > number and line[number].text.en for line in self.lines)
+        ]  # fmt: skip
+        if len(kept) == len(self.head):
+            return self
+        return Section(
+            key=self.key, title=self.title, head=tuple(self.head[number] for number in kept),
+            lines=tuple(tuple(line[number] for number in kept if number < len(line)) for line in self.lines),
+        )  # fmt: skip
+
 
 def plain(text: Text) -> Cell:
     """Ordinary text."""

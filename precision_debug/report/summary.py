@@ -18,6 +18,7 @@ from .provenance import provenance
 from .repeated import repeat_section
 from .section import Cell, Section, linked, pair, plain
 from .tolerance import tolerance_text
+from .values import growth, newly_broken
 from .words import Text, explained, general, same
 
 __all__ = ["STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "VERDICT_NAME", "Summary", "shares", "summary"]
@@ -98,7 +99,7 @@ def summary(report: Report) -> Summary:
     )
     return Summary(
         headline=headline, lead=lead(report), details=tuple(_details(report)), tone=tone,
-        sections=tuple(section for section in made if section.lines), links=tuple(_links(report)),
+        sections=tuple(section.told() for section in made if section.lines), links=tuple(_links(report)),
     )  # fmt: skip
 
 
@@ -117,13 +118,13 @@ def _details(report: Report) -> list[Text]:
     covered, counts = report.coverage, report.counts
     compared, rest = covered.compared, covered.total - covered.compared
     was = "was" if rest == 1 else "were"
+    more = Text(f"; {count(rest)} {was} not compared", f"；另有 {count(rest)} 个未比较") if rest else same("")
     failed, open_ = counts[Status.FAIL], counts[Status.INCONCLUSIVE]
     if compared and failed:
         details.append(
             Text(
-                f"{count(failed)} of {count(compared)} compared tensors are out of tolerance; {count(rest)} {was} not"
-                " compared.",
-                f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超出容差；另有 {count(rest)} 个未比较。",
+                f"{count(failed)} of {count(compared)} compared tensors are out of tolerance{more.en}.",
+                f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超出容差{more.zh}。",
             )
         )
     elif compared:
@@ -131,11 +132,11 @@ def _details(report: Report) -> list[Text]:
         all_en, all_zh = ("All ", "全部") if not open_ else (f"{count(passed)} of ", f"有 {count(passed)} 个")
         details.append(
             Text(
-                f"{all_en}{count(compared)} compared tensors are within tolerance; {count(rest)} {was} not compared.",
-                f"比较的 {count(compared)} 个张量{all_zh}在容差内；另有 {count(rest)} 个未比较。",
+                f"{all_en}{count(compared)} compared tensors are within tolerance{more.en}.",
+                f"比较的 {count(compared)} 个张量{all_zh}在容差内{more.zh}。",
             )
         )
-    if report.rows:
+    if compared != covered.total:
         details.append(shares(report))
     details += [worded(doubt) for doubt in report.doubts]
     details += finer_than_rounding(report) if report.spec.tolerance.given else []
@@ -160,6 +161,8 @@ def shares(report: Report) -> Text:
         (covered.unmatched, Text("unmatched", "未配对")),
         (covered.unseen, Text("not compared", "未比较")),
     ):
+        if not number:
+            continue
         share = percent(number / covered.total)
         en.append(f"{count(number)} {name.en} ({share})")
         zh.append(f"{name.zh} {count(number)}（{share}）")
@@ -189,8 +192,8 @@ def _first(report: Report) -> Section:
     for label, value in (
         (Text("Max absolute error", "最大绝对误差"), numbers.max_abs),
         (Text("Max relative error", "最大相对误差"), numbers.max_rel),
-        (Text("Relative L2 error", "相对 L2 误差"), row.relative_l2),
-        (Text("Error growth", "误差放大倍数"), row.error_growth),
+        (Text("Relative L2 error", "相对 L2 误差"), None if newly_broken(row) else row.relative_l2),
+        (Text("Error growth", "误差放大倍数"), growth(row)),
     ):
         if value is not None:
             lines.append(pair(label, figure(value)))
@@ -237,14 +240,24 @@ def _row_line(row: Row) -> tuple[Cell, ...]:
     if numbers is None:
         return (linked(row), plain(same(row.op_type)), status, *[plain(same(""))] * 5)
     share = "" if numbers.mismatched is None else percent(numbers.mismatched / max(1, numbers.base.elements))
-    cells = (share, figure(numbers.max_abs), figure(row.relative_l2), figure(numbers.cosine_distance))
-    growth = figure(row.error_growth)
+    broken = _broken(row)
+    cells = (share, broken or figure(numbers.max_abs), broken or figure(row.relative_l2),
+             "" if broken else figure(numbers.cosine_distance))  # fmt: skip
+    grown = figure(growth(row))
     return (
         linked(row),
         plain(same(row.op_type)),
         status,
-        *(Cell(text=same(cell), right=True) for cell in (*cells, growth)),
+        *(Cell(text=same(cell), right=True) for cell in (*cells, grown)),
     )
+
+
+def _broken(row: Row) -> str:
+    """What the target has that the baseline has not, in place of errors that are of what is left."""
+    numbers = row.comparison
+    if numbers is None or not newly_broken(row):
+        return ""
+    return "NaN" if numbers.target.nan > numbers.base.nan else "Inf"
 
 
 def _scores(report: Report) -> Section:

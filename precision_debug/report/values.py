@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
@@ -14,10 +15,12 @@ __all__ = [
     "both",
     "declared",
     "extra",
+    "growth",
     "introduced",
     "metric",
     "mismatched_elements",
     "mismatched_share",
+    "newly_broken",
     "of_base",
     "of_target",
     "target_side",
@@ -105,6 +108,17 @@ def both(name: str) -> Get:
 def extra(key: str) -> Get:
     """A backend's own column."""
     return lambda row: row.extra.get(key, "")
+
+
+def newly_broken(row: Row) -> bool:
+    """Whether the target has NaN or Inf that the baseline has not: the row's other numbers are of what is left."""
+    both = row.comparison
+    return both is not None and both.target.nan + both.target.inf > both.base.nan + both.base.inf
+
+
+def growth(row: Row) -> float | None:
+    """How much the error grew in the operator; None where nothing comes before it."""
+    return row.error_growth if row.inputs or row.error_growth != math.inf else None
 
 
 def mismatched_elements(row: Row) -> str:

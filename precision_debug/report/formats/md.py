@@ -13,6 +13,7 @@ from ..figures import count, figure
 from ..model import Report
 from ..section import Cell, Section
 from ..summary import summary
+from ..values import growth, newly_broken
 from ..words import Text
 
 __all__ = ["ROWS_SHOWN", "head", "lines", "plain", "write"]
@@ -100,8 +101,8 @@ def _numbers(row: Row) -> list[str]:
     errors = (None, None, None) if numbers is None else (numbers.mismatched, numbers.max_abs, numbers.max_rel)
     return [
         str(row.index), plain(row.op_type), _code(row.name), plain(row.shape_text),
-        "" if errors[0] is None else count(errors[0]), figure(errors[1]), figure(errors[2]), figure(row.relative_l2),
-        figure(row.error_growth),
+        "" if errors[0] is None else count(errors[0]), figure(errors[1]), figure(errors[2]),
+        "" if newly_broken(row) else figure(row.relative_l2), figure(growth(row)),
     ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ...records import Row, Status
 from ..blame import culprits
 from ..model import Report
+from ..values import newly_broken
 
 __all__ = ["Mark", "colour", "marks"]
 
@@ -35,9 +36,7 @@ def marks(report: Report) -> Iterator[Mark]:
         if numbers is None:
             continue
         error = row.relative_l2
-        broken = (
-            numbers.target.nan + numbers.target.inf > numbers.base.nan + numbers.base.inf or not numbers.shapes_match
-        )
+        broken = newly_broken(row) or not numbers.shapes_match
         figures = {"status": str(row.status), "rel_l2": _figure(error), "max_abs": _figure(numbers.max_abs)}
         if row.introduced is not None:
             figures["introduced"] = _figure(row.introduced.rel_l2)

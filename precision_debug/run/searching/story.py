@@ -49,6 +49,13 @@ _CHECKS = ("held out", "islands joined", _TRADE)
 _WRITES = ("save_model", "save_engine", "save_inspector", "save_tactics")
 
 
+def _why(what: str, samples: int) -> Reason:
+    """What a set is run for, as people read it; ``what`` is its name in the journal."""
+    if what.startswith("held out"):
+        return say("set_held_out", count=samples)
+    return say("set_joined") if what == "islands joined" else say("set_for_trade")
+
+
 def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path, spread: Spread | None = None) -> None:
     """Run the comparison and the search, and tell the journal of both; the last event is "fix".
 
@@ -219,7 +226,7 @@ class _Search:
             number, count, every, mode = self.tried + 1, len(kept), len(self.units), trials.mode
             text = say("stage_set", number=number, count=count, all=every, names=names, mode=mode)
             if what:
-                text = say("stage_for", stage=text, what=what)
+                text = say("stage_for", stage=text, what=_why(what, len(samples)))
             self.journal.write(events.Stage(text=text))
             self.known.begin(trials.mode, keys, what)
             setup = self.setups.get((trials.mode, what))

@@ -46,6 +46,8 @@ def answer(report: Report, content: Summary, places: Places) -> str:
     proof = ""
     if blamed and not blamed[0][0].text.en:
         proof, blamed = f"<p>{_said(blamed[0][-1].text)}</p>", blamed[1:]
+    if report.fix is not None and more:  # the sentence that the evidence is of comes before it
+        proof, sentences = f"<p>{_said(more[0])}</p>{proof}", [*more[1:], *content.details]
     shown = "".join(f"<p>{_said(text)}</p>" for text in sentences[:_SHOWN])
     rest = "".join(f"<p>{_said(text)}</p>" for text in sentences[_SHOWN:])
     if rest:

@@ -14,7 +14,7 @@ from ...advice import advice
 from ...blame import culprits
 from ...column import Column
 from ...layer import grouped
-from ...layout import DECIDING, columns
+from ...layout import DECIDING, columns_to_show
 from ...model import Report
 from ...noise import KINDS, noise_of
 from ...precision import unit_of
@@ -54,7 +54,7 @@ _ADVISED = 300
 
 def written(report: Report) -> Iterator[str]:
     """One JSON object in parts, never holding more than one row's text."""
-    layout = columns(report)
+    layout = columns_to_show(report)
     noise = [noise_of(row) for row in report.rows]
     encode = [(column.get, _reason if column.key == "reason" else _ENCODE[column.kind]) for column in layout]
     shared = dict(_shared(report, layout))

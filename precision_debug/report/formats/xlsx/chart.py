@@ -24,7 +24,8 @@ def write_charts(book: Any, formats: Formats, report: Report) -> None:
     """Sheet "Chart", one below the other, and hidden sheets with their numbers; no sheet where nothing is drawn."""
     drawn = curve(report)
     questions = list(questions_of(report))
-    if not drawn.points and not questions:
+    differs = any(not point.exact or point.introduced for point in drawn.points)
+    if not differs and not questions:
         return
     sheet = book.add_worksheet("Chart")
     sheet.hide_gridlines(2)
@@ -39,8 +40,8 @@ def write_charts(book: Any, formats: Formats, report: Report) -> None:
     sheet.set_portrait()
     sheet.set_paper(9)
     sheet.fit_to_pages(1, 0)
-    charts = [_chart(book, drawn)] if drawn.points else []
-    if drawn.points:
+    charts = [_chart(book, drawn)] if differs else []
+    if differs:
         _data(book, drawn)
     line += 2
     for chart in (*charts, *write_bars(book, questions)):
@@ -50,8 +51,8 @@ def write_charts(book: Any, formats: Formats, report: Report) -> None:
 
 def _captions(drawn: Curve) -> list[str]:
     captions = [
-        "Red: out of tolerance. Cross on the upper edge: NaN, Inf or another shape. Errors of 0 lie on the lower edge.",
-        "红点：超出容差。上边缘的叉：NaN、Inf 或形状不一致。误差为 0 的点位于下边缘。",
+        "Red: out of tolerance. Cross on the upper edge: NaN, Inf or another shape. The lines leave out errors of 0.",
+        "红点：超出容差。上边缘的叉：NaN、Inf 或形状不一致。折线不画误差为 0 的张量。",
     ]
     if drawn.thinned > 1:
         captions.append(
@@ -75,8 +76,9 @@ def _chart(book: Any, drawn: Curve) -> Any:
             "categories_data": orders, "values_data": values,
         })  # fmt: skip
 
-    series("Max abs / 最大绝对误差", 3, [p.max_abs for p in points], line={"color": _GREY, "width": 1})
-    series("Relative L2 / 相对 L2 误差", 2, [p.relative_l2 for p in points], line={"color": _BLUE, "width": 1.75})
+    series("Max abs / 最大绝对误差", 3, [_line(p, p.max_abs) for p in points], line={"color": _GREY, "width": 1})
+    series("Relative L2 / 相对 L2 误差", 2, [_line(p, p.relative_l2) for p in points],
+           line={"color": _BLUE, "width": 1.75})  # fmt: skip
     introduced = [point.introduced for point in points]
     if any(value is not None for value in introduced):
         dot = {
@@ -103,10 +105,15 @@ def _chart(book: Any, drawn: Curve) -> Any:
         "num_format": "0E+00", "major_gridlines": grid, "line": {"color": _GREY},
     })  # fmt: skip
     chart.set_legend({"position": "top"})
-    chart.show_blanks_as("gap")
+    chart.show_blanks_as("span")
     chart.show_hidden_data()
     chart.set_size({"width": 1180, "height": 520})
     return chart
+
+
+def _line(point: Point, value: float | None) -> float | None:
+    """Without what has no error, mostly shapes and indices: falling to the edge there, a line would hide its course."""
+    return None if point.exact else value
 
 
 def _failed(point: Point) -> float | None:
@@ -124,7 +131,8 @@ def _data(book: Any, drawn: Curve) -> None:
         sheet.write_number(line, 0, point.index)
         sheet.write_string(line, 1, fit(point.name))
         at_the_edge = drawn.high if point.broken else None
-        values = (point.relative_l2, point.max_abs, _failed(point), at_the_edge, point.introduced)
+        values = (_line(point, point.relative_l2), _line(point, point.max_abs), _failed(point), at_the_edge,
+                  point.introduced)  # fmt: skip
         for column, value in enumerate(values, 2):
             if value is not None:
                 sheet.write_number(line, column, value)

@@ -76,7 +76,7 @@ document.addEventListener("click", (event) => {
   openRow(Number(link.dataset.row), !byId("drawer").contains(link));
 });
 let wait = 0;
-window.addEventListener("resize", () => { clearTimeout(wait); wait = setTimeout(() => { if (!screen_) curve.plot?.setSize({ width: byId("plot").clientWidth, height: narrow() ? 220 : 300 }); }, 120); });
+window.addEventListener("resize", () => { clearTimeout(wait); wait = setTimeout(() => { if (!screen_) curve.plot?.setSize({ width: byId("plot").clientWidth, height: plotHeight() }); }, 120); });
 window.addEventListener("hashchange", followed);
 window.addEventListener("beforeprint", toPaper);
 window.addEventListener("afterprint", toScreen);

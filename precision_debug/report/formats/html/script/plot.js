@@ -13,22 +13,33 @@ function points() {
 function buildPlot() {
   curve.rows = points();
   if (!curve.rows.length) { byId("plot").replaceChildren(both(["No tensor was compared.", "没有张量被比较。"], "p")); byId("series").hidden = true; return; }
+  if (!data.broken.length && !SERIES.some((one) => one.values.some(usable))) {
+    byId("plot").replaceChildren(both(["No error anywhere: what was compared is the same bit for bit.", "没有误差：所比较的张量逐位相同。"], "p"));
+    byId("series").hidden = true;
+    return;
+  }
   const all = SERIES.filter((one) => one.first).flatMap((one) => curve.rows.map((n) => one.values[n]).filter(usable));
   const least = all.reduce((a, b) => Math.min(a, b), Infinity), most = all.reduce((a, b) => Math.max(a, b), 0);
   const low = 10 ** Math.max(-12, Math.floor(Math.log10(Number.isFinite(least) ? least : 1e-6)));
   const high = Math.max(100 * low, 10 ** Math.min(300, Math.ceil(Math.log10(most || 1))));
   const drawn = (value) => (usable(value) ? Math.min(high, Math.max(low, value)) : value === 0 ? low : null);
   const status = rows.map((row) => row[at.status]);
-  const broken = curve.rows.map((n) => (data.broken.includes(n) ? high : null));
-  const failed = curve.rows.map((n) => (status[n] === data.fail && !data.broken.includes(n) ? drawn(SERIES[0].values[n]) : null));
+  const wild = new Set(data.broken);
+  const broken = curve.rows.map((n) => (wild.has(n) ? high : null));
+  const failed = curve.rows.map((n) => (status[n] === data.fail && !wild.has(n) ? drawn(SERIES[0].values[n]) : null));
+  // A line ends where NaN or Inf are born (null), and passes over what has no error, mostly shapes and indices, and what was
+  // not compared (undefined): falling to the edge there, it would hide its own course.
+  const line = (one) => curve.rows.map((n) => (wild.has(n) ? null : usable(one.values[n]) ? drawn(one.values[n]) : undefined));
+  const exact = curve.rows.map((n) => (SERIES[0].values[n] === 0 && !wild.has(n) ? low : null));
   const many = curve.rows.length > 400;
   const dots = (name, size) => ({ paths: () => null, points: { show: true, size, fill: colour(name), stroke: colour(name) } });
   const styles = {
-    line: (one) => ({ width: many ? 1 : 1.6, stroke: colour(one.colour), points: { show: curve.rows.length < 60, size: 4, fill: colour(one.colour) }, spanGaps: true }),
+    line: (one) => ({ width: many ? 1 : 1.6, stroke: colour(one.colour), points: { show: curve.rows.length < 60, size: 4, fill: colour(one.colour) }, spanGaps: false }),
     dots: (one) => ({ stroke: colour(one.colour), ...dots(one.colour, many ? 3 : 6) }),
   };
   const options = {
-    width: byId("plot").clientWidth || 600, height: narrow() ? 220 : 300, legend: { show: false },
+    width: byId("plot").clientWidth || 600, height: plotHeight(), legend: { show: false },
+    padding: [8 + MARK * marked.length, null, null, null],
     cursor: { drag: { x: true, y: false, uni: 20 }, focus: { prox: 30 }, points: { size: 8 } },
     scales: { x: { time: false, range: (_u, a, b) => (a === b ? [a - 1, b + 1] : [a, b]) }, y: { distr: 3, log: 10, range: [low, high] } },
     axes: [
@@ -40,10 +51,11 @@ function buildPlot() {
       ...SERIES.map((one) => ({ label: one.key, show: one.shown ?? one.first, ...styles[one.style](one) })),
       { label: "fail", stroke: colour("red"), ...dots("red", many ? 3 : 6) },
       { label: "broken", stroke: colour("red"), ...dots("red", 9) },
+      { label: "exact", show: SERIES[0].shown ?? SERIES[0].first, stroke: colour(SERIES[0].colour), ...dots(SERIES[0].colour, many ? 2 : 4) },
     ],
     hooks: { draw: [marks], setCursor: [hovered] },
   };
-  const values = [curve.rows.map((n) => rows[n][at.index]), ...SERIES.map((one) => curve.rows.map((n) => drawn(one.values[n]))), failed, broken];
+  const values = [curve.rows.map((n) => rows[n][at.index]), ...SERIES.map((one) => (one.style === "line" ? line(one) : curve.rows.map((n) => drawn(one.values[n])))), failed, broken, exact];
   curve.plot?.destroy();
   byId("plot").replaceChildren();
   curve.plot = new uPlot(options, values, byId("plot"));
@@ -66,23 +78,27 @@ function powers(low, high) {
   return Array.from({ length: Math.floor((last - first) / step) + 1 }, (_, n) => 10 ** (first + n * step));
 }
 
+const marked = (data.culprits.length ? data.culprits : data.first === null ? [] : [data.first]).slice(0, 5);
+const MARK = 17; // pixels of a name, which stands above the curve, where nothing is hidden by it
+const plotHeight = () => (narrow() ? 220 : 300) + MARK * marked.length;
+
 function marks(plot) {
-  const named = data.culprits.length ? data.culprits : data.first === null ? [] : [data.first];
   const { ctx } = plot, scale = devicePixelRatio;
   ctx.save();
   ctx.font = `${12 * scale}px sans-serif`;
-  named.slice(0, 5).forEach((number, order) => {
+  marked.forEach((number, order) => {
     const x = plot.valToPos(rows[number][at.index], "x", true);
     const { left, top, width, height } = plot.bbox;
     if (x < left || x > left + width) return;
     ctx.strokeStyle = ctx.fillStyle = colour("red");
     ctx.setLineDash([4 * scale, 4 * scale]);
-    ctx.beginPath(); ctx.moveTo(x, top); ctx.lineTo(x, top + height); ctx.stroke();
+    const at_ = top - (marked.length - 1 - order) * MARK * scale;
+    ctx.beginPath(); ctx.moveTo(x, at_ - 12 * scale); ctx.lineTo(x, top + height); ctx.stroke();
     const name = rows[number][at.name];
-    const text = name.length > 40 ? `…${name.slice(-39)}` : name;
+    const most = narrow() ? 22 : 40, text = name.length > most ? `…${name.slice(1 - most)}` : name;
     const before = x > left + width / 2;
     ctx.textAlign = before ? "right" : "left";
-    ctx.fillText(text, x + (before ? -6 : 6) * scale, top + (14 + 15 * order) * scale);
+    ctx.fillText(text, x + (before ? -6 : 6) * scale, at_ - 6 * scale);
   });
   ctx.restore();
 }
@@ -124,7 +140,11 @@ function legend() {
     const line = element("label", "key"), tick = element("input");
     tick.type = "checkbox";
     tick.checked = one.shown ?? one.first;
-    tick.onchange = () => { one.shown = tick.checked; curve.plot?.setSeries(number + 1, { show: tick.checked }); };
+    tick.onchange = () => {
+      one.shown = tick.checked;
+      curve.plot?.setSeries(number + 1, { show: tick.checked });
+      if (!number) curve.plot?.setSeries(SERIES.length + 3, { show: tick.checked });
+    };
     const swatch = element("i", `swatch ${one.style}`);
     swatch.style.setProperty("--swatch", `var(--${one.colour})`);
     line.append(tick, swatch, both(one.label));
