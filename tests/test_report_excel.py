@@ -374,3 +374,24 @@ def test_xlsxwriter_has_the_internals_that_rows_are_streamed_through(root: Path,
         sheet = book.add_worksheet()
         assert all(hasattr(sheet, name) for name in ("fh", "dim_rowmax", "previous_row", "_write_single_row"))
         assert isinstance(book.add_format({"bold": True})._get_xf_index(), int)
+
+
+def test_long_names_and_reasons_are_whole(tmp_path: Path) -> None:
+    long = "/model/encoder/layer.0/attention/self/query/" * 3 + "MatMul_output_0"
+    book = book_of(with_rows(make_row(0, 1e-5, name="short"), make_row(1, 0.2, name=long)), tmp_path)
+    sheet = book["Precision"]
+    assert sheet["B3"].alignment.wrap_text
+    assert sheet.row_dimensions[3].height > 2 * sheet.row_dimensions[1].height / 3
+    assert sheet.row_dimensions[2].height is None, "one line has the usual height"
+    cells = [cell for row in book["Summary"].iter_rows() for cell in row]
+    links = [cell for cell in cells if cell.hyperlink and "MatMul" in str(cell.value)]
+    tables = [cell for cell in links if str(cell.value).startswith("…")]
+    assert tables, "a link of a narrow column shows the end of its name"
+    assert all(str(cell.value).endswith("MatMul_output_0") for cell in tables)
+
+
+def test_no_error_is_no_alarm(tmp_path: Path) -> None:
+    sheet = book_of(with_rows(make_row(0, 0.0)), tmp_path)["Precision"]
+    place = [cell.value for cell in sheet[1]].index("SQNR (dB)") + 1
+    assert sheet.cell(2, place).value == "inf"
+    assert not sheet.cell(2, place).font.bold

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..explain import is_narrow
+from ..observe.shard import WORST_SAMPLES
 from ..reasons.causes import CAUSES as BRIEF
 from ..records import Culprit, Row
 from .figures import count, figure, percent
@@ -95,8 +96,9 @@ def expectation(report: Report) -> list[Text]:
     explained = report.explanation
     if report.spec.tolerance.given or explained is None or explained.actual is None or explained.allowed is None:
         return []
-    english = f"No tolerance was given: {explained.at} is off by {figure(explained.actual)} (Rel L2)"
-    chinese = f"未给出容差：{explained.at} 的相对 L2 误差为 {figure(explained.actual)}"
+    at = _worst_sample(report, explained.at)
+    english = f"No tolerance was given: {explained.at} is off by {figure(explained.actual)} (Rel L2){at.en}"
+    chinese = f"未给出容差：{explained.at} 的相对 L2 误差{at.zh}为 {figure(explained.actual)}"
     if explained.expected:
         times = figure(round(explained.actual / explained.expected, 2))
         english += f", {times} x what rounding everywhere predicts"
@@ -107,6 +109,14 @@ def expectation(report: Report) -> list[Text]:
             f"{chinese}；{report.target.mode} 在 {figure(explained.allowed)} 以内均属预期。",
         )
     ]
+
+
+def _worst_sample(report: Report, name: str) -> Text:
+    """Which of many samples an explanation is of; the table is over all of them."""
+    row = next((row for row in report.rows if row.name == name), None)
+    worst = row.extra.get(WORST_SAMPLES, "") if row is not None else ""
+    number = worst.partition(" ")[0]
+    return Text(f" in sample {number}, the worst", f"在误差最大的样本 {number} 中") if number else same("")
 
 
 def blame(report: Report) -> Section:

@@ -121,6 +121,8 @@ class _Page:
         for number, cell in enumerate(line):
             label = not headed and number == 0
             text = str(cell.text) if label or headed else _stacked(cell.text)
+            if cell.row is not None:
+                text = self._tail(number, len(line), text)
             height = max(height, self._height(number, len(line), text))
             style: dict[str, Any] = {
                 "text_wrap": True,
@@ -156,6 +158,12 @@ class _Page:
             self._sheet.write_url(self._line, column, f"external:{file}", made, text)
         else:
             self._sheet.write_string(self._line, column, text, made)
+
+    def _tail(self, number: int, count: int, name: str) -> str:
+        """The end of a name that has no room: LibreOffice breaks no link, and the end tells one layer's tensors apart."""
+        column = _FIRST + number
+        room = int(sum(_WIDTHS[column : _LAST + 1] if number == count - 1 else _WIDTHS[column : column + 1]) * 0.9)
+        return name if len(name) <= room else f"…{name[1 - room :]}"
 
     def _height(self, number: int, count: int, text: str, size: float = _SIZE, bold: bool = False) -> int:
         """Lines that a text takes in its cell; programs break a little earlier or later, and names do not break."""

@@ -76,12 +76,19 @@ def write_bars(book: Any, questions: list[Question]) -> list[Any]:
     charts, line = [], 0
     for question in questions:
         first = line
-        for name, length in question.bars:
-            sheet.write_string(line, 0, fit(_short(name)))
+        for label, (_, length) in zip(_labels(question), question.bars, strict=True):
+            sheet.write_string(line, 0, fit(label))
             sheet.write_number(line, 1, length)
             line += 1
         charts.append(_chart(book, question, first, line - 1))
     return charts
+
+
+def _labels(question: Question) -> list[str]:
+    """On a logarithm the numbers stand with the names: bars below 1 grow to the left of it, and so would their labels."""
+    if not question.log:
+        return [_short(name) for name, _ in question.bars]
+    return [f"{_short(name)}   {length:.3g}" for name, length in question.bars]
 
 
 def _short(name: str) -> str:
@@ -96,10 +103,10 @@ def _chart(book: Any, question: Question, first: int, last: int) -> Any:
     chart.add_series({
         "name": str(question.axis),
         "categories": [_DATA, first, 0, last, 0], "values": [_DATA, first, 1, last, 1],
-        "categories_data": [_short(name) for name, _ in question.bars],
+        "categories_data": _labels(question),
         "values_data": [length for _, length in question.bars],
         "points": points, "gap": 40,
-        "data_labels": {"value": True, "num_format": exact},
+        **({} if question.log else {"data_labels": {"value": True, "num_format": exact}}),
     })  # fmt: skip
     grid = {"visible": True, "line": {"color": "#E3E6EA", "width": 0.75}}
     chart.set_title({"name": str(question.title), "name_font": {"size": 12, "color": "#1D3557"}, "overlay": False})
@@ -107,7 +114,8 @@ def _chart(book: Any, question: Question, first: int, last: int) -> Any:
     scale: dict[str, Any] = {"name": str(question.axis), "num_format": form, "major_gridlines": grid}
     if question.log:
         low = min(length for _, length in question.bars)
-        scale |= {"log_base": 10, "min": 10.0 ** math.floor(math.log10(low) - 0.5)}
+        low = 10.0 ** math.floor(math.log10(low) - 0.5)
+        scale |= {"log_base": 10, "min": low, "crossing": low}
     else:
         scale |= {"min": 0, "max": 1} if question.percent else {"min": 0}
     chart.set_x_axis({**scale, "name_font": {"size": 9}, "label_position": "high"})

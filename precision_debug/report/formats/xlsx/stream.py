@@ -8,11 +8,12 @@ of a format. So xlsxwriter is held below 4 in pyproject.toml, and a test asks fo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ....records import Row, Status
 from ...column import Column
+from ...widths import text_width
 from .formats import ALARM, QUIET, Formats, band, chip
 from .text import fit, xml
 
@@ -22,24 +23,49 @@ _Cell = Callable[[Row, int], str]
 _EXACT = 2**53
 """Whole numbers beyond it do not fit a double, which is all that Excel has; they are written as text."""
 
+_WRAPPED = ("name", "reason")
+_LINE, _MOST_LINES = 14, 4
+"""Points of a line of text, and how many lines a row has at most."""
+
 _KEPT = 500
 """Texts of one column that are kept ready: operator and data types, statuses and reasons come again and again."""
 
 
-def stream_rows(sheet: Any, formats: Formats, layout: tuple[Column, ...], coloured: int, rows: Iterable[Row]) -> int:
+def stream_rows(
+    sheet: Any, formats: Formats, layout: tuple[Column, ...], coloured: int, rows: Iterable[Row], widths: Sequence[int]
+) -> int:
     """Write the rows below line 1 and return the number of the last line. The first ``coloured`` columns show status.
 
+    widths: of the columns, in characters; what is longer in one of ``_WRAPPED`` goes on in a second line.
     The sheet must be of a constant_memory workbook, hold at most its first line, and be the last one added.
     """
     cells = {status: _cells(formats, layout, coloured, status) for status in Status}
+    height = _heights(layout, widths)
     sheet._write_single_row(1)
     write = sheet.fh.write
     line = 1
     for line, row in enumerate(rows, 2):
-        write(f'<row r="{line}">{"".join([cell(row, line) for cell in cells[row.status]])}</row>')
+        write(f'<row r="{line}"{height(row)}>{"".join([cell(row, line) for cell in cells[row.status]])}</row>')
     sheet.dim_rowmax = max(sheet.dim_rowmax, line - 1)
     sheet.previous_row = line
     return line
+
+
+def _heights(layout: tuple[Column, ...], widths: Sequence[int]) -> Callable[[Row], str]:
+    """A row's attributes: its height where a name or a reason needs more than one line."""
+    wrapped = [
+        (column.get, max(8, width - 3)) for column, width in zip(layout, widths, strict=True) if column.key in _WRAPPED
+    ]
+
+    def height(row: Row) -> str:
+        lines = 1
+        for get, room in wrapped:
+            text = get(row)
+            if text and len(text) * 2 > room:  # Chinese takes two places a character
+                lines = max(lines, -(-text_width(text) // room))
+        return f' ht="{_LINE * min(lines, _MOST_LINES)}" customHeight="1"' if lines > 1 else ""
+
+    return height
 
 
 def letters(column: int) -> str:
@@ -61,13 +87,17 @@ def _cell(formats: Formats, column: Column, number: int, status: Status, coloure
     start = f'<c r="{letters(number)}'
 
     def opening(style: str, **more: Any) -> str:
-        align = {"indent": 1} if style == "text" and "align" not in more else {}
+        align: dict[str, Any] = {"indent": 1} if style == "text" and "align" not in more else {}
+        if column.key in _WRAPPED:
+            align["text_wrap"] = True
         return f'" s="{formats.get(style, **{**align, **fill, **more})._get_xf_index()}"'
 
     blank = f"{opening('')}/>" if fill else ""
     if column.kind in _TEXTS:
         return _text(column.get, start, opening("text"), blank, _TEXTS[column.kind])
     broken = opening("text", align="right", bold=True, font_color=ALARM)
+    if column.key == "sqnr_db":  # inf: no error
+        broken = opening("text", align="right")
     if column.kind == "int":
         usual, zero = opening("int"), opening("int")
         if column.style == "alarm":

@@ -47,6 +47,7 @@ def _sheet(
 ) -> None:
     sheet = book.add_worksheet(title)
     sheet.set_row(0, 33)
+    widths: list[int] = []
     for number, column in enumerate(layout):
         colour = "#1D3557" if number < _PADDLE else "#3D5A80" if not column.key.startswith("extra.") else "#4F6D57"
         header = formats.get(
@@ -56,8 +57,9 @@ def _sheet(
         sheet.write_string(0, number, fit(column.title), header)
         sheet.write_comment(0, number, *_note(column))
         least = max(map(len, column.title.split()), default=0) + 4
-        sheet.set_column(number, number, fitted_width(column, rows, least))
-    last = stream_rows(sheet, formats, layout, BAND, rows)
+        widths.append(fitted_width(column, rows, least))
+        sheet.set_column(number, number, widths[-1])
+    last = stream_rows(sheet, formats, layout, BAND, rows, widths)
     for number, column in enumerate(layout):
         if (scale := _scale(column, unit)) is not None and last > 1:
             sheet.conditional_format(1, number, last - 1, number, scale)
