@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from report_factory import make_report, make_row
 import precision_debug
 from precision_debug.cli import main
 from precision_debug.report.difference import Change, difference
+from precision_debug.report.difference_sentences import sentences
 
 
 def test_a_report_and_itself_are_the_same() -> None:
@@ -66,9 +68,33 @@ def test_the_command_before_and_after_a_fix(root: Path, tmp_path: Path, capsys: 
     assert told["regressed"] is False
     assert told["counts"]["better"] >= 2
     assert f"{told['counts']['better']} better" in said
-    assert main(["diff", "after.json", "before.json", "--output", "d.md", "--lang", "zh"]) == 1
-    assert "变差" in capsys.readouterr().out
+    assert said.startswith("Nothing got worse. "), "the sentence comes first"
+    assert "- -> -" not in said, "what only one engine has, and nobody compared, is no change"
+    assert main(["diff", "after.json", "before.json", "--output", "d.md", "--output", "d.html", "--lang", "zh"]) == 1
+    chinese = capsys.readouterr().out
+    assert re.match(r"\d+ 个张量变差，变化最大的是 ", chinese)
+    assert "结论：符合预期，与之前相同。" in chinese
+    assert not re.search("[a-z]+ [a-z]+ [a-z]+ [a-z]+", chinese), "English is left"
     assert "变差" in Path("d.md").read_text(encoding="utf-8")
+    page = Path("d.html").read_text(encoding="utf-8")
+    assert page.index("tensors got worse") < page.index("<table")
+    assert "http" not in page.replace("Content-Security", "").replace("http-equiv", "")
+
+
+def test_sentences_of_a_difference() -> None:
+    report = make_report(1)
+
+    def first(old: tuple[float | None, ...], new: tuple[float | None, ...]) -> str:
+        before, after = (
+            dataclasses.replace(report, rows=tuple(make_row(n, error) for n, error in enumerate(errors)))
+            for errors in (old, new)
+        )
+        return sentences(difference(before, after))[0].en
+
+    assert first((1e-4, 1e-4), (1e-3, 4e-2)).startswith("2 tensors got worse, Conv `/layer1/conv1/Conv_output_0` the")
+    assert first((4e-4,), (1e-4,)).endswith("the most: 0.0004 to 0.0001 (0.25 x).")
+    assert first((1e-4,), (None,)) == "Nothing got worse, but 1 tensor is no longer compared."
+    assert first((1e-4,), (1e-4,)) == "Nothing got worse, and nothing better."
 
 
 def test_what_is_no_report_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

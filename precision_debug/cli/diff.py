@@ -9,17 +9,20 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
 from ..report.atomic_file import replacing
-from ..report.blame import sentence_of
-from ..report.difference import NOISE, TIMES, Change, Difference, Tensor, difference
-from ..report.figures import figure
+from ..report.difference import NOISE, TIMES, Difference, difference
+from ..report.difference_page import difference_page
+from ..report.difference_sentences import CHANGES, errors, ordered, ratio, sentences
 from ..report.model import Report
+from ..report.widths import text_width
 from ..report.words import Text
 from ..run.overwriting import refuse_overwriting
 from ..safety.visible import visible
@@ -30,15 +33,9 @@ __all__ = ["run"]
 
 SUMMARY = "what changed between two reports: tensors that got better or worse, culprits that came or went"
 
-_CHANGES = {
-    Change.WORSE: Text("worse", "变差"),
-    Change.BETTER: Text("better", "变好"),
-    Change.SAME: Text("same", "不变"),
-    Change.LOST: Text("no longer compared", "不再比较"),
-    Change.NEW: Text("newly compared", "新增比较"),
-    Change.GONE: Text("gone", "已消失"),
-}
 _SHOWN = 20
+"""Tensors that the terminal lists."""
+_SUFFIXES = (".json", ".md", ".html")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -52,74 +49,73 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--noise", type=float, default=NOISE, help="relative L2 errors below this do not count (default 1e-6)"
     )
-    parser.add_argument("--output", metavar="FILE", default="", help="write it as .json or .md too")
+    parser.add_argument(
+        "--output", metavar="FILE", action="append", default=[], help="write it as .html, .md or .json too; repeatable"
+    )
     add_language(parser)
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     given = parse(parser, arguments)
     if not given.times >= 1:
         raise UsageError("must be at least 1", where="--times", hint="2 means twice or half the error")
-    output = Path(given.output) if given.output else None
-    if output is not None and output.suffix.lower() not in {".json", ".md"}:
-        raise UsageError("a difference is written as .json or .md", where=str(output), hint="end the name in one")
+    outputs = [Path(path) for path in given.output]
+    for output in outputs:
+        if output.suffix.lower() not in _SUFFIXES:
+            known = ", ".join(_SUFFIXES)
+            raise UsageError(f"a difference is written as {known}", where=str(output), hint="end the name in one")
     for source in (given.before, given.after):
-        refuse_overwriting([output] if output is not None else [], source)
+        refuse_overwriting(outputs, source)
     found = difference(Report.load(given.before), Report.load(given.after), times=given.times, noise=given.noise)
     language = language_of(given.lang)
     sys.stdout.writelines(visible(line, keep="\n") + "\n" for line in _lines(found, language))
-    if output is not None:
+    for output in outputs:
         with replacing(output) as temporary:
-            if output.suffix.lower() == ".json":
-                temporary.write_text(json.dumps(_plain(found), indent=1, ensure_ascii=False), encoding="utf-8")
-            else:
-                temporary.write_text("\n".join(_markdown(found, language)) + "\n", encoding="utf-8")
+            temporary.write_text(_written(found, output.suffix.lower(), given.lang), encoding="utf-8")
         sys.stdout.write(f"{visible(str(output))}\n")
     return int(found.regressed)
 
 
-def _headline(found: Difference, language: str) -> str:
-    sides = f"{found.before.verdict} -> {found.after.verdict}"
-    told = ", ".join(
-        f"{count} {in_words(_CHANGES[change], language)}" for change, count in found.counts.items() if count
-    )
-    return f"{sides}: {told}"
+def _written(found: Difference, suffix: str, asked: str) -> str:
+    if suffix == ".json":
+        return json.dumps(_plain(found), indent=1, ensure_ascii=False)
+    if suffix == ".html":
+        return difference_page(found, asked)
+    return "\n".join(_markdown(found, language_of(asked))) + "\n"
 
 
 def _lines(found: Difference, language: str) -> Iterator[str]:
-    yield _headline(found, language)
-    for title, some in ((Text("new culprit", "新的罪魁"), found.fresh), (Text("no longer", "不再是"), found.gone)):
-        for culprit in some:
-            mode = found.after.target.mode
-            yield f"{in_words(title, language)}: {in_words(sentence_of(culprit, mode), language)}"
-    changed = found.of(Change.WORSE, Change.LOST, Change.GONE, Change.BETTER, Change.NEW)
-    order = sorted(changed, key=lambda tensor: tensor.change in (Change.BETTER, Change.NEW))
-    for tensor in order[:_SHOWN]:
-        yield (
-            f"{in_words(_CHANGES[tensor.change], language):8s} {_errors(tensor):28s} {_ratio(tensor):>10s}  "
-            f"{tensor.op_type} {tensor.name}"
-        )
-    if len(order) > _SHOWN:
-        yield f"… +{len(order) - _SHOWN}"
+    wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for text in sentences(found):
+        yield from textwrap.wrap(in_words(text, language).replace("`", ""), wide) if wide else [
+            in_words(text, language).replace("`", "")
+        ]
+    changed = ordered(found)
+    if changed:
+        yield ""
+    for tensor in changed[:_SHOWN]:
+        what = in_words(CHANGES[tensor.change], language)
+        name = f"{tensor.op_type} {tensor.name}"
+        line = f"{what}{' ' * (_WHAT - text_width(what))} {errors(tensor):24s} {ratio(tensor):>10s}  "
+        room = max(16, wide - text_width(line)) if wide else len(name)
+        yield line + (name if len(name) <= room else f"…{name[1 - room :]}")
+    if len(changed) > _SHOWN:
+        more = len(changed) - _SHOWN
+        yield in_words(Text(f"… and {more} more", f"……另有 {more} 个"), language)
 
 
-def _errors(tensor: Tensor) -> str:
-    return " -> ".join("-" if row is None or row.relative_l2 is None else figure(row.relative_l2)
-                       for row in (tensor.before, tensor.after))  # fmt: skip
-
-
-def _ratio(tensor: Tensor) -> str:
-    return "" if tensor.ratio is None else f"{tensor.ratio:.3g} x"
+_WHAT = max(text_width(part) for name in CHANGES.values() for part in name)
 
 
 def _markdown(found: Difference, language: str) -> Iterator[str]:
-    yield f"# {_headline(found, language)}"
+    first, *more = (in_words(text, language) for text in sentences(found))
+    yield f"# {_cell(first)}"
     yield ""
-    for line in list(_lines(found, language))[1 : 1 + len(found.fresh) + len(found.gone)]:
+    for line in more:
         yield f"- {_cell(line)}"
     yield ""
     yield "| | Rel L2 | | |"
     yield "|---|---|---|---|"
-    for tensor in found.of(*(change for change in Change if change is not Change.SAME)):
-        cells = (in_words(_CHANGES[tensor.change], language), _errors(tensor), _ratio(tensor),
+    for tensor in ordered(found):
+        cells = (in_words(CHANGES[tensor.change], language), errors(tensor), ratio(tensor),
                  f"{tensor.op_type} {tensor.name}")  # fmt: skip
         yield "| " + " | ".join(map(_cell, cells)) + " |"
 
@@ -140,6 +136,7 @@ def _plain(found: Difference) -> dict[str, Any]:
         "after": {"verdict": str(found.after.verdict), "mode": found.after.target.mode},
         "regressed": found.regressed,
         "counts": {str(change): count for change, count in found.counts.items()},
+        "sentences": [text.en for text in sentences(found)],
         "culprits": {
             "fresh": [culprit.name for culprit in found.fresh],
             "gone": [culprit.name for culprit in found.gone],

@@ -112,7 +112,7 @@ def _change(before: Row | None, after: Row | None, times: float, noise: float) -
     had = before is not None and before.comparison is not None
     has = after is not None and after.comparison is not None
     if before is None or after is None:
-        return (Change.GONE if had else Change.SAME, None) if after is None else (Change.NEW, None)
+        return Change.GONE if had else Change.NEW if has else Change.SAME, None
     if not had or not has:
         return Change.LOST if had else Change.NEW if has else Change.SAME, None
     old, new = _error(before), _error(after)

@@ -160,7 +160,7 @@ class _Page:
             self._sheet.write_string(self._line, column, text, made)
 
     def _tail(self, number: int, count: int, name: str) -> str:
-        """The end of a name that has no room: LibreOffice breaks no link, and the end tells one layer's tensors apart."""
+        """The end of a name that has no room, which tells one layer's tensors apart: LibreOffice breaks no link."""
         column = _FIRST + number
         room = int(sum(_WIDTHS[column : _LAST + 1] if number == count - 1 else _WIDTHS[column : column + 1]) * 0.9)
         return name if len(name) <= room else f"…{name[1 - room :]}"

@@ -85,7 +85,7 @@ def write_bars(book: Any, questions: list[Question]) -> list[Any]:
 
 
 def _labels(question: Question) -> list[str]:
-    """On a logarithm the numbers stand with the names: bars below 1 grow to the left of it, and so would their labels."""
+    """On a logarithm the numbers stand with the names: labels of what is below 1 would lie over them."""
     if not question.log:
         return [_short(name) for name, _ in question.bars]
     return [f"{_short(name)}   {length:.3g}" for name, length in question.bars]

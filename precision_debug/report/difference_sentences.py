@@ -1,0 +1,119 @@
+"""What a difference between two reports says, in sentences: what got worse, what got better, who did it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..records import Culprit
+from .blame import sentence_of
+from .difference import Change, Difference, Tensor
+from .figures import count, figure
+from .summary import VERDICT_NAME
+from .words import Text
+
+__all__ = ["CHANGES", "errors", "ordered", "ratio", "sentences"]
+
+CHANGES = {
+    Change.WORSE: Text("worse", "变差"),
+    Change.LOST: Text("no longer compared", "不再比较"),
+    Change.GONE: Text("gone", "已消失"),
+    Change.BETTER: Text("better", "变好"),
+    Change.NEW: Text("newly compared", "新增比较"),
+    Change.SAME: Text("same", "不变"),
+}
+"""Each change in words, in the order in which they matter."""
+
+
+def sentences(found: Difference) -> list[Text]:
+    """The first one stands alone: whether anything got worse, and what the most."""
+    said = [_first(found)]
+    said += [_culprit(Text("New culprit:", "新的元凶："), culprit, found) for culprit in found.fresh]
+    said += _output(found)
+    said.append(_verdicts(found))
+    for one in found.gone:
+        said.append(Text(f"No longer a culprit: `{one.name}`.", f"不再是元凶：`{one.name}`。"))
+    counted = [(found.counts[change], name) for change, name in CHANGES.items() if found.counts[change]]
+    said.append(
+        Text(
+            "Tensors: " + ", ".join(f"{count(number)} {name.en}" for number, name in counted) + ".",
+            "张量：" + "，".join(f"{name.zh} {count(number)}" for number, name in counted) + "。",
+        )
+    )
+    return said
+
+
+def ordered(found: Difference) -> list[Tensor]:
+    """Every tensor that changed: what is worse before what is better, the largest change of a kind first."""
+    return [tensor for change in CHANGES if change is not Change.SAME for tensor in found.of(change)]
+
+
+def errors(tensor: Tensor) -> str:
+    """ "0.0122 -> 0.00094", relative L2 errors; "-" where there is none."""
+    return " -> ".join("-" if row is None or row.relative_l2 is None else figure(row.relative_l2)
+                       for row in (tensor.before, tensor.after))  # fmt: skip
+
+
+def ratio(tensor: Tensor) -> str:
+    """The later error over the earlier one; "" where that says nothing."""
+    told = tensor.ratio
+    return "" if told is None or not told or not math.isfinite(told) else f"{told:.3g} x"
+
+
+def _first(found: Difference) -> Text:
+    worse, better = found.of(Change.WORSE), found.of(Change.BETTER)
+    lost = len(found.of(Change.LOST, Change.GONE))
+    if worse:
+        return _most(worse, Text("got worse", "变差"))
+    if lost:
+        verb, noun = ("is", "tensor") if lost == 1 else ("are", "tensors")
+        return Text(
+            f"Nothing got worse, but {count(lost)} {noun} {verb} no longer compared.",
+            f"没有张量变差，但有 {count(lost)} 个张量不再比较。",
+        )
+    if found.fresh:
+        return Text("No tensor got worse, but there is a new culprit.", "没有张量变差，但出现了新的元凶。")
+    if better:
+        most = _most(better, Text("got better", "变好"))
+        return Text(f"Nothing got worse. {most.en}", f"没有张量变差。{most.zh}")
+    return Text("Nothing got worse, and nothing better.", "没有变差，也没有变好。")
+
+
+def _most(some: Sequence[Tensor], became: Text) -> Text:
+    told = next((tensor for tensor in some if ratio(tensor)), some[0])
+    times = f" ({ratio(told)})" if ratio(told) else ""
+    shi = f"（{ratio(told)}）" if times else ""
+    tensors = "1 tensor" if len(some) == 1 else f"{count(len(some))} tensors"
+    name = f"{told.op_type} `{told.name}`"
+    return Text(
+        f"{tensors} {became.en}, {name} the most: {errors(told).replace('->', 'to')}{times}.",
+        f"{count(len(some))} 个张量{became.zh}，变化最大的是 {name}：{errors(told).replace('->', '到')}{shi}。",
+    )
+
+
+def _output(found: Difference) -> list[Text]:
+    """The output that is worst afterwards."""
+    rows = [one for one in found.tensors if one.after is not None and one.after.is_output and one.before is not None]
+    told = [one for one in rows if one.after is not None and one.after.relative_l2 is not None]
+    worst = max(told, key=lambda one: (one.after.relative_l2 if one.after is not None else 0) or 0, default=None)
+    if worst is None or worst.before is None or worst.after is None or worst.before.relative_l2 is None:
+        return []
+    now, then = figure(worst.after.relative_l2), figure(worst.before.relative_l2)
+    return [
+        Text(
+            f"The worst output `{worst.name}` is off by {now} (Rel L2), {then} before.",
+            f"误差最大的输出 `{worst.name}` 相对 L2 误差为 {now}，之前为 {then}。",
+        )
+    ]
+
+
+def _verdicts(found: Difference) -> Text:
+    then, now = VERDICT_NAME[found.before.verdict], VERDICT_NAME[found.after.verdict]
+    if then == now:
+        return Text(f"Verdict: {now.en.lower()}, as before.", f"结论：{now.zh}，与之前相同。")
+    return Text(f"Verdict: {now.en.lower()}, before: {then.en.lower()}.", f"结论：{now.zh}，之前：{then.zh}。")
+
+
+def _culprit(title: Text, culprit: Culprit, found: Difference) -> Text:
+    told = sentence_of(culprit, found.after.target.mode)
+    return Text(f"{title.en} {told.en}", f"{title.zh}{told.zh}")
