@@ -13,12 +13,11 @@ from .reasons import NOTHING, Reason, ReasonOrText, say
 
 __all__ = [
     "Availability", "Comparison", "Culprit", "Doubt", "Effect", "Explanation", "InputInfo", "InputMeta", "Introduced",
-    "ModelFiles", "Operator", "Repeated", "Row", "RunMode", "RunSpec", "SessionSpec", "Side",
-    "Status", "TensorMeta", "TensorStats", "Tolerance",
+    "ModelFiles", "Operator", "Repeated", "Row", "RunMode", "RunSpec", "SessionSpec", "Side", "Status", "TensorMeta",
+    "TensorStats", "Tolerance",
 ]  # fmt: skip
 
 Shape = tuple[int, ...]
-
 Number = int | float  # whole ones stay whole when they are read back: uint64 does not fit a double
 
 
@@ -66,8 +65,8 @@ class Availability:
 class InputMeta:
     """One input of a model.
 
-    dtype: numpy's name ("float32", "int64", "bool", "bfloat16", "str").
-    shape: one entry a dimension; an int is fixed, a str names a dynamic one; None: rank unknown.
+    dtype: numpy's name ("float32", "bfloat16", "str"). shape: one entry a dimension; a str names a dynamic one; None:
+    rank unknown. guessed: the model says neither, so they bind nobody: an array that is given keeps its own.
     optional: the model has a default for it. limit: its values index so many entries. layout: "NCHW", … of an image.
     """
 
@@ -77,6 +76,7 @@ class InputMeta:
     optional: bool = False
     limit: int | None = None
     layout: str = ""
+    guessed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

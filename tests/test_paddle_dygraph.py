@@ -163,3 +163,21 @@ def test_two_layers_that_differ_in_a_weight_are_told_apart(source: Path) -> None
     culprit = report.explanation.culprits[0]
     assert (culprit.name, culprit.cause, report.explanation.method) == ("2/linear", "files_differ", "isolated")
     assert tuple(culprit.evidence["at"]) == (3, 1)
+
+
+def test_a_layer_without_examples_takes_what_is_given(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.py"
+    file.write_text(
+        "import paddle\n\nclass Tokens(paddle.nn.Layer):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.table, self.last = paddle.nn.Embedding(50, 8), paddle.nn.Linear(8, 3)\n\n"
+        "    def forward(self, tokens, past=None, mask=None):\n        x = self.table(tokens)\n"
+        "        return self.last(x if mask is None else x * mask.unsqueeze(-1))\n\n"
+        "def make():\n    return Tokens()\n"
+    )
+    np.savez(tmp_path / "in.npz", tokens=np.arange(6).reshape(2, 3), mask=np.ones((2, 3), np.float32))
+    given = precision_debug.compare(f"{file}:make", run_mode="dygraph_fp32", inputs=str(tmp_path / "in.npz"))
+    made = precision_debug.compare(f"{file}:make", run_mode="dygraph_fp32", input_shapes={"tokens": (2, 5)})
+    assert {info.name: info.dtype for info in given.inputs} == {"tokens": "int64", "mask": "float32"}
+    assert {info.name: info.shape for info in made.inputs} == {"tokens": (2, 5)}
+    assert given.compared
+    assert made.compared

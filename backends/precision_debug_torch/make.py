@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import copy
+import itertools
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -169,7 +170,8 @@ def tensors_of(built: Built, feeds: Mapping[str, Any]) -> dict[str, Any]:
         known = [name for argument, value in model.arguments.items() for name, _ in leaves(value, argument)]
         required = known
     else:
-        known, required = list(model.order), list(model.required)
+        known = [*model.order, *(meta.name for meta in model.guessed if meta.name not in model.order)]
+        required = list(model.required)
     missing = [name for name in required if name not in feeds]
     strange = [name for name in feeds if name not in known]
     if missing or (strange and not model.open_ended):
@@ -181,7 +183,7 @@ def tensors_of(built: Built, feeds: Mapping[str, Any]) -> dict[str, Any]:
 def arguments_of(model: Model, tensors: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments: the example's, with its tensors exchanged."""
     if not model.arguments:
-        order = [name for name in model.order if name in tensors]
+        order = list(itertools.takewhile(tensors.__contains__, model.order))  # behind a gap by their names
         return tuple(tensors[n] for n in order), {n: v for n, v in tensors.items() if n not in order}
     changed = {
         argument: replaced(value, argument, lambda name, _: tensors[name])

@@ -25,6 +25,7 @@ from precision_debug.safety.import_path import Neighbours
 from .engine.archive import check_program, check_script, data_only
 from .engine.nested_tensors import leaves
 from .engine.random_states import seeded
+from .engine.signature import forward_inputs
 
 __all__ = ["Model", "example_feeds", "from_module", "load_program", "load_script", "read_inputs", "read_model"]
 
@@ -38,6 +39,7 @@ class Model:
     arguments: parameter name of ``forward`` to example value, in the order of the signature; {} where none are known.
     order: names of the parameters that are passed by position. required: those without a default.
     open_ended: forward takes further keyword arguments. dynamic: shapes of inputs whose sizes are left open.
+    guessed: what forward takes, where no arguments are known.
     kind: "eager", "exported" or "script".
     """
 
@@ -49,6 +51,7 @@ class Model:
     required: tuple[str, ...] = ()
     open_ended: bool = False
     dynamic: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
+    guessed: tuple[InputMeta, ...] = ()
 
 
 def read_model(files: ModelFiles, *, seed: int = 0) -> Model:
@@ -88,13 +91,14 @@ def from_module(module: Any, inputs: Any = None, *, path: str = "") -> Model:
     return Model(
         module=module, path=path or type(module).__name__, arguments=arguments, order=order or positional,
         required=required, open_ended=any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()),
+        guessed=forward_inputs(module) if inputs is None else (),
     )  # fmt: skip
 
 
 def read_inputs(model: Model) -> tuple[InputMeta, ...]:
-    """The tensors among the arguments; without examples, the required parameters, float32 and of unknown shape."""
+    """The tensors among the arguments; without examples, what forward takes."""
     if not model.arguments:
-        return tuple(InputMeta(name=name, dtype="float32", shape=None) for name in model.required)
+        return model.guessed
     return tuple(
         InputMeta(
             name=name,
@@ -251,8 +255,15 @@ def _names_in(path: str) -> list[str]:
 
 def _from_script(path: str) -> Model:
     module = load_script(path)
-    names = tuple(argument.name for argument in module.forward.schema.arguments if argument.name != "self")
-    return Model(module=module, path=path, kind="script", order=names, required=names)
+    taken = [argument for argument in module.forward.schema.arguments if argument.name != "self"]
+    required = tuple(argument.name for argument in taken if not argument.has_default_value())
+    guessed = tuple(
+        InputMeta(name=one.name, dtype="float32", shape=None, optional=one.name not in required, guessed=True)
+        for one in taken
+        if "Tensor" in str(one.type)
+    )
+    order = tuple(argument.name for argument in taken)
+    return Model(module=module, path=path, kind="script", order=order, required=required, guessed=guessed)
 
 
 def _call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -7,6 +7,7 @@ import gc
 import re
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from .engine.process_switches import LISTING, Switches
 from .engine.quantised_linear import type_of
 from .isolate import Made, Replacing, module_operator, rounded
 from .make import Built, arguments_of, current, tensors_of, twin
+from .model import Model
 from .modes import Recipe
 from .reasons import say
 from .workbench import TorchWorkbench
@@ -221,7 +223,7 @@ class TorchSession:
                 raise failed[0] from None
             if isinstance(error, PrecisionDebugError) or not isinstance(error, Exception):
                 raise
-            raise translated(error, built.model.path, trace) from error
+            raise translated(error, built.model, trace, given) from error
         finally:
             if undo is not None:
                 undo()
@@ -372,10 +374,13 @@ def _told(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
     return told
 
 
-def translated(error: Exception, path: str, trace: Trace | None) -> PrecisionDebugError:
-    where = path
+def translated(
+    error: Exception, model: Model, trace: Trace | None, given: Mapping[str, Any] = MappingProxyType({})
+) -> PrecisionDebugError:
+    """What a forward raised, as ours. given: what it was called with, by name, which is told where it was a guess."""
+    where = model.path
     if trace is not None and trace.metas:
-        where = f"{path}, after {trace.metas[-1].name}"
+        where = f"{model.path}, after {trace.metas[-1].name}"
     if isinstance(error, torch.cuda.OutOfMemoryError):
         return BackendError("out of GPU memory", where=where, hint="use a smaller batch or --lockstep")
     text = str(error).partition("\n")[0]
@@ -383,7 +388,15 @@ def translated(error: Exception, path: str, trace: Trace | None) -> PrecisionDeb
         return BackendUnavailable(
             f"torch cannot run this model so: {text}", where=where, hint="try torch_autocast_bf16, or another --device"
         )
-    return BackendError(f"{type(error).__name__}: {error}", where=where, hint="--verbose shows the traceback")
+    hint = "--verbose shows the traceback"
+    if model.guessed:
+        fed = ", ".join(f"{name} {list(value.shape)} {value.dtype}" for name, value in given.items())
+        names = ", ".join(meta.name for meta in model.guessed)
+        hint = (
+            f"it was fed {fed or 'nothing'}, and forward takes {names}: give --inputs FILE.npz with arrays of such "
+            f"names, or return (module, example_inputs) from the factory; {hint}"
+        )
+    return BackendError(f"{type(error).__name__}: {error}", where=where, hint=hint)
 
 
 _MISSING = re.compile(r"not implemented for|not supported (for|on)|Could not run '.*' with arguments from")

@@ -126,4 +126,4 @@ def _checked(inputs: Sequence[InputMeta], sets: SampleSets, source: str, notes: 
 def _with_shape(meta: InputMeta, shapes: Mapping[str, tuple[int, ...]]) -> InputMeta:
     if meta.name not in shapes:
         return meta
-    return InputMeta(name=meta.name, dtype=meta.dtype, shape=shapes[meta.name], optional=meta.optional)
+    return replace(meta, shape=shapes[meta.name])

@@ -38,7 +38,7 @@ def check_one(
     for meta in inputs:
         if meta.name in feeds:
             checked[meta.name] = _checked(feeds[meta.name], meta, notes, where)
-        else:
+        elif not meta.guessed:
             notes.append(say("input_left_out", name=meta.name))
     return checked, notes
 
@@ -54,7 +54,7 @@ def check_names(given: Mapping[str, Any], inputs: Sequence[InputMeta], *, where:
 
 def check_shape(shape: Sequence[int], meta: InputMeta, *, where: str) -> None:
     """Rank and fixed dimensions are the model's. Raises InputError."""
-    if meta.shape is None:
+    if meta.shape is None or meta.guessed:
         return
     fits = len(shape) == len(meta.shape) and all(
         isinstance(dim, str) or dim < 0 or dim == size for dim, size in zip(meta.shape, shape, strict=True)
@@ -80,6 +80,8 @@ def _checked(value: Any, meta: InputMeta, notes: list[Reason], where: str) -> An
         raise InputError(f"the value of '{meta.name}' cannot become an array: {error}", where=where) from error
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     array = _text(array, meta, where) if array.dtype.kind in "OSTU" else array
+    if meta.guessed and not (is_float(array.dtype) and is_float(wanted)):
+        wanted = array.dtype
     if untyped and array.size == 0:
         array = array.astype(wanted)
     if untyped and is_float(wanted) and (is_float(array.dtype) or is_integer(array.dtype)):

@@ -228,6 +228,8 @@ def _must_be_given(meta: InputMeta) -> str:
 
 
 def _default(meta: InputMeta, size: Sized | None) -> Default:
+    if size is None and meta.optional:
+        return Default(shape=None, words="left out by default: the model has a value for it")
     if size is None:
         return Default(shape=None, words=f"no default: give {_must_be_given(meta)}")
     if meta.optional:

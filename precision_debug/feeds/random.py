@@ -41,6 +41,8 @@ def random_feeds(
     sizes = sized(wanted, shapes)
     for meta in inputs:
         if meta not in wanted:
+            if meta.guessed:
+                continue
             notes.append(say("input_left_out", name=meta.name))
             continue
         shape = sizes[meta.name].shape

@@ -45,6 +45,8 @@ def duration(seconds: float | None) -> str:
     """In seconds, or in minutes and seconds."""
     if seconds is None:
         return ""
+    if seconds < 0.001:
+        return "0 s"
     if seconds < 120:
         return f"{seconds:.3g} s"
     return f"{int(seconds // 60)} min {int(seconds % 60)} s"

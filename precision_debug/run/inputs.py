@@ -156,8 +156,17 @@ def _as_deployed(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: li
 
 
 def _narrowed(ours: Sequence[InputMeta], theirs: Sequence[InputMeta]) -> list[InputMeta]:
-    """The baseline's inputs, where a size that it leaves open is the one that the target's file fixes."""
+    """The baseline's inputs, where a size that it leaves open is the one that the target's file fixes, and what it can
+    only guess is what the target says.
+    """
     fixed = {meta.name: meta.shape for meta in theirs if meta.shape is not None}
+    said = {meta.name: meta for meta in theirs if not meta.guessed}
+    ours = [
+        dataclasses.replace(meta, dtype=other.dtype, shape=other.shape, optional=other.optional)
+        if meta.guessed and (other := said.get(meta.name)) is not None
+        else meta
+        for meta in ours
+    ]
 
     def sizes(meta: InputMeta) -> tuple[int | str, ...] | None:
         other = fixed.get(meta.name)

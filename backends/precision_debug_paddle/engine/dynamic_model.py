@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from precision_debug.errors import ModelError, PrecisionDebugError
+from precision_debug.feeds.signature import inputs_of
 from precision_debug.records import InputMeta
 from precision_debug.safety.import_path import Neighbours
 
@@ -25,17 +26,20 @@ _HINT = "a factory returns a paddle.nn.Layer or (layer, example_inputs)"
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """arguments: parameter of ``forward`` to the example's array, in order; {}: none known. names: those required."""
+    """arguments: parameter of ``forward`` to the example's array, in order; {}: none known. names: those required.
+    guessed: what forward takes, where no arguments are known.
+    """
 
     module: Any
     path: str
     arguments: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     names: tuple[str, ...] = ()
+    guessed: tuple[InputMeta, ...] = ()
 
     @property
     def inputs(self) -> tuple[InputMeta, ...]:
         if not self.arguments:
-            return tuple(InputMeta(name=name, dtype="float32", shape=None) for name in self.names)
+            return self.guessed
         return tuple(
             InputMeta(name=name, dtype=array.dtype.name, shape=array.shape) for name, array in self.arguments.items()
         )
@@ -69,7 +73,8 @@ def read_layer(text: str, *, seed: int) -> Layer:
     module, example = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
     if not isinstance(module, paddle.nn.Layer):
         what = type(module).__name__
-        hint = "for a PyTorch module take a torch mode" if what != "Layer" and hasattr(module, "state_dict") else _HINT
+        foreign = what != "Layer" and hasattr(module, "state_dict")
+        hint = "for a PyTorch module take a torch mode: --run_mode torch_fp32" if foreign else _HINT
         raise ModelError(f"the factory gave {what}, not a paddle.nn.Layer", where=text, hint=hint)
     module.eval()
     return _described(module, example, text)
@@ -83,7 +88,9 @@ def _described(module: Any, example: Any, text: str) -> Layer:
         if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     )
     if example is None:
-        return Layer(module=module, path=text, names=required)
+        tables = [part for part in module.sublayers(include_self=True) if type(part).__name__ == "Embedding"]
+        table = int(tables[0].weight.shape[0]) if tables else None
+        return Layer(module=module, path=text, names=required, guessed=inputs_of(signature, table=table))
     given = example if isinstance(example, (Mapping, tuple, list)) else (example,)
     try:
         bound = signature.bind(**given) if isinstance(given, Mapping) else signature.bind(*given)

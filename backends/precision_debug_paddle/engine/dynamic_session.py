@@ -146,7 +146,7 @@ class DygraphSession:
 
     def _arguments(self, feeds: Feeds) -> dict[str, Any]:
         paddle = paddle_module()
-        known = [*self._layer.arguments] or [*self._layer.names]
+        known = [*self._layer.arguments] or [meta.name for meta in self._layer.guessed]
         unknown = sorted(set(feeds) - set(known))
         if unknown:
             raise InputError(

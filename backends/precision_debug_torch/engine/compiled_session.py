@@ -207,7 +207,7 @@ class CompiledSession:
                 result = module(*args, **kwargs)
             trace.outputs(result)
         except Exception as error:
-            raise translated(error, self._built.model.path, trace) from error
+            raise translated(error, self._built.model, trace, own) from error
         return trace
 
     def _graph(self, given: Mapping[str, Any], calls: Sequence[Any]) -> tuple[Any, Reason]:
@@ -250,7 +250,7 @@ class CompiledSession:
             with torch.no_grad(), _quiet(), self._arithmetic.globally():
                 return compiled(*args, **kwargs)
         except Exception as error:
-            raise translated(error, self._built.model.path, None) from error
+            raise translated(error, self._built.model, None) from error
 
 
 def _operators(graph: Any) -> list[Any]:

@@ -1,0 +1,76 @@
+"""What ``forward`` takes, where no example inputs came with a module: what its signature, its tables and the
+configuration of a transformers model tell."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from precision_debug.feeds.signature import inputs_of
+from precision_debug.records import InputMeta
+
+__all__ = ["forward_inputs"]
+
+Shape = tuple[int | str, ...]
+
+
+def forward_inputs(module: Any) -> tuple[InputMeta, ...]:
+    """The inputs of a module's ``forward``, types and shapes guessed."""
+    signature = inspect.signature(module.forward)
+    shapes = _published(module, list(signature.parameters))
+    return inputs_of(signature, table=_table(module), needed=shapes, shapes={k: v for k, v in shapes.items() if v})
+
+
+def _table(module: Any) -> int | None:
+    """Rows of the table of tokens: the one that the module calls its input embeddings, else its first one."""
+    tables = [part for part in module.modules() if isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag))]
+    try:
+        own = module.get_input_embeddings()
+    except Exception:  # no such method, or a model without one
+        own = None
+    first = own if own in tables else next(iter(tables), None)
+    return None if first is None else int(first.num_embeddings)
+
+
+def _published(module: Any, parameters: Sequence[str]) -> dict[str, Shape | None]:
+    """Inputs that a model of the transformers library cannot do without, all of which have a default in its forward.
+
+    It names the main one; shapes by the names that its configurations use. {} for any other module.
+    """
+    main, config = getattr(module, "main_input_name", None), getattr(module, "config", None)
+    if not isinstance(main, str) or config is None:
+        return {}
+    needed = [main]
+    if getattr(config, "is_encoder_decoder", False) is True:
+        needed.append("decoder_input_ids")
+    if hasattr(config, "vision_config"):
+        needed.append("pixel_values")
+    return {name: _shape(name, config) for name in dict.fromkeys(needed) if name in parameters}
+
+
+def _shape(name: str, config: Any) -> Shape | None:
+    if name.endswith("input_ids"):
+        return "batch", "sequence"
+    if name == "pixel_values":
+        return _image(getattr(config, "vision_config", config))
+    mels = getattr(config, "num_mel_bins", None)
+    if name == "input_features" and mels and hasattr(config, "max_source_positions"):
+        return "batch", int(mels), 2 * int(config.max_source_positions)  # the encoder halves the frames
+    if name == "input_values":
+        return ("batch", int(config.max_length), int(mels)) if mels and hasattr(config, "max_length") else (
+            "batch", "samples",
+        )  # fmt: skip
+    return None
+
+
+def _image(config: Any) -> Shape:
+    size = getattr(config, "image_size", None)
+    sides = [size, size] if isinstance(size, int) else list(size) if isinstance(size, (list, tuple)) else []
+    middle: Shape = (int(sides[0]), int(sides[1])) if len(sides) == 2 else ("height", "width")
+    channels = getattr(config, "num_channels", 3)
+    frames = getattr(config, "num_frames", None)
+    film = (int(frames),) if isinstance(frames, int) else ()
+    return "batch", *film, channels if isinstance(channels, int) else 3, *middle

@@ -1,0 +1,168 @@
+"""Factories that return a module and no example inputs: what is fed is read off the signature, or is what was given."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from precision_debug_torch.engine.signature import forward_inputs
+
+from precision_debug import cli, compare
+from precision_debug.report import Report
+
+FILE = """
+import torch
+from torch import nn
+
+class Tokens(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.last = nn.Embedding(50, 8), nn.Linear(8, 3)
+
+    def forward(self, tokens, past=None, mask=None, scale: float = 2.0):
+        x = self.table(tokens)
+        x = x if mask is None else x * mask[..., None]
+        return self.last(x) * scale if past is None else past
+
+class Picture(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x):
+        return self.conv(x)
+
+def tokens(): return Tokens()
+def picture(): return Picture()
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "m.py"
+    path.write_text(FILE)
+    return path
+
+
+def ran(name: str, **more: Any) -> Report:
+    report = compare(name, run_mode="torch_bf16", explain="off", **more)
+    assert report.compared
+    return report
+
+
+def shapes(report: Report) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {info.name: (info.dtype, info.shape) for info in report.inputs}
+
+
+def test_what_is_given_keeps_its_type(file: Path) -> None:
+    np.savez(file.with_name("in.npz"), tokens=np.arange(6).reshape(2, 3), mask=np.ones((2, 3), np.float32))
+    report = ran(f"{file}:tokens", inputs=str(file.with_name("in.npz")))
+    assert shapes(report) == {"tokens": ("int64", (2, 3)), "mask": ("float32", (2, 3))}
+    assert "aten.unsqueeze" in {row.op_type for row in report.rows}, "the mask reached its parameter, behind a gap"
+
+
+def test_ids_are_whole_numbers_below_the_size_of_the_table(file: Path) -> None:
+    report = ran(f"{file}:tokens", input_shapes={"tokens": (2, 5)})
+    assert shapes(report) == {"tokens": ("int64", (2, 5))}
+    assert 0 <= report.inputs[0].min <= report.inputs[0].max < 50  # type: ignore[operator]
+    assert not any("left out" in str(note) for note in report.notes)
+
+
+def test_pictures_are_floats_and_need_a_shape(file: Path) -> None:
+    assert shapes(ran(f"{file}:picture", input_shapes={"x": (1, 3, 9, 9)})) == {"x": ("float32", (1, 3, 9, 9))}
+
+
+def test_what_does_not_fit_is_one_line_that_says_what_to_do(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--model_file", f"{file}:picture", "--run_mode", "torch_bf16", "--output", str(file.with_name("r.json"))]
+    assert cli.main([*words, "--input_shapes", "x:[2,5]"]) == 3
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "it was fed x [2, 5] torch.float32, and forward takes x: give --inputs FILE.npz" in said
+    assert cli.main(words) == 2
+    assert "give --input_shapes x:[...]" in capsys.readouterr().err
+    assert cli.main([*words, "--input_shapes", "y:[2,5]"]) == 2
+    assert "no input 'y'" in capsys.readouterr().err
+
+
+def test_what_an_exported_file_says_is_no_guess(file: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    make = onnx.helper
+    weight = np.zeros((4, 3, 3, 3), np.float32)
+    nodes = [make.make_node("Conv", ["x", "w"], ["y"])]
+    graph = make.make_graph(
+        nodes, "g", [make.make_tensor_value_info("x", 1, ["batch", 3, 12, 10])],
+        [make.make_tensor_value_info("y", 1, None)], [onnx.numpy_helper.from_array(weight, "w")],
+    )  # fmt: skip
+    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=8), file.with_name("m.onnx"))
+    report = compare(
+        str(file.with_name("m.onnx")), run_mode="ort_fp32", baseline="torch_fp32", baseline_model=f"{file}:picture"
+    )
+    assert shapes(report) == {"x": ("float32", (2, 3, 12, 10))}
+
+
+MODELS = {
+    "bert": ("BertConfig", "BertModel", {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}),
+    "gpt2": ("GPT2Config", "GPT2LMHeadModel", {"n_embd": 32, "n_head": 2, "n_layer": 1}),
+    "t5": ("T5Config", "T5Model", {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_heads": 2, "num_layers": 1}),
+    "vit": ("ViTConfig", "ViTModel", {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}),
+    "whisper": (
+        "WhisperConfig", "WhisperModel",
+        {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "vocab_size": 99,
+         "decoder_attention_heads": 2, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_source_positions": 40,
+         "pad_token_id": 0},
+    ),
+    "wav2vec": (
+        "Wav2Vec2Config", "Wav2Vec2Model",
+        {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64},
+    ),
+    "llama": (
+        "LlamaConfig", "LlamaForCausalLM",
+        {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1},
+    ),
+    "clip": (
+        "CLIPConfig", "CLIPModel",
+        {"text_config": {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1},
+         "vision_config": {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2,
+                           "num_hidden_layers": 1}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_models_of_transformers_need_nothing_given(name: str, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    config, model, sizes = MODELS[name]
+    path = tmp_path / "hub.py"
+    path.write_text(
+        f"import transformers\ndef make():\n    config = transformers.{config}(**{sizes!r})\n"
+        f"    return transformers.{model}(config).eval()\n"
+    )
+    module = getattr(transformers, model)(getattr(transformers, config)(**sizes)).eval()
+    needed = [meta for meta in forward_inputs(module) if not meta.optional]
+    assert needed
+    report = ran(f"{path}:make")
+    assert {info.name for info in report.inputs} == {meta.name for meta in needed}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_torchscript_file_takes_what_is_given_too(tmp_path: Path) -> None:
+    class Rows(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(9, 4)
+
+        def forward(self, rows: torch.Tensor, past: torch.Tensor | None = None) -> torch.Tensor:
+            return torch.relu(self.table(rows)) if past is None else past
+
+    torch.jit.script(Rows()).save(str(tmp_path / "rows.pt"))
+    np.savez(tmp_path / "in.npz", rows=np.arange(4))
+    file, inputs = str(tmp_path / "rows.pt"), str(tmp_path / "in.npz")
+    report = compare(file, run_mode="torch_fp32", baseline="torch_fp32", inputs=inputs)
+    assert shapes(report) == {"rows": ("int64", (4,))}
