@@ -34,6 +34,10 @@ WORDS = re.compile(r"[A-Za-z']+ [A-Za-z']+ [A-Za-z']+ [A-Za-z']+")
         (["--model_file", MODEL, "--run_mode", "ort_opt", "--input_shapes", "y:[1,1,8,8]"], "没有名为 'y' 的输入"),
         (["--model_file", MODEL, "--run_mode", "ort_opt", "--input_shapes", "image:[1,2]"], "模型需要 [N, 1, 8, 8]"),
         (["--model_file", MODEL, "--run_mode", "ort_opt", "--nonsense"], "无法识别的选项：--nonsense"),
+        (["--model_file", MODEL, "--run_mode", "ort_opt", "--output"], "选项 --output：缺少值"),
+        (["--model_file", MODEL, "--run_mode", "ort_opt", "--seed", "x"], "选项 --seed：'x' 不是整数"),
+        (["--model_file", MODEL, "--run_mode", "ort_opt", "--explain", "x"], "选项 --explain：没有 'x'，可选：'off'"),
+        (["diff", "a.json"], "缺少参数：AFTER"),
     ],
 )
 def test_wrong_commands(

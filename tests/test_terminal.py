@@ -19,7 +19,7 @@ from precision_debug.events import Stage, written
 from precision_debug.reasons import say
 from precision_debug.records import Culprit, Explanation
 from precision_debug.report import Report
-from precision_debug.report.widths import text_width
+from precision_debug.report.widths import text_width, wrapped
 
 
 def explained() -> Report:
@@ -134,3 +134,16 @@ def test_a_line_now_and_then_where_there_is_no_terminal(capsys: pytest.CaptureFi
     with progress.bar(language="en") as on_event:
         on_event({"event": "row"})
     assert capsys.readouterr().err == "", "a short run says nothing"
+
+
+def test_lines_end_at_spaces_and_between_chinese_characters() -> None:
+    said = "最终输出 probabilities：3600 个元素中有 3598 个（99.94%），信噪比 -0.1 dB，为输入误差的 1.04 倍。"
+    lines = wrapped(said, 30)
+    assert "".join(lines).replace(" ", "") == said.replace(" ", "")
+    assert all(text_width(line) <= 30 for line in lines)
+    assert all(text_width(line) > 20 for line in lines[:-1]), "Chinese fills its lines"
+    assert not any(line[0] in "，。；：、）" or line[-1] == "（" for line in lines)
+    assert wrapped("a " + "b" * 50, 20) == ["a", "b" * 20, "b" * 20, "b" * 10]
+    assert wrapped("", 20) == [""]
+    for width in (1, 2, 3):
+        assert "".join(wrapped("中文 ab", width)).replace(" ", "") == "中文ab"

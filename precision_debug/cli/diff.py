@@ -11,7 +11,6 @@ import json
 import math
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from ..report.difference import NOISE, TIMES, Difference, difference
 from ..report.difference_page import difference_page
 from ..report.difference_sentences import CHANGES, errors, ordered, ratio, sentences
 from ..report.model import Report
-from ..report.widths import text_width
+from ..report.widths import text_width, wrapped
 from ..report.words import Text
 from ..run.overwriting import refuse_overwriting
 from ..safety.visible import visible
@@ -85,9 +84,8 @@ def _written(found: Difference, suffix: str, asked: str) -> str:
 def _lines(found: Difference, language: str) -> Iterator[str]:
     wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for text in sentences(found):
-        yield from textwrap.wrap(in_words(text, language).replace("`", ""), wide) if wide else [
-            in_words(text, language).replace("`", "")
-        ]
+        said = in_words(text, language).replace("`", "")
+        yield from wrapped(said, wide) if wide else [said]
     changed = ordered(found)
     if changed:
         yield ""

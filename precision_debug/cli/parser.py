@@ -13,21 +13,32 @@ from ..reasons import say
 
 __all__ = ["Parser", "parse"]
 
-_UNKNOWN = "unrecognized arguments: "
-"""How argparse begins what it says most often."""
-
-
 class Parser(argparse.ArgumentParser):
     """Raises UsageError in place of printing a usage block and leaving."""
 
     def error(self, message: str) -> NoReturn:
-        unknown = message.removeprefix(_UNKNOWN)
-        what = say("unknown_options", names=unknown) if unknown != message else message
-        raise UsageError(what, hint=say("see_help", program=self.prog))
+        raise UsageError(_told(message), hint=say("see_help", program=self.prog))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """argparse's own forgets that it could not write."""
         (file or sys.stderr).write(message)
+
+
+def _told(message: str) -> str:
+    """What argparse says most often as reasons, which have Chinese; the rest as it is."""
+    if found := re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL):
+        return say("unknown_options", names=found[1])
+    if found := re.fullmatch(r"the following arguments are required: (.*)", message):
+        return say("missing_arguments", names=found[1])
+    if found := re.fullmatch(r"argument (.*?): expected (one|at least one|\d+) arguments?", message):
+        return say("no_value_given", option=found[1])
+    if found := re.fullmatch(r"argument (.*?): invalid int value: '(.*)'", message, re.DOTALL):
+        return say("no_whole_number", option=found[1], value=found[2])
+    if found := re.fullmatch(r"argument (.*?): invalid float value: '(.*)'", message, re.DOTALL):
+        return say("no_number", option=found[1], value=found[2])
+    if found := re.fullmatch(r"argument (.*?): invalid choice: '?(.*?)'? \(choose from (.*)\)", message, re.DOTALL):
+        return say("no_such_choice", option=found[1], value=found[2], known=found[3])
+    return message
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:

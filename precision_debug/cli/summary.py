@@ -17,6 +17,7 @@ from ..report.lead import lead
 from ..report.model import Report, Verdict
 from ..report.summary import STATUS_NAME, VERDICT_NAME, shares
 from ..report.values import newly_broken
+from ..report.widths import text_width, wrapped
 from ..report.words import Text, explained, same
 from ..safety.visible import visible
 from .language import in_words, language_of
@@ -51,32 +52,23 @@ def show(report: Report, outputs: Sequence[Path], *, language: str = "") -> None
     language: "en" or "zh"; "": that of the locale. Where it is no terminal, each line stays whole: programs read it.
     """
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text as Styled
 
     language = language_of(language)
     console = Console(highlight=False, soft_wrap=True)
     for line in lines(report, outputs):
         label, text = (visible(in_words(part, language)) for part in (line.label, line.text))
+        before = f"  {_padded(label)}" if label else ""
         if not console.is_terminal:
-            console.print(Styled(f"  {_padded(label)}{text}" if label else text), soft_wrap=True)
+            console.print(Styled(before + text), soft_wrap=True)
             continue
-        grid = Table.grid(padding=(0, 1, 0, 0))
-        if label:
-            grid.add_column(width=2)
-            grid.add_column(width=_LABEL, overflow="fold")
-            grid.add_column(overflow="fold")
-            grid.add_row("", Styled(label), Styled(text, style=line.style))
-        else:
-            grid.add_column(overflow="fold")
-            grid.add_row(Styled(text, style=line.style))
-        console.print(grid, soft_wrap=False)
+        for part in wrapped(text, max(20, console.width - text_width(before))):
+            console.print(Styled(before).append(part, style=line.style), soft_wrap=True)
+            before = " " * text_width(before)
 
 
 def _padded(label: str) -> str:
     """Chinese characters take two places."""
-    from ..report.widths import text_width
-
     return label + " " * max(2, _LABEL + 2 - text_width(label))
 
 
@@ -108,11 +100,10 @@ def _answer(report: Report) -> Iterator[Line]:
     simulated = Text(" (a simulation)", "（模拟）") if target.simulation else _NOTHING
     if report.fix is not None:
         name = Text(f"{name.en} with nothing kept", f"未保留时{name.zh}")
-    sides = f"{target.mode}{{}}{{}}{baseline.mode}, {target.model}"
     yield Line(
         text=Text(
-            f"{name.en.upper()}  {sides.format(simulated.en, ' against ')}",
-            f"{name.zh}  {sides.format(simulated.zh, ' 对比 ')}",
+            f"{name.en.upper()}  {target.mode}{simulated.en} against {baseline.mode}, {target.model}",
+            f"{name.zh}  {target.mode}{simulated.zh} 对比 {baseline.mode}，{target.model}",
         ),
         style=style,
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..reasons import Reason
 from ..records import ModelFiles, RunSpec
+from ..report.widths import wrapped
 from ..report.words import word
 from ..run.overwriting import refuse_overwriting
 from ..run.supervisor import Outcome, supervise
@@ -106,10 +107,9 @@ def _show(found: Sweep, outputs: Sequence[Path], language: str) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     wide = console.width if console.is_terminal else 0
-    first, *more = as_text(found, language)
-    console.print(Styled(visible(first), style="bold"), soft_wrap=not wide)
-    for line in more:
-        console.print(Styled(visible(line)), soft_wrap=not wide)
+    for place, said in enumerate(as_text(found, language)):
+        for line in wrapped(visible(said), wide) if wide else [visible(said)]:
+            console.print(Styled(line, style="" if place else "bold"), soft_wrap=True)
     for line in ("", *as_table(found, language, wide), ""):
         console.print(Styled(visible(line)), soft_wrap=True)
     for output in outputs:

@@ -28,6 +28,15 @@ FAILURES: Mapping[str, Wording] = {
     "name_a_report": Wording("name a file in it, e.g. output.xlsx", "写出其中的文件名，例如 output.xlsx"),
     "see_help": Wording("`{program} --help` explains the options", "`{program} --help` 说明各选项"),
     "unknown_options": Wording("unrecognized arguments: {names}", "无法识别的选项：{names}"),
+    "no_value_given": Wording("argument {option}: a value is missing", "选项 {option}：缺少值"),
+    "no_whole_number": Wording(
+        "argument {option}: '{value}' is no whole number", "选项 {option}：'{value}' 不是整数"
+    ),
+    "no_number": Wording("argument {option}: '{value}' is no number", "选项 {option}：'{value}' 不是数"),
+    "no_such_choice": Wording(
+        "argument {option}: '{value}' is none of {known}", "选项 {option}：没有 '{value}'，可选：{known}"
+    ),
+    "missing_arguments": Wording("arguments are missing: {names}", "缺少参数：{names}"),
     # the model and the run mode
     "no_such_file": Wording("no such file", "没有这个文件"),
     "check_model_file": Wording("check --model_file", "请检查 --model_file"),
