@@ -104,7 +104,9 @@ def workbook(report: Report, folder: Path, work: Path) -> None:
                    check=True, capture_output=True)  # fmt: skip
     subprocess.run(["pdftoppm", "-r", "80", "-png", work / "book.pdf", work / "book"], check=True)
     pages = sorted(work.glob("book-*.png"))
-    for name, source in (("xlsx_summary", pages[1]), ("xlsx_charts", pages[-1])):
+    texts = subprocess.run(["pdftotext", work / "book.pdf", "-"], check=True, capture_output=True, text=True).stdout
+    opens = next(number for number, text in enumerate(texts.split("\f")) if "OUT OF TOLERANCE" in text)
+    for name, source in (("xlsx_summary", pages[opens]), ("xlsx_charts", pages[-1])):
         with Image.open(source) as picture:
             box = picture.convert("L").point(lambda value: 255 * (value < 250)).getbbox()
             shown = picture.crop(box) if box is not None else picture

@@ -45,7 +45,7 @@ def answer(report: Report, content: Summary, places: Places) -> str:
     sentences = [*more, *content.details]
     proof = ""
     if blamed and not blamed[0][0].text.en:
-        proof, blamed = f"<p>{_said(blamed[0][-1].text)}</p>", blamed[1:]
+        proof, blamed = f"<p>{_said(_begun(blamed[0][-1].text))}</p>", blamed[1:]
     if report.fix is not None and more:  # the sentence that the evidence is of comes before it
         proof, sentences = f"<p>{_said(more[0])}</p>{proof}", [*more[1:], *content.details]
     shown = "".join(f"<p>{_said(text)}</p>" for text in sentences[:_SHOWN])
@@ -127,6 +127,11 @@ def _lines(lines: Sequence[tuple[Cell, ...]], places: Places) -> str:
 
 def _body(lines: Sequence[tuple[Cell, ...]], places: Places) -> str:
     return "".join(f"<tr>{''.join(_cell(cell, places) for cell in line)}</tr>" for line in lines)
+
+
+def _begun(text: Text) -> Text:
+    """As a sentence begins."""
+    return Text(text.en[:1].upper() + text.en[1:], text.zh)
 
 
 def _right(right: bool) -> str:
