@@ -12,6 +12,7 @@ import enum
 import functools
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -20,10 +21,11 @@ import msgspec
 
 from .reasons.reason import Reason
 
-__all__ = ["decode", "encode", "parse_json"]
+__all__ = ["decode", "encode", "json_text", "parse_json"]
 
 T = TypeVar("T")
 
+_HALVES = re.compile("[\ud800-\udfff]")
 _MISSING = object()
 _CODES = "codes"
 _LOOKED_AT = frozenset({dict, list, int})
@@ -37,6 +39,13 @@ def parse_json(text: str | bytes, **settings: Any) -> Any:
         return json.loads(text, **settings)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Strict JSON of plain values, letters as they are; only what UTF-8 has no bytes for (half a surrogate pair, as of
+    a file name that is no text) is escaped. Raises ValueError on a float that is not finite."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    return _HALVES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def encode(value: Any) -> Any:

@@ -75,12 +75,26 @@ def test_it_passes_and_a_planted_overflow_fails_with_the_culprits_name(project: 
     assert status == 1, said
     assert "hidden" in said
     assert "`hidden` lost it" in said
-    assert (project / "kept" / "test_the_model_keeps_its_precision.html").exists()
+    assert (project / "kept" / "test_model.py.test_the_model_keeps_its_precision.html").exists()
     properties = {
         item.get("name"): item.get("value") for item in ElementTree.parse(project / "out.xml").iter("property")
     }
     assert properties["precision_debug.verdict"] == "out of tolerance"
     assert "hidden" in str(properties["precision_debug.culprits"])
+
+
+def test_every_report_is_kept(project: Path) -> None:
+    """Tests of one name in two files, several calls in a test, and parameters that no file name can hold."""
+    (project / "sub").mkdir()
+    call = 'assert_precision("model.onnx", run_mode="ort_fp16_sim", inputs="x.npz", explain="off")'
+    again = f"def test_the_model_keeps_its_precision(assert_precision):\n    {call}\n    {call}\n"
+    (project / "sub" / "test_other.py").write_text(again)
+    words = ["a/b", "a_b", "n" * 400]
+    marked = f"import pytest\n@pytest.mark.parametrize('word', {words})\ndef test_words(word, assert_precision):\n"
+    (project / "sub" / "test_words.py").write_text(f"{marked}    {call}\n")
+    status, said = run(project, "--precision_reports", "kept")
+    assert status == 0, said
+    assert len(list((project / "kept").glob("*.html"))) == 1 + 2 + 3
 
 
 def test_a_golden_report_fails_on_regressions_only(project: Path) -> None:

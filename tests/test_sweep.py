@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import os
 import shutil
 from pathlib import Path
 
+import onnx
+import onnx_models
 import pytest
 
 from precision_debug.cli import main
 from precision_debug.errors import UsageError
 from precision_debug.run.sweep import Mode, Speed, Sweep, front
 from precision_debug.run.sweep.plot import svg
-from precision_debug.run.sweep.run import parse_modes
+from precision_debug.run.sweep.run import file_name, parse_modes
 from precision_debug.run.sweep.sentences import sentences, tone
 from precision_debug.run.sweep.table import heads, lines, shown
 from precision_debug.run.sweep.write import as_table, as_text, write
@@ -192,6 +196,48 @@ def test_the_command_sweeps(root: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert rows["trt_fp16", None]["reason"]
     assert json.loads((tmp_path / "sweep.modes" / "ort_fp16_sim.json").read_text())["rows"]
     assert main(["sweep", "--model_file", "x.onnx", "--run_mode", "ort_int8"]) == 2
+
+
+@pytest.mark.parametrize("error", [math.inf, math.nan])
+def test_a_mode_whose_error_has_no_number_stands_in_the_table_alone(error: float, made: Sweep, tmp_path: Path) -> None:
+    """Another shape, or NaN in the target alone: no place in the picture, and no reason to write nothing."""
+    broken = dataclasses.replace(made, modes=(*made.modes, mode("broken", error, 3, verdict="out of tolerance")))
+    for ending in (".json", ".md", ".html", ".xlsx"):
+        write(broken, tmp_path / f"s{ending}")
+    assert "broken" not in svg(broken)
+    assert any(line["mode"] == "broken" for line in json.loads((tmp_path / "s.json").read_text())["table"])
+
+
+def test_each_mode_has_a_file_of_its_own() -> None:
+    """Settings that differ in what no file name can hold, or are longer than one."""
+    names = ["ort_int8", "a+k=x/y", "a+k=x_y", "a+k=x:y", "a+k=" + "n" * 400, "a+k=" + "n" * 400 + "m", "a+k=\udcff"]
+    made = [file_name(name) for name in names]
+    assert made[0] == "ort_int8"
+    assert len({name.lower() for name in made}) == len(names)
+    assert all(len(os.fsencode(name)) < 200 and "/" not in name for name in made)
+
+
+def test_the_users_files_stay_in_the_folder_of_the_modes(tmp_path: Path) -> None:
+    """Inputs of a sweep are kept once; what lies beside them is somebody else's."""
+    onnx.save(onnx_models.mlp(), "m.onnx")
+    folder = tmp_path / "s.modes"
+    folder.mkdir()
+    for name in ("a.inputs.npz", "z.inputs.npz"):
+        (folder / name).write_text("of the user")
+    words = ["--model_file", "m.onnx", "--run_modes", "ort_opt,ort_fp16_sim", "--speed_seconds", "0.01", "--quiet"]
+    assert main(["sweep", *words, "--explain", "off", "--output", "s.json"]) in (0, 1)
+    left = sorted(path.name for path in folder.glob("*.npz"))
+    assert left == ["a.inputs.npz", "ort_opt.json.inputs.npz", "z.inputs.npz"]
+
+
+def test_a_file_where_the_folder_of_the_modes_goes_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(onnx_models.mlp(), "m.onnx")
+    (tmp_path / "s.modes").write_text("of the user")
+    assert main(["sweep", "--model_file", "m.onnx", "--run_modes", "ort_opt", "--output", "s.json"]) == 2
+    assert "s.modes" in capsys.readouterr().err
+    assert (tmp_path / "s.modes").read_text() == "of the user"
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def read_operators(path: str) -> OrtOperators:
 
     proto = parsed(opened(Path(path)), path)
     try:
-        onnx.load_external_data_for_model(proto, str(Path(path).resolve().parent))
+        onnx.load_external_data_for_model(proto, os.path.dirname(os.path.realpath(path)))
     except Exception as error:
         raise ModelError(f"its weights cannot be read: {type(error).__name__}: {error}", where=path) from error
     return OrtOperators(named(proto, path))

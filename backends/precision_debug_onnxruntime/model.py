@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ def read_source(path: str, run: str = "") -> Model:
 
 def _key(path: str, run: str) -> tuple[str, int, int, str]:
     try:
-        file = Path(path).resolve()
+        file = Path(os.path.realpath(path))
         state = file.stat()
     except OSError:
         return path, 0, 0, run
@@ -63,7 +64,7 @@ def _key(path: str, run: str) -> tuple[str, int, int, str]:
 
 def _read(path: str) -> Model:
     data = opened(Path(path))
-    file = Path(path).resolve()  # not a link: external data behind one is refused
+    file = Path(os.path.realpath(path))  # not a link: external data behind one is refused
     try:
         light = cut(data, larger=_SMALL, location=file.name)
     except ValueError:

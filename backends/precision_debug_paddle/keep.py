@@ -13,6 +13,7 @@ from typing import Any
 from precision_debug.protocols import Handed
 from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
+from precision_debug.safety.visible import visible
 
 from .modes import Recipe
 from .reasons import say
@@ -74,11 +75,10 @@ class PaddleKeep:
         ]  # fmt: skip
 
     def _snippet(self, names: Sequence[str], keys: Sequence[str]) -> str:
-        chosen = json.dumps(sorted(names), ensure_ascii=False)
+        chosen = repr(sorted(names))
         if self._name == "bfloat16_ops":
-            return (
-                f"config.enable_mkldnn_bfloat16()\nconfig.set_bfloat16_op(set({chosen}))  # all but {', '.join(keys)}"
-            )
+            rest = visible(", ".join(keys))  # on the line of its remark
+            return f"config.enable_mkldnn_bfloat16()\nconfig.set_bfloat16_op(set({chosen}))  # all but {rest}"
         if self._name == "disable_mixed_precision_ops":
             return f"config.exp_disable_mixed_precision_ops(set({chosen}))"
         return f"paddle.inference.InternalUtils.disable_tensorrt_half_ops(config, set({chosen}))"

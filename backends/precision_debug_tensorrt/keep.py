@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,7 +49,7 @@ class TensorRTKeep:
         model, mode, options = self.spec.model.model_file, self.spec.mode, self.options(keys)
         names: tuple[str, ...] = options["keep_layers"]
         stem = Path(model).stem
-        script = _API.format(names=json.dumps(list(names)))
+        script = _API.format(names=list(names))
         engine = folder / f"{stem}.{self.recipe.precisions[0].lower()}.engine"
         handed = [
             Handed(

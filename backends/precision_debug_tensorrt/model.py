@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from precision_debug.onnx.model import Model, read_model
 from precision_debug.onnx.model import read_inputs as onnx_inputs
 from precision_debug.records import InputMeta, ModelFiles
 from precision_debug.safety.import_path import Neighbours
+from precision_debug.safety.special_file import refuse_special
 
 __all__ = ["BUILT", "EngineFile", "OnnxModel", "Script", "Source", "load_function", "read_source"]
 
@@ -92,7 +94,7 @@ def load_function(path: str, *, default: str) -> Callable[..., Any]:
         raise ModelError("is no Python file", where=file)
     module = importlib.util.module_from_spec(spec)
     try:
-        with Neighbours(str(Path(file).resolve().parent)):
+        with Neighbours(os.path.dirname(os.path.realpath(file))):
             spec.loader.exec_module(module)
     except Exception as error:
         raise ModelError(f"the script fails: {type(error).__name__}: {error}", where=file) from error
@@ -108,6 +110,7 @@ def load_function(path: str, *, default: str) -> Callable[..., Any]:
 
 def _engine(path: Path) -> EngineFile:
     try:
+        refuse_special(path, ModelError)
         data = path.read_bytes()
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from error

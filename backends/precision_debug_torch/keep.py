@@ -59,7 +59,7 @@ class TorchKeep:
         path = folder / f"{Path(self.spec.model.model_file.partition('.py:')[0]).stem}_kept.py"
         path.write_text(self._wrapper(paths), encoding="utf-8")
         if self.recipe.change == "int8":
-            text = _TORCHAO.format(names=json.dumps(paths))
+            text = _TORCHAO.format(names=list(paths))
             handed.append(Handed(kind="config", title=say("handed_filter"), text=text, note=say("handed_below")))
         mode = self.spec.mode if self.recipe.autocast else "torch_fp32"
         return [

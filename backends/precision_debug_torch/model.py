@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import inspect
 import logging
+import os
 import pickle
 import sys
 import warnings
@@ -144,14 +145,14 @@ def _from_factory(text: str, seed: int) -> Model:
 def _imported(path: Path) -> Any:
     if not path.is_file():
         raise ModelError("no such file", where=str(path), hint="check --model_file FILE.py:FUNCTION")
-    name = f"_precision_debug_model_{abs(hash(str(path.resolve())))}"
+    name = f"_precision_debug_model_{abs(hash(os.path.realpath(path)))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ModelError("cannot be imported", where=str(path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with Neighbours(str(path.resolve().parent)):
+        with Neighbours(os.path.dirname(os.path.realpath(path))):
             spec.loader.exec_module(module)
     except Exception as error:
         sys.modules.pop(name, None)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import OutputError, UsageError
 from ..feeds.load import load_sets
 from ..feeds.npz import load_npz
 from ..feeds.polygraphy_json import Iteration, holds_results, read_results
@@ -97,6 +97,10 @@ def _concat_results(files: Sequence[str], output: Path) -> int:
             "the files' runners differ, so their samples do not belong together", where=", ".join(whole),
             hint="concat files of the same runners",
         )  # fmt: skip
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot be made: {error.strerror}", where=str(output.parent)) from error
     saved = SavedOutputs(str(output), list(whole), output.parent)
     for found in zip(*whole.values(), strict=True):
         saved.add([one.outputs for one in found], [one.seconds for one in found])

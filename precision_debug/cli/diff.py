@@ -7,7 +7,6 @@ got worse, 1 where something did.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import shutil
 import sys
@@ -15,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..codec import json_text
 from ..errors import UsageError
 from ..report.atomic_file import replacing
 from ..report.difference import NOISE, TIMES, Difference, difference
 from ..report.difference_page import difference_page
 from ..report.difference_sentences import CHANGES, errors, ordered, ratio, sentences
+from ..report.formats.md import plain
 from ..report.model import Report
 from ..report.widths import text_width, wrapped
 from ..report.words import Text
@@ -56,6 +57,8 @@ def run(arguments: Sequence[str]) -> int:
     given = parse(parser, arguments)
     if not given.times >= 1:
         raise UsageError("must be at least 1", where="--times", hint="2 means twice or half the error")
+    if not given.noise >= 0:
+        raise UsageError("must be a number from 0 up", where="--noise", hint="1e-6 is the usual")
     outputs = [Path(path) for path in given.output]
     for output in outputs:
         if output.suffix.lower() not in _SUFFIXES:
@@ -75,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _written(found: Difference, suffix: str, asked: str) -> str:
     if suffix == ".json":
-        return json.dumps(_plain(found), indent=1, ensure_ascii=False)
+        return json_text(_plain(found), indent=1)
     if suffix == ".html":
         return difference_page(found, asked)
     return "\n".join(_markdown(found, language_of(asked))) + "\n"
@@ -105,24 +108,17 @@ _WHAT = max(text_width(part) for name in CHANGES.values() for part in name)
 
 def _markdown(found: Difference, language: str) -> Iterator[str]:
     first, *more = (in_words(text, language) for text in sentences(found))
-    yield f"# {_cell(first)}"
+    yield f"# {plain(first)}"
     yield ""
     for line in more:
-        yield f"- {_cell(line)}"
+        yield f"- {plain(line)}"
     yield ""
     yield "| | Rel L2 | | |"
     yield "|---|---|---|---|"
     for tensor in ordered(found):
         cells = (in_words(CHANGES[tensor.change], language), errors(tensor), ratio(tensor),
                  f"{tensor.op_type} {tensor.name}")  # fmt: skip
-        yield "| " + " | ".join(map(_cell, cells)) + " |"
-
-
-def _cell(text: str) -> str:
-    plain = visible(text)
-    for character in "\\`*_[]<>|#&":
-        plain = plain.replace(character, f"\\{character}")
-    return plain
+        yield "| " + " | ".join(map(plain, cells)) + " |"
 
 
 def _plain(found: Difference) -> dict[str, Any]:

@@ -9,12 +9,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import RecordingError
 from ..report import write
-from ..report.formats.json import from_dict, to_dict
-from ..report.from_journal import report_of_events
 from ..report.model import Report
-from ..run.journal import read_events
+from ..run.journal_report import report_of_journal
 from ..run.overwriting import refuse_overwriting
 from . import overlaid, summary
 from .language import add_language
@@ -53,11 +50,4 @@ def run(arguments: Sequence[str]) -> int:
 
 def load(source: Path) -> Report:
     """The report in a .json or a journal. Raises OutputError, RecordingError."""
-    if source.suffix != ".jsonl":
-        return Report.load(source)
-    try:
-        return from_dict(to_dict(report_of_events(read_events(source))))  # which looks at every value's type
-    except RecordingError:
-        raise
-    except Exception as error:  # whatever odd values in it lead to
-        raise RecordingError("this journal is damaged or of another version", where=str(source)) from error
+    return Report.load(source) if source.suffix != ".jsonl" else report_of_journal(source)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import UsageError
+from ..errors import OutputError, UsageError
 from ..reasons import Reason
 from ..records import ModelFiles, RunSpec
 from ..report.widths import wrapped
@@ -66,13 +66,16 @@ def run(arguments: Sequence[str]) -> int:
             raise UsageError(f"no sweep format '{output.suffix}'", where=str(output), hint=known)
     refuse_overwriting(outputs, spec, given.marks)
     folder = outputs[0].with_name(f"{outputs[0].stem}.modes")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = f"the folder of the modes' reports cannot be made: {error.strerror}"
+        raise OutputError(what, where=str(folder), hint="name another --output") from error
     models = [spec.model, *(ModelFiles(model_dir=path) if Path(path).is_dir() else ModelFiles(model_file=path)
                             for path in given.models)]  # fmt: skip
 
     def compared(one: RunSpec, path: Path) -> Outcome:
-        outputs = [path, path.with_suffix(".html")]  # the second one is what the sweep's page leads to
-        return supervise(one, outputs, verbose=given.verbose, spread=spread, language=given.lang)
+        return supervise(one, _written(path), verbose=given.verbose, spread=spread, language=given.lang)
 
     def timed(one: RunSpec, batch: int) -> Speed:
         if spread is not None and spread.engine == "ray":
@@ -89,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
         spec, given.run_modes, models=models, batches=batches, folder=folder, compare=compared, time_it=timed,
         on_stage=stage,
     )  # fmt: skip
-    remove_inputs(folder)
+    remove_inputs([_written(outputs[0].parent / mode.report) for mode in found.modes if mode.report])
     found = dataclasses.replace(found, command=spec.command)
     for output in outputs:
         write(found, output, language=given.lang)
@@ -114,6 +117,11 @@ def _show(found: Sweep, outputs: Sequence[Path], language: str) -> None:
         console.print(Styled(visible(line)), soft_wrap=True)
     for output in outputs:
         console.print(Styled(visible(f"{'报告' if language == 'zh' else 'report'}  {output}")), soft_wrap=True)
+
+
+def _written(report: Path) -> list[Path]:
+    """A mode's reports; the second one is what the sweep's page leads to."""
+    return [report, report.with_suffix(".html")]
 
 
 def _batches(text: str) -> list[int]:

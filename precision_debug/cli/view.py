@@ -16,6 +16,7 @@ from typing import Any
 
 from ..errors import OutputError, UsageError
 from ..report import write
+from ..safety.special_file import refuse_special
 from ..safety.visible import visible
 from .language import add_language
 from .parser import Parser, formatter, parse, program
@@ -36,6 +37,9 @@ class Pages(ThreadingHTTPServer):
     def __init__(self, page: bytes, port: int = 0) -> None:
         super().__init__((_HERE, port), _Answer)
         self.page = page
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a browser that went away in the middle of an answer is no news."""
 
     @property
     def address(self) -> str:
@@ -107,6 +111,7 @@ def _page(source: Path, language: str) -> bytes:
             return write(load(source), Path(folder) / "report.html", language=language).read_bytes()
     if source.suffix.lower() != ".html":
         raise UsageError("is no report that can be shown", where=str(source), hint="give the .html or the .json")
+    refuse_special(source, OutputError)
     try:
         return source.read_bytes()
     except OSError as error:

@@ -23,6 +23,7 @@ from ..codec import parse_json
 from ..errors import InputError, OutputError
 from ..protocols import Feeds
 from ..records import InputMeta
+from ..safety.special_file import refuse_special
 from .check import check_names
 from .dtypes import Array, dtype_name, from_plain, to_plain
 
@@ -72,6 +73,7 @@ def load_npz(
     Only what is used is inflated: a few kilobytes may hold many gigabytes. wanted: the model's inputs; names of others
     are refused unread. only: this one of the sample sets. Raises InputError.
     """
+    refuse_special(path, InputError)
     with _opened(path) as archive:
         if _INDEX in archive.files:
             return _sets(archive, path, only)

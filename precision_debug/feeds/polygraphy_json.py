@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 
 from ..codec import parse_json
 from ..errors import InputError
+from ..safety.special_file import refuse_special
 
 __all__ = [
     "Iteration",
@@ -45,6 +47,7 @@ class Iteration:
 
 def parsed(path: Path) -> Any:
     """The plain JSON of a file. Raises InputError."""
+    refuse_special(path, InputError)
     try:
         return parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -93,7 +96,7 @@ def read_results(path: Path) -> dict[str, list[Iteration]]:
             str(runner): [
                 Iteration(
                     outputs={name: decoded(one, "output", name, path) for name, one in given["outputs"].items()},
-                    seconds=None if given.get("runtime") is None else float(given["runtime"]),
+                    seconds=None if given.get("runtime") is None else _finite(float(given["runtime"])),
                 )
                 for given in iterations
             ]
@@ -104,6 +107,12 @@ def read_results(path: Path) -> dict[str, list[Iteration]]:
     if not any(found.values()):
         raise InputError("holds no iteration", where=str(path), hint="write it again with --save-outputs")
     return found
+
+
+def _finite(seconds: float) -> float:
+    if not math.isfinite(seconds):
+        raise ValueError(f"runtime {seconds}")
+    return seconds
 
 
 def decoded(value: Any, what: str, name: str, path: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 import types
@@ -11,6 +12,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..safety.import_path import Neighbours
+from ..safety.special_file import refuse_special
 from .sets import SampleSets
 
 __all__ = ["load_function", "load_script", "split_script"]
@@ -35,7 +37,7 @@ def load_script(path: Path, function: str = DEFAULT_FUNCTION) -> SampleSets:
     kept. The script's folder is importable while it runs. Raises InputError with the script's own line.
     """
     where = f"{path}:{function}"
-    folder = str(path.resolve().parent)
+    folder = os.path.dirname(os.path.realpath(path))
     try:
         with Neighbours(folder):
             module = _module(path)
@@ -58,7 +60,7 @@ def load_function(source: str) -> Callable[..., Any]:
     if not path.endswith(".py") or not name.isidentifier():
         raise InputError(f"'{source}' names no function of a script", hint="write FILE.py:function")
     try:
-        with Neighbours(str(Path(path).resolve().parent)):
+        with Neighbours(os.path.dirname(os.path.realpath(path))):
             found: Callable[..., Any] | None = vars(_module(Path(path))).get(name)
     except InputError:
         raise
@@ -70,6 +72,7 @@ def load_function(source: str) -> Callable[..., Any]:
 
 
 def _module(path: Path) -> types.ModuleType:
+    refuse_special(path, InputError)
     try:
         text = path.read_bytes()
     except OSError as error:

@@ -23,6 +23,9 @@ __all__ = ["SAMPLES", "WORST_AT", "WORST_SAMPLES", "Shard"]
 SAMPLES, WORST_SAMPLES, WORST_AT = "Samples", "Worst Samples", "Max Atol Sample"
 """Columns of a table over many samples."""
 
+_MOST = 1 << 24
+"""Samples that stand side by side in one shard, at most: more is damage, and would fill the memory."""
+
 Score = tuple[ExactSum, int]
 Key = tuple[str, str, bool]
 
@@ -133,13 +136,19 @@ class Shard:
     @classmethod
     def from_text(cls, text: str) -> Shard:
         """The inverse. Raises KeyError, TypeError or ValueError on foreign data."""
-        return cls.from_plain(parse_json(text))
+        plain = parse_json(text)
+        try:
+            return cls.from_plain(plain)
+        except (AttributeError, IndexError, OverflowError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Shard:
-        """The inverse. Raises KeyError, TypeError or ValueError on foreign data."""
+        """The inverse of ``to_plain``."""
         found = cls()
         for low, high in plain["samples"]:
+            if not 0 <= high - low <= _MOST:
+                raise ValueError(f"samples {low} to {high}")
             found.samples.update(range(low, high))
         found.seconds = float(plain["seconds"])
         found.scores = {name: (ExactSum.from_text(text), int(count)) for name, (text, count) in plain["scores"].items()}

@@ -12,6 +12,7 @@ from precision_debug.errors import ModelError
 from precision_debug.onnx.types import dtype_name
 from precision_debug.reasons import say
 from precision_debug.records import InputMeta
+from precision_debug.safety.special_file import refuse_special
 
 from .graph import all_graphs, external_data, external_tensors, initializers_of, move_external_data
 
@@ -63,6 +64,7 @@ def opened(path: Path) -> memoryview:
     """The bytes of a file that may be a model, mapped into memory. Raises ModelError."""
     if path.is_dir():
         raise ModelError("is a folder, not an .onnx file", where=str(path), hint="name the .onnx file inside it")
+    refuse_special(path, ModelError)
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -128,7 +130,7 @@ def _find_external(proto: Any, path: Path) -> Path:
     ONNX Runtime where it is given bytes, refuse links. Raises ModelError.
     """
     tensors = list(external_tensors(proto.graph))
-    beside, behind = path.absolute().parent, path.resolve().parent
+    beside, behind = path.absolute().parent, Path(os.path.realpath(path)).parent
     ends: dict[str, int] = {}
     for tensor in tensors:
         try:

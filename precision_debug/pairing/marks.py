@@ -14,6 +14,7 @@ from ..codec import parse_json
 from ..errors import MarkError
 from ..inspector import fused_outputs, read_inspector, strip_subgraph_suffix
 from ..safety.nearest import did_you_mean
+from ..safety.special_file import refuse_special
 
 __all__ = ["assign_mark_names", "get_mark_names_from_serialized_json", "read_marks_file", "select"]
 
@@ -55,6 +56,7 @@ def select(patterns: Sequence[str], between: tuple[str, str] | None, names: Sequ
 
 def read_marks_file(path: str | Path) -> tuple[str, ...]:
     """The words in a file: one a line, with # comments, or a JSON list of strings. Raises MarkError."""
+    refuse_special(path, MarkError)
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

@@ -47,6 +47,6 @@ def duration(seconds: float | None) -> str:
         return ""
     if seconds < 0.001:
         return "0 s"
-    if seconds < 120:
+    if seconds < 120 or not math.isfinite(seconds):
         return f"{seconds:.3g} s"
     return f"{int(seconds // 60)} min {int(seconds % 60)} s"

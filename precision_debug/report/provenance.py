@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..records import ModelFiles, Side
+from ..safety.linked_file import linked_file
 from .figures import count, duration, figure, shape
 from .model import Report
 from .section import Cell, Section, linked, pair, plain
@@ -93,7 +94,7 @@ def _saved(report: Report) -> Section:
             linked(rows[name]) if name in rows else plain(same(name)),
             Cell(text=same(f"{place}.baseline"), tone="code"),
             Cell(text=same(f"{place}.target"), tone="code"),
-            Cell(text=same(report.tensors_file), file=report.tensors_file),
+            Cell(text=same(report.tensors_file), file=linked_file(report.tensors_file)),
         )
         for place, name in enumerate(report.saved_tensors if report.tensors_file else (), 1)
     ]

@@ -26,7 +26,9 @@ from pathlib import Path
 from ..errors import OutputError
 from .overwriting import files_named
 
-__all__ = ["forget_log", "forget_tensors", "keep_inputs", "keep_log", "keep_tensors", "log_head", "usual"]
+__all__ = [
+    "forget_inputs", "forget_log", "forget_tensors", "keep_inputs", "keep_log", "keep_tensors", "log_head", "usual",
+]  # fmt: skip
 
 _MARK = "precision_debug: belongs to "
 _INPUTS, _TENSORS, _LOG = (".inputs", ".npz"), (".tensors", ".npz"), ("", ".log")
@@ -84,6 +86,11 @@ def keep_log(made: Path, outputs: Sequence[Path]) -> Path | None:
 def forget_log(outputs: Sequence[Path]) -> None:
     """Remove the log that an earlier run into the same reports left."""
     _forget(outputs, _LOG)
+
+
+def forget_inputs(outputs: Sequence[Path]) -> None:
+    """Remove the inputs that lie beside reports, which have no others then."""
+    _forget(outputs, _INPUTS)
 
 
 def forget_tensors(outputs: Sequence[Path]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from ..codec import parse_json
 from ..errors import OutputError, RecordingError
 from ..events import EVENTS, Event, read, written
+from ..safety.special_file import refuse_special
 
 __all__ = ["UNTOLD", "Journal", "read_events"]
 
@@ -72,6 +73,7 @@ def read_events(path: str | Path, *kinds: type[Event]) -> Iterator[Event]:
     """The finished events of a journal, of the given kinds alone where there are some. Raises RecordingError on a file
     that is no journal, or holds something else than an event of such a kind does."""
     wanted = {kind.event for kind in kinds} or EVENTS
+    refuse_special(path, RecordingError)
     try:
         with Path(path).open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):

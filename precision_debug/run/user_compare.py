@@ -33,10 +33,12 @@ class UserCompare:
         sides = [{name: np.asarray(value) for name, value in side.items()} for side in (baseline, target)]
         try:
             found = self._function(*sides)
-        except Exception as error:
+            told = found if isinstance(found, Mapping) else {"": found}
+            return {str(name): self._truth(one) for name, one in told.items()}
+        except InputError:
+            raise
+        except (Exception, SystemExit) as error:
             raise InputError(f"{type(error).__name__}: {error}", where=self._source) from error
-        told = found if isinstance(found, Mapping) else {"": found}
-        return {str(name): self._truth(one) for name, one in told.items()}
 
     def _truth(self, value: Any) -> bool:
         if isinstance(value, (bool, np.bool_)):

@@ -56,14 +56,14 @@ class UserMetric:
         for place, side in enumerate(SIDES):
             try:
                 found[f"{self.name}, {side}"] = float(self._of_all([part[place] for part in parts]))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise InputError(f"{type(error).__name__}: {error}", where=f"{self._source}_of_all") from error
         return found
 
     def _call(self, outputs: Mapping[str, Any], labels: Any) -> Any:
         try:
             return self._function({name: np.asarray(value) for name, value in outputs.items()}, labels)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(f"{type(error).__name__}: {error}", where=self._source) from error
 
 

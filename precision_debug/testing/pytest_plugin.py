@@ -7,6 +7,7 @@ In a step of GitHub Actions each report is added to the step's summary.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+_LONGEST = 160
+"""Bytes of a report's name; a file system takes 255, with all that is put behind it."""
+
+
 @pytest.fixture
 def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Report]:
     """A function with ``precision_debug.compare``'s arguments; fails the test unless the verdict is good.
@@ -46,6 +51,8 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
     a .yaml or .toml file). Returns the report. The verdict, the culprits and the worst error become properties of the
     test in JUnit's XML.
     """
+
+    calls: list[None] = []
 
     def assert_precision(
         model: Any, *, run_mode: str, golden: str | Path = "", thresholds: Any = None, **arguments: Any
@@ -63,7 +70,8 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
         report = compare(model, run_mode=run_mode, **arguments)
         for name, value in _properties(report).items():  # pytest's own record_property warns where JUnit's family is 2
             request.node.user_properties.append((f"precision_debug.{name}", value))
-        kept = _keep(report, request, tmp_path)
+        calls.append(None)
+        kept = _keep(report, request, tmp_path, len(calls))
         if step_summary.place() is not None:
             step_summary.append(report, title=request.node.name)
         stored = Path(golden) if golden else None
@@ -78,10 +86,19 @@ def assert_precision(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
     return assert_precision
 
 
-def _keep(report: Report, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def _keep(report: Report, request: pytest.FixtureRequest, tmp_path: Path, call: int) -> Path:
     folder = request.config.getoption("--precision_reports")
-    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in request.node.name)
-    return report.save(Path(folder) / f"{name}.html" if folder else tmp_path / "precision.html")
+    name = f"{_name(request.node.nodeid) if folder else 'precision'}{f'.{call}' if call > 1 else ''}.html"
+    return report.save((Path(folder) if folder else tmp_path) / name)
+
+
+def _name(test: str) -> str:
+    """A test's id as a file name that no other test has: FILE.TEST, with a digest where that does not say it all."""
+    path = test.replace("::", ".").replace("/", ".")
+    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in path)
+    if plain == path and len(plain.encode()) <= _LONGEST:
+        return plain
+    return f"{plain.encode()[:_LONGEST].decode(errors='ignore')}-{hashlib.sha256(test.encode()).hexdigest()[:8]}"
 
 
 def _properties(report: Report) -> dict[str, object]:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import UsageError, shortened
 from ..records import Row
 from ..report.blame import culprits, sentence_of
 from ..report.difference import TIMES, Change, difference
 from ..report.figures import figure
 from ..report.model import Report, Verdict
+from ..safety.special_file import refuse_special
 
 __all__ = ["Thresholds", "complaint"]
 
@@ -56,13 +57,17 @@ class Thresholds:
         """From plain values. Raises UsageError where a key or a value is no threshold."""
         if not isinstance(plain, Mapping):
             raise UsageError("must be a table of thresholds", where=where)
-        unknown = sorted(set(plain) - {"outputs", "times", "tensors", "operators"})
+        unknown = [key for key in plain if key not in ("outputs", "times", "tensors", "operators")]
         if unknown:
-            raise UsageError(f"knows no '{unknown[0]}'", where=where, hint="it has outputs, times, tensors, operators")
+            raise UsageError(
+                f"knows no {_shown(unknown[0])}", where=where, hint="it has outputs, times, tensors, operators"
+            )
         tables = {name: plain.get(name, {}) for name in ("tensors", "operators")}
         for name, table in tables.items():
             if not isinstance(table, Mapping):
                 raise UsageError("must be a table: name = largest Rel L2", where=f"{where}.{name}")
+            if any(not isinstance(key, str) for key in table):
+                raise UsageError("has a name that is no text", where=f"{where}.{name}", hint="put names in quotes")
         return cls(
             outputs=None if plain.get("outputs") is None else _number(plain["outputs"], f"{where}.outputs"),
             times=_number(plain.get("times", TIMES), f"{where}.times"),
@@ -81,7 +86,11 @@ class Thresholds:
         found: list[Thresholds] = []
         path = root / "pyproject.toml"
         if path.is_file():
-            tool = _read(path).get("tool", {}).get("precision_debug", {})
+            tool = _read(path)
+            for name in ("tool", "precision_debug"):
+                tool = tool.get(name, {})
+                if not isinstance(tool, Mapping):
+                    raise UsageError(f"{name} must be a table", where=str(path))
             if "thresholds" in tool:
                 found.append(cls.of(tool["thresholds"], f"{path.name} [tool.precision_debug.thresholds]"))
         found += [cls.of_file(root / name) for name in _FILES if (root / name).is_file()]
@@ -157,6 +166,7 @@ def _over(row: Row, thresholds: Thresholds) -> str:
 def _read(path: Path) -> Any:
     """What a file of thresholds holds, as plain values. Raises UsageError."""
     ending = path.suffix.lower()
+    refuse_special(path, UsageError)
     try:
         text = path.read_text(encoding="utf-8")
         if ending == ".toml":
@@ -192,6 +202,13 @@ def _loader(yaml: Any) -> Any:
 
 
 def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise UsageError(f"is no threshold: {value!r}", where=where, hint="give a number of at least 0")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
+        raise UsageError(f"is no threshold: {_shown(value)}", where=where, hint="give a number of at least 0")
     return float(value)
+
+
+def _shown(value: Any) -> str:
+    """As it was written, shortened; of a list or a table its kind: a few lines of YAML can hold billions of words."""
+    if isinstance(value, (str, float, bool)) or value is None:
+        return shortened(repr(value), 80)
+    return type(value).__name__

@@ -29,6 +29,7 @@ from precision_debug.run.journal import Journal
 from precision_debug.run.plan import make_plan
 
 from .case import CANARY, ROOT, Lost, command, own_error, spoiled, spoiled_text
+from .whole import whole_report
 
 __all__ = ["inputs", "json_files", "models", "programs", "recordings", "special_files"]
 
@@ -40,6 +41,10 @@ class _Runs:
 
     def __reduce__(self) -> Any:
         return exec, (f"open({CANARY!r}, 'w').close()",)
+
+
+_OUTPUTS = tuple(["--output", name] for name in ("o.html", "o.xlsx", "o.md", "o.csv", "o.json", "explorer:o.json",
+                                                  "tensorboard:o.tfevents", "netron:o.onnx"))  # fmt: skip
 
 
 @functools.cache
@@ -58,8 +63,9 @@ def json_files(random_: random.Random, folder: Path) -> None:
     """Reports, journals, inspector files, marks and rewritten reports: an error names the file, and is status 2."""
     kind = random_.choice(("report", "report", "journal", "journal", "inspector", "inspector", "marks"))
     if kind == "report":
-        path, words = folder / "r.json", ["report", "r.json"]
-        text = spoiled_text(random_, make_report(3).to_dict())
+        path, words = folder / "r.json", ["report", "r.json", *random_.choice(([], [], ["--plots"], *_OUTPUTS))]
+        report = make_report(3) if random_.random() < 0.4 else whole_report(random_, lambda: f"n{random_.randrange(9)}")
+        text = spoiled_text(random_, report.to_dict())
     elif kind == "journal":
         path, words = folder / "journal.jsonl", ["report", "journal.jsonl"]
         lines = _journal().splitlines()
@@ -81,7 +87,8 @@ def json_files(random_: random.Random, folder: Path) -> None:
     said = command(*words)
     if said.status == 3 and said.err:
         raise Lost(f"status 3 for a file: {said.err}")
-    if said.status == 2 and kind != "marks" and path.name not in said.err:
+    viewed = "netron:o.onnx" in words  # whose error may be the model's
+    if said.status == 2 and kind != "marks" and not viewed and path.name not in said.err:
         raise Lost(f"the error does not name {path.name}: {said.err}")
 
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
+import html
 import io
 import random
 import re
 import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
-from report_factory import make_report, make_row
-
-from precision_debug.inspector import EngineLayer
-from precision_debug.records import ModelFiles
 from precision_debug.report import Report, write
 from precision_debug.safety.visible import visible
 
 from .case import Lost, command
+from .whole import whole_report
 
-__all__ = ["on_the_terminal", "report_of", "spreadsheets", "web_and_markdown"]
+__all__ = ["Tags", "beside", "hostile_name", "live_markdown", "on_the_terminal", "report_of", "spreadsheets",
+           "web_and_markdown", "workbook"]  # fmt: skip
 
 _STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "{=", "=cmd|' /C calc'!A0", '=HYPERLINK("http://x","y")', "http://x",
            "https://", "ftp://", "mailto:a@b", "internal:A1", "external:x.xlsx", "'", '"', "＝1", "<", "</script>",
@@ -32,41 +31,19 @@ _PARTS = ("\x00", "\x07", "\x1b[2J", "\x1b]0;t\x07", "\x9b31m", "\x7f", "\u202e"
           "x" * 500, "%s", "[bold]", "\\", "$(id)", "..")  # fmt: skip
 
 
-def _name(random_: random.Random) -> str:
+def hostile_name(random_: random.Random) -> str:
     return random_.choice(_STARTS) + "".join(random_.choice(_PARTS) for _ in range(random_.randrange(4)))
 
 
 def report_of(random_: random.Random) -> Report:
     """A report whose every text is hostile."""
-
-    def text() -> str:
-        return _name(random_)
-
-    base = make_report(3, seed=random_.randrange(9), failure=random_.choice(("", text())))
-    rows = tuple(
-        make_row(
-            n, random_.choice((0.5, 1e-6)), name=text(), op_type=text(), node=text(), reason=text(), target_name=text(),
-            target_op_type=text(), extra={text(): text()}, is_output=bool(n % 2),
-        )
-        for n in range(3)
-    )  # fmt: skip
-    side = dataclasses.replace(
-        base.target, mode=text(), backend=text(), model=text(), notes=(text(),), versions={text(): text()}
-    )
-    spec = dataclasses.replace(
-        base.spec, model=ModelFiles(model_file=text()), command=text(), options={text(): text()}, run_mode=text()
-    )
-    layer = EngineLayer(name=text(), layer_type=text(), tactic_name=text(), origin=text())
-    return dataclasses.replace(
-        base, rows=rows, spec=spec, target=side, baseline=side, notes=(text(),), machine={text(): text()},
-        inputs_source=text(), layers=(layer,),
-    )  # fmt: skip
+    return whole_report(random_, lambda: hostile_name(random_))
 
 
 def spreadsheets(random_: random.Random, folder: Path) -> None:
     """No formula, no link to elsewhere, no damaged part."""
     report = report_of(random_)
-    _workbook(write(report, folder / "r.xlsx"))
+    workbook(write(report, folder / "r.xlsx"))
     path = write(report, folder / "r.csv")
     for line in csv.reader(io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")):
         for cell in line:
@@ -75,44 +52,66 @@ def spreadsheets(random_: random.Random, folder: Path) -> None:
                 raise Lost(f"a live cell in .csv: {cell[:80]!r}")
 
 
-def _workbook(path: Path) -> None:
+def workbook(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         for member in archive.namelist():
             text = archive.read(member).decode()
             ElementTree.fromstring(text)
             if "<f>" in text and "charts/" not in member:
                 raise Lost(f"a formula in {member}")
-            if "External" in text or "oleObject" in text:
+            for place in re.findall(r'Target="([^"]*)" TargetMode="External"', text):
+                if not beside(unquote(html.unescape(place))):
+                    raise Lost(f"a link to elsewhere in {member}: {place[:80]!r}")
+            if "oleObject" in text or "externalLink" in text:
                 raise Lost(f"a link to elsewhere in {member}")
             for content in re.findall(r"<t[^>]*>([^<]*)</t>", text):
                 if re.search(r"_x00(?!0[9AD]|5F)[01][0-9A-F]_", content.replace("_x005F_", "")):
                     raise Lost(f"a control character in {member}: {content[:80]!r}")
 
 
-class _Tags(HTMLParser):
+def beside(place: str) -> bool:
+    """Whether a link leads to a file that can only lie beside the report, or under its folder, or above it."""
+    return not re.match(r"[a-z][a-z0-9+.-]*:|[/\\]", place.strip(), re.IGNORECASE)
+
+
+def live_markdown(text: str) -> str:
+    """What a name has become in Markdown beyond text; "" where nothing has."""
+    plain = re.sub(r"\\.|(`+).*?\1", "", text)  # without what is escaped, and without code
+    if re.search(r"<[a-z/!]", plain, re.IGNORECASE):
+        return "a name became a tag in Markdown"
+    places = [place for place in re.findall(r"\]\(([^)]*)\)", plain) if not beside(place)]
+    return f"a link to elsewhere: {places[0][:80]!r}" if places else ""
+
+
+class Tags(HTMLParser):
     """Start tags with their attributes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[tuple[str, tuple[str, ...]]] = []
+        self.links: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found.append((tag, tuple(name for name, _ in attrs)))
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
 
 
 def web_and_markdown(random_: random.Random, folder: Path) -> None:
     """The page has two scripts and no handlers whatever the names are, and nothing hidden; so has the Markdown."""
     report = report_of(random_)
     page = write(report, folder / "r.html").read_text(encoding="utf-8")
-    tags = _Tags()
+    tags = Tags()
     tags.feed(page)
     if sum(tag == "script" for tag, _ in tags.found) != 2 or any(tag in ("img", "iframe") for tag, _ in tags.found):
         raise Lost("a name became a tag")
     if any(name.startswith("on") for _, names in tags.found for name in names):
         raise Lost("a name became a handler")
     markdown = write(report, folder / "r.md").read_text(encoding="utf-8")
-    if re.search(r"(?<!\\)<(script|img)", re.sub(r"(`+).*?\1", "", markdown)):
-        raise Lost("a name became a tag in Markdown")
+    if problem := live_markdown(markdown):
+        raise Lost(problem)
+    for link in tags.links:
+        if not link.startswith("data:image/") and not beside(link):
+            raise Lost(f"a link to elsewhere: {link[:80]!r}")
     for text in (page, markdown):
         if visible(text, keep="\n\t") != text:
             raise Lost("hidden characters were written")

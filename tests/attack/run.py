@@ -21,7 +21,7 @@ for _path in (_TESTS, _TESTS.parent, _TESTS.parent / "backends"):
     if str(_path) not in sys.path:
         sys.path.insert(0, str(_path))
 
-from attack import commands, data, names  # noqa: E402
+from attack import commands, data, names, served, surfaces, written  # noqa: E402
 from attack.case import Attack, holds  # noqa: E402
 
 __all__ = ["CLASSES", "Result", "main", "run", "table"]
@@ -35,6 +35,20 @@ CLASSES: dict[str, tuple[Attack, float, float]] = {
     "spreadsheets": (names.spreadsheets, 0.08, 0.06),
     "web_and_markdown": (names.web_and_markdown, 0.06, 0.06),
     "on_the_terminal": (names.on_the_terminal, 0.05, 0.05),
+    "differences": (written.differences, 0.03, 0.03),
+    "sweeps": (written.sweeps, 0.03, 0.03),
+    "scripts": (written.scripts, 0.04, 0.05),
+    "viewers": (written.viewers, 0.04, 0.04),
+    "step_summaries": (written.step_summaries, 0.02, 0.02),
+    "hand_overs": (written.hand_overs, 0.03, 0.03),
+    "thresholds": (surfaces.thresholds, 0.04, 0.05),
+    "results": (surfaces.results, 0.04, 0.04),
+    "checkpoints": (surfaces.checkpoints, 0.01, 0.006),
+    "search_journals": (surfaces.search_journals, 0.02, 0.01),
+    "looked_at": (surfaces.looked_at, 0.05, 0.05),
+    "readers": (surfaces.readers, 0.04, 0.06),
+    "users_own": (surfaces.users_own, 0.03, 0.04),
+    "served": (served.served, 0.03, 0.03),
     "inputs": (data.inputs, 0.07, 0.07),
     "recordings": (data.recordings, 0.06, 0.06),
     "models": (data.models, 0.06, 0.04),

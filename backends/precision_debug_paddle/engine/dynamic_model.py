@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -103,14 +104,14 @@ def _described(module: Any, example: Any, text: str) -> Layer:
 def _imported(path: Path) -> Any:
     if not path.is_file():
         raise ModelError("no such file", where=str(path), hint="check --model_file FILE.py:FUNCTION")
-    name = f"_precision_debug_layer_{abs(hash(str(path.resolve())))}"
+    name = f"_precision_debug_layer_{abs(hash(os.path.realpath(path)))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ModelError("cannot be imported", where=str(path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with Neighbours(str(path.resolve().parent)):
+        with Neighbours(os.path.dirname(os.path.realpath(path))):
             spec.loader.exec_module(module)
     except Exception as error:
         sys.modules.pop(name, None)

@@ -11,6 +11,8 @@ from typing import IO, Any
 from ...codec import decode, encode, parse_json
 from ...errors import OutputError
 from ...records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
+from ...safety.special_file import refuse_special
+from ...search.fix import STATES
 from ..blame import culprits, sentence_of
 from ..doubts import decides, worded
 from ..model import FORMAT_VERSION, Report
@@ -59,6 +61,8 @@ def _whole(report: Report) -> Report:
             raise TypeError(f"{place} is no {kind.__name__}")
     if not isinstance(report.spec.model, ModelFiles) or not isinstance(report.spec.tolerance, Tolerance):
         raise TypeError("spec has no model or no tolerance")
+    if report.fix is not None and report.fix.state not in STATES:
+        raise TypeError(f"fix.state is {report.fix.state!r}")
     for number, row in enumerate(report.rows):
         if not isinstance(row, Row) or not isinstance(row.status, Status) or not isinstance(row.name, str):
             raise TypeError(f"row {number} has no status or no name")
@@ -72,6 +76,7 @@ def _whole(report: Report) -> Report:
 def load(path: str | Path) -> Report:
     """Read a report that ``write`` wrote. Raises OutputError, one line, where there is none."""
     path = Path(path)
+    refuse_special(path, OutputError)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

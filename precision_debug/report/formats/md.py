@@ -16,7 +16,7 @@ from ..summary import summary
 from ..values import growth, newly_broken
 from ..words import Text
 
-__all__ = ["ROWS_SHOWN", "head", "lines", "plain", "write"]
+__all__ = ["ROWS_SHOWN", "code", "head", "lines", "plain", "write"]
 
 ROWS_SHOWN = 100
 """Rows out of tolerance that are listed; how many more there are is said."""
@@ -59,7 +59,7 @@ def head(report: Report) -> Iterator[str]:
     target, baseline = report.target, report.baseline
     yield f"# {_MARKS[content.tone]} {content.headline}"
     yield ""
-    yield f"{_code(report.spec.model.path or target.model or '?')}: {_code(target.mode)} vs. {_code(baseline.mode)}"
+    yield f"{code(report.spec.model.path or target.model or '?')}: {code(target.mode)} vs. {code(baseline.mode)}"
     yield ""
     for sentence in content.lead:
         yield f"**{_sentence(sentence)}**"
@@ -100,7 +100,7 @@ def _numbers(row: Row) -> list[str]:
     numbers = row.comparison
     errors = (None, None, None) if numbers is None else (numbers.mismatched, numbers.max_abs, numbers.max_rel)
     return [
-        str(row.index), plain(row.op_type), _code(row.name), plain(row.shape_text),
+        str(row.index), plain(row.op_type), code(row.name), plain(row.shape_text),
         "" if errors[0] is None else count(errors[0]), figure(errors[1]), figure(errors[2]),
         "" if newly_broken(row) else figure(row.relative_l2), figure(growth(row)),
     ]  # fmt: skip
@@ -115,7 +115,7 @@ def _rows(head: Sequence[str], rights: Sequence[bool], lines: Iterable[Sequence[
 
 def _cell(cell: Cell) -> str:
     if cell.text.en and (cell.tone == "code" or cell.row is not None):
-        return _code(cell.text.en)
+        return code(cell.text.en)
     if cell.file:
         return f"[{plain(cell.text.en)}]({quote(cell.file)})"
     return _sentence(cell.text)
@@ -130,7 +130,7 @@ def plain(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", visible(" ".join(text.split())))
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Inline code that survives backticks, bars and line ends."""
     text = visible(" ".join(text.split())).replace("|", "\\|")
     longest = max(map(len, re.findall("`+", text)), default=0)

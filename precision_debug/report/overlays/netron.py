@@ -15,6 +15,7 @@ from typing import Any
 from ...errors import OutputError
 from ...onnx.graph import all_graphs
 from ...onnx.model import opened, parsed
+from ...safety.visible import visible
 from ..blame import culprits, sentence_of
 from ..model import Report
 from .marks import Mark, marks
@@ -63,7 +64,7 @@ def _tell(node: Any, its: list[Mark], blamed: dict[str, str]) -> int:
 
 def _sentence(mark: Mark, blamed: dict[str, str]) -> str:
     error = f"Rel L2 {mark.error:.3g}" if math.isfinite(mark.error) else "broken: NaN, Inf or another shape"
-    return f"{_SAID}{mark.row.name}: {mark.row.status}, {error}. {blamed.get(mark.row.name, '')}".rstrip()
+    return visible(f"{_SAID}{mark.row.name}: {mark.row.status}, {error}. {blamed.get(mark.row.name, '')}".rstrip())
 
 
 def _about(proto: Any, report: Report) -> None:
@@ -77,4 +78,4 @@ def _set(props: Any, values: dict[str, str]) -> None:
     del props[:]
     props.extend(kept)
     for key, value in values.items():
-        props.add(key=key, value=value)
+        props.add(key=key, value=visible(value))

@@ -58,7 +58,8 @@ def _sentences(report: Report) -> tuple[int, Any]:
     from tensorboard.plugins.text.summary_v2 import text_pb
 
     head = f"**{report.verdict}**: {report.target.mode} against {report.baseline.mode}"
-    return 0, text_pb("precision_debug", "\n\n".join([*(visible(str(text)) for text in lead(report)), head]))
+    text = "\n\n".join([*(str(text) for text in lead(report)), head])
+    return 0, text_pb("precision_debug", visible(text, keep="\n"))
 
 
 def _scalars(report: Report) -> Iterator[tuple[int, Any]]:
@@ -83,7 +84,7 @@ def _histograms(report: Report) -> Iterator[tuple[int, Any]]:
     for portrait in report.portraits:
         for side, bins in (("baseline", portrait.base), ("target", portrait.target), ("error, log10", portrait.errors)):
             if bins is not None and any(bins.counts):  # all of a side may be NaN
-                yield steps.get(portrait.name, 0), _histogram(f"{portrait.name}/{side}", bins)
+                yield steps.get(portrait.name, 0), _histogram(visible(f"{portrait.name}/{side}"), bins)
 
 
 def _histogram(tag: str, bins: Bins) -> Any:

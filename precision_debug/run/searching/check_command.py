@@ -37,6 +37,8 @@ class CheckCommand:
             words = tuple(shlex.split(text))
         except ValueError as error:
             raise UsageError(f"its quotes do not match ({error})", where="--check", hint=_EXAMPLE) from error
+        if "\0" in text:
+            raise UsageError("it has a NUL character", where="--check", hint=_EXAMPLE)
         if not any(PLACE in word for word in words[1:]):
             raise UsageError(f"the command has no {PLACE}, where the saved model's path goes", where="--check",
                              hint=_EXAMPLE)  # fmt: skip

@@ -124,7 +124,7 @@ class Criterion:
         }
         try:
             said = self.metric(mine, theirs)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UsageError(f"it fails: {type(error).__name__}: {error}", where=f"--on {self.asked.on}") from error
         if isinstance(said, (bool, np.bool_)):
             return bool(said), 0.0 if said else 1.0, "" if said else f"{self.asked.on} says no"

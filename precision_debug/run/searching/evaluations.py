@@ -21,7 +21,9 @@ from ...search import Evaluation
 from ...search.asked import Asked
 from ..journal import Journal, read_events
 
-__all__ = ["Evaluations", "crashed", "digest_of", "key_of"]
+__all__ = ["BEGIN_ANEW", "Evaluations", "crashed", "digest_of", "key_of"]
+
+BEGIN_ANEW = "remove it to begin anew"
 
 _ENGINES = (
     "precision-debug", "precision_debug", "onnx", "onnxruntime", "onnxruntime-gpu", "tensorrt", "torch", "torchao",
@@ -47,10 +49,7 @@ class Evaluations:
                     if isinstance(event, (Evaluated, Kept)):
                         self._known[event.key] = event
             except RecordingError as error:
-                raise OutputError(
-                    f"the journal of an earlier search is damaged ({error.what})", where=str(path),
-                    hint="remove it to begin anew",
-                ) from error  # fmt: skip
+                raise self.damaged(error.what) from error
         self._earlier = set(self._known)
         self._journal = Journal(path)
 
@@ -82,6 +81,11 @@ class Evaluations:
         key = self._key(evaluation.mode, evaluation.kept, what)
         self._known[key] = Evaluated(key=key, evaluation=evaluation)
         self._journal.write(self._known[key])
+
+    def damaged(self, why: str) -> OutputError:
+        """What to raise where something that was kept is not what this version keeps."""
+        what = f"the journal of an earlier search is damaged ({why})"
+        return OutputError(what, where=str(self.path), hint=BEGIN_ANEW)
 
     def recall(self, what: str, kept: Sequence[str] = ()) -> Any:
         """Something else that was kept under a name; None where nothing was."""

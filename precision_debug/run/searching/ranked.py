@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import events
+from ...codec import decode
 from ...protocols import Feeds, Keep
 from ...reasons import say
 from ...records import RunSpec
@@ -54,7 +55,10 @@ class Ranker:
         keys = self.units.keys(kept)
         told = self.known.recall(f"ranking in {self.mode}", keys)
         if told is not None:
-            return [_group(item) for item in told]
+            try:
+                return [_group(item, len(self.units)) for item in told]
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise self.known.damaged("a ranking is none") from error
         options = {f"target.{name}": value for name, value in self.keep.options(keys).items()}
         there = stage_of(self.spec, self.mode, {}) if self.mode != self.spec.run_mode else self.spec
         there = dataclasses.replace(
@@ -100,11 +104,9 @@ def _plain(group: Group) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _group(plain: Mapping[str, Any]) -> Group:
-    return Group(
-        tensor=plain["tensor"],
-        units=frozenset(plain["units"]),
-        share=plain["share"],
-        certain=plain["certain"],
-        makers=frozenset(plain.get("makers", ())),
-    )
+def _group(plain: Mapping[str, Any], count: int) -> Group:
+    """Raises ValueError, TypeError, KeyError or AttributeError on what ``_plain`` did not make of so many units."""
+    group = decode(Group, dict(plain))
+    if not all(0 <= unit < count for unit in group.units | group.makers):
+        raise ValueError("a unit that the model does not have")
+    return group

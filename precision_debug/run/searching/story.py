@@ -17,7 +17,6 @@ from ...feeds import FeedSet
 from ...protocols import Keep
 from ...reasons import Reason, say
 from ...records import RunSpec, TensorMeta
-from ...report.from_journal import report_of_events
 from ...report.model import Report
 from ...search import Artefact, Evaluation, Fix, Found, Group, Judged, KeptUnit, Oracle, TradePoint, Units, minimise
 from ...search.asked import Asked
@@ -25,13 +24,14 @@ from ...search.oracle import Spent
 from .. import pipeline
 from ..inputs import feeds_of
 from ..journal import Journal, read_events
+from ..journal_report import report_of_journal
 from ..plan import Opening, make_plan, stage_of
 from ..side import guarded
 from ..spreading.asked import Spread
 from .ahead import Ahead, pool_of
 from .check_command import saved_as
 from .criterion import Criterion, Sample
-from .evaluations import Evaluations, digest_of, key_of
+from .evaluations import BEGIN_ANEW, Evaluations, digest_of, key_of
 from .hand_over import handed_over
 from .held_out import held_out_feeds
 from .ranked import Ranker
@@ -179,12 +179,13 @@ class _Search:
             fresh.rename(kept)
         else:
             self.notes.append(say("comparison_known"))
+        report = report_of_journal(kept, hint=BEGIN_ANEW)
         for event in read_events(kept):
             self.journal.write(event)
         inputs = self._room("comparison") / "inputs.npz"
         if inputs.exists():
             shutil.move(inputs, self.folder / "inputs.npz")
-        return report_of_events(read_events(kept))
+        return report
 
     def _criterion(self, report: Report) -> Criterion:
         rows = [row for row in report.rows if row.comparison is not None and (row.is_output or self.asked.on == "all")]

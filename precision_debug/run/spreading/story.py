@@ -6,9 +6,6 @@ next one gets.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 import queue
 import threading
 import time
@@ -17,13 +14,14 @@ from pathlib import Path
 
 from ... import errors, events
 from ...codec import decode, encode
-from ...errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError
+from ...errors import BackendCrash, BackendError, PrecisionDebugError
 from ...observe.shard import Shard
 from ...records import RunSpec, TensorMeta
 from ..deliver import LOG
 from ..journal import Journal
 from ..samples import finish_scores, worst_sample
 from .asked import Spread
+from .checkpoint import Checkpoint
 from .part_runner import Plain
 from .pools import Pool, Processes, RayPool, Worker, WorkerLost
 
@@ -52,7 +50,7 @@ def execute(
         if known is None:  # there is one sample, and the worker has compared it
             first.close()
             return
-        kept = _Checkpoint(asked.checkpoint, spec)
+        kept = Checkpoint(asked.checkpoint, spec)
         run = _Run(spec, pool, journal, kept, on_part)
         for shard in kept.shards:
             run.take(shard)
@@ -78,7 +76,7 @@ class _Run:
         spec: RunSpec,
         pool: Pool,
         journal: Journal,
-        kept: _Checkpoint,
+        kept: Checkpoint,
         on_part: Callable[[Worker, int], None] | None,
     ) -> None:
         self.whole = Shard()
@@ -212,31 +210,3 @@ def _write(journal: Journal, plain: Plain) -> None:
     event = events.read(plain)
     if event is not None:
         journal.write(event)
-
-
-class _Checkpoint:
-    """Finished parts in a file of the user's; those of another command are refused. path "": there is none."""
-
-    def __init__(self, path: str, spec: RunSpec) -> None:
-        self.shards: list[str] = []
-        self._path = Path(path) if path else None
-        if self._path is None:
-            return
-        plain = encode(dataclasses.replace(spec, command=""))
-        head = {"checkpoint": hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()}
-        try:
-            if self._path.exists():
-                lines = self._path.read_text(encoding="utf-8").splitlines(keepends=True)
-                if not lines or json.loads(lines[0]) != head:
-                    raise UsageError("it belongs to another command", where=path, hint="name another --checkpoint")
-                self.shards = [line for line in lines[1:] if line.endswith("\n")]
-                return
-            self._path.write_text(json.dumps(head) + "\n", encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise OutputError(f"no checkpoint: {error}", where=path, hint="name another --checkpoint") from error
-
-    def add(self, text: str) -> None:
-        """Keep one more part."""
-        if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(text + "\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...report.formats.xlsx.formats import INK, TONES, Formats
-from ...report.formats.xlsx.text import fit
+from ...report.formats.xlsx.text import caption, fit
 from ...report.widths import text_width
 from .result import Sweep
 from .sentences import sentences, told, tone
@@ -111,7 +111,8 @@ def _paper(sheet: Any, size: int) -> None:
 
 
 def _chart(book: Any, sheet: Any, at: int, found: list[Line]) -> None:
-    drawn = [line for line in found if line.get("median") and line.get("rel_l2") is not None]
+    timed = [line for line in found if line.get("median") and line.get("rel_l2") is not None]
+    drawn = [line for line in timed if math.isfinite(line["rel_l2"])]
     if not drawn:
         return
     errors = [line["rel_l2"] for line in drawn if line["rel_l2"]]
@@ -125,7 +126,7 @@ def _chart(book: Any, sheet: Any, at: int, found: list[Line]) -> None:
         data.write_row(number, 0, [1e3 * line["median"], line["rel_l2"] or edge])
         chart.add_series(
             {
-                "name": f"{line['mode']} (0)" if exact else line["mode"],
+                "name": caption(f"{line['mode']} (0)" if exact else line["mode"]),
                 "categories": ["ChartData", number, 0, number, 0], "values": ["ChartData", number, 1, number, 1],
                 "marker": {"type": "circle", "size": 9, "fill": {"color": _COLOURS.get(line["verdict"], "#0A7D5A")}},
                 "data_labels": {"series_name": True, "value": False, "position": "right"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
@@ -75,7 +76,7 @@ def _kind(head: Head) -> str:
 def _cell(head: Head, line: Line, mode: Mode | None) -> str:
     text = both(told(head, line, mode))
     if head.key == "mode" and mode is not None and mode.report:  # its own report, which stands beside the .json
-        return f'<a href="{quote(str(PurePosixPath(mode.report).with_suffix(".html")))}">{text}</a>'
+        return f'<a href="{quote(os.fsencode(str(PurePosixPath(mode.report).with_suffix(".html"))))}">{text}</a>'
     return text
 
 

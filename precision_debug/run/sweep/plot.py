@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Sequence
 
+from ...safety.visible import visible
 from .result import Mode, Sweep, front
 
 __all__ = ["svg"]
@@ -15,8 +16,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 30, 40, 64
 
 
 def svg(sweep: Sweep) -> str:
-    """The picture; "" where no mode has both an error and a time. An error of 0 lies on the lower edge."""
-    modes = [mode for mode in sweep.modes if mode.speed is not None and mode.rel_l2 is not None]
+    """The picture; "" where no mode has both a finite error and a time. An error of 0 lies on the lower edge."""
+    modes = [mode for mode in sweep.modes if mode.speed and mode.rel_l2 is not None and math.isfinite(mode.rel_l2)]
     if not modes:
         return ""
     errors = [mode.rel_l2 for mode in modes if mode.rel_l2]
@@ -51,7 +52,7 @@ def svg(sweep: Sweep) -> str:
         colour = "#0a7d5a" if mode.name in names else "#8a93a5"
         parts.append(f'<circle cx="{x(mode):.1f}" cy="{y(mode):.1f}" r="6" fill="{colour}"/>')
     parts += [
-        f'<text x="{px:.1f}" y="{py:.1f}" text-anchor="{anchor}" fill="#1c2430">{html.escape(name)}</text>'
+        f'<text x="{px:.1f}" y="{py:.1f}" text-anchor="{anchor}" fill="#1c2430">{html.escape(visible(name))}</text>'
         for px, py, anchor, name in _labels([(x(mode), y(mode), mode.name) for mode in modes])
     ]
     return "".join(parts) + "</svg>\n"

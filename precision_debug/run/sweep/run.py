@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,16 +18,20 @@ from ...records import ModelFiles, Row, RunSpec, Status
 from ...report import machine
 from ...report.failure import sentence_of
 from ...report.model import Report
+from ..companion_files import forget_inputs
 from ..plan import make_plan
 from ..supervisor import Outcome
 from .result import Mode, Speed, Sweep
 from .speed import measure_speed
 from .table import BASELINE
 
-__all__ = ["Compare", "Time", "parse_modes", "remove_inputs", "sweep"]
+__all__ = ["Compare", "Time", "file_name", "parse_modes", "remove_inputs", "sweep"]
 
 Compare = Callable[[RunSpec, Path], Outcome]
 """Compares one mode and writes its report."""
+
+_LONGEST = 160
+"""Bytes of a report's name; a file system takes 255, with all that is put behind it."""
 
 Time = Callable[[RunSpec, int], Speed]
 """Times the target of a command with so many samples a run; 0: as they are."""
@@ -104,7 +108,7 @@ def _compared(
     compare: Compare,
     ) -> tuple[Mode, _Made | None]:  # fmt: skip
     """The row, and what can be timed; None where nothing can."""
-    path = folder / f"{_file_name(name)}.json"
+    path = folder / f"{file_name(name)}.json"
     try:
         model = _first_that_reads(models, mode)
         one = dataclasses.replace(spec, model=model, run_mode=mode, options={**spec.options, **settings})
@@ -194,12 +198,16 @@ def _as_baseline(row: Mode, others: Sequence[Mode]) -> Mode:
     )  # fmt: skip
 
 
-def _file_name(name: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)
+def file_name(name: str) -> str:
+    """Of a mode's report, without its ending: no two modes have one name."""
+    plain = "".join(letter if letter.isalnum() or letter in "._-+=" else "_" for letter in name)
+    if plain == name and len(plain.encode()) <= _LONGEST:
+        return plain
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{plain.encode()[:_LONGEST].decode(errors='ignore')}-{digest}"
 
 
-def remove_inputs(folder: Path) -> None:
-    """The inputs beside each mode's report are the same: one is enough."""
-    for path in sorted(folder.glob("*.inputs.npz"))[1:]:
-        with contextlib.suppress(OSError):
-            path.unlink()
+def remove_inputs(reports: Sequence[Sequence[Path]]) -> None:
+    """The inputs beside each mode's reports are the same: those of the first are enough."""
+    for paths in reports[1:]:
+        forget_inputs(paths)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from ...codec import encode
+from ...codec import encode, json_text
 from ...errors import UsageError
 from ...report.atomic_file import replacing
+from ...report.formats.md import code, plain
 from ...report.widths import text_width
 from ...report.words import Text
 from .book import write_book
@@ -33,7 +35,6 @@ def write(sweep: Sweep, path: Path, *, language: str = "") -> None:
     writer = _WRITERS.get(path.suffix.lower())
     if writer is None:
         raise UsageError(f"no sweep format '{path.suffix}'", where=str(path), hint=f"known: {' '.join(SUFFIXES)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, what="the sweep") as temporary:
         writer(sweep, temporary, path.stem, language)
     if path.suffix.lower() == ".md" and (drawn := svg(sweep)):
@@ -92,31 +93,27 @@ def _in(text: Text, language: str) -> str:
 
 
 def _json(sweep: Sweep, path: Path) -> None:
-    plain: dict[str, Any] = {**encode(sweep), "front": [mode.name for mode in front(sweep.modes)]}
-    plain["sentences"] = [text.en for text in sentences(sweep)]
-    plain["table"] = [{key: encode(value) for key, value in line.items()} for line in lines(sweep)]
-    path.write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    told_: dict[str, Any] = {**encode(sweep), "front": [mode.name for mode in front(sweep.modes)]}
+    told_["sentences"] = [text.en for text in sentences(sweep)]
+    told_["table"] = [{key: encode(value) for key, value in line.items()} for line in lines(sweep)]
+    path.write_text(json_text(told_, indent=1) + "\n", encoding="utf-8")
 
 
 def _markdown(sweep: Sweep, path: Path, stem: str, language: str) -> None:
     found = lines(sweep)
     columns = [head for head in heads(sweep) if any(line.get(head.key) not in (None, "") for line in found)]
-    first, *more = (_md(text) for text in as_text(sweep, language))
+    first, *more = (plain(text) for text in as_text(sweep, language))
     text = ["# Sweep" if language != "zh" else "# 模式扫描", "", f"**{first}**", ""]
     text += [f"- {sentence}" for sentence in more]
     text += [""] * bool(more)
-    text.append("| " + " | ".join(_md(_in(Text(head.title, head.title_zh), language)) for head in columns) + " |")
+    text.append("| " + " | ".join(plain(_in(Text(head.title, head.title_zh), language)) for head in columns) + " |")
     text.append("|" + "|".join("---" if head.kind == "text" else "---:" for head in columns) + "|")
     for line in found:
         mode = sweep.mode(line["mode"])
-        text.append("| " + " | ".join(_md(_in(told(head, line, mode), language)) for head in columns) + " |")
-    text += ["", f"![error against latency]({stem}.svg)"] if svg(sweep) else []
-    text += ["", f"`{sweep.command}`"] if sweep.command else []
+        text.append("| " + " | ".join(plain(_in(told(head, line, mode), language)) for head in columns) + " |")
+    text += ["", f"![error against latency]({quote(os.fsencode(stem))}.svg)"] if svg(sweep) else []
+    text += ["", code(sweep.command)] if sweep.command else []
     path.write_text("\n".join(text) + "\n", encoding="utf-8")
-
-
-def _md(text: str) -> str:
-    return "".join(f"\\{letter}" if letter in "\\|`*_<>[]#!" else letter for letter in " ".join(text.split()))
 
 
 _WRITERS: dict[str, Callable[[Sweep, Path, str, str], None]] = {

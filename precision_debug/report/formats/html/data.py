@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ....records import Row, Status
+from ....safety.linked_file import linked_file
 from ....safety.visible import visible
 from ...advice import advice
 from ...blame import culprits
@@ -132,7 +133,7 @@ def _head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[
         "saved": {
             place[name]: number for number, name in enumerate(report.saved_tensors, 1) if name in place
         } if report.tensors_file else {},
-        "tensors": [visible(report.tensors_file), quote(report.tensors_file)],
+        "tensors": [visible(report.tensors_file), quote(linked_file(report.tensors_file))],
     }  # fmt: skip
 
 

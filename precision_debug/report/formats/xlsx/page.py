@@ -154,7 +154,7 @@ class _Page:
         if row is not None and row in self._places:
             title, line = locate(self._places[row])
             self._sheet.write_url(self._line, column, f"internal:'{title}'!B{line}", made, text)
-        elif file and "#" not in file and len(file) < _LINKED:
+        elif file and len(file) < _LINKED:
             self._sheet.write_url(self._line, column, f"external:{file}", made, text)
         else:
             self._sheet.write_string(self._line, column, text, made)

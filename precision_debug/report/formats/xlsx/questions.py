@@ -9,7 +9,7 @@ from typing import Any
 
 from ...model import Report
 from ...words import Text
-from .text import fit
+from .text import caption, fit
 
 __all__ = ["Question", "questions_of", "write_bars"]
 
@@ -103,13 +103,14 @@ def _chart(book: Any, question: Question, first: int, last: int) -> Any:
     chart.add_series({
         "name": str(question.axis),
         "categories": [_DATA, first, 0, last, 0], "values": [_DATA, first, 1, last, 1],
-        "categories_data": _labels(question),
+        "categories_data": [fit(label) for label in _labels(question)],
         "values_data": [length for _, length in question.bars],
         "points": points, "gap": 40,
         **({} if question.log else {"data_labels": {"value": True, "num_format": exact}}),
     })  # fmt: skip
     grid = {"visible": True, "line": {"color": "#E3E6EA", "width": 0.75}}
-    chart.set_title({"name": str(question.title), "name_font": {"size": 12, "color": "#1D3557"}, "overlay": False})
+    title = caption(str(question.title))
+    chart.set_title({"name": title, "name_font": {"size": 12, "color": "#1D3557"}, "overlay": False})
     chart.set_y_axis({"reverse": True, "num_font": {"size": 9}, "major_gridlines": {"visible": False}})
     scale: dict[str, Any] = {"name": str(question.axis), "num_format": form, "major_gridlines": grid}
     if question.log:

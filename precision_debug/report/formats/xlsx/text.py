@@ -6,7 +6,7 @@ import re
 
 from ....safety.visible import visible
 
-__all__ = ["CELL_LIMIT", "fit", "xml"]
+__all__ = ["CELL_LIMIT", "caption", "fit", "xml"]
 
 CELL_LIMIT = 32767
 """UTF-16 units that one cell holds."""
@@ -28,6 +28,11 @@ def fit(text: str) -> str:
         return text
     remark = _CUT.format(len(text))
     return units[: 2 * (CELL_LIMIT - len(remark))].decode("utf-16-le", "ignore") + remark
+
+
+def caption(text: str) -> str:
+    """A title or a name in a chart: with no "words!A1" in it, which xlsxwriter takes for a place in the workbook."""
+    return fit(text).replace("!", "! ")
 
 
 def xml(text: str) -> str:

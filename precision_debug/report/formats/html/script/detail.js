@@ -85,9 +85,8 @@ function savedIn(number) {
   const place = data.saved[number];
   if (!place) return [];
   const line = both(words.saved, "p", "links");
-  const link = element("a", "", data.tensors[0]);
-  link.href = data.tensors[1];
-  link.download = "";
+  const link = element(data.tensors[1] ? "a" : "code", "", data.tensors[0]);
+  if (data.tensors[1]) Object.assign(link, { href: data.tensors[1], download: "" });
   line.append(" ", link, " ", element("code", "", `${place}.baseline`), " ", element("code", "", `${place}.target`));
   return [line];
 }
