@@ -181,7 +181,7 @@ class TorchBackend:
             or chosen.change == "int8"
             or (not chosen.change and chosen.dtype in ("float16", "bfloat16"))
         )
-        return TorchKeep(spec=spec, recipe=chosen) if low and ".py" in spec.model.model_file else None
+        return TorchKeep(spec=spec, recipe=chosen) if low and not spec.model.path.endswith(".pt2") else None
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         return self._opened(spec, feeds, None)

@@ -56,7 +56,7 @@ class TorchKeep:
                 text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'keep_modules={listed}')}",
             )
         ]  # fmt: skip
-        path = folder / f"{Path(self.spec.model.model_file.partition('.py:')[0]).stem}_kept.py"
+        path = folder / f"{_source_of(self.spec.model.path)[0].stem}_kept.py"
         path.write_text(self._wrapper(paths), encoding="utf-8")
         if self.recipe.change == "int8":
             text = _TORCHAO.format(names=list(paths))
@@ -74,13 +74,19 @@ class TorchKeep:
     def _wrapper(self, paths: Sequence[str]) -> str:
         """A file of its own: what was judged, and the model that it is done to."""
         own = Path(__file__).with_name("engine") / "keep_float32.py"
-        file, _, factory = self.spec.model.model_file.partition(".py:")
-        where = str(Path(f"{file}.py").resolve())
-        values = {"file": where, "factory": factory, "names": list(paths), "low": self.recipe.dtype}
+        file, factory = _source_of(self.spec.model.path)
+        values = {"file": str(file.resolve()), "factory": factory, "names": list(paths), "low": self.recipe.dtype}
         told = {key: repr(value) for key, value in values.items()}
+        source = _SOURCE if factory else _FOLDER
         if self.recipe.change == "int8":
-            return _INT8.format(source=_SOURCE, **told)
-        return own.read_text(encoding="utf-8") + _MODEL.format(source=_SOURCE, **told)
+            return _INT8.format(source=source, **told)
+        return own.read_text(encoding="utf-8") + _MODEL.format(source=source, **told)
+
+
+def _source_of(model: str) -> tuple[Path, str]:
+    """The file and its factory, or the folder and ""."""
+    file, _, factory = model.partition(".py:")
+    return (Path(f"{file}.py"), factory) if factory else (Path(model), "")
 
 
 _TORCHAO = """\
@@ -104,6 +110,18 @@ def source() -> tuple[Any, Any]:
     made = getattr(loaded, FACTORY)()
     module, inputs = made if isinstance(made, tuple) else (made, None)
     return module.eval(), inputs
+'''
+
+_FOLDER = '''
+def source() -> tuple[Any, Any]:
+    """The model of the folder FILE, which names its class, in evaluation mode; it brings no example inputs."""
+    import json
+    from pathlib import Path
+
+    import transformers
+
+    named = json.loads((Path(FILE) / "config.json").read_text(encoding="utf-8"))["architectures"][0]
+    return getattr(transformers, named).from_pretrained(FILE, torch_dtype=torch.float32).eval(), None
 '''
 
 _INT8 = '''\

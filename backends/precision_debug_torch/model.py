@@ -60,9 +60,11 @@ def read_model(files: ModelFiles, *, seed: int = 0) -> Model:
 
     Raises ModelError.
     """
-    path = files.model_file
-    if not path:
-        raise ModelError("the torch backend reads no model folders", where=files.path, hint="name a file and a factory")
+    path = files.path
+    if Path(path).is_dir():
+        from .engine.saved_folder import load_folder
+
+        return from_module(load_folder(path), path=path)
     if ".py" in path and Path(path.partition(".py:")[0] + (".py" if ".py:" in path else "")).suffix == ".py":
         return _from_factory(path, seed)
     return _from_program(path) if Path(path).suffix.lower() == ".pt2" else _from_script(path)

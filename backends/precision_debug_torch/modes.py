@@ -8,9 +8,9 @@ from precision_debug.records import Availability, RunMode
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
 
-_FACTORY = (".py",)
-_MODULES = (".py", ".pt2")
-_ALL = (".py", ".pt2", ".pt", ".ts")
+_FACTORY = (".py", "")  # "": a folder
+_MODULES = (".py", ".pt2", "")
+_ALL = (".py", ".pt2", ".pt", ".ts", "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from ..records import InputMeta, ModelFiles, RunSpec
 from ..run.plan import make_plan
 from ..safety.visible import visible
 from .parser import Parser, formatter, parse, program
+from .reading import with_a_mode
 
 __all__ = ["run"]
 
@@ -37,18 +38,17 @@ def run(arguments: Sequence[str]) -> int:
     )
     if not model.path:
         raise UsageError("no model was given", hint="precision_debug inputs MODEL")
-    modes = [mode for _, mode in registry.modes_for(model)]
-    if not modes:
-        raise UsageError(f"no backend reads {registry.suffix(model) or 'a model folder'}", where=model.path)
-    asked = given.run_mode or next((mode.name for mode in modes if mode.baseline == mode.name), modes[0].name)
-    opening = make_plan(RunSpec(model=model, run_mode=asked, record="-")).target
-    metas = opening.inputs()
+
+    def read(mode: str) -> tuple[str, Sequence[InputMeta]]:
+        return mode, make_plan(RunSpec(model=model, run_mode=mode, record="-")).target.inputs()
+
+    asked, metas = with_a_mode(model, given.run_mode, read)
     defaults = default_feeds(metas, shapes=parse_shapes(given.input_shapes))
     for meta in metas:
         print(visible(_line(meta)))
         print(visible(f"    {defaults[meta.name].words}"))
     target = given.run_mode or next(
-        (mode.name for mode in modes if mode.baseline == asked and mode.name != asked), "MODE"
+        (mode.name for _, mode in registry.modes_for(model) if mode.baseline == asked and mode.name != asked), "MODE"
     )
     shapes = [
         as_option(meta.name, shape).split()[1] for meta in metas

@@ -17,12 +17,13 @@ from ..errors import OutputError
 from ..feeds import make_feeds
 from ..feeds.parse import parse_shapes
 from ..pairing.marks import get_mark_names_from_serialized_json, select
-from ..records import ModelFiles, RunSpec
+from ..records import ModelFiles, RunSpec, TensorMeta
 from ..report.atomic_file import replacing
 from ..run.overwriting import refuse_overwriting
 from ..run.plan import make_plan
 from ..safety.visible import visible
 from .parser import Parser, formatter, parse, program
+from .reading import with_a_mode
 
 __all__ = ["run"]
 
@@ -70,15 +71,18 @@ def run(arguments: Sequence[str]) -> int:
 
 def _of_model(given: argparse.Namespace, between: tuple[str, str] | None) -> list[str]:
     model = ModelFiles(model_file=given.model_file, params_file=given.params_file, model_dir=given.model_dir)
-    with _scratch() as folder:
-        mode = given.run_mode or _any_mode(model)
-        opening = make_plan(RunSpec(model=model, run_mode=mode, record="-"), work_dir=folder).target
-        feeds = make_feeds(opening.inputs(), shapes=parse_shapes(given.input_shapes))
-        session = opening.open(feeds.feeds)
-        try:
-            metas = list(session.tensors)
-        finally:
-            session.close()
+
+    def listed(mode: str) -> list[TensorMeta]:
+        with _scratch() as folder:
+            opening = make_plan(RunSpec(model=model, run_mode=mode, record="-"), work_dir=folder).target
+            feeds = make_feeds(opening.inputs(), shapes=parse_shapes(given.input_shapes))
+            session = opening.open(feeds.feeds)
+            try:
+                return list(session.tensors)
+            finally:
+                session.close()
+
+    metas = with_a_mode(model, given.run_mode, listed)
     chosen = set(select(given.mark, between, [m.name for m in metas])) if given.mark or between else None
     kept = [meta for meta in metas if chosen is None or meta.name in chosen]
     if given.names_only or given.output:
@@ -102,12 +106,3 @@ def _scratch() -> Iterator[str]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _any_mode(model: ModelFiles) -> str:
-    from ..errors import UsageError
-    from ..registry import modes_for, suffix
-
-    for _, mode in modes_for(model):
-        return mode.baseline
-    raise UsageError(f"no backend reads {suffix(model) or 'a model folder'}", where=model.path or "--model_file")

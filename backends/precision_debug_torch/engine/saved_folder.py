@@ -1,0 +1,74 @@
+"""A model folder as the transformers library saves one: config.json, which names the class, and safetensors."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from precision_debug.errors import BackendUnavailable, ModelError
+from precision_debug.safety.special_file import refuse_special
+
+__all__ = ["load_folder"]
+
+_FACTORY = "write a factory FILE.py:FUNCTION that builds the module and loads them"
+
+
+def load_folder(path: str) -> Any:
+    """The module in float32 and in evaluation mode, of a class that transformers itself has.
+
+    Nothing is fetched, no code that lies in the folder is run, and weights are read from safetensors alone.
+    Raises ModelError, and BackendUnavailable without transformers.
+    """
+    named = _class_named(Path(path))
+    for switch in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        os.environ.setdefault(switch, "1")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import transformers
+    except Exception as error:
+        hint = "pip install transformers, or " + _FACTORY
+        what = f"needs transformers ({type(error).__name__}: {error})"
+        raise BackendUnavailable(what, where=path, hint=hint) from error
+    kind = getattr(transformers, named, None)
+    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+        raise ModelError(f"this transformers has no model {named}", where=path, hint=_FACTORY)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = kind.from_pretrained(path, torch_dtype=torch.float32, local_files_only=True, use_safetensors=True)
+    except Exception as error:
+        text = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"cannot be loaded by {named}: {text}", where=path, hint=_FACTORY) from error
+    return module.eval()
+
+
+def _class_named(folder: Path) -> str:
+    """The class that config.json names; its weights are there, in a form that no code can hide in."""
+    file = folder / "config.json"
+    for one in (file, *folder.glob("*.safetensors"), *folder.glob("*.json")):
+        refuse_special(one, ModelError)
+    if not file.is_file():
+        raise ModelError(
+            "holds no config.json, as a folder of the transformers library does", where=str(folder),
+            hint="torch modes read such a folder, FILE.py:FUNCTION, .pt2 and .pt",
+        )  # fmt: skip
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        names = config["architectures"]
+        named = names[0]
+    except (OSError, ValueError, RecursionError, LookupError, TypeError) as error:
+        raise ModelError("names no class under 'architectures'", where=str(file), hint=_FACTORY) from error
+    if not isinstance(named, str):
+        raise ModelError("names no class under 'architectures'", where=str(file), hint=_FACTORY)
+    if not any(folder.glob("*.safetensors")):
+        raise ModelError(
+            "holds no safetensors; other files of weights are Python objects, which are not read: reading them would "
+            "run code", where=str(folder), hint="save it again with save_pretrained, or " + _FACTORY,
+        )  # fmt: skip
+    return named

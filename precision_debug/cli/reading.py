@@ -1,0 +1,39 @@
+"""For verbs that only read a model: whichever backend can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from .. import registry
+from ..errors import BackendUnavailable, ModelError, UsageError
+from ..reasons import say
+from ..records import ModelFiles
+
+__all__ = ["with_a_mode"]
+
+T = TypeVar("T")
+
+
+def with_a_mode(model: ModelFiles, asked: str, use: Callable[[str], T]) -> T:
+    """``use`` of the mode that was asked for; without one of each backend's baseline mode, until one reads the model.
+
+    Raises UsageError where no backend reads such a file, and what the first one raised where none reads this file.
+    """
+    if asked:
+        return use(asked)
+    names: dict[str, str] = {}
+    for backend, mode in registry.modes_for(model):
+        if mode.baseline == mode.name or backend.name not in names:
+            names.setdefault(backend.name, mode.baseline)
+    if not names:
+        kind = registry.suffix(model) or say("model_folder")
+        raise UsageError(say("no_backend_reads", kind=kind), where=model.path or "--model_file")
+    first: ModelError | BackendUnavailable | None = None
+    for name in names.values():
+        try:
+            return use(name)
+        except (ModelError, BackendUnavailable) as error:
+            first = first or error
+    assert first is not None
+    raise first

@@ -1,0 +1,113 @@
+"""Folders as the transformers library saves them."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+from precision_debug_torch import TorchBackend
+
+from precision_debug import cli, compare
+from precision_debug.records import ModelFiles, SessionSpec
+
+SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 99}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bert")
+    torch.manual_seed(0)
+    transformers.BertModel(transformers.BertConfig(**SIZES)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    copied = tmp_path / "bert"
+    copied.mkdir()
+    for file in saved.iterdir():
+        (copied / file.name).write_bytes(file.read_bytes())
+    return copied
+
+
+def test_a_folder_is_a_model(saved: Path, tmp_path: Path) -> None:
+    report = compare(str(saved), run_mode="torch_bf16", explain="off")
+    assert {info.name: info.dtype for info in report.inputs} == {"input_ids": "int64"}
+    given = {info.name: info for info in report.inputs}["input_ids"]
+    ids = np.zeros(given.shape, np.int64)
+    ours = transformers.BertModel.from_pretrained(saved).eval()
+    with torch.no_grad():
+        wanted = ours(torch.from_numpy(ids)).last_hidden_state
+    np.savez(tmp_path / "ids.npz", input_ids=ids)
+    again = compare(str(saved), run_mode="torch_bf16", explain="off", inputs=str(tmp_path / "ids.npz"))
+    last = next(row for row in again.rows if row.name == "output.last_hidden_state")
+    assert last.comparison is not None
+    assert last.comparison.base.max == pytest.approx(float(wanted.max()), rel=1e-5)
+
+
+def test_commands_read_it(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inputs", str(saved)]) == 0
+    said = capsys.readouterr().out
+    assert "input_ids  int64 [batch, sequence], indices below 99" in said
+    assert f"--model_file {saved} --run_mode torch_fp64 --input_shapes 'input_ids:[2,32]'" in said
+    assert cli.main(["marks", "--model_dir", str(saved), "--names_only"]) == 0
+    assert "output.last_hidden_state" in capsys.readouterr().out.splitlines()
+
+
+def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert cli.main(["--model_dir", str(folder), "--run_mode", "torch_bf16", "--output", f"{folder}.json"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    return said[0]
+
+
+@pytest.mark.parametrize("named", ["NoSuchModel", "AutoModel", "pipeline", "__class__", 7, None, {}])
+def test_only_its_classes_are_built(folder: Path, capsys: pytest.CaptureFixture[str], named: object) -> None:
+    (folder / "config.json").write_text(json.dumps({"architectures": [named], "model_type": "bert"}))
+    assert "factory" in refused(folder, capsys)
+
+
+def test_code_in_the_folder_is_not_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"architectures": ["Own"], "auto_map": {"AutoModel": "own.Own", "AutoConfig": "own.Config"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "own.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\n")
+    assert "no model Own" in refused(folder, capsys)
+    assert not (folder / "ran").exists()
+
+
+def test_pickles_are_not_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+    assert "holds no safetensors" in refused(folder, capsys)
+
+
+def test_damaged_and_special_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "model.safetensors").write_bytes(b"\0" * 9)
+    assert "cannot be loaded by BertModel" in refused(folder, capsys)
+    (folder / "config.json").unlink()
+    assert "no config.json" in refused(folder, capsys)
+    os.mkfifo(folder / "config.json")
+    assert "is a pipe" in refused(folder, capsys)
+
+
+def test_the_wrapper_that_is_handed_over_builds_it(saved: Path, tmp_path: Path) -> None:
+    spec = SessionSpec(model=ModelFiles(model_dir=str(saved)), mode="torch_bf16", options={})
+    keep = TorchBackend().keep(spec)
+    assert keep is not None
+    *_, handed = keep.hand_over(["pooler"], (), tmp_path)
+    module = runpy.run_path(handed.path)["model"]()
+    assert module.pooler.dense.weight.dtype == torch.float32
+    assert module.encoder.layer[0].output.dense.weight.dtype == torch.bfloat16
+    with torch.no_grad():
+        assert module(torch.zeros((1, 4), dtype=torch.int64)).pooler_output.isfinite().all()
