@@ -32,6 +32,11 @@ BUILT_IN = {
 }
 
 
+_WEIGHTS = {".pth", ".bin", ".safetensors", ".ckpt", ".pdparams", ".gguf", ".npz"}
+_ELSEWHERE = {".h5", ".keras", ".mlmodel", ".mlpackage", ".caffemodel", ".prototxt", ".uff"}
+"""Models of frameworks that no backend is for."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
     """One registered backend: the object, or why it could not be loaded."""
@@ -88,17 +93,24 @@ def find(model: ModelFiles, mode: str) -> tuple[Backend, RunMode]:
     if broken and not names:
         raise BackendUnavailable(f"no loaded backend reads {kind}", where=model.path, hint=broken)
     if not names:
-        known = sorted({ending for b in backends() for m in b.run_modes for ending in m.suffixes if ending})
-        raise UsageError(
-            say("no_backend_reads", kind=kind), where=model.path, hint=say("known_endings", endings=" ".join(known))
-        )
+        endings = sorted({ending for b in backends() for m in b.run_modes for ending in m.suffixes if ending})
+        known = say("known_endings", endings=" ".join(endings))
+        hint = known
+        if suffix(model) in _WEIGHTS:
+            hint = say("weights_alone", known=known)
+        elif suffix(model) in _ELSEWHERE:
+            hint = say("export_it", known=known)
+        raise UsageError(say("no_backend_reads", kind=kind), where=model.path, hint=hint)
     if elsewhere:
         wanted = " ".join(ending or "a model folder" for ending in elsewhere)
-        raise UsageError(
-            say("mode_does_not_read", mode=mode, kind=kind, wanted=wanted),
-            where=model.path,
-            hint=say("modes_for", kind=kind, modes=" ".join(names)),
-        )
+        hint = say("modes_for", kind=kind, modes=" ".join(names))
+        own = {b.name: m.baseline for b, m in offered if b.capabilities.exporter is not None}
+        if ".onnx" in elsewhere and own:
+            baseline = [*own.values()][-1]
+            hint = say(
+                "beside_its_export", ending=".onnx", mode=mode, baseline=baseline, model=model.path, modes=hint
+            )  # fmt: skip
+        raise UsageError(say("mode_does_not_read", mode=mode, kind=kind, wanted=wanted), where=model.path, hint=hint)
     near = difflib.get_close_matches(mode, names, n=3)
     modes = " ".join(names)
     hint = (

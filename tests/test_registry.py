@@ -74,3 +74,20 @@ def test_plugins_are_built_in_ones_first_and_each_once(fake: str) -> None:
     assert names[: len(registry.BUILT_IN)] == list(registry.BUILT_IN)
     assert "fake" in names
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("m.pth", "write a factory"), ("m.safetensors", "write a factory"), ("m.h5", "export it to .onnx"),
+     ("m.xyz", "known endings")],
+)  # fmt: skip
+def test_other_peoples_files_are_told_what_to_do(name: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        registry.find(ModelFiles(model_file=name), "ort_fp16")
+    assert hint in str(caught.value)
+
+
+def test_code_in_a_mode_for_exported_files() -> None:
+    with pytest.raises(UsageError) as caught:
+        registry.find(ModelFiles(model_file="m.py:make"), "ort_fp16")
+    assert "--run_mode ort_fp16 --baseline torch_fp32 --baseline_model m.py:make" in str(caught.value)

@@ -48,6 +48,19 @@ FAILURES: Mapping[str, Wording] = {
     "model_folder": Wording("a model folder", "模型文件夹"),
     "no_backend_reads": Wording("no backend reads {kind}", "没有后端能读取 {kind}"),
     "known_endings": Wording("known endings: {endings}", "可用的后缀：{endings}"),
+    "weights_alone": Wording(
+        "it holds weights without a model: write a factory FILE.py:FUNCTION that builds the module and loads them, or "
+        "name a folder that transformers saved with --model_dir; {known}",
+        "其中只有权重、没有模型：写一个工厂函数 FILE.py:FUNCTION 构建模块并加载它们，"
+        "或用 --model_dir 指定 transformers 保存的目录；{known}",
+    ),
+    "export_it": Wording("export it to .onnx; {known}", "请先导出为 .onnx；{known}"),
+    "beside_its_export": Wording(
+        "beside a file that was exported from it: --model_file EXPORTED{ending} --run_mode {mode} "
+        "--baseline {baseline} --baseline_model {model}; {modes}",
+        "与由它导出的文件对比：--model_file 导出的文件{ending} --run_mode {mode} --baseline {baseline} "
+        "--baseline_model {model}；{modes}",
+    ),
     "mode_does_not_read": Wording(
         "run mode {mode} does not read {kind} (it reads {wanted})",
         "运行模式 {mode} 不能读取 {kind}（它读取 {wanted}）",
