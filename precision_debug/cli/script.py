@@ -31,7 +31,7 @@ def main() -> int:
     print(report.verdict)
     for row in report.rows:
         if row.status is precision_debug.Status.FAIL:
-            print(row.op_type, row.name, row.reason)
+            print(f"{{row.op_type!r}} {{row.name!r}}: {{str(row.reason)!r}}")
     return report.exit_status
 
 

@@ -18,6 +18,7 @@ from ..report.difference import TIMES, Change, difference
 from ..report.figures import figure
 from ..report.model import Report, Verdict
 from ..safety.special_file import refuse_special
+from ..safety.visible import visible
 
 __all__ = ["Thresholds", "complaint"]
 
@@ -147,7 +148,7 @@ def complaint(report: Report, thresholds: Thresholds, golden: Report | None = No
         lines.append(report.failure)
     if len(lines) == 1 and report.first_mismatch is not None:
         lines.append(f"first mismatch: {report.first_mismatch.op_type} {report.first_mismatch.name}")
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))  # a test's failure goes to the terminal as it is
 
 
 def _over(row: Row, thresholds: Thresholds) -> str:

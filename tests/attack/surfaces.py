@@ -20,7 +20,6 @@ import numpy as np
 import onnx
 import tomllib
 from onnx_models import if_model, mlp
-from report_factory import make_report
 
 from precision_debug.feeds.polygraphy_json import iteration_text
 from precision_debug.observe.shard import Shard
@@ -32,10 +31,12 @@ from precision_debug.run.spreading.asked import Spread
 from precision_debug.run.spreading.checkpoint import Checkpoint
 from precision_debug.run.spreading.story import execute
 from precision_debug.run.user_compare import UserCompare
+from precision_debug.safety.visible import visible
 from precision_debug.search.asked import Asked
 from precision_debug.testing.thresholds import Thresholds, complaint
 
 from .case import CANARY, Lost, command, own_error, spoiled, spoiled_text
+from .names import report_of
 
 __all__ = ["checkpoints", "looked_at", "readers", "results", "search_journals", "thresholds", "users_own"]
 
@@ -78,7 +79,9 @@ def thresholds(random_: random.Random, folder: Path) -> None:
     if len(said) > 2000:
         raise Lost(f"a line of {len(said)} characters")
     if found:
-        complaint(make_report(3), found[0])
+        said = complaint(report_of(random_), found[0])
+        if visible(said, keep="\n") != said or said.count("\n") > 20:
+            raise Lost(f"what a test fails with steers the terminal: {said[:200]!r}")
         if ending == "project":
             table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
             if table not in ({}, {"precision_debug": {}}) and not found[0].given:
