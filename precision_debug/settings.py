@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .errors import UsageError
-from .safety.nearest import did_you_mean
+from .reasons import Reason, say
+from .safety.nearest import nearest
 
 __all__ = ["CORE", "MEMORY_BUDGET", "SIDES", "Kind", "Setting", "Taker", "passed", "read_by", "share", "value"]
 
@@ -245,9 +246,10 @@ def _not_taken(
     everywhere = [(backend, setting) for backend, table in tables.items() for setting in table]
     flagged = key == name and any(setting.flag for _, setting in everywhere if setting.name == name)
     where = f"--{name}" if flagged else f"--option {key}"
-    labels = [f"the {taker.side} {taker.mode}" for taker in asked]
-    what = f"neither {' nor '.join(labels)} takes it" if len(labels) > 1 else (
-        f"{labels[0]} does not take it" if labels else f"there is no {key.partition('.')[0]} here"
+    labels = [say("the_side", side=_side(taker.side), mode=taker.mode) for taker in asked]
+    what = (
+        say("nobody_takes_it", first=labels[0], second=labels[1]) if len(labels) > 1
+        else say("does_not_take_it", side=labels[0]) if labels else f"there is no {key.partition('.')[0]} here"
     )  # fmt: skip
     hint = ""
     own = [(taker, setting) for taker in asked for setting in taker.table if setting.name == name]
@@ -257,17 +259,26 @@ def _not_taken(
         hint = f"it is a setting of the backend{'s' * (len(others) > 1)} {' and '.join(others)}"
     else:
         near = [s.name for taker in asked for s in taker.table if s.matters(taker.side, taker.mode)]
-        hint = did_you_mean(name, near) or did_you_mean(name, [setting.name for _, setting in everywhere])
+        hint = _near(name, near) or _near(name, [setting.name for _, setting in everywhere])
     tableless = [taker.backend for taker in asked if taker.backend and not taker.table]
     if tableless and (not hint or len(tableless) == len(asked)):
         hint = f"the backend {tableless[0]} declares no settings"
-    return UsageError(what, where=where, hint=hint or "`precision_debug doctor --settings` lists what each takes")
+    return UsageError(what, where=where, hint=hint or say("settings_lists"))
+
+
+def _near(name: str, names: Sequence[str]) -> str:
+    found = nearest(name, names)
+    return say("did_you_mean", names=" or ".join(map(repr, found))) if found else ""
+
+
+def _side(name: str) -> Reason:
+    return say("baseline") if name == "baseline" else say("target")
 
 
 def _where_it_matters(taker: Taker, setting: Setting) -> str:
     if taker.side not in setting.sides:
         return f"it is for the {setting.sides[0]} only"
-    return f"it matters in {' '.join(setting.modes)}"
+    return say("it_matters_in", modes=" ".join(setting.modes))
 
 
 def _flag(_: Setting, given: Any) -> bool:
@@ -297,7 +308,7 @@ def _size(setting: Setting, given: Any) -> int:
             raise ValueError
         size = int(float(text.removesuffix(unit)) * _UNITS[unit])
     except (ValueError, OverflowError):
-        raise ValueError(f"'{given}' is not a size") from None
+        raise ValueError(say("no_size", value=given)) from None
     if not (1 if setting.low is None else setting.low) <= size < 2**63:
         raise ValueError(f"'{given}' is not a size {'above 0' if setting.low is None else 'from 0 up'}")
     return size

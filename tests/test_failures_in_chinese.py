@@ -38,6 +38,16 @@ WORDS = re.compile(r"[A-Za-z']+ [A-Za-z']+ [A-Za-z']+ [A-Za-z']+")
         (["--model_file", MODEL, "--run_mode", "ort_opt", "--seed", "x"], "选项 --seed：'x' 不是整数"),
         (["--model_file", MODEL, "--run_mode", "ort_opt", "--explain", "x"], "选项 --explain：没有 'x'，可选：'off'"),
         (["diff", "a.json"], "缺少参数：AFTER"),
+        (["diff", "gone.json", "gone.json"], "无法读取报告"),
+        (["--model_file", MODEL, "--run_mode", "ort_opt", "--mark", "nothing_here"], "没有名为 'nothing_here' 的张量"),
+        (["--model_file", MODEL, "--run_mode", "ort_opt", "--option", "nonsense=1"], "均无此设置。建议：是否想写"),
+        (["--model_file", MODEL, "--run_mode", "ort_opt", "--atol", "-1"], "容差须为不小于 0 的数"),
+        (["--model_file", MODEL, "--run_mode", "ort_opt", "--rename", "a"], "请写 目标中的名字=基线中的名字"),
+        (["--model_file", MODEL, "--run_mode", "ort_opt", "--val_range", "1"], "不是由两个有限数构成的范围"),
+        (["--model_file", MODEL, "--run_mode", "ort_opt", "--sample", "3"], "没有样本 3"),
+        (["--model_file", "bad.onnx", "--run_mode", "ort_opt"], "不是 ONNX 模型"),
+        (["search", "--model_file", MODEL, "--run_mode", "ort_opt"], "没有可保留为更高精度的部分"),
+        (["sweep", "--model_file", MODEL], "没有给出运行模式"),
     ],
 )
 def test_wrong_commands(
@@ -45,11 +55,12 @@ def test_wrong_commands(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.xyz").touch()
+    (tmp_path / "bad.onnx").write_text("junk")
     assert main([*arguments, "--lang", "zh"]) == 2
     chinese = capsys.readouterr().err
     assert said in chinese
     assert chinese.count("\n") == 1
-    if "trt_fp16" not in arguments and "gone.npz" not in arguments:
+    if not {"trt_fp16", "gone.npz", "gone.json"} & set(arguments):
         assert not WORDS.search(chinese), "English is left"
     assert main([*arguments, "--lang", "en"]) == 2
     assert not re.search("[\u4e00-\u9fff]", capsys.readouterr().err)

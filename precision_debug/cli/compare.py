@@ -365,7 +365,7 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
     )  # fmt: skip
     for name, value in (("--atol", tolerance.atol), ("--rtol", tolerance.rtol)):
         if not 0 <= value < float("inf"):
-            raise UsageError(f"a tolerance must be a number from 0 up, not {value}", where=name)
+            raise UsageError(say("no_tolerance", value=value), where=name)
     if not 0 <= tolerance.quantile <= 1:
         raise UsageError(f"a quantile lies from 0 to 1, not at {tolerance.quantile}", where="--error_quantile")
     marks = tuple(given.mark)
@@ -473,5 +473,5 @@ def _options(texts: Sequence[str]) -> dict[str, Any]:
 def _rename(text: str) -> tuple[str, str]:
     target, equals, baseline = text.rpartition("=")
     if not equals or not target or not baseline:
-        raise UsageError(f"'{text}' is no rename", where="--rename", hint="write TARGET_NAME=BASELINE_NAME")
+        raise UsageError(say("no_rename", value=text), where="--rename", hint=say("rename_form"))
     return target, baseline

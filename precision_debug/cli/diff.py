@@ -16,6 +16,7 @@ from typing import Any
 
 from ..codec import json_text
 from ..errors import UsageError
+from ..reasons import say
 from ..report.atomic_file import replacing
 from ..report.difference import NOISE, TIMES, Difference, difference
 from ..report.difference_page import difference_page
@@ -63,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     for output in outputs:
         if output.suffix.lower() not in _SUFFIXES:
             known = ", ".join(_SUFFIXES)
-            raise UsageError(f"a difference is written as {known}", where=str(output), hint="end the name in one")
+            raise UsageError(say("no_difference_format", known=known), where=str(output), hint=say("end_the_name"))
     for source in (given.before, given.after):
         refuse_overwriting(outputs, source)
     found = difference(Report.load(given.before), Report.load(given.after), times=given.times, noise=given.noise)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import OutputError, UsageError
-from ..reasons import Reason
+from ..reasons import Reason, say
 from ..records import ModelFiles, RunSpec
 from ..report.widths import wrapped
 from ..report.words import word
@@ -53,17 +53,17 @@ def run(arguments: Sequence[str]) -> int:
     group.add_argument("--speed_seconds", metavar="S", type=float, default=3.0, help="of timed runs each (default 3)")
     given = parse(parser, arguments)
     if given.run_mode or given.record:
-        raise UsageError("a sweep takes --run_modes", where="--run_mode" if given.run_mode else "--record")
+        raise UsageError(say("sweep_takes_modes"), where="--run_mode" if given.run_mode else "--record")
     spread = compare.spread_of(given)
     wanted = parse_modes(given.run_modes)
     batches = _batches(given.batch_sizes)
     given.run_mode = wanted[0][1]
     spec = compare.make_spec(given, command=f"{program('sweep')} {shlex.join(arguments)}")
     outputs = [Path(path) for path in given.output or [_DEFAULT]]
-    known = f"known: {' '.join(SUFFIXES)}"
+    known = say("known", known=" ".join(SUFFIXES))
     for output in outputs:
         if output.suffix.lower() not in SUFFIXES:
-            raise UsageError(f"no sweep format '{output.suffix}'", where=str(output), hint=known)
+            raise UsageError(say("no_sweep_format", ending=output.suffix), where=str(output), hint=known)
     refuse_overwriting(outputs, spec, given.marks)
     folder = outputs[0].with_name(f"{outputs[0].stem}.modes")
     try:

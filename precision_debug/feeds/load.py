@@ -26,10 +26,7 @@ from .sliced import cut, mapped_npz
 
 __all__ = ["load_sets"]
 
-_KINDS = (
-    "give a .npz, .npy or Polygraphy .json file, a folder of .npy or .npz files or an ONNX test data set, "
-    "or SCRIPT.py[:function]"
-)
+_KINDS = say("feeds_form")
 
 _LITTLE = 64 << 20
 """Bytes of files that are read as a whole at once, to say early what does not fit."""
@@ -59,7 +56,7 @@ def _file(path: Path, inputs: Sequence[InputMeta]) -> SampleSets:
         return _sets([{_only_input(path, inputs): _npy(path)}])
     if suffix == ".json":
         return _sets(read_feeds(path))
-    raise InputError(f"'{path.suffix}' files are not read as feeds", where=str(path), hint=_KINDS)
+    raise InputError(say("no_feeds", ending=path.suffix), where=str(path), hint=_KINDS)
 
 
 def _sets(sets: Sequence[Mapping[str, Any]]) -> SampleSets:

@@ -7,11 +7,12 @@ import re
 from collections.abc import Sequence
 
 from ..errors import UsageError
+from ..reasons import say
 
 __all__ = ["parse_shapes", "parse_val_range"]
 
-_SHAPE_FORM = "write NAME:[1,3,224,224] or NAME:1x3x224x224"
-_RANGE_FORM = "write LOW,HIGH for all inputs or NAME:LOW,HIGH for one"
+_SHAPE_FORM = say("shape_form")
+_RANGE_FORM = say("range_form")
 
 
 def parse_shapes(texts: Sequence[str], *, option: str = "--input_shapes") -> dict[str, tuple[int, ...]]:
@@ -27,7 +28,7 @@ def parse_shapes(texts: Sequence[str], *, option: str = "--input_shapes") -> dic
             raise UsageError(f"'{text}' names no input", where=option, hint=_SHAPE_FORM)
         shape = _dims(dims.strip())
         if shape is None:
-            raise UsageError(f"'{text}' is not a shape", where=option, hint=_SHAPE_FORM)
+            raise UsageError(say("no_shape", value=text), where=option, hint=_SHAPE_FORM)
         if shapes.setdefault(name, shape) != shape:
             what = f"two shapes for '{name}': {list(shapes[name])} and {list(shape)}"
             raise UsageError(what, where=option, hint="keep one")
@@ -42,7 +43,7 @@ def parse_val_range(texts: Sequence[str], *, option: str = "--val_range") -> dic
         name = name.strip()
         bounds = _bounds(numbers.strip())
         if bounds is None:
-            raise UsageError(f"'{text}' is not a range of two finite numbers", where=option, hint=_RANGE_FORM)
+            raise UsageError(say("no_range", value=text), where=option, hint=_RANGE_FORM)
         low, high = bounds
         if low > high:
             raise UsageError(f"'{text}' has its low end above its high end", where=option, hint=_RANGE_FORM)

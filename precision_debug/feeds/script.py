@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..reasons import say
 from ..safety.import_path import Neighbours
 from ..safety.special_file import refuse_special
 from .sets import SampleSets
@@ -76,7 +77,7 @@ def _module(path: Path) -> types.ModuleType:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise InputError(f"the script cannot be read: {error.strerror or error}", where=str(path)) from error
+        raise InputError(say("no_script", error=str(error.strerror or error)), where=str(path)) from error
     module = types.ModuleType(f"_feeds_script_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module

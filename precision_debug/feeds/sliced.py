@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..reasons import say
 from ..records import InputMeta
 from .dtypes import Array
 from .sets import SampleSets
@@ -28,9 +29,8 @@ def cut(arrays: Mapping[str, Array], axis: int, inputs: Sequence[InputMeta], whe
     counts: dict[str, int] = {}
     for name, array in arrays.items():
         if not -array.ndim <= axis < array.ndim:
-            raise InputError(
-                f"input '{name}' has {array.ndim} axes, and no axis {axis}", where=where, hint="see --samples_axis"
-            )
+            what = say("no_axis", name=name, count=array.ndim, axis=axis)
+            raise InputError(what, where=where, hint=say("see_samples_axis"))
         shape = metas[name].shape if name in metas else None
         without = shape is not None and len(shape) == array.ndim - 1
         fixed = None if shape is None or len(shape) != array.ndim else shape[axis]

@@ -16,7 +16,7 @@ from ..safety.special_file import refuse_special
 
 __all__ = ["Scores", "check_labels", "counts", "load_labels", "score"]
 
-_HINT = "give a .npy of one class index a sample"
+_HINT = say("labels_form")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ def load_labels(path: str) -> np.ndarray[Any, Any]:
             loaded = np.load(file, allow_pickle=False)
             labels = loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
     except Exception as error:  # numpy and zipfile raise many kinds on a damaged file
-        raise InputError(f"no labels can be read ({error})", where=path, hint=_HINT) from error
+        raise InputError(say("no_labels", error=str(error)), where=path, hint=_HINT) from error
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise InputError(
             f"labels must be one class index a sample, not {labels.dtype} of shape {list(labels.shape)}", where=path
@@ -55,7 +55,8 @@ def check_labels(labels: np.ndarray[Any, Any], feeds: Mapping[str, Any], outputs
     counts = {np.shape(value)[0] for value in feeds.values() if np.ndim(value)}
     if counts and len(labels) not in counts:
         samples = " or ".join(map(str, sorted(counts)))
-        raise InputError(f"{len(labels)} labels for inputs of {samples} samples", where="--labels", hint=_HINT)
+        what = say("labels_of_samples", count=len(labels), samples=samples)
+        raise InputError(what, where="--labels", hint=_HINT)
     shapes = [meta.shape for meta in outputs]
     if not shapes or None in shapes:
         return

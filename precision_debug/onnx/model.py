@@ -21,7 +21,7 @@ __all__ = [
     "threads_may_read",
 ]  # fmt: skip
 
-_AGAIN = "export or copy the model again"
+_AGAIN = say("export_again")
 _GIT_LFS = b"version https://git-lfs"
 
 
@@ -90,7 +90,7 @@ def parsed(data: bytes | memoryview, path: str) -> Any:
     try:
         proto.ParseFromString(data)
     except DecodeError as error:
-        raise ModelError("is not an ONNX model, or is cut off", where=path, hint=_AGAIN) from error
+        raise ModelError(say("no_onnx"), where=path, hint=_AGAIN) from error
     if not proto.ir_version or not proto.opset_import or not proto.graph.output:
         raise ModelError("is not an ONNX model: no IR version, opset or output in it", where=path, hint=_AGAIN)
     return proto

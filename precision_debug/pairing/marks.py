@@ -13,12 +13,13 @@ from pathlib import Path
 from ..codec import parse_json
 from ..errors import MarkError
 from ..inspector import fused_outputs, read_inspector, strip_subgraph_suffix
+from ..reasons import say
 from ..safety.nearest import did_you_mean
 from ..safety.special_file import refuse_special
 
 __all__ = ["assign_mark_names", "get_mark_names_from_serialized_json", "read_marks_file", "select"]
 
-_LIST_THEM = "`precision_debug marks` lists the names"
+_LIST_THEM = say("marks_lists")
 
 
 def select(patterns: Sequence[str], between: tuple[str, str] | None, names: Sequence[str]) -> tuple[str, ...]:
@@ -60,7 +61,7 @@ def read_marks_file(path: str | Path) -> tuple[str, ...]:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise MarkError(f"the marks cannot be read: {error}", where=str(path)) from error
+        raise MarkError(say("no_marks", error=str(error)), where=str(path)) from error
     if text.lstrip().startswith("["):
         try:
             words = parse_json(text)
@@ -146,11 +147,10 @@ def _matcher(word: str) -> Callable[[str], object] | None:
 
 def _unknown(words: Sequence[str], names: Sequence[str]) -> MarkError:
     word = words[0]
-    more = f", nor {', '.join(repr(other) for other in words[1:4])}" if len(words) > 1 else ""
-    more += f" and {len(words) - 4} more" if len(words) > 4 else ""
+    names_ = ", ".join(map(repr, words[:4])) + (", …" if len(words) > 4 else "")
     return MarkError(
-        f"no tensor is called '{word}'{more}" if _matcher(word) is None else f"no tensor matches '{word}'{more}",
-        where=f"{len(names)} tensors",
+        say("no_such_tensor", names=names_) if _matcher(word) is None else say("no_tensor_matches", names=names_),
+        where=say("of_tensors", count=len(names)),
         hint=_way_on(word, names),
     )
 

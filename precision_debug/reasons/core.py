@@ -8,11 +8,15 @@ from .exports import EXPORTS
 from .failures import FAILURES
 from .fixes import FIXES
 from .inputs import INPUTS
+from .mistakes import MISTAKES
 from .notes import NOTES, STAGES
 from .reason import Catalogue
 from .rows import ROWS
 
 __all__ = ["CORE"]
 
-CORE = Catalogue("", {**ROWS, **INPUTS, **EXPORTS, **NOTES, **STAGES, **DOUBTS, **FIXES, **FAILURES, **CAUSES, **WHY})
+CORE = Catalogue(
+    "",
+    {**ROWS, **INPUTS, **EXPORTS, **NOTES, **STAGES, **DOUBTS, **FIXES, **FAILURES, **MISTAKES, **CAUSES, **WHY},
+)
 """Every reason that the core gives."""

@@ -38,7 +38,7 @@ def labels_of(path: str, count: int) -> Any:
             loaded = np.load(file, allow_pickle=False)
             labels = loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
     except Exception as error:  # numpy and zipfile raise many kinds on a damaged file
-        raise InputError(f"no labels can be read ({error})", where=path, hint="write them with numpy.save") from error
+        raise InputError(say("no_labels", error=str(error)), where=path, hint=say("labels_with_numpy")) from error
     if not labels.ndim or len(labels) % count or not len(labels):
         raise InputError(f"{len(labels) if labels.ndim else 'no'} labels for {count} samples", where=path)
     return labels

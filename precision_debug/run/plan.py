@@ -152,10 +152,7 @@ def _needs_no_comparison(spec: RunSpec) -> None:
     judged = (("--validate", spec.validate), ("--labels", spec.labels), ("--top1", spec.top1), *of_both)
     for option, given in judged:
         if given:
-            raise UsageError(
-                "compares, and --record without a --baseline does not", where=option,
-                hint="add --baseline MODE, or leave it out",
-            )  # fmt: skip
+            raise UsageError(say("needs_a_comparison"), where=option, hint=say("add_a_baseline"))
 
 
 def _takers(sides: Sequence[Opening]) -> list[Taker]:

@@ -37,7 +37,7 @@ def chosen_samples(text: str | None, count: int) -> tuple[int, range | None]:
         first, last = -1, -1
     if not 0 <= first < last <= count:
         raise InputError(
-            f"there is no sample {text}", where="--sample", hint=f"0 to {count - 1}, or FROM:TO up to {count}"
+            say("no_sample", value=text), where="--sample", hint=say("samples_are", last=count - 1, count=count)
         )
     return first, range(first, last) if colon else None
 

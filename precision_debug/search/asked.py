@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import UsageError
+from ..reasons import say
 
 __all__ = ["Asked", "limit_of"]
 
@@ -39,5 +40,5 @@ def limit_of(text: str) -> tuple[float | None, float | None]:
     except ValueError:
         number = -1.0
     if not 0 < number < float("inf"):
-        raise UsageError(f"'{text}' is no limit", where="--limit", hint="write an error (0.02) or a share of it (50%)")
+        raise UsageError(say("no_limit", value=text), where="--limit", hint=say("limit_form"))
     return (None, number / 100) if text.endswith("%") else (number, None)

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from ...codec import decode, encode, parse_json
 from ...errors import OutputError
+from ...reasons import say
 from ...records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
 from ...safety.special_file import refuse_special
 from ...search.fix import STATES
@@ -34,7 +35,7 @@ def to_dict(report: Report) -> dict[str, Any]:
 def from_dict(plain: Any) -> Report:
     """The inverse of ``to_dict``. Raises OutputError where ``plain`` is no report, damaged, or of another version."""
     if not isinstance(plain, dict) or plain.get("format") != _FORMAT:
-        raise OutputError("not a precision_debug report", hint="give the .json file that --output wrote")
+        raise OutputError(say("foreign_report"), hint=say("give_a_report"))
     version = plain.get("format_version")
     if version != FORMAT_VERSION:
         raise OutputError(
@@ -81,9 +82,7 @@ def load(path: str | Path) -> Report:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         what = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise OutputError(
-            f"the report cannot be read ({what})", where=str(path), hint="give the .json file that --output wrote"
-        ) from error
+        raise OutputError(say("no_report", error=str(what)), where=str(path), hint=say("give_a_report")) from error
     try:
         return from_dict(parse_json(text, parse_constant=_refuse))
     except (ValueError, RecursionError) as error:

@@ -14,6 +14,7 @@ from typing import Any
 from ... import events
 from ...errors import BackendError, PrecisionDebugError, UsageError, shortened
 from ...protocols import Feeds
+from ...reasons import say
 from ...records import RunSpec
 from ...search import Evaluation
 from ...search.asked import Asked
@@ -83,7 +84,7 @@ class SetRunner:
         keeper = opening.capabilities.keeper
         keep = keeper.keep(opening.spec) if keeper is not None else None
         if keep is None:
-            raise UsageError(f"run mode {setup.mode} has nothing that could be kept", where="search")
+            raise UsageError(say("nothing_to_keep", mode=setup.mode), where="search")
         criterion = Criterion.of(setup.asked, setup.spec.tolerance, setup.pairs, setup.allowed)
         return Trials(opening, keep, criterion, setup.feeds, folder)
 

@@ -70,8 +70,7 @@ def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path, spread: 
     keep = keeper.keep(make_plan(spec, check_machine=False).target.spec) if keeper is not None else None
     if keep is None or plan.baseline is None:
         raise UsageError(
-            f"run mode {spec.run_mode} has nothing that could be kept in a higher precision", where="search",
-            hint="name a mode of lower precision: ort_fp16, ort_int8, trt_fp16, torch_bf16, …",
+            say("nothing_to_keep", mode=spec.run_mode), where="search", hint=say("lower_mode"),
         )  # fmt: skip
     if asked.check and not saved_as(plan.target.settings, spec.run_mode)[0]:
         raise UsageError(

@@ -43,13 +43,13 @@ def parse_modes(text: str) -> list[tuple[str, str, dict[str, str]]]:
     for name in filter(None, (part.strip() for part in text.split(","))):
         mode, *settings = name.split("+")
         if not mode or any("=" not in one for one in settings):
-            raise UsageError(f"'{name}' is no run mode", where="--run_modes", hint="write MODE or MODE+KEY=VALUE")
+            raise UsageError(say("no_mode", name=name), where="--run_modes", hint=say("mode_form"))
         if name in (one[0] for one in found):
-            raise UsageError(f"{name} is named twice", where="--run_modes", hint="name it once")
+            raise UsageError(say("named_twice", name=name), where="--run_modes", hint=say("name_it_once"))
         pairs = (one.partition("=") for one in settings)
         found.append((name, mode, {f"target.{key}": value for key, _, value in pairs}))
     if not found:
-        raise UsageError("no run mode was given", where="--run_modes", hint="e.g. ort_opt,ort_int8; see `doctor`")
+        raise UsageError(say("no_modes"), where="--run_modes", hint=say("modes_form"))
     return found
 
 

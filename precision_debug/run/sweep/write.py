@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from ...codec import encode, json_text
 from ...errors import UsageError
+from ...reasons import say
 from ...report.atomic_file import replacing
 from ...report.formats.md import code, plain
 from ...report.widths import text_width
@@ -34,7 +35,8 @@ def write(sweep: Sweep, path: Path, *, language: str = "") -> None:
     """
     writer = _WRITERS.get(path.suffix.lower())
     if writer is None:
-        raise UsageError(f"no sweep format '{path.suffix}'", where=str(path), hint=f"known: {' '.join(SUFFIXES)}")
+        what = say("no_sweep_format", ending=path.suffix)
+        raise UsageError(what, where=str(path), hint=say("known", known=" ".join(SUFFIXES)))
     with replacing(path, what="the sweep") as temporary:
         writer(sweep, temporary, path.stem, language)
     if path.suffix.lower() == ".md" and (drawn := svg(sweep)):
