@@ -217,6 +217,11 @@ def test_onnx_runtime_has_stages_too(capsys: pytest.CaptureFixture[str]) -> None
     printed = capsys.readouterr().out
     assert [line.split()[0] for line in printed.splitlines()[:3]] == ["pass"] * 3
     assert ["(ort_fp32)" in printed, "(ort_opt)" in printed, "(ort_fp16)" in printed] == [True] * 3
+    assert ladder.run(["--model_file", str(DIGITS), "--run_mode", "ort_opt", "--lang", "zh"]) == 0
+    chinese = capsys.readouterr().out
+    assert chinese.startswith("通过     全部关闭 (ort_fp32): ")
+    assert "没有阶段超出容差" in chinese
+    assert "elements" not in chinese
 
 
 @pytest.mark.parametrize(

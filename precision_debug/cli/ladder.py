@@ -11,7 +11,7 @@ import json
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,16 @@ from ..explain.ladder import Climb, Explanation, Step, climb, explain
 from ..protocols import Ladder, Rung
 from ..records import RunSpec, SessionSpec, Status
 from ..report.atomic_file import replacing
+from ..report.failure import sentence_of
 from ..report.model import Report
+from ..report.widths import text_width
+from ..report.words import Text, word
 from ..run.overwriting import refuse_overwriting
 from ..run.plan import make_plan, stage_of
 from ..run.supervisor import supervise
 from ..safety.visible import visible
 from . import compare
+from .language import in_words, language_of
 from .parser import parse, program
 
 __all__ = ["climbed", "run"]
@@ -58,23 +62,25 @@ def run(arguments: Sequence[str]) -> int:
             f"run mode {spec.run_mode} has no stages to climb", hint="its backend declares none; compare modes by hand"
         )
     climber = _Climber(spec, on_all=given.on == "all", verbose=given.verbose)
-    found = climb(ladder.rungs(opening.spec), climber.step, _say_step)
-    explanations = _explain(ladder, opening.spec, found, climber, given.runs) if found.failing else []
-    _say_end(found, explanations)
+    language = language_of(given.lang)
+    found = climb(ladder.rungs(opening.spec), climber.step, _say_step(language))
+    explanations = _explain(ladder, opening.spec, found, climber, given.runs, language) if found.failing else []
+    _say_end(found, explanations, language)
     if given.output:
         _write(Path(given.output[0]), spec, found, explanations)
     return found.exit_status
 
 
-def climbed(spec: RunSpec, *, on_all: bool, verbose: bool) -> None:
+def climbed(spec: RunSpec, *, on_all: bool, verbose: bool, language: str) -> None:
     """Climb and print the stages of a command, where its backend has some: the coarse answer of a search in which not
     even everything in high precision holds."""
     opening = make_plan(spec, check_machine=False).target
     if opening.capabilities.ladder is not None:
         climber = _Climber(spec, on_all=on_all, verbose=verbose)
-        found = climb(opening.capabilities.ladder.rungs(opening.spec), climber.step, _say_step)
+        found = climb(opening.capabilities.ladder.rungs(opening.spec), climber.step, _say_step(language))
         if found.failing is not None:
-            print(visible(f"{found.failing.name} brings it"))
+            brings = Text(f"{found.failing.name} brings it", f"由“{_name(found.failing, 'zh')}”引起")
+            print(visible(in_words(brings, language)))
 
 
 class _Climber:
@@ -88,7 +94,10 @@ class _Climber:
         with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
             outcome = supervise(spec, [Path(folder, "report.json")], verbose=self.verbose)
         if outcome.error is not None or outcome.report is None:
-            return Step(passes=None, text=str(outcome.error), exit_status=outcome.exit_status or 3)
+            chinese = word(sentence_of(outcome.error), "zh") if outcome.error is not None else ""
+            return Step(
+                passes=None, text=str(outcome.error), chinese=chinese, exit_status=outcome.exit_status or 3
+            )
         return self._judge(outcome.report)
 
     def _judge(self, report: Report) -> Step:
@@ -96,20 +105,24 @@ class _Climber:
 
         rows = [row for row in report.rows if row.comparison is not None and (self.on_all or row.is_output)]
         if not rows:
-            return Step(passes=None, text="nothing could be compared", exit_status=1)
+            return Step(passes=None, text="nothing could be compared", chinese="没有可对比的张量", exit_status=1)
         if not self.on_all and any(row.is_output and row.comparison is None for row in report.rows):
-            return Step(passes=None, text="not every output could be compared", exit_status=1)
+            said = Text("not every output could be compared", "并非每个输出都能对比")
+            return Step(passes=None, text=said.en, chinese=said.zh, exit_status=1)
         types = tuple(dict.fromkeys(row.target_op_type for row in report.rows if row.target_op_type))
         wrong = next((row for row in rows if row.status is Status.FAIL), None)
         open_ = next((row for row in rows if row.status is Status.INCONCLUSIVE), None)
         if wrong is None and open_ is not None:  # it would pass whatever it holds, which is no pass
-            return Step(passes=None, text=f"inconclusive: {described(open_).en}", op_types=types, exit_status=1)
+            told = described(open_)
+            said = Text(f"inconclusive: {told.en}", f"无法判定：{told.zh}")
+            return Step(passes=None, text=said.en, chinese=said.zh, op_types=types, exit_status=1)
         worst = max(rows, key=lambda row: (row.comparison.max_abs or 0.0) if row.comparison else 0.0)
-        return Step(passes=wrong is None, text=described(wrong or worst).en, op_types=types)
+        told = described(wrong or worst)
+        return Step(passes=wrong is None, text=told.en, chinese=told.zh, op_types=types)
 
 
 def _explain(
-    ladder: Ladder, spec: SessionSpec, found: Climb, climber: _Climber, runs: int
+    ladder: Ladder, spec: SessionSpec, found: Climb, climber: _Climber, runs: int, language: str
 ) -> list[Explanation]:  # fmt: skip
     rung, step = next((rung, step) for rung, step in found.steps if step.passes is False)
     session = dataclasses.replace(spec, mode=rung.mode)
@@ -117,9 +130,12 @@ def _explain(
     explanations = []
     for switch in ladder.switches(session, rung, step.op_types):
         if switch.needs:
-            print(visible(f"{switch.name}: cannot be switched off here, as {switch.needs}"))
+            cannot = Text(f"cannot be switched off here, as {switch.needs}", f"无法在此关闭：{switch.needs}")
+            print(visible(f"{switch.name}: {in_words(cannot, language)}"))
             continue
-        print(f"bisecting {len(switch.items)} {switch.name} …", file=sys.stderr)
+        number = len(switch.items)
+        doing = Text(f"bisecting {number} {switch.name} …", f"二分 {number} 项 {switch.name} …")
+        print(in_words(doing, language), file=sys.stderr)
         explanations.append(
             explain(
                 switch,
@@ -134,34 +150,66 @@ def _explain(
     return explanations
 
 
-def _say_step(rung: Rung, step: Step) -> None:
-    verdict = {True: "pass", False: "FAIL", None: "not run" if step.exit_status != 1 else "unknown"}[step.passes]
-    settings = "".join(f" {key}={value}" for key, value in rung.options.items())
-    print(visible(f"{verdict:8s} {rung.name} ({rung.mode}{settings}): {step.text}"), flush=True)
+def _say_step(language: str) -> Callable[[Rung, Step], None]:
+    def tell(rung: Rung, step: Step) -> None:
+        unknown = step.passes is None and step.exit_status == 1
+        verdict = in_words(_UNKNOWN if unknown else _VERDICTS[step.passes], language)
+        settings = "".join(f" {key}={value}" for key, value in rung.options.items())
+        where = f"{_name(rung, language)} ({rung.mode}{settings}): {_text(step, language)}"
+        print(visible(f"{verdict}{' ' * (8 - text_width(verdict))} {where}"), flush=True)
+
+    return tell
 
 
-def _say_end(found: Climb, explanations: Sequence[Explanation]) -> None:
-    say = print
+_VERDICTS = {True: Text("pass", "通过"), False: Text("FAIL", "超差"), None: Text("not run", "未运行")}
+_UNKNOWN = Text("unknown", "未知")
+_NAMES = {
+    "everything off": "全部关闭", "fusions": "融合", "passes": "pass", "memory optimisation": "内存优化",
+    "TensorRT in FP32": "FP32 的 TensorRT",
+}  # fmt: skip
+
+
+def _name(rung: Rung, language: str) -> str:
+    return _NAMES.get(rung.name, rung.name) if language == "zh" else rung.name
+
+
+def _text(step: Step, language: str) -> str:
+    return (step.chinese or step.text) if language == "zh" else step.text
+
+
+def _say_end(found: Climb, explanations: Sequence[Explanation], language: str) -> None:
+    def tell(en: str, zh: str) -> None:
+        print(visible(in_words(Text(en, zh), language)))
+
     if found.failing is None:
         left = found.not_run
         if not left:
-            say("no stage exceeds the tolerance")
+            tell("no stage exceeds the tolerance", "没有阶段超出容差")
         elif found.exit_status == 0:
-            say(f"no stage that was judged exceeds the tolerance; not judged: {', '.join(left)}")
+            tell(f"no stage that was judged exceeds the tolerance; not judged: {', '.join(left)}",
+                 f"已判定的阶段均未超出容差；未判定：{'、'.join(left)}")  # fmt: skip
         else:
             rung, step = found.steps[-1]
-            why = step.text if step.exit_status == 1 else f"it could not run ({step.text})"
-            say(visible(f"nothing is known of {rung.mode}: {why}"))
+            ran, why = step.exit_status == 1, _text(step, "zh")
+            tell(f"nothing is known of {rung.mode}: " + (step.text if ran else f"it could not run ({step.text})"),
+                 f"对 {rung.mode} 一无所知：" + (why if ran else f"无法运行（{why}）"))  # fmt: skip
         return
     if not explanations:
-        say(f"{found.failing.name} brings it; `precision_debug search` with the same options finds the operators")
+        tell(f"{found.failing.name} brings it; `precision_debug search` with the same options finds the operators",
+             f"由“{_name(found.failing, 'zh')}”引起；以相同选项运行 `precision_debug search` 可找出算子")  # fmt: skip
     for item in explanations:
+        name, runs = item.switch.name, item.runs
         if not item.found:
-            say(f"{item.switch.name}: none of the {len(item.switch.items)} explains it ({item.runs} runs)")
+            number = len(item.switch.items)
+            tell(f"{name}: none of the {number} explains it ({runs} runs)",
+                 f"{name}：{number} 项均不能解释（运行 {runs} 次）")  # fmt: skip
             continue
-        kept = "" if item.minimal else f", perhaps fewer: the {item.runs} runs were used up"
-        say(visible(f"{item.switch.name}: it passes with {' '.join(item.off)} off ({item.runs} runs{kept})"))
-        say("\n" + visible(item.snippet, keep="\n"))
+        kept = "" if item.minimal else f", perhaps fewer: the {runs} runs were used up"
+        keyi = "" if item.minimal else "，或可更少：次数已用完"
+        off = " ".join(item.off)
+        tell(f"{name}: it passes with {off} off ({runs} runs{kept})",
+             f"{name}：关闭 {off} 后通过（运行 {runs} 次{keyi}）")  # fmt: skip
+        print("\n" + visible(item.snippet, keep="\n"))
 
 
 def _write(path: Path, spec: RunSpec, found: Climb, explanations: Sequence[Explanation]) -> None:

@@ -91,7 +91,7 @@ def run(arguments: Sequence[str]) -> int:
     fix = outcome.report.fix if outcome.report is not None else None
     if fix is not None and fix.state == "not possible" and not given.quiet:
         print("which stage brings it:", flush=True)
-        ladder.climbed(spec, on_all=given.on == "all", verbose=given.verbose)
+        ladder.climbed(spec, on_all=given.on == "all", verbose=given.verbose, language=language_of(given.lang))
     verified = fix is not None and all(item.verified is not False for item in fix.artefacts)
     return 0 if fix is not None and fix.state in ("found", "not needed") and verified else 1
 

@@ -18,7 +18,8 @@ __all__ = ["Climb", "Explanation", "Step", "climb", "explain"]
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What came of one run. passes: None where it could not run or was not judged. text: the first mismatch, or why.
+    """What came of one run. passes: None where it could not run or was not judged. text: the first mismatch, or why;
+    chinese: the same, "" where only English is known.
 
     exit_status: what such a stage means for the command (see ``errors``); 1: it ran, and nothing could be compared, or
     the tolerance could not have told.
@@ -26,6 +27,7 @@ class Step:
 
     passes: bool | None
     text: str = ""
+    chinese: str = ""
     op_types: tuple[str, ...] = ()
     exit_status: int = 2
 

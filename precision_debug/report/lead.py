@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..observe.shard import SAMPLES
 from ..records import Status
 from .advice import advice
 from .blame import blame, culprits, sentence_of
@@ -60,11 +61,13 @@ def _calm(report: Report) -> Text:
     compared = count(len(report.compared))
     if worst is None:
         return Text(f"All {compared} compared tensors agree.", f"比较的 {compared} 个张量全部一致。")
+    many = int(worst.extra.get(SAMPLES, 1))
+    over = Text(f" over {count(many)} samples", f"（{count(many)} 个样本合计）") if many > 1 else same("")
     return Text(
         f"Nothing to do: all {compared} compared tensors agree, and the worst output `{worst.name}` is off by"
-        f" {worst.relative_l2:.2g} (Rel L2).",
+        f" {worst.relative_l2:.2g} (Rel L2){over.en}.",
         f"无需处理：比较的 {compared} 个张量全部一致，误差最大的输出 `{worst.name}` 相对 L2 误差为"
-        f" {worst.relative_l2:.2g}。",
+        f" {worst.relative_l2:.2g}{over.zh}。",
     )
 
 

@@ -37,9 +37,8 @@ Places = Mapping[int, int]
 
 def answer(report: Report, content: Summary, places: Places) -> str:
     """The verdict as a chip, and the sentence that everything else explains."""
-    names = (
-        f"{report.spec.model.path or report.target.model}    {report.target.mode} vs. {report.baseline.mode}".strip()
-    )
+    model, target, baseline = report.spec.model.path or report.target.model, report.target.mode, report.baseline.mode
+    names = Text(f"{model}    {target} vs. {baseline}".strip(), f"{model}    {target} 对比 {baseline}".strip())
     first, *more = content.lead
     blamed = next((section.lines[1:] for section in content.sections if section.key == "culprits"), ())
     sentences = [*more, *content.details]
@@ -60,7 +59,7 @@ def answer(report: Report, content: Summary, places: Places) -> str:
         if index in places
     )
     chip = f"<strong>{_both(content.headline)}</strong>"
-    header = f'<p class="about">{chip} {escaped(names)}</p><h1>{_said(first)}</h1>{leads}'
+    header = f'<p class="about">{chip} {_both(names)}</p><h1>{_said(first)}</h1>{leads}'
     below = f"{proof}{_lines(blamed, places)}{shown}{rest}"
     below = f'<div class="details" id="culprits">{below}</div>' if below else ""
     return f'<header class="verdict {content.tone}" id="answer">{header}</header>{below}'
