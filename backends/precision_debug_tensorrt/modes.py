@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.records import Availability, RunMode
 
+from .reasons import say
+
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
 
 _BUILT = (".engine", ".plan")
@@ -76,7 +78,8 @@ def availability(mode: str) -> Availability:
             )
         find_device()
     except PrecisionDebugError as error:
-        return Availability(ok=False, needs="; ".join(part for part in (error.what, error.hint) if part))
+        needs = say("needs", what=error.what, hint=error.hint) if error.hint else error.what
+        return Availability(ok=False, needs=needs)
     except Exception as error:
         return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
     return Availability(ok=True)

@@ -13,6 +13,12 @@ _MARKED = "Give --fused_only, or mark fewer tensors, where the fusion must stay.
 _REFUSED = "Look at its neighbours, or try another TensorRT."
 
 REASONS = Catalogue("tensorrt", {
+    # why it cannot run here
+    "not_importable": Wording("TensorRT cannot be imported ({error})", "无法导入 TensorRT（{error}）"),
+    "needs": Wording("{what}; {hint}", "{what}，{hint}"),
+    "install_it": Wording(
+        "pip install 'precision_debug[tensorrt]'", "请运行 pip install 'precision_debug[tensorrt]'"
+    ),
     # why a tensor is not seen
     "inside": Wording(
         "inside a loop or branch, where TensorRT lets no output be marked",

@@ -12,6 +12,8 @@ from typing import Any
 
 from precision_debug.errors import BackendUnavailable
 
+from ..reasons import say
+
 __all__ = ["Api", "load_api"]
 
 
@@ -98,8 +100,7 @@ def load_api() -> Api:
         tensorrt = importlib.import_module("tensorrt")
     except Exception as error:
         raise BackendUnavailable(
-            f"TensorRT cannot be imported ({type(error).__name__}: {error})",
-            hint="pip install 'precision_debug[tensorrt]'",
+            say("not_importable", error=f"{type(error).__name__}: {error}"), hint=say("install_it")
         ) from error
     if not hasattr(tensorrt, "Builder"):
         raise BackendUnavailable(
