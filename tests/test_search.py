@@ -81,6 +81,27 @@ def test_a_metric_of_ones_own_decides(root: Path, tmp_path: Path) -> None:
     assert main(["search", "--output", str(tmp_path / "b.json"), "--quiet", *common]) == 2
 
 
+def test_what_a_metric_gives_is_not_called_an_error_of_ours(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "metric.py"
+    script.write_text(
+        "def worst(base, target):\n    return float(abs(base['y'] - target['y']).max())\n\n\n"
+        "def broken(base, target):\n    return float('nan')\n"
+    )
+    common = ["search", "--model_file", str(built(root, tmp_path)), "--run_mode", "ort_fp16_sim", "--val_range", "1,2"]
+    page = tmp_path / "o.md"
+    assert main([*common, "--on", f"{script}:worst", "--limit", "1%", "--output", str(page)]) == 0
+    told = capsys.readouterr()
+    assert "kept: holds, metric " in told.err
+    assert "  Metric 2  " in told.out
+    assert "worst: at most 1% of what it gives with nothing kept" in told.out
+    assert "Rel L2" not in told.out.partition("effort")[2].partition("verified")[0]
+    assert "| Kept | What | Metric |" in page.read_text(encoding="utf-8")
+    assert main([*common, "--on", f"{script}:broken", "--limit", "1%", "--output", str(tmp_path / "b.md")]) == 2
+    assert "gives no finite number, so that a share of it says nothing" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
@@ -169,6 +190,17 @@ def test_where_everything_is_a_little_wrong_it_says_diffuse_with_a_curve(tmp_pat
     clean = search(tmp_path, *common).fix
     assert clean is not None
     assert (clean.state, clean.kept) == ("not needed", ())
+
+
+def test_everything_kept_is_no_small_set(tmp_path: Path) -> None:
+    graph = Graph(seed=2)
+    x = tokens(graph, 16, 4)
+    for layer in range(4):
+        x = graph.op("Tanh", [graph.dense(x, 16, 16, f"l{layer}")], f"a{layer}")
+    path = graph.save(tmp_path / "clean.onnx", [x])
+    fix = search(tmp_path, "--model_file", str(path), "--run_mode", "ort_int8_dynamic", "--limit", "10%", status=1).fix
+    assert fix is not None
+    assert (fix.state, len(fix.kept), fix.units, fix.artefacts) == ("diffuse", 4, 4, ())
 
 
 def test_a_budget_ends_unfinished_and_the_same_command_goes_on(root: Path, tmp_path: Path) -> None:

@@ -82,7 +82,9 @@ def run(arguments: Sequence[str]) -> int:
     spread = compare.spread_of(given)
     if spread is not None and spread.checkpoint:
         raise UsageError("a search goes on from its own journal", where="--checkpoint", hint="leave it out")
-    outcome = _searched(spec, outputs, asked, spread, given.verbose, given.lang, _progress(given.quiet, given.lang))
+    outcome = _searched(
+        spec, outputs, asked, spread, given.verbose, given.lang, _progress(given.quiet, given.lang, given.on)
+    )
     if outcome.report is not None and not given.quiet:
         summary.show(outcome.report, outputs, language=given.lang)
     if outcome.error is not None:
@@ -121,8 +123,8 @@ def _searched(
     return outcome
 
 
-def _progress(quiet: bool, language: str) -> Callable[[Mapping[str, Any]], None]:
-    """One line on standard error for each stage and each set that was run."""
+def _progress(quiet: bool, language: str, on: str) -> Callable[[Mapping[str, Any]], None]:
+    """One line on standard error for each stage and each set that was run. on: see Asked."""
 
     from ..report.words import Text, word
 
@@ -139,11 +141,13 @@ def _progress(quiet: bool, language: str) -> Callable[[Mapping[str, Any]], None]
                 print(visible(f"  {word(text, language)} …"), file=sys.stderr, flush=True)
             case Tried(kept=kept, evaluation=found, what=what):
                 holds = Text("holds", "成立") if found.passes else Text("fails", "不成立")
-                said = found.text or "NaN or Inf" if found.error is None else f"Rel L2 {found.error:.3g}"
+                by = Text("Rel L2", "相对 L2") if on in ("outputs", "all") else Text("metric", "指标")
+                said = found.text or "NaN or Inf" if found.error is None else f"{found.error:.3g}"
                 if (kept, what, said) in said_before:  # known, and asked for again
                     return
                 said_before.add((kept, what, said))
-                line = Text(f"{kept} kept: {holds.en}, {said}", f"保留 {kept}：{holds.zh}，{said}")
+                en, zh = (said, said) if found.error is None else (f"{by.en} {said}", f"{by.zh} {said}")
+                line = Text(f"{kept} kept: {holds.en}, {en}", f"保留 {kept}：{holds.zh}，{zh}")
                 print(visible(f"    {in_words(line, language)}"), file=sys.stderr, flush=True)
 
     return tell

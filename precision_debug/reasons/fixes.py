@@ -16,6 +16,10 @@ FIXES: Mapping[str, Wording] = {
         "{what}: Rel L2 at most {percent:g}% of the error with nothing kept",
         "{what}：相对 L2 误差不超过全部低精度时的 {percent:g}%",
     ),
+    "limit_metric_share": Wording(
+        "{what}: at most {percent:g}% of what it gives with nothing kept",
+        "{what}：不超过全部低精度时其值的 {percent:g}%",
+    ),
     "limit_error": Wording("{what}: error at most {limit:g}", "{what}：误差不超过 {limit:g}"),
     "limit_rel_l2": Wording("{what}: Rel L2 at most {limit:g}", "{what}：相对 L2 误差不超过 {limit:g}"),
     "limit_metric": Wording("{what}: says so", "{what}：由它判定"),

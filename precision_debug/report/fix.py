@@ -197,12 +197,20 @@ def _trade(fix: Fix) -> Section:
         key="fix_trade",
         title=Text("Kept operators against error, speed and size", "保留数量与误差、速度、大小"),
         head=(
-            Text("Kept", "保留数"), Text("What", "说明"), Text("Rel L2", "相对 L2"), Text("Holds", "是否成立"),
+            Text("Kept", "保留数"), Text("What", "说明"), _measured(fix), Text("Holds", "是否成立"),
             Text("Holds on others", "其他输入"), Text("ms a run", "毫秒/次"), Text("MB", "MB"),
             Text("Error, as a bar", "误差条"),
         ),
         lines=tuple(_point(point, fix) for point in fix.trade),
     )  # fmt: skip
+
+
+_METRICS = frozenset({"limit_error", "limit_metric", "limit_metric_share"})
+
+
+def _measured(fix: Fix) -> Text:
+    """What its errors are: Rel L2, or what the user's own metric gives."""
+    return Text("Metric", "指标") if fix.limit.code in _METRICS else Text("Rel L2", "相对 L2")
 
 
 def _point(point: TradePoint, fix: Fix) -> tuple[Cell, ...]:
@@ -241,7 +249,7 @@ def _artefacts(fix: Fix) -> Section:
         title=Text("To take away, run again as you would", "可直接使用的产物（已按实际用法重新运行）"),
         head=(
             Text("Kind", "类别"), Text("What", "内容"), Text("File or text", "文件或文本"), Text("Verified", "已验证"),
-            Text("Rel L2", "相对 L2"), Text("ms a run", "毫秒/次"), Text("MB", "MB"), Text("Note", "说明"),
+            _measured(fix), Text("ms a run", "毫秒/次"), Text("MB", "MB"), Text("Note", "说明"),
         ),
         lines=tuple(map(_artefact, fix.artefacts)),
     )  # fmt: skip
@@ -284,10 +292,9 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
     for point in fix.trade:
         speed = f"  {point.milliseconds:.3g} ms" if point.milliseconds is not None else ""
         what = _WHAT.get(point.what, same(point.what))
-        error = f"Rel L2 {_error(point.error)}{speed}"
-        lines.append(
-            ("", Text(f"{point.kept} kept", f"保留 {point.kept}"), Text(f"{error}  {what.en}", f"{error}  {what.zh}"))
-        )
+        error, by = f"{_error(point.error)}{speed}", _measured(fix)
+        said = Text(f"{by.en} {error}  {what.en}", f"{by.zh} {error}  {what.zh}")
+        lines.append(("", Text(f"{point.kept} kept", f"保留 {point.kept}"), said))
     for item in fix.artefacts:
         label = {
             True: Text("verified", "已验证"), False: Text("FAILS", "不成立"), None: Text("not run here", "未在此运行"),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..records import Explanation, Row
+from ..records import Explanation, Row, Status
 from .units import Units
 
 __all__ = ["Group", "rank_groups"]
@@ -56,7 +56,7 @@ def rank_groups(
         for name in culprit.keep:
             unit = units.of(name)
             if unit is not None:
-                chosen.add(unit)
+                chosen |= {unit} | units.beside(unit, chosen)
         share = culprit.share or budget.get(culprit.name, 0.0)
         certain = born or culprit.cause in _OVERFLOWS
         found[culprit.name] = Group(
@@ -75,6 +75,8 @@ def rank_groups(
     if broken:
         out_of_range = [row.name for row in rows if row.comparison is not None and row.comparison.fp16_overflow]
         found = {name: _with_what_stays(group, units, out_of_range) for name, group in found.items()}
+    gone = frozenset(row.name for row in rows if row.status is Status.FUSED_AWAY)
+    found = {name: _with_what_went_into(group, units, gone) for name, group in found.items()}
     groups = sorted(
         _together(group for group in found.values() if group.units), key=lambda group: (-group.certain, -group.share)
     )
@@ -102,6 +104,12 @@ def _with_what_stays(group: Group, units: Units, out_of_range: Sequence[str]) ->
             chosen |= units.around(name)
     made = {units.of(name) for name in out_of_range}
     return replace(group, units=frozenset(chosen), makers=frozenset(unit for unit in chosen if unit in made))
+
+
+def _with_what_went_into(group: Group, units: Units, gone: frozenset[str]) -> Group:
+    """Of a tensor that fusion left, what was fused into its operator: the error may be any of theirs."""
+    inside = units.into(group.tensor, gone)
+    return replace(group, units=group.units | inside, makers=group.makers | inside) if inside else group
 
 
 def _together(groups: Iterable[Group]) -> Iterable[Group]:

@@ -1,10 +1,10 @@
 """From a ranking to the smallest set that holds, in few runs. More kept need not be better, and nothing lies together.
 
 What is born non-finite is kept first. Then as many groups as the measured shares predict, ranked anew as long as that
-is not enough, and the ranking's prefixes by doubling and bisection. Then drops: chunks of the least likely, single
-units, and what hangs together (pairs that hand each other a tensor, siblings, whole groups), since dropping either of
-two may raise an error that dropping both does not. A. Zeller, R. Hildebrandt (IEEE Trans. Software Eng. 28, 2002) for
-removing chunks.
+is not enough, and the ranking's prefixes by doubling and bisection. Then drops: operators in a row, single units, and
+what hangs together (pairs that hand each other a tensor, siblings, whole groups), since dropping either of two may
+raise an error that dropping both does not; and a neighbour in place of two, where those are hardly missed. A. Zeller,
+R. Hildebrandt (IEEE Trans. Software Eng. 28, 2002) for removing parts and halving them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .units import Units
 __all__ = ["Found", "minimise"]
 
 _SMALL = 16
-"""Units up to which a set is minimised one by one at once: chunks would mostly fail."""
+"""Units up to which a set is minimised one by one at once: longer pieces would mostly fail."""
 
 _LARGE, _GUESSED = 64, 64
-"""Units beyond which blocks are halved in place of removing chunks; groups without a measured share that are tried one
-after the other before that."""
+"""Units beyond which one needed unit after the other is found by halves; groups without a measured share that are
+tried one after the other before that."""
 
 _CERTAIN = 1e6
 """Weight of a unit in which NaN or Inf are born: it is dropped last, and not in chunks."""
@@ -43,6 +43,17 @@ _PREDICTED = 0.7
 
 _NEAR = 30.0
 """Times the limit up to which the error of dropping one unit leaves hope for dropping two."""
+
+_LOOSE = 0.1
+"""Share of the error with nothing kept beyond which a limit is so loose that errors which cancel do so by chance: then
+what leaves more than half of that error leaves no hope."""
+
+_MISSED, _TRADED = 1.25, 3
+"""Times the limit up to which an error has only just missed it; and units that are tried in place of two others."""
+
+_SAME = 1e-5
+"""Relative difference up to which the errors of dropping two neighbours are one: that of the edge between them, which
+dropping both does not lessen."""
 
 _LONGER = 4
 """Predictions of one ranking, each of a smaller error, where no operator stands out."""
@@ -209,12 +220,15 @@ def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]
         if len(kept) > _LARGE:
             kept = _without_blocks(oracle, units, kept, weight)
         else:
-            kept = _without_chunks(oracle, kept, weight)
+            kept = _without_segments(oracle, kept, weight)
+    traded = main
     while True:
         kept = _without_single(oracle, kept, weight)
         smaller = _without_several(oracle, units, kept, groups)
+        if smaller == kept and not traded:
+            traded, smaller = True, _one_for_two(oracle, units, kept, weight)
         if smaller == kept:
-            return kept, True
+            return kept, main or kept != oracle.all
         kept = smaller
 
 
@@ -262,20 +276,19 @@ def _without_blocks(oracle: Oracle, units: Units, kept: frozenset[int], weight: 
     return needed
 
 
-def _without_chunks(oracle: Oracle, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:
-    size = max(len(kept) // 2, 1)
-    while size > 1:
-        place = 0
-        order = _likely(kept, weight)
-        while place < len(order):
-            rest = order[:place] + order[place + size :]
-            oracle.expect(order[:later] + order[later + size :] for later in range(place, len(order), size))
-            if rest and oracle.holds(rest):
-                order = rest
-            else:
-                place += size
-        kept = frozenset(order)
-        size = min(size // 2, max(len(kept) // 2, 1))
+def _without_segments(oracle: Oracle, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:
+    """Without operators in a row, the longest first, halved where they are needed: what lies in a row rounds much the
+    same numbers, so that one that is kept helps little without the others."""
+    sure = frozenset(unit for unit in kept if weight[unit] >= _READER * _CERTAIN)
+    waiting = [sorted(kept - sure)]
+    while waiting:
+        waiting.sort(key=len, reverse=True)
+        oracle.expect(kept.difference(segment) for segment in waiting if kept.difference(segment))
+        segment = waiting.pop(0)
+        if kept.difference(segment) and oracle.holds(kept.difference(segment)):
+            kept = kept.difference(segment)
+        elif len(segment) > 2:
+            waiting += [segment[: len(segment) // 2], segment[len(segment) // 2 :]]
     return kept
 
 
@@ -297,20 +310,50 @@ def _without_single(oracle: Oracle, kept: frozenset[int], weight: dict[int, floa
 def _without_several(oracle: Oracle, units: Units, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
     """Without two or more that hang together, where dropping either of them alone does not ruin everything."""
     alone = {unit: oracle.asked[kept - {unit}].error for unit in kept if kept - {unit} in oracle.asked}
-    hope = _NEAR * oracle.limit if oracle.limit is not None else 0.5 * oracle.judge(()).error
+    half = 0.5 * oracle.judge(()).error
+    hope = _NEAR * oracle.limit if oracle.limit is not None else half
+    if oracle.limit is not None and oracle.limit > _LOOSE * 2 * half:
+        hope = min(hope, half)
     mild = {unit for unit, error in alone.items() if error <= hope}
     together: dict[frozenset[int], float] = {}
     for unit in mild:
         for other in (units.neighbours[unit] | units.siblings[unit]) & mild:
-            together[frozenset({unit, other})] = alone[unit] + alone[other]
+            same_edge = other in units.neighbours[unit] and math.isclose(alone[unit], alone[other], rel_tol=_SAME)
+            if not same_edge:
+                together[frozenset({unit, other})] = alone[unit] + alone[other]
     for group in groups:
         inside = group.units & mild
-        if len(inside) > 1 and not group.certain:
+        small = len(inside) == 2 or all(alone[unit] <= half for unit in inside)
+        if len(inside) > 1 and small and not group.certain:
             together.setdefault(inside, sum(alone[unit] for unit in inside))
+    if oracle.limit is not None:
+        # errors are vectors: what remains of two is no shorter than the difference of their lengths
+        remains = oracle.limit + oracle.judge(kept).error
+        together = {
+            several: error for several, error in together.items()
+            if 2 * max(alone[unit] for unit in several) - error <= remains
+        }  # fmt: skip
     order = sorted(together, key=lambda item: (together[item], sorted(item)))[: 2 * len(kept)]
     oracle.expect(kept - several for several in order if kept - several)
     for several in order:
         rest = kept - several
         if rest and oracle.holds(rest):
             return rest
+    return kept
+
+
+def _one_for_two(oracle: Oracle, units: Units, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:
+    """With a neighbour of the others in place of the unit that is hardly missed and of one beside it."""
+    alone = {unit: oracle.asked[kept - {unit}].error for unit in kept if kept - {unit} in oracle.asked}
+    order = sorted(alone, key=lambda unit: (alone[unit], unit))
+    if oracle.limit is None or len(kept) < _TRADED or alone[order[0]] > _MISSED * oracle.limit:
+        return kept
+    beside = [unit for unit in order[2:] if unit in units.neighbours[order[0]]]
+    for second in [*order[1:2], *beside[:1]]:
+        core = kept - {order[0], second}
+        near = frozenset(n for unit in core for n in units.neighbours[unit]) - kept
+        likely = sorted(near, key=lambda unit: (-weight[unit], unit))[:_TRADED]
+        oracle.expect([core, *(core | {unit} for unit in likely)])
+        if oracle.judge(core).error <= _MISSED * oracle.limit:
+            return next((core | {unit} for unit in likely if oracle.holds(core | {unit})), kept)
     return kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,6 +13,8 @@ __all__ = ["Unit", "Units"]
 
 _NOT_KEPT = frozenset({"Input", "Constant", "Output"})
 _FLOATS = ("float", "bfloat")
+_MANY_READERS = 4
+"""Of a tensor that more read, its readers have little to do with each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +104,23 @@ class Units:
             found |= self.readers.get(name, frozenset())
         return frozenset(found)
 
+    def beside(self, reader: int, makers: Collection[int]) -> frozenset[int]:
+        """All that read what a unit reads of some makers: it takes one rounding less for each of them."""
+        read = {source for meta in self.units[reader].metas for source in meta.inputs if self._of.get(source) in makers}
+        return frozenset().union(*(self.readers[name] for name in read if len(self.readers[name]) <= _MANY_READERS))
+
+    def into(self, tensor: str, gone: Collection[str]) -> frozenset[int]:
+        """The units of tensors that a tensor is made from, back to those that are not gone."""
+        found, waiting = set[int](), [tensor]
+        seen = {tensor}
+        while waiting:
+            for source in self._inputs.get(waiting.pop(), ()):
+                if source in gone and source not in seen:
+                    seen.add(source)
+                    waiting.append(source)
+                    found |= {self._of[source]} if source in self._of else set()
+        return frozenset(found)
+
     def _above(self, tensor: str) -> frozenset[int]:
         """The nearest units that a tensor is made from."""
         found, seen, waiting = set[int](), {tensor}, [tensor]
@@ -135,7 +154,7 @@ class Units:
         """For each unit those that read one of the tensors that it reads."""
         found: dict[int, set[int]] = {number: set() for number in range(len(self.units))}
         for readers in self.readers.values():
-            if len(readers) <= 4:
+            if len(readers) <= _MANY_READERS:
                 for reader in readers:
                     found[reader] |= readers - {reader}
         return {number: frozenset(units) for number, units in found.items()}

@@ -30,6 +30,7 @@ def save(model: Model, source: Any, path: Path) -> None:
         proto.CopyFrom(model.proto)
         proto.producer_name, proto.producer_version = source.producer_name, source.producer_version
         proto.domain, proto.model_version, proto.doc_string = source.domain, source.model_version, source.doc_string
+        _import_what_is_used(proto, source)
         reorder(proto.graph, {})  # converters add nodes at the end
         have = {entry.key for entry in proto.metadata_props}
         proto.metadata_props.extend(entry for entry in source.metadata_props if entry.key not in have)
@@ -39,6 +40,15 @@ def save(model: Model, source: Any, path: Path) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise OutputError(f"the model cannot be saved ({reason})", where=str(path), hint="name another file") from error
+
+
+def _import_what_is_used(proto: Any, source: Any) -> None:
+    """Without the operator sets that ONNX Runtime lists of its own accord: another engine may not know them."""
+    graphs = [*all_graphs(proto.graph), *proto.functions]
+    used = {node.domain for graph in graphs for node in graph.node} | {item.domain for item in source.opset_import}
+    kept = [item for item in proto.opset_import if item.domain in used]
+    del proto.opset_import[:]
+    proto.opset_import.extend(kept)
 
 
 def _bring_weights(proto: Any, folder: Path) -> int:

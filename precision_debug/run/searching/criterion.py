@@ -65,6 +65,11 @@ class Criterion:
         if share is not None and sample.low is None:
             return 0.0  # with nothing kept, whose error it is a share of
         if share is not None and sample.low is not None:
+            if self.metric is not None and not math.isfinite(sample.low):
+                raise UsageError(
+                    "with nothing kept it gives no finite number, so that a share of it says nothing",
+                    where=f"--on {self.asked.on}", hint="write --limit as a number",
+                )  # fmt: skip
             return share * sample.low if math.isfinite(sample.low) else self.allowed
         if absolute is not None or self.metric is not None or self.tolerance.given:
             return absolute
@@ -78,7 +83,10 @@ class Criterion:
         what = {"outputs": say("every_output"), "all": say("every_tensor")}.get(self.asked.on, self.asked.on)
         absolute, share = limit_of(self.asked.limit)
         if share is not None:
-            return say("limit_share", what=what, percent=100 * share)
+            return (
+                say("limit_metric_share", what=what, percent=100 * share) if self.metric
+                else say("limit_share", what=what, percent=100 * share)
+            )  # fmt: skip
         if absolute is not None:
             return (
                 say("limit_error", what=what, limit=absolute) if self.metric
