@@ -315,3 +315,14 @@ def test_where_nothing_differs_no_empty_curve_is_drawn(open_page: Open) -> None:
     page = open_page(dataclasses.replace(make_report(0), rows=rows)).page
     assert "the same bit for bit" in page.locator("#plot").inner_text()
     assert page.locator("#plot canvas").count() == 0
+
+
+def test_what_says_how_many_culprits_follow_stands_above_them(open_page: Open) -> None:
+    report = explained()
+    made = report.explanation
+    assert made is not None
+    names = [row.name for row in report.rows if row.status is Status.FAIL][:3]
+    several = tuple(dataclasses.replace(made.culprits[0], name=name, keep=(name,)) for name in names)
+    told = dataclasses.replace(report, explanation=dataclasses.replace(made, culprits=several))
+    said = open_page(told).page.locator("#culprits").inner_text()
+    assert said.index("2 more below.") < said.index("2. ")

@@ -12,7 +12,10 @@ from .model import Report, Verdict
 from .repeated import repeat_sentences
 from .words import Text, explained, same
 
-__all__ = ["lead"]
+__all__ = ["MORE", "lead"]
+
+MORE = " more below."
+"""How a sentence ends that says how many further culprits there are."""
 
 
 def lead(report: Report) -> tuple[Text, ...]:
@@ -22,7 +25,7 @@ def lead(report: Report) -> tuple[Text, ...]:
         sentences = [sentence_of(named[0], report.target.mode)]
         if len(named) > 1:
             more = count(len(named) - 1)
-            sentences.append(Text(f"{more} more below.", f"另有 {more} 个，见下文。"))
+            sentences.append(Text(f"{more}{MORE}", f"另有 {more} 个，见下文。"))
     elif report.verdict in (Verdict.PASS, Verdict.EXPECTED, Verdict.INCONCLUSIVE) and not report.first_mismatch:
         sentences = [_calm(report)]
     elif report.first_mismatch is not None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from ...figures import percent
+from ...lead import MORE
 from ...model import Report
 from ...section import Cell, Section
 from ...summary import Summary
@@ -47,6 +48,8 @@ def answer(report: Report, content: Summary, places: Places) -> str:
         proof, blamed = f"<p>{_said(_begun(blamed[0][-1].text))}</p>", blamed[1:]
     if report.fix is not None and more:  # the sentence that the evidence is of comes before it
         proof, sentences = f"<p>{_said(more[0])}</p>{proof}", [*more[1:], *content.details]
+    for text in [text for text in sentences if text.en.endswith(MORE)]:  # stands above those that it is of
+        proof, sentences = f"{proof}<p>{_said(text)}</p>", [one for one in sentences if one is not text]
     shown = "".join(f"<p>{_said(text)}</p>" for text in sentences[:_SHOWN])
     rest = "".join(f"<p>{_said(text)}</p>" for text in sentences[_SHOWN:])
     if rest:
