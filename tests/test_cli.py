@@ -109,6 +109,13 @@ def test_wrong_inputs_are_named(digits: list[str]) -> None:
     assert "9" in done.stderr
 
 
+def test_doctor_speaks_chinese() -> None:
+    said = command("doctor", "--lang", "zh").stdout
+    assert "说明，或所缺之物" in said
+    assert "what it is" not in said
+    assert "含义" in command("doctor", "--settings", "--lang", "zh").stdout
+
+
 def test_doctor_lists_modes_and_what_they_need() -> None:
     done = command("doctor")
     assert done.returncode == 0, done.stderr

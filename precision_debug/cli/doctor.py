@@ -13,9 +13,11 @@ from .. import registry
 from ..errors import OutputError
 from ..reasons import CORE as REASONS
 from ..report.machine import machine
+from ..report.words import Text, word
 from ..safety.visible import visible
 from ..settings import CORE, Setting
 from . import columns_page, reasons_page, settings_page
+from .language import add_language, in_words, language_of
 from .parser import Parser, formatter, parse, program
 from .settings_page import cells
 
@@ -38,8 +40,10 @@ def run(arguments: Sequence[str]) -> int:
         "--reasons_page", metavar="FILE.md", default="", help="write what reports say, as docs/reasons.md"
     )
     parser.add_argument("--columns_page", metavar="FILE.md", default="", help="the table's columns, as docs/columns.md")
+    add_language(parser)
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     given = parse(parser, arguments)
+    language = language_of(given.lang)
     if given.columns_page:
         return _write_page(Path(given.columns_page), columns_page.page())
     if given.settings_page:
@@ -56,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
     if not console.is_terminal:
         console.width = 160
     if given.settings:
-        return _show_settings(console)
+        return _show_settings(console, language)
     for key, value in machine().items():
         console.print(f"{key:16s} {value}")
     console.print(
@@ -67,11 +71,12 @@ def run(arguments: Sequence[str]) -> int:
     for plugin in registry.plugins():
         console.print()
         if plugin.backend is None:
-            console.print(visible(f"backend {plugin.name}: could not be loaded: {plugin.problem}"))
+            failed = Text("could not be loaded", "无法加载")
+            console.print(visible(f"backend {plugin.name}: {in_words(failed, language)}: {plugin.problem}"))
             continue
         table = Table(title=f"backend {plugin.name}", title_justify="left", box=None, pad_edge=False)
-        for column in ("run mode", "reads", "here", "what it is, or what it needs"):
-            table.add_column(column, overflow="fold")
+        for column in _HEAD:
+            table.add_column(in_words(column, language), overflow="fold")
         for mode in plugin.backend.run_modes:
             available = plugin.backend.availability(mode.name)
             runnable += available.ok
@@ -79,24 +84,37 @@ def run(arguments: Sequence[str]) -> int:
             table.add_row(
                 mode.name,
                 reads,
-                "yes" if available.ok else "no",
-                mode.summary if available.ok else available.needs,
+                in_words(_HERE[available.ok], language),
+                mode.summary if available.ok else word(available.needs, language),
             )
         console.print(table)
         names = " ".join(one.name for one in plugin.backend.settings)
-        console.print(f"settings (doctor --settings explains them): {names or 'none'}")
+        told = Text("settings (doctor --settings explains them)", "设置（doctor --settings 逐一说明）")
+        console.print(f"{in_words(told, language)}: {names or '-'}")
     return 0 if runnable else 1
 
 
-def _show_settings(console: Any) -> int:
+_HERE = {True: Text("yes", "可用"), False: Text("no", "不可")}
+_HEAD = (
+    Text("run mode", "运行模式"), Text("reads", "读取"), Text("here", "本机"),
+    Text("what it is, or what it needs", "说明，或所缺之物"),
+)  # fmt: skip
+_SETTING = (
+    Text("setting", "设置"), Text("type", "类型"), Text("default", "默认"), Text("side", "哪一侧"),
+    Text("modes", "模式"), Text("meaning", "含义"),
+)  # fmt: skip
+
+
+def _show_settings(console: Any, language: str) -> int:
     from rich.table import Table
 
     for title, settings in {"every backend": CORE, **_tables()}.items():
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for column in ("setting", "type", "default", "side", "modes", "meaning"):
-            table.add_column(column, overflow="fold")
+        for column in _SETTING:
+            table.add_column(in_words(column, language), overflow="fold")
         for one in settings:
-            table.add_row(f"--{one.name}" if one.flag else one.name, *cells(one), one.help)
+            meaning = one.zh if language == "zh" else one.help
+            table.add_row(f"--{one.name}" if one.flag else one.name, *cells(one), meaning)
         console.print(table)
         console.print()
     return 0
