@@ -9,10 +9,10 @@ from .safety import import_path
 if import_path.running_as_module():  # before anything that a file of the current folder may be named after
     import_path.clean()
 
-import importlib
 from typing import TYPE_CHECKING
 
 from .__about__ import __version__ as __version__
+from .safety.late import offered
 
 __all__ = [
     "AssertClose",
@@ -29,21 +29,6 @@ __all__ = [
     "watch",
 ]
 
-_HOMES = {
-    "AssertClose": "run.script_hooks",
-    "ModelFiles": "records",
-    "PrecisionDebugError": "errors",
-    "Report": "report.model",
-    "Row": "records",
-    "SaveBaseline": "observe.hooks",
-    "Status": "records",
-    "Tolerance": "records",
-    "assign_mark_names": "pairing.marks",
-    "compare": "api",
-    "get_mark_names_from_serialized_json": "pairing.marks",
-    "watch": "observe.watch",
-}
-
 if TYPE_CHECKING:
     from .api import compare
     from .errors import PrecisionDebugError
@@ -54,11 +39,19 @@ if TYPE_CHECKING:
     from .report.model import Report
     from .run.script_hooks import AssertClose
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+__getattr__ = offered(
+    __name__,
+    {
+        "api": "compare",
+        "errors": "PrecisionDebugError",
+        "observe.hooks": "SaveBaseline",
+        "observe.watch": "watch",
+        "pairing.marks": "assign_mark_names get_mark_names_from_serialized_json",
+        "records": "ModelFiles Row Status Tolerance",
+        "report.model": "Report",
+        "run.script_hooks": "AssertClose",
+    },
+)
 
 
 def __dir__() -> list[str]:

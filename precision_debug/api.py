@@ -11,9 +11,10 @@ from typing import Any
 
 from .errors import OutputError, PrecisionDebugError
 from .records import ModelFiles, RunSpec, Tolerance
-from .report import make_ready
 from .report.model import Report
+from .report.readiness import make_ready
 from .run import deliver, pipeline, supervisor
+from .run.folder import JOURNAL, PREFIX
 from .run.journal import Journal
 from .run.overwriting import refuse_overwriting
 from .run.plan import make_plan
@@ -96,7 +97,7 @@ def compare(
     make_ready(outputs)
     folder = _folder(outputs)
     try:
-        with Journal(folder / deliver.JOURNAL) as journal:
+        with Journal(folder / JOURNAL) as journal:
             pipeline.execute(spec, journal, folder=folder, feeds=arrays)
     except BaseException as error:
         if outputs and deliver.has_rows(folder):
@@ -112,7 +113,7 @@ def _folder(outputs: Sequence[Path]) -> Path:
     try:
         for output in outputs[:1]:
             output.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=deliver.PREFIX, dir=outputs[0].parent if outputs else None))
+        return Path(tempfile.mkdtemp(prefix=PREFIX, dir=outputs[0].parent if outputs else None))
     except OSError as error:
         place = str(outputs[0].parent) if outputs else "TMPDIR"
         raise OutputError(

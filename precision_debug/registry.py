@@ -6,18 +6,20 @@ entry-point group ``precision_debug.backends`` and may replace a built-in one of
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import sys
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import BackendUnavailable, UsageError
-from .protocols import Backend
 from .reasons import say
 from .records import ModelFiles, RunMode
+
+if TYPE_CHECKING:
+    from .protocols import Backend
 
 __all__ = ["BUILT_IN", "GROUP", "Plugin", "backends", "find", "modes_for", "plugins"]
 
@@ -111,6 +113,8 @@ def find(model: ModelFiles, mode: str) -> tuple[Backend, RunMode]:
                 "beside_its_export", ending=".onnx", mode=mode, baseline=baseline, model=model.path, modes=hint
             )  # fmt: skip
         raise UsageError(say("mode_does_not_read", mode=mode, kind=kind, wanted=wanted), where=model.path, hint=hint)
+    import difflib  # only a mistyped mode needs it
+
     near = difflib.get_close_matches(mode, names, n=3)
     modes = " ".join(names)
     hint = (

@@ -12,7 +12,7 @@ from pathlib import Path
 import house_numbers
 import pytest
 
-from precision_debug import registry
+from precision_debug import protocols, registry
 from precision_debug.protocols import Capabilities
 
 # Each stage may import the ones before it: at the top, in functions and for type checkers alike.
@@ -157,7 +157,7 @@ def test_every_module_lists_what_it_exports(root: Path) -> None:
 
 def test_a_backend_declares_what_it_has_the_methods_for() -> None:
     """Capabilities are asked for by name; one that is there and not declared would never be used."""
-    asked = typing.get_type_hints(Capabilities)
+    asked = typing.get_type_hints(Capabilities, localns={name: getattr(protocols, name) for name in protocols.__all__})
     for backend in registry.backends():
         for name, hint in asked.items():
             (protocol,) = (kind for kind in typing.get_args(hint) if kind is not type(None))

@@ -16,7 +16,7 @@ import onnx_models
 import onnxruntime
 import pytest
 from precision_debug_onnxruntime import modes
-from precision_debug_onnxruntime.engine import providers, runtime
+from precision_debug_onnxruntime.engine import light_imports, providers, runtime, taps
 from precision_debug_onnxruntime.engine.providers import CPU, Shares, missing, saved_shares, shares_of
 from precision_debug_onnxruntime.model import read_source
 
@@ -155,7 +155,7 @@ def test_the_report_says_how_many_nodes_each_took(
     monkeypatch.setattr(onnxruntime, "InferenceSession", session)
     listed = [*onnxruntime.get_available_providers(), "CUDAExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: listed)
-    monkeypatch.setattr(modes, "missing", lambda _: "")
+    monkeypatch.setattr(providers, "missing", lambda _: "")
     report = compare(model, run_mode="ort_cuda_fp32", inputs=feeds, atol=1e-3)
     note = next(note for note in report.target.notes if "took" in note)
     assert note.startswith("CUDAExecutionProvider took 5 of ")
@@ -191,8 +191,8 @@ def test_without_a_tap_of_either_kind_it_says_what_can_be_installed(
     def absent() -> None:
         raise ModuleNotFoundError("No module named 'onnxruntime_extensions'", name="onnxruntime_extensions")
 
-    monkeypatch.setattr(modes.taps, "lent", lambda: False)
-    monkeypatch.setattr(modes, "extensions", absent)
+    monkeypatch.setattr(taps, "lent", lambda: False)
+    monkeypatch.setattr(light_imports, "extensions", absent)
     monkeypatch.setattr(sys, "version_info", version)
     found = modes.availability("ort_fp32")
     assert not found.ok

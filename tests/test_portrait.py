@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from report_factory import make_comparison, make_report, make_row, make_stats
 
-from precision_debug.numbers.portrait import Bins, Density, ErrorMap, Portrait, portrait_of
+from precision_debug.numbers.draw_portrait import portrait_of
+from precision_debug.numbers.portrait import Bins, Density, ErrorMap, Portrait
 from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.observe.portraits import Portraits
 from precision_debug.report import Report
@@ -135,6 +136,7 @@ def test_of_a_large_tensor_only_some_blocks_are_read() -> None:
 @example([(1.0, 1.0), (1.0 + 2.3e-16, 1.0)], np.float64)
 @example([(1e300, 1e300)], np.float64)
 @example([(-1.7e308, -1.7e308), (0.0, 1.7e308)], np.float64)
+@example([(0.0, 1.7975e308)], np.float64)
 def test_whatever_the_values_are(pairs: list[tuple[float, float]], dtype: type) -> None:
     with np.errstate(all="ignore"):
         base, target = np.array(pairs).T.astype(dtype)

@@ -15,7 +15,7 @@ import pytest
 from report_factory import make_report
 
 from precision_debug.errors import OutputError, UsageError
-from precision_debug.report import SUFFIXES, Report, formats, write
+from precision_debug.report import Report, endings, formats, write
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def leftovers(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", endings())
 def test_every_format_appears_whole_in_a_folder_that_did_not_exist(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / "new" / "deeper" / f"output{suffix}"
     assert write(make_report(20), path) == path
@@ -40,7 +40,7 @@ def test_every_format_appears_whole_in_a_folder_that_did_not_exist(tmp_path: Pat
     assert leftovers(tmp_path) == [path.name]
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", endings())
 @pytest.mark.parametrize(
     "changes", [{"rows": 0}, {"rows": 12, "failure": "the backend was killed (signal 9)"}, {"scores": {}}]
 )
@@ -57,7 +57,7 @@ def test_suffix_in_capitals_and_path_as_text(tmp_path: Path) -> None:
 def test_unknown_suffix_names_the_known_ones(tmp_path: Path, name: str) -> None:
     with pytest.raises(OutputError) as caught:
         write(make_report(1), tmp_path / name)
-    for suffix in SUFFIXES:
+    for suffix in endings():
         assert suffix in str(caught.value)
     assert leftovers(tmp_path) == []
 
@@ -94,7 +94,7 @@ def test_denied_by_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert leftovers(tmp_path) == []
 
 
-@pytest.mark.parametrize("suffix", [suffix for suffix in SUFFIXES if suffix != ".md"])
+@pytest.mark.parametrize("suffix", [suffix for suffix in endings() if suffix != ".md"])
 def test_a_write_that_fails_half_way_leaves_the_old_report(tmp_path: Path, small_files: int, suffix: str) -> None:
     path = tmp_path / f"o{suffix}"
     path.write_text("the old report")
@@ -124,7 +124,7 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Report, "counts", property(interrupted))
-    for suffix in SUFFIXES:
+    for suffix in endings():
         if suffix != ".csv":
             with pytest.raises(KeyboardInterrupt):
                 write(make_report(5), tmp_path / f"o{suffix}")
@@ -176,7 +176,7 @@ def test_a_report_that_is_read_only_stays(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", endings())
 def test_a_pipe_gets_the_whole_report(tmp_path: Path, suffix: str) -> None:
     pipe, link, plain = tmp_path / "pipe", tmp_path / f"o{suffix}", tmp_path / f"p{suffix}"
     os.mkfifo(pipe)

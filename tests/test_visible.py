@@ -18,7 +18,7 @@ from report_factory import make_report, make_row
 from precision_debug.cli import main
 from precision_debug.errors import ModelError
 from precision_debug.records import ModelFiles
-from precision_debug.report import SUFFIXES, Report, write
+from precision_debug.report import Report, endings, write
 from precision_debug.safety.visible import visible
 
 LIVE = ("=1+1", "+1", "-1+1", "@SUM(A1)", "{=1+1}", '=HYPERLINK("http://x","y")', "http://x", "external:x.xlsx", "\t=1")
@@ -72,7 +72,7 @@ def test_csv_has_no_live_cell(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", HIDDEN, ids=ascii)
-@pytest.mark.parametrize("suffix", sorted({*SUFFIXES} - {".xlsx", ".json"}))
+@pytest.mark.parametrize("suffix", sorted({*endings()} - {".xlsx", ".json"}))
 def test_nothing_hidden_is_written(suffix: str, text: str, tmp_path: Path) -> None:
     path = write(crafted(text), tmp_path / f"r{suffix}")
     content = path.read_bytes().decode("utf-8-sig")

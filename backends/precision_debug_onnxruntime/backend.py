@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities, Description, Feeds, Rung, Session, Switch
+from precision_debug.protocols import Capabilities
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -16,7 +16,7 @@ from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
-    from precision_debug.protocols import BaselineStore, Comparer, Operators
+    from precision_debug.protocols import BaselineStore, Comparer, Description, Feeds, Operators, Rung, Session, Switch
 
     from .keep import OrtKeep
     from .modes import Recipe

@@ -12,9 +12,6 @@ from typing import Any
 
 from precision_debug.records import Availability, RunMode
 
-from .engine import taps
-from .engine.light_imports import extensions
-from .engine.providers import missing
 from .settings import setting
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
@@ -105,6 +102,9 @@ def availability(mode: str) -> Availability:
     """Whether ``mode`` can run here; ``needs`` names the package or device that is missing. Never raises."""
     if mode not in _RECIPES:
         return Availability(ok=False, needs=f"the onnxruntime backend has no run mode {mode}")
+    from .engine import light_imports, taps
+    from .engine.providers import missing
+
     providers = _RECIPES[mode].providers
     try:
         import onnx  # noqa: F401
@@ -114,7 +114,7 @@ def availability(mode: str) -> Availability:
         import onnxruntime
 
         if not taps.lent():
-            extensions()
+            light_imports.extensions()
     except Exception as error:
         if sys.version_info >= (3, 14) and getattr(error, "name", "") == "onnxruntime_extensions":
             return Availability(ok=False, needs=_NO_TAP)

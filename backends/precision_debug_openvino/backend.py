@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities, Description, Feeds, Session, Survey
+from precision_debug.protocols import Capabilities
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -16,6 +16,8 @@ from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
+    from precision_debug.protocols import Description, Feeds, Session, Survey
+
     from .keep import OpenVinoKeep
     from .modes import Recipe
 

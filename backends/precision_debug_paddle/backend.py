@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, ModelError
-from precision_debug.protocols import Capabilities, Description, Feeds, Session
+from precision_debug.protocols import Capabilities
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
@@ -18,7 +18,7 @@ from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
-    from precision_debug.protocols import Layer, Rung, Switch
+    from precision_debug.protocols import Description, Feeds, Layer, Rung, Session, Switch
 
     from .keep import PaddleKeep
 

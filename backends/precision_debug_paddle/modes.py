@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from precision_debug.records import Availability, RunMode
 
-from .engine import capability
-
 __all__ = ["DYGRAPH", "RUN_MODES", "Recipe", "availability", "recipe"]
 
 _BASELINE = "paddle_fp32"
@@ -98,6 +96,8 @@ def availability(mode: str) -> Availability:
     """Whether ``mode`` can run here; ``needs`` names what is missing. Never raises."""
     if mode not in _RECIPES:
         return Availability(ok=False, needs=f"the paddle backend has no run mode {mode}")
+    from .engine import capability
+
     wanted = _RECIPES[mode]
     try:
         needs = capability.missing(

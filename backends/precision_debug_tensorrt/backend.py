@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities, Comparer, Description, Feeds, Rung, Session, Survey, Switch
+from precision_debug.protocols import Capabilities
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -17,6 +17,7 @@ from .settings import SETTINGS
 
 if TYPE_CHECKING:
     from precision_debug.numbers.cuda.comparer import CudaComparer
+    from precision_debug.protocols import Comparer, Description, Feeds, Rung, Session, Survey, Switch
 
     from .keep import TensorRTKeep
     from .modes import Recipe

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from precision_debug.errors import BackendUnavailable, UsageError
-from precision_debug.protocols import Capabilities, Comparer, Description, Feeds, Rung, Session, Switch
+from precision_debug.protocols import Capabilities
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
@@ -18,7 +18,17 @@ from .reasons import REASONS
 from .settings import SETTINGS, setting
 
 if TYPE_CHECKING:
-    from precision_debug.protocols import BaselineStore, Layer, Matches
+    from precision_debug.protocols import (
+        BaselineStore,
+        Comparer,
+        Description,
+        Feeds,
+        Layer,
+        Matches,
+        Rung,
+        Session,
+        Switch,
+    )
 
     from .keep import TorchKeep
     from .model import Model

@@ -13,6 +13,7 @@ from precision_debug.events import Event, RowDone
 from precision_debug.records import ModelFiles, Row, RunSpec, SessionSpec, Tolerance
 from precision_debug.report.model import Report
 from precision_debug.run import deliver, pipeline
+from precision_debug.run.folder import JOURNAL, PREFIX
 from precision_debug.run.journal import Journal
 from precision_debug.run.plan import Opening, Plan
 
@@ -54,8 +55,8 @@ def compare_module(
         if on_row is not None and isinstance(event, RowDone):
             on_row(event.row)
 
-    folder = Path(tempfile.mkdtemp(prefix=deliver.PREFIX))
-    with _old_objects_at_rest(), Journal(folder / deliver.JOURNAL, on_event=tell) as journal:
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    with _old_objects_at_rest(), Journal(folder / JOURNAL, on_event=tell) as journal:
         pipeline.execute(spec, journal, folder=folder, feeds=(example_feeds(model),), plan=_plan(model, spec))
     return deliver.deliver(folder, ())
 

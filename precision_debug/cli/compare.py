@@ -291,8 +291,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
 
     from ..run.supervisor import supervise
-    from . import progress, summary
-    from .plots import show_plots
+    from . import progress
 
     with progress.bar(quiet=given.quiet or given.verbose, language=given.lang) as on_event:
         outcome = supervise(
@@ -303,6 +302,9 @@ def run(arguments: Sequence[str]) -> int:
     if outcome.report is not None:
         overlaid.write(outcome.report, shown)
     if outcome.report is not None and not given.quiet and not recorded_only:
+        from . import summary
+        from .plots import show_plots
+
         summary.show(outcome.report, outputs, language=given.lang)
         if given.plots:
             show_plots(outcome.report, given.plots, language=given.lang)
@@ -434,13 +436,13 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
 
 def check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:
     """What can be found wrong without starting a framework."""
-    from ..report import SUFFIXES
+    from ..report.formats import endings
     from ..run.plan import make_plan
 
     for output in outputs:
-        if output.suffix.lower() not in SUFFIXES:
+        if output.suffix.lower() not in endings():
             raise UsageError(
-                say("no_format", ending=output.suffix), where=str(output), hint=say("known", known=" ".join(SUFFIXES))
+                say("no_format", ending=output.suffix), where=str(output), hint=say("known", known=" ".join(endings()))
             )
         if os.path.isdir(output):  # False for a name that no file can have, which is refused later
             raise UsageError(say("is_a_folder"), where=str(output), hint=say("name_a_report"))

@@ -19,12 +19,14 @@ STEP = "github"
 
 def asked(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
     """The reports among outputs, and the path of each overlay by its name. Raises UsageError."""
-    from ..report import overlays, step_summary
+    from ..report import overlays
 
     reports: list[Path] = []
     shown: dict[str, Path] = {}
     for output in outputs:
         if output == f"{STEP}:":
+            from ..report import step_summary
+
             summary = step_summary.place()
             if summary is None:
                 hint = "it is for a step of GitHub Actions"
@@ -43,10 +45,12 @@ def asked(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
 
 def write(report: Report, shown: Mapping[str, Path]) -> None:
     """Write each, after the reports: what a viewer cannot take costs no report. Raises OutputError."""
-    from ..report import overlays, step_summary
+    from ..report import overlays
 
     for name, path in shown.items():
         if name == STEP:
+            from ..report import step_summary
+
             step_summary.append(report, path)
             continue
         overlays.write(report, name, path)

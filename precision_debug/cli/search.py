@@ -15,12 +15,13 @@ from typing import Any
 
 from ..errors import BackendCrash, UsageError
 from ..events import Stage, Tried, read
+from ..run.outcome import Outcome
 from ..run.overwriting import refuse_overwriting
 from ..run.searching.check_command import CheckCommand
 from ..run.searching.evaluations import crashed
 from ..run.searching.story import EVALUATIONS
 from ..run.spreading.asked import Spread
-from ..run.supervisor import Outcome, supervise
+from ..run.supervisor import supervise
 from ..safety.visible import visible
 from ..search.asked import Asked, limit_of
 from . import compare, ladder, summary

@@ -17,8 +17,9 @@ from ..reasons import Reason, say
 from ..records import ModelFiles, RunSpec
 from ..report.widths import wrapped
 from ..report.words import word
+from ..run.outcome import Outcome
 from ..run.overwriting import refuse_overwriting
-from ..run.supervisor import Outcome, supervise
+from ..run.supervisor import supervise
 from ..run.sweep.remote_speed import measure_remotely
 from ..run.sweep.result import Speed, Sweep
 from ..run.sweep.run import parse_modes, remove_inputs, sweep

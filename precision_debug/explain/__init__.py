@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from .bounds import usual_error
-from .explain import Subject, explain
-from .units import is_narrow
+from typing import TYPE_CHECKING
+
+from ..safety.late import offered
 
 __all__ = ["Subject", "explain", "is_narrow", "usual_error"]
+
+if TYPE_CHECKING:
+    from .bounds import usual_error
+    from .story import explain
+    from .subject import Subject
+    from .units import is_narrow
+
+__getattr__ = offered(
+    __name__, {"bounds": "usual_error", "story": "explain", "subject": "Subject", "units": "is_narrow"}
+)

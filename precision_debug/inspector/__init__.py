@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from .diff import EngineDiff, diff_engines
-from .layer import EngineLayer, EngineTensor
-from .outputs import fused_outputs, producers, strip_subgraph_suffix
-from .precision import edge_types, is_opaque, ran_instead, real_precision
-from .read import parse_inspector, read_inspector
-from .tactics import read_tactics, suspects
+from typing import TYPE_CHECKING
+
+from ..safety.late import offered
 
 __all__ = [
     "EngineDiff",
@@ -26,3 +23,23 @@ __all__ = [
     "strip_subgraph_suffix",
     "suspects",
 ]
+
+if TYPE_CHECKING:
+    from .diff import EngineDiff, diff_engines
+    from .layer import EngineLayer, EngineTensor
+    from .outputs import fused_outputs, producers, strip_subgraph_suffix
+    from .precision import edge_types, is_opaque, ran_instead, real_precision
+    from .read import parse_inspector, read_inspector
+    from .tactics import read_tactics, suspects
+
+__getattr__ = offered(
+    __name__,
+    {
+        "diff": "EngineDiff diff_engines",
+        "layer": "EngineLayer EngineTensor",
+        "outputs": "fused_outputs producers strip_subgraph_suffix",
+        "precision": "edge_types is_opaque ran_instead real_precision",
+        "read": "parse_inspector read_inspector",
+        "tactics": "read_tactics suspects",
+    },
+)

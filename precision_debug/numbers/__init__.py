@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from .measure import compare, describe, measure
-from .native import kernel_status
+from typing import TYPE_CHECKING
+
+from ..safety.late import offered
 
 __all__ = ["compare", "describe", "kernel_status", "measure"]
+
+if TYPE_CHECKING:
+    from .measuring import compare, describe, measure
+    from .native import kernel_status
+
+__getattr__ = offered(__name__, {"measuring": "compare describe measure", "native": "kernel_status"})

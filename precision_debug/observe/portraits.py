@@ -11,7 +11,8 @@ import numpy as np
 
 from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
-from ..numbers.portrait import Portrait, portrait_of
+from ..numbers.draw_portrait import portrait_of
+from ..numbers.portrait import Portrait
 from ..records import Comparison, Row, Status
 
 __all__ = ["Portraits"]

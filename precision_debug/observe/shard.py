@@ -17,11 +17,9 @@ from ..numbers.exact_sum import ExactSum
 from ..numbers.merged import Merged, MergedSide
 from ..numbers.merged_json import from_plain, side_from_plain, side_to_plain, to_plain
 from ..records import Row, Status, TensorStats, Tolerance
+from .sample_columns import SAMPLES, WORST_AT, WORST_SAMPLES
 
-__all__ = ["SAMPLES", "WORST_AT", "WORST_SAMPLES", "Shard"]
-
-SAMPLES, WORST_SAMPLES, WORST_AT = "Samples", "Worst Samples", "Max Atol Sample"
-"""Columns of a table over many samples."""
+__all__ = ["Shard"]
 
 _MOST = 1 << 24
 """Samples that stand side by side in one shard, at most: more is damage, and would fill the memory."""

@@ -2,32 +2,9 @@
 
 from __future__ import annotations
 
-from .backend import Backend
-from .capabilities import (
-    Capabilities,
-    Exporter,
-    Ladder,
-    Layer,
-    LayerKeeper,
-    Matches,
-    OnDevice,
-    OnDeviceAlone,
-    Operator,
-    OperatorRunner,
-    Operators,
-    Pairer,
-    Rung,
-    Switch,
-    Watcher,
-    WeightKeeper,
-)
-from .description import DescribedLayer, DescribedWeight, Describer, Description
-from .keeping import Handed, Keep, Keeper
-from .session import Replace, Replacer, Session
-from .survey import Refused, Survey, Surveyor
-from .telling import Teller, tell, told_to
-from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor
-from .workbench import Workbench
+from typing import TYPE_CHECKING
+
+from ..safety.late import offered
 
 __all__ = [
     "Backend",
@@ -71,3 +48,47 @@ __all__ = [
     "tell",
     "told_to",
 ]
+
+if TYPE_CHECKING:
+    from .backend import Backend
+    from .capabilities import (
+        Capabilities,
+        Exporter,
+        Ladder,
+        Layer,
+        LayerKeeper,
+        Matches,
+        OnDevice,
+        OnDeviceAlone,
+        Operator,
+        OperatorRunner,
+        Operators,
+        Pairer,
+        Rung,
+        Switch,
+        Watcher,
+        WeightKeeper,
+    )
+    from .description import DescribedLayer, DescribedWeight, Describer, Description
+    from .keeping import Handed, Keep, Keeper
+    from .session import Replace, Replacer, Session
+    from .survey import Refused, Survey, Surveyor
+    from .telling import Teller, tell, told_to
+    from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor
+    from .workbench import Workbench
+
+__getattr__ = offered(
+    __name__,
+    {
+        "backend": "Backend",
+        "capabilities": "Capabilities Exporter Ladder Layer LayerKeeper Matches OnDevice OnDeviceAlone Operator "
+        "OperatorRunner Operators Pairer Rung Switch Watcher WeightKeeper",
+        "description": "DescribedLayer DescribedWeight Describer Description",
+        "keeping": "Handed Keep Keeper",
+        "session": "Replace Replacer Session",
+        "survey": "Refused Survey Surveyor",
+        "telling": "Teller tell told_to",
+        "tensors": "BaselineStore Borrower Comparer Feeds Hook Tensor",
+        "workbench": "Workbench",
+    },
+)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..reasons import Reason
-from ..records import SessionSpec, TensorMeta
-from .description import Describer
-from .keeping import Keeper
-from .session import Session
-from .survey import Surveyor
-from .telling import Teller
-from .tensors import BaselineStore, Comparer, Feeds
+
+if TYPE_CHECKING:
+    from ..records import SessionSpec, TensorMeta
+    from .description import Describer
+    from .keeping import Keeper
+    from .session import Session
+    from .survey import Surveyor
+    from .telling import Teller
+    from .tensors import BaselineStore, Comparer, Feeds
 
 __all__ = [
     "Capabilities",

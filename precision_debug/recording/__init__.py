@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from .format import is_recording
-from .polygraphy_outputs import OutputsSession, is_outputs, open_outputs
-from .session import RecordedSession, open_recording
-from .writer import RecordingWriter
+from typing import TYPE_CHECKING
+
+from ..safety.late import offered
 
 __all__ = [
     "OutputsSession", "RecordedSession", "RecordingWriter", "is_outputs", "is_recording", "open_outputs",
     "open_recording",
 ]  # fmt: skip
+
+if TYPE_CHECKING:
+    from .format import is_outputs, is_recording
+    from .polygraphy_outputs import OutputsSession, open_outputs
+    from .session import RecordedSession, open_recording
+    from .writer import RecordingWriter
+
+__getattr__ = offered(
+    __name__,
+    {
+        "format": "is_outputs is_recording",
+        "polygraphy_outputs": "OutputsSession open_outputs",
+        "session": "RecordedSession open_recording",
+        "writer": "RecordingWriter",
+    },
+)

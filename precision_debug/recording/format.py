@@ -28,7 +28,7 @@ from ..reasons import Reason
 
 __all__ = [
     "FORMAT", "INPUTS", "MANIFEST", "OUTPUTS", "TENSORS", "VERSION", "WEIGHTS", "WEIGHT_BYTES", "Noted", "file_crc",
-    "is_recording", "is_tensor_file", "read_manifest",
+    "is_outputs", "is_recording", "is_tensor_file", "read_manifest",
 ]  # fmt: skip
 
 FORMAT = "precision_debug recording"
@@ -58,6 +58,14 @@ def is_recording(path: str | Path) -> bool:
         return (Path(path) / MANIFEST).is_file()
     except (OSError, ValueError):
         return False
+
+
+def is_outputs(path: str) -> bool:
+    """Whether a baseline of this name is such a file, or a folder of a file an iteration: a run mode has no ending."""
+    if path.endswith(".json"):
+        return True
+    folder = Path(path)
+    return folder.is_dir() and not is_recording(path) and any(folder.glob("[0-9]*.json"))
 
 
 def is_tensor_file(name: object) -> bool:

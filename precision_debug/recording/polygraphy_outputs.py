@@ -16,17 +16,8 @@ from ..protocols import Feeds, Hook
 from ..reasons import Reason, say
 from ..records import Doubt, TensorMeta
 from ..safety.special_file import refuse_special
-from .format import is_recording
 
-__all__ = ["OutputsSession", "is_outputs", "open_outputs"]
-
-
-def is_outputs(path: str) -> bool:
-    """Whether a baseline of this name is such a file, or a folder of a file an iteration: a run mode has no ending."""
-    if path.endswith(".json"):
-        return True
-    folder = Path(path)
-    return folder.is_dir() and not is_recording(path) and any(folder.glob("[0-9]*.json"))
+__all__ = ["OutputsSession", "open_outputs"]
 
 
 def open_outputs(path: str, feeds: Sequence[Feeds], iteration: int | None = None) -> OutputsSession:

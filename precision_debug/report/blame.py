@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..explain import is_narrow
-from ..observe.shard import WORST_SAMPLES
+from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons.causes import CAUSES as BRIEF
 from ..records import Culprit, Row
 from .figures import count, figure, percent

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import events
 from ..explain import usual_error
 from ..numbers import judge
 from ..numbers.portrait import Portrait
-from ..observe.shard import Shard
 from ..pairing.align import Alignment, align
 from ..protocols import Matches
 from ..reasons import Reason, say
@@ -29,6 +28,9 @@ from ..records import (
 from .complete_table import complete_table
 from .failure import sentence_of
 from .model import Report
+
+if TYPE_CHECKING:
+    from ..observe.shard import Shard
 
 _FIRST, _WORST = 8, 12
 """Rows that keep their picture."""
@@ -78,6 +80,8 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
             case events.RowDone():
                 rows.append(event.row)
             case events.ShardDone():
+                from ..observe.shard import Shard  # needs numpy, as nothing else here does
+
                 found = Shard.from_text(event.text)
                 if whole is None:
                     whole = found

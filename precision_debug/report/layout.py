@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..observe.shard import SAMPLES, WORST_AT, WORST_SAMPLES
+from ..observe.sample_columns import SAMPLES, WORST_AT, WORST_SAMPLES
 from ..records import Row
 from .catalogue import COLUMNS as _KNOWN
 from .column import Column, column

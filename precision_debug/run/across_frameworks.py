@@ -40,29 +40,12 @@ from ..protocols import (
 )
 from ..reasons import Reason, say
 from ..records import SessionSpec, TensorMeta
-from .plan import Opening
+from .plan import Opening, maker_of
 
-__all__ = ["crosses", "match_values"]
+__all__ = ["match_values"]
 
 _NEAR = 1e-3
 """How far two float32 runs of a whole model may be apart where an element is taken for equal."""
-
-
-def crosses(first: Opening, second: Opening) -> bool:
-    """Whether the names of both sides come from different frameworks: a model against a file exported from it."""
-    made_by = _made_by(first)
-    if second.backend is None or made_by is None or made_by is second.backend:
-        return False
-    return made_by.capabilities.exporter is not None
-
-
-def _made_by(side: Opening) -> Backend | None:
-    """The backend whose names the side has; a recording says which one made it."""
-    if not side.recording or not side.brings_inputs:
-        return side.backend
-    session = recording.open_recording(side.recording)
-    session.close()
-    return next((found for found in registry.backends() if found.name == session.backend), None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,9 +91,9 @@ def match_values(
     target_feeds: the same values under the target's own input names. folder, memory_budget: see Store. Raises
     PrecisionDebugError.
     """
-    made_by, path = _made_by(first), second.spec.model.path
-    assert made_by is not None
-    able = made_by.capabilities
+    maker, path = maker_of(first), second.spec.model.path
+    assert maker is not None
+    able = maker.capabilities
     exporter, keeper = able.exporter, able.layer_keeper
     assert exporter is not None
     assert second.mode is not None

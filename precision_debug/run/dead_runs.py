@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import PrecisionDebugError
-from .deliver import JOB, PREFIX, deliver, has_rows, rescue
+from .folder import JOB, PREFIX
 from .locking import SUFFIX, release, take
 
 __all__ = ["clear_leftovers"]
@@ -38,6 +38,8 @@ def _clear_run(folder: Path, outputs: Sequence[Path]) -> Iterator[str]:
     handle = _take(folder / JOB) if job is not None else None
     if job is None or handle is None:
         return
+    from .deliver import deliver, has_rows, rescue
+
     try:
         if not has_rows(folder):
             shutil.rmtree(folder, ignore_errors=True)

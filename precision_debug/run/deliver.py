@@ -22,16 +22,12 @@ from ..reasons import say
 from ..report import write
 from ..report.from_journal import report_of_events
 from ..report.model import Report
+from ..settings import CORE, value
 from .companion_files import forget_log, forget_tensors, keep_inputs, keep_log, keep_tensors, usual
+from .folder import JOURNAL, LOG
 from .journal import read_events
-from .saved_tensors import gather
 
-__all__ = ["JOB", "JOURNAL", "LOG", "PREFIX", "deliver", "has_rows", "rescue"]
-
-PREFIX = ".precision_debug-"
-"""How the names of runs' folders begin."""
-
-JOB, JOURNAL, LOG = "job.json", "journal.jsonl", "log.txt"
+__all__ = ["deliver", "has_rows", "rescue"]
 
 
 def deliver(folder: Path, outputs: Sequence[Path], *, failure: str = "", language: str = "") -> Report:
@@ -82,7 +78,11 @@ def _deliver(folder: Path, outputs: Sequence[Path], failure: str, language: str,
         return report
     inputs = keep_inputs(folder / "inputs.npz", outputs, report.spec) if (folder / "inputs.npz").exists() else None
     log = keep_log(folder / LOG, outputs) if report.failure else None
-    saved = gather(folder, report.rows, folder / "tensors.npz")
+    saved: tuple[str, ...] = ()
+    if value(CORE, report.spec.options, "save_tensors"):
+        from .saved_tensors import gather
+
+        saved = gather(folder, report.rows, folder / "tensors.npz")
     tensors = keep_tensors(folder / "tensors.npz", outputs, report.spec) if saved else None
     report = dataclasses.replace(report, saved_tensors=saved)
     elsewhere = [kept.name for kept in (inputs, tensors, log) if kept is not None and not usual(outputs[0], kept)]

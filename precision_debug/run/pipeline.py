@@ -25,7 +25,6 @@ from ..reasons import Reason, as_reason, say
 from ..records import Row, RunSpec, TensorMeta
 from ..report import machine
 from ..settings import CORE, value
-from .across_frameworks import crosses, match_values
 from .answers import Answers
 from .answers import finish as finish_answers
 from .both import Both, Each, Ran
@@ -33,7 +32,7 @@ from .comparer import placed, placed_on_host
 from .fail_fast import Enough, enough
 from .inputs import feeds_of, storing
 from .journal import Journal
-from .plan import NONE, Opening, Plan, make_plan
+from .plan import NONE, Opening, Plan, crosses, make_plan
 from .repetition import Repetition
 from .samples import Samples, chosen_samples, finish_scores, worst_sample
 from .saved_json import SavedOutputs
@@ -273,6 +272,8 @@ def _known_pairs(base: OpenSide, target: OpenSide, journal: Journal) -> Matches 
 
 
 def _matched(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path) -> Matches:
+    from .across_frameworks import match_values
+
     journal.write(events.Stage(text=say("stage_pairing")))
     matches, notes = match_values(
         first, second, given.feeds[0], target_feeds=given.for_target().feeds[0], folder=folder,

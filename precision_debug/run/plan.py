@@ -16,7 +16,7 @@ from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
 from ..safety.special_file import refuse_special
 from ..settings import CORE, SIDES, Setting, Taker, read_by, share, value
 
-__all__ = ["NONE", "Opening", "Plan", "make_plan", "stage_of"]
+__all__ = ["NONE", "Opening", "Plan", "crosses", "make_plan", "maker_of", "stage_of"]
 
 
 NONE = "none"
@@ -113,6 +113,23 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
         )  # fmt: skip
         made[taker.side] = dataclasses.replace(opening, spec=session)
     return Plan(baseline=made.get("baseline"), target=made["target"])
+
+
+def crosses(first: Opening, second: Opening) -> bool:
+    """Whether the names of both sides come from different frameworks: a model against a file exported from it."""
+    maker = maker_of(first)
+    if second.backend is None or maker is None or maker is second.backend:
+        return False
+    return maker.capabilities.exporter is not None
+
+
+def maker_of(side: Opening) -> Backend | None:
+    """The backend whose names the side has; a recording says which one made it."""
+    if not side.recording or not side.brings_inputs:
+        return side.backend
+    session = recording.open_recording(side.recording)
+    session.close()
+    return next((found for found in registry.backends() if found.name == session.backend), None)
 
 
 def stage_of(spec: RunSpec, mode: str, options: Mapping[str, Any]) -> RunSpec:

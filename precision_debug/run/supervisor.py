@@ -1,4 +1,7 @@
-"""Runs the sessions in a child process, so that an abort in a backend costs nothing that was finished."""
+"""Runs the sessions in a child process, so that an abort in a backend costs nothing that was finished.
+
+The child is started first of all; what its end needs is imported meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -11,47 +14,30 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from .. import errors
 from ..codec import encode
-from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, UsageError, shortened
-from ..events import Failure, Stage
-from ..reasons import NOTHING, Reason, say
+from ..errors import OutputError, UsageError
+from ..reasons import say
 from ..records import RunSpec
-from ..report import make_ready
-from ..report.failure import sentence_of
-from ..report.model import Report
+from ..report.readiness import make_ready
 from ..safety import import_path
 from ..search.asked import Asked
-from .companion_files import keep_log, log_head
+from .companion_files import log_head
 from .dead_runs import clear_leftovers
-from .deliver import JOB, JOURNAL, LOG, PREFIX, deliver, has_rows, rescue
-from .hearing import Hearing
+from .folder import JOB, JOURNAL, LOG, PREFIX
 from .interrupts import Stopping, watching
-from .journal import UNTOLD, read_events
 from .locking import lock_of, release, take
 from .overwriting import refuse_overwriting
 from .spreading.asked import Spread
 
-__all__ = ["Outcome", "supervise"]
+if TYPE_CHECKING:
+    from .outcome import Outcome
+
+__all__ = ["supervise"]
 
 Event = Mapping[str, Any]
 """An event of the journal as it stands there: see ``events.read``."""
-
-
-class Outcome:
-    """What came of a supervised run. report: None where nothing had been started. error: why it ended early."""
-
-    def __init__(self, report: Report | None, error: PrecisionDebugError | None) -> None:
-        self.report, self.error = report, error
-
-    @property
-    def exit_status(self) -> int:
-        """The error's, else the report's."""
-        if self.error is not None:
-            return self.error.exit_status
-        return self.report.exit_status if self.report is not None else 0
 
 
 def supervise(
@@ -90,34 +76,19 @@ def supervise(
         try:
             for note in clear_leftovers(home, outputs):
                 (on_note or _ignore)(note)
-            make_ready(outputs)
             (folder / LOG).write_bytes(log_head(outputs))
-            status = _run(folder, verbose, on_event or _ignore, stopping, (*locks.values(), held))
-            failed = _error(folder, status, stopping.asked)
-            return _finished(folder, outputs, failed, stopping, language)
+            child = _start(folder, verbose, (*locks.values(), held))
+            status = _wait(child, folder, outputs, on_event or _ignore, stopping)
+            from .outcome import error_of, finished
+
+            failed = error_of(folder, status, stopping.asked)
+            return finished(folder, outputs, failed, stopping, language)
         except BaseException:
+            from .deliver import has_rows
+
             if not has_rows(folder):
                 shutil.rmtree(folder, ignore_errors=True)
             raise
-
-
-def _finished(
-    folder: Path, outputs: Sequence[Path], failed: PrecisionDebugError | None, stopping: Stopping, language: str
-) -> Outcome:  # fmt: skip
-    if failed is not None and not has_rows(folder):
-        if isinstance(failed, BackendError) and outputs:
-            with contextlib.suppress(OutputError):
-                keep_log(folder / LOG, outputs)
-        shutil.rmtree(folder, ignore_errors=True)
-        return Outcome(None, failed)
-    try:
-        with stopping.finishing("the report is being written"):
-            failure = sentence_of(failed) if failed else NOTHING
-            return Outcome(deliver(folder, outputs, failure=failure, language=language), failed)
-    except OutputError as error:
-        return Outcome(None, error)
-    except KeyboardInterrupt:
-        return Outcome(None, BackendError("interrupted while the report was written", hint=rescue(folder)))
 
 
 def _absolute(path: Path) -> Path:
@@ -153,14 +124,11 @@ def _made(home: Path, job: Mapping[str, Any]) -> tuple[Path, int]:
     return folder, held
 
 
-def _run(
-    folder: Path, verbose: bool, on_event: Callable[[Event], None], stopping: Stopping, handles: Sequence[int]
-) -> int:  # fmt: skip
-    """The worker's exit status. handles: descriptors that it holds too, so that they outlive this process."""
-    journal = folder / JOURNAL
-    journal.touch()
-    with (folder / LOG).open("ab") as log, journal.open(encoding="utf-8") as tail:
-        child = subprocess.Popen(
+def _start(folder: Path, verbose: bool, handles: Sequence[int]) -> subprocess.Popen[bytes]:
+    """The worker. handles: descriptors that it holds too, so that they outlive this process."""
+    (folder / JOURNAL).touch()
+    with (folder / LOG).open("ab") as log:
+        return subprocess.Popen(
             [*import_path.command("from precision_debug.run.worker import start; start()"), str(folder)],
             stdin=subprocess.PIPE,
             stdout=None if verbose else log,
@@ -168,8 +136,19 @@ def _run(
             start_new_session=True,
             pass_fds=handles,
         )
+
+
+def _wait(
+    child: subprocess.Popen[bytes], folder: Path, outputs: Sequence[Path], on_event: Callable[[Event], None],
+    stopping: Stopping,
+) -> int:  # fmt: skip
+    """Tell what the worker tells until it has ended; returns its exit status."""
+    try:
+        make_ready(outputs)
+        from .hearing import Hearing
+
         hearing = Hearing(folder / LOG)
-        try:
+        with (folder / JOURNAL).open(encoding="utf-8") as tail:
             while child.poll() is None and not stopping.asked:
                 on_event = _follow(tail, on_event)
                 on_event = _passed_on(hearing.heard(), on_event)
@@ -177,17 +156,17 @@ def _run(
                     child.wait(timeout=0.03)
             if not stopping.asked:
                 _follow(tail, on_event)
-        except KeyboardInterrupt:  # where the signals are not ours to watch
-            stopping.asked = True
-        finally:
-            if child.poll() is None:
-                # the whole process group, since a backend may have started helpers; killed before its stdin closes,
-                # so that the worker does not take itself for orphaned
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
-            if child.stdin is not None:
-                child.stdin.close()
+    except KeyboardInterrupt:  # where the signals are not ours to watch
+        stopping.asked = True
+    finally:
+        if child.poll() is None:
+            # the whole process group, since a backend may have started helpers; killed before its stdin closes,
+            # so that the worker does not take itself for orphaned
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        if child.stdin is not None:
+            child.stdin.close()
     return child.returncode
 
 
@@ -217,46 +196,6 @@ def _passed_on(heard: Event | None, on_event: Callable[[Event], None]) -> Callab
     except (OSError, ValueError):
         return _ignore
     return on_event
-
-
-def _error(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError | None:
-    if interrupted and status != 0:
-        hint = say("rows_in_report") if has_rows(folder) else say("nothing_yet")
-        return BackendError(say("interrupted"), hint=hint)
-    told = next(read_events(folder / JOURNAL, Failure), None)
-    if isinstance(told, Failure):
-        kind = getattr(errors, told.kind, BackendError)
-        error: PrecisionDebugError = kind(told.what, where=told.where, hint=told.hint)
-        return error
-    if status == 0:
-        return None
-    if status == UNTOLD:
-        what = "the disk is full, or files may not grow: the run could not write what it had finished"
-        return OutputError(what, where=str(folder.parent), hint="free some space, or name another --output")
-    stage: str = ""
-    for event in read_events(folder / JOURNAL, Stage):
-        stage = event.text if isinstance(event, Stage) else stage
-    last = _last_words(folder / LOG)
-
-    def crash(what: Reason, hint: Reason) -> BackendCrash:
-        return BackendCrash(say("last_words", what=what, words=last) if last else what, where=stage, hint=hint)
-
-    if status < 0:
-        name = signal.Signals(-status).name
-        if -status == signal.SIGKILL:
-            return crash(say("killed", signal=name), say("smaller"))
-        return crash(say("crashed", signal=name), say("verbose_shows"))
-    return crash(say("ended_with", status=status), say("verbose_shows"))
-
-
-def _last_words(log: Path) -> str:
-    if not log.exists():
-        return ""
-    with log.open("rb") as file:
-        head = len(file.readline())
-        file.seek(max(head, log.stat().st_size - 4096))
-        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    return shortened(lines[-1], 400) if lines else ""
 
 
 @contextlib.contextmanager

@@ -25,10 +25,9 @@ from ..events import Failure
 from ..records import RunSpec
 from ..safety import import_path
 from ..search.asked import Asked
-from . import companion_files, deliver, pipeline
+from . import pipeline
+from .folder import JOB, JOURNAL, LOG
 from .journal import UNTOLD, Journal
-from .searching import story as searching
-from .spreading import story as spreading
 from .spreading.asked import Spread
 
 __all__ = ["main", "start"]
@@ -39,17 +38,21 @@ ORPHANED = "--orphaned"
 
 def main(folder: Path) -> int:
     """Run the job of a folder; returns the exit status of what went wrong, 0 where nothing did."""
-    job = json.loads((folder / deliver.JOB).read_text(encoding="utf-8"))
+    job = json.loads((folder / JOB).read_text(encoding="utf-8"))
     if ORPHANED in sys.argv:
         return _deliver(folder, [Path(path) for path in job["outputs"]], [Path(path) for path in job["locks"]])
     threading.Thread(target=_outlive, daemon=True).start()
-    with Journal(folder / deliver.JOURNAL) as journal:
+    with Journal(folder / JOURNAL) as journal:
         try:
             spec = decode(RunSpec, job["spec"])
             if "search" in job:
+                from .searching import story as searching
+
                 spread = decode(Spread, job["spread"]) if "spread" in job else None
                 searching.search(spec, decode(Asked, job["search"]), journal, folder, spread)
             elif "spread" in job:
+                from .spreading import story as spreading
+
                 spreading.execute(spec, decode(Spread, job["spread"]), journal, folder=folder)
             else:
                 pipeline.execute(spec, journal, folder=folder)
@@ -84,16 +87,18 @@ def _outlive() -> None:
 
 def _deliver(folder: Path, outputs: Sequence[Path], locks: Sequence[Path]) -> int:
     """What the supervisor would have done; the locks are still held by what this process has open."""
+    from . import companion_files, deliver
+
     failure = "the supervising process was killed"
     if deliver.has_rows(folder):
         with contextlib.suppress(OutputError):  # the folder then stays, and the next run there speaks of it
             deliver.deliver(folder, outputs, failure=failure)
     else:
         if outputs:
-            with (folder / deliver.LOG).open("a", encoding="utf-8") as log:
+            with (folder / LOG).open("a", encoding="utf-8") as log:
                 log.write(f"{failure} before anything was compared\n")
             with contextlib.suppress(OutputError):
-                companion_files.keep_log(folder / deliver.LOG, outputs)
+                companion_files.keep_log(folder / LOG, outputs)
         shutil.rmtree(folder, ignore_errors=True)
     for lock in locks:
         lock.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 __all__ = ["did_you_mean", "nearest"]
@@ -16,6 +15,8 @@ def nearest(name: str, names: Sequence[str], count: int = 3) -> list[str]:
     Similarity is difflib's ratio. It costs the product of the lengths, so that of many names only the 400 that share
     the most letter pairs (Dice's coefficient) are put to it: 100,000 names take a fraction of a second.
     """
+    import difflib  # only a mistyped name needs it
+
     folded = name.casefold()
     pool: Sequence[str] = list(dict.fromkeys(names))
     if len(pool) > _SHORTLIST:

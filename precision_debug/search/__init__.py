@@ -5,13 +5,29 @@ Nothing here runs a model: ``run.searching`` asks a backend to, and tells what c
 
 from __future__ import annotations
 
-from .fix import Artefact, Evaluation, Fix, KeptUnit, TradePoint
-from .oracle import Judged, Oracle, Spent
-from .ranking import Group, rank_groups
-from .strategy import Found, minimise
-from .units import Unit, Units
+from typing import TYPE_CHECKING
+
+from ..safety.late import offered
 
 __all__ = [
     "Artefact", "Evaluation", "Fix", "Found", "Group", "Judged", "KeptUnit", "Oracle", "Spent", "TradePoint", "Unit",
     "Units", "minimise", "rank_groups",
 ]  # fmt: skip
+
+if TYPE_CHECKING:
+    from .fix import Artefact, Evaluation, Fix, KeptUnit, TradePoint
+    from .oracle import Judged, Oracle, Spent
+    from .ranking import Group, rank_groups
+    from .strategy import Found, minimise
+    from .units import Unit, Units
+
+__getattr__ = offered(
+    __name__,
+    {
+        "fix": "Artefact Evaluation Fix KeptUnit TradePoint",
+        "oracle": "Judged Oracle Spent",
+        "ranking": "Group rank_groups",
+        "strategy": "Found minimise",
+        "units": "Unit Units",
+    },
+)

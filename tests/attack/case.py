@@ -20,6 +20,7 @@ from unittest import mock
 
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.run import supervisor
+from precision_debug.run.outcome import Outcome
 from precision_debug.safety.visible import visible
 
 __all__ = [
@@ -99,7 +100,7 @@ def command(*arguments: str) -> Said:
     from precision_debug.cli import main
 
     out, err = io.StringIO(), io.StringIO()
-    nothing = supervisor.Outcome(None, None)
+    nothing = Outcome(None, None)
     no_run = mock.patch.object(supervisor, "supervise", return_value=nothing)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), no_run:
         try:

@@ -154,7 +154,7 @@ def in_process(spec: Any, outputs: Any, **_: Any) -> Any:
     from precision_debug.report.from_journal import report_of_events
     from precision_debug.run import pipeline
     from precision_debug.run.journal import Journal, read_events
-    from precision_debug.run.supervisor import Outcome
+    from precision_debug.run.outcome import Outcome
 
     with tempfile.TemporaryDirectory() as name:
         with Journal(Path(name, "journal.jsonl")) as journal:

@@ -20,7 +20,7 @@ from ...errors import BackendError
 from ...records import Comparison, TensorStats, Tolerance
 from .. import finish, histogram
 from ..arrays import as_array
-from ..measure import EXACT_BELOW, measured
+from ..measuring import EXACT_BELOW, measured
 from ..totals import Totals
 from . import device
 from .driver import device as device_of

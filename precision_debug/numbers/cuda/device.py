@@ -32,7 +32,7 @@ from ... import numbers
 from ...errors import BackendError
 from ...records import Comparison, TensorStats, Tolerance
 from .. import finish, histogram, native, select
-from ..measure import EXACT_BELOW, measured
+from ..measuring import EXACT_BELOW, measured
 from ..metrics import DECLARED
 from ..totals import Pairs, Side, Totals
 from .answer import Answer, give_back, taken

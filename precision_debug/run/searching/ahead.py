@@ -16,7 +16,7 @@ from pathlib import Path
 from ... import errors, events
 from ...errors import BackendError, PrecisionDebugError
 from ...search import Evaluation
-from ..deliver import LOG
+from ..folder import LOG
 from ..spreading.asked import Spread
 from ..spreading.pools import Pool, Processes, RayPool, Worker, WorkerLost
 from .set_runner import SetRunner, Setup

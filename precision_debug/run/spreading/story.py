@@ -17,7 +17,7 @@ from ...codec import decode, encode
 from ...errors import BackendCrash, BackendError, PrecisionDebugError
 from ...observe.shard import Shard
 from ...records import RunSpec, TensorMeta
-from ..deliver import LOG
+from ..folder import LOG
 from ..journal import Journal
 from ..samples import finish_scores, worst_sample
 from .asked import Spread

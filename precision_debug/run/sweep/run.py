@@ -12,15 +12,15 @@ from pathlib import Path
 
 from ... import registry
 from ...errors import PrecisionDebugError, UsageError
-from ...observe.shard import SAMPLES
+from ...observe.sample_columns import SAMPLES
 from ...reasons import Reason, say
 from ...records import ModelFiles, Row, RunSpec, Status
 from ...report import machine
 from ...report.failure import sentence_of
 from ...report.model import Report
 from ..companion_files import forget_inputs
+from ..outcome import Outcome
 from ..plan import make_plan
-from ..supervisor import Outcome
 from .result import Mode, Speed, Sweep
 from .speed import measure_speed
 from .table import BASELINE

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import PrecisionDebugError
-from ..numbers.portrait import Portrait, portrait_of
+from ..numbers.draw_portrait import portrait_of
+from ..numbers.portrait import Portrait
 from ..reasons import say
 from ..records import Culprit, Explanation, Introduced
 from .bounds import BEYOND, allowed_error
@@ -30,7 +31,7 @@ from .introduced import Alone, nothing_alone, run_alone
 from .subject import Subject, replaces
 from .unsteady import UNPROVEN, unsteady, unsteady_culprits
 
-__all__ = ["Subject", "explain"]
+__all__ = ["explain"]
 
 _FEW_BYTES = 1 << 30
 """Bytes of all compared tensors up to which all of two runs of one side are held against each other, unasked."""

@@ -1,0 +1,96 @@
+"""What came of a run in a child process: its report, and the error that it ended with."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from .. import errors
+from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, shortened
+from ..events import Failure, Stage
+from ..reasons import NOTHING, Reason, say
+from ..report.failure import sentence_of
+from ..report.model import Report
+from .companion_files import keep_log
+from .deliver import deliver, has_rows, rescue
+from .folder import JOURNAL, LOG
+from .interrupts import Stopping
+from .journal import UNTOLD, read_events
+
+__all__ = ["Outcome", "error_of", "finished"]
+
+
+class Outcome:
+    """What came of a supervised run. report: None where nothing had been started. error: why it ended early."""
+
+    def __init__(self, report: Report | None, error: PrecisionDebugError | None) -> None:
+        self.report, self.error = report, error
+
+    @property
+    def exit_status(self) -> int:
+        """The error's, else the report's."""
+        if self.error is not None:
+            return self.error.exit_status
+        return self.report.exit_status if self.report is not None else 0
+
+
+def finished(
+    folder: Path, outputs: Sequence[Path], failed: PrecisionDebugError | None, stopping: Stopping, language: str
+) -> Outcome:  # fmt: skip
+    if failed is not None and not has_rows(folder):
+        if isinstance(failed, BackendError) and outputs:
+            with contextlib.suppress(OutputError):
+                keep_log(folder / LOG, outputs)
+        shutil.rmtree(folder, ignore_errors=True)
+        return Outcome(None, failed)
+    try:
+        with stopping.finishing("the report is being written"):
+            failure = sentence_of(failed) if failed else NOTHING
+            return Outcome(deliver(folder, outputs, failure=failure, language=language), failed)
+    except OutputError as error:
+        return Outcome(None, error)
+    except KeyboardInterrupt:
+        return Outcome(None, BackendError("interrupted while the report was written", hint=rescue(folder)))
+
+
+def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError | None:
+    if interrupted and status != 0:
+        hint = say("rows_in_report") if has_rows(folder) else say("nothing_yet")
+        return BackendError(say("interrupted"), hint=hint)
+    told = next(read_events(folder / JOURNAL, Failure), None)
+    if isinstance(told, Failure):
+        kind = getattr(errors, told.kind, BackendError)
+        error: PrecisionDebugError = kind(told.what, where=told.where, hint=told.hint)
+        return error
+    if status == 0:
+        return None
+    if status == UNTOLD:
+        what = "the disk is full, or files may not grow: the run could not write what it had finished"
+        return OutputError(what, where=str(folder.parent), hint="free some space, or name another --output")
+    stage: str = ""
+    for event in read_events(folder / JOURNAL, Stage):
+        stage = event.text if isinstance(event, Stage) else stage
+    last = _last_words(folder / LOG)
+
+    def crash(what: Reason, hint: Reason) -> BackendCrash:
+        return BackendCrash(say("last_words", what=what, words=last) if last else what, where=stage, hint=hint)
+
+    if status < 0:
+        name = signal.Signals(-status).name
+        if -status == signal.SIGKILL:
+            return crash(say("killed", signal=name), say("smaller"))
+        return crash(say("crashed", signal=name), say("verbose_shows"))
+    return crash(say("ended_with", status=status), say("verbose_shows"))
+
+
+def _last_words(log: Path) -> str:
+    if not log.exists():
+        return ""
+    with log.open("rb") as file:
+        head = len(file.readline())
+        file.seek(max(head, log.stat().st_size - 4096))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    return shortened(lines[-1], 400) if lines else ""
