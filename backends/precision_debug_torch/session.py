@@ -257,7 +257,9 @@ class TorchSession:
 
         def guarded(meta: TensorMeta, value: Any) -> Any:
             try:
-                with self._no_autocast():
+                if not self._recipe.autocast:
+                    return show(meta, value)
+                with torch.autocast(_device_type(self._built), enabled=False):
                     return show(meta, value)
             except BaseException as error:
                 failed.append(error)
@@ -283,14 +285,6 @@ class TorchSession:
                 stack.enter_context(uncompiled())
                 stack.enter_context(Watch(self._arithmetic, trace, self._comparer, self._switches, loans))
             return module(*args, **kwargs)
-
-    @contextlib.contextmanager
-    def _no_autocast(self) -> Iterator[None]:
-        if not self._recipe.autocast:
-            yield
-            return
-        with torch.autocast(_device_type(self._built), enabled=False):
-            yield
 
 
 class _Outputs(Mapping[str, Any]):

@@ -373,8 +373,9 @@ static void sort_few(const double *from, int n, double *to) {
 }
 
 /* The values of these ranks among n non-negative ones: ranks ascend, and below of them lie before the first value.
- * Such doubles order like their bits, so each level counts a few bits and keeps the values that share a rank's. */
-static void select_ranks(const double *from, int64_t n, int shift, int64_t below, const int64_t *ranks, int count,
+ * Such doubles order like their bits, so each level counts a few bits and keeps the values that share a rank's.
+ * left: bits, the lowest ones, that no level has counted yet. */
+static void select_ranks(const double *from, int64_t n, int left, int64_t below, const int64_t *ranks, int count,
                          double *found, double *room, double *spare) {
     int64_t equal = 1;
     while (equal < n && from[equal] == from[0])
@@ -385,14 +386,23 @@ static void select_ranks(const double *from, int64_t n, int shift, int64_t below
             found[r] = equal == n ? from[0] : room[ranks[r] - below];
         return;
     }
-    uint32_t counts[BUCKETS] = {0};
-    uint8_t slot[BUCKETS] = {0};
+    uint32_t counts[BUCKETS];
+    uint8_t slot[BUCKETS];
     int64_t next[RANKS + 1], start[RANKS + 1], before[RANKS + 1];
-    int first_rank[RANKS + 2], slots = 0, mask = BUCKETS - 1;
+    /* the exponents of few values are few as well, their lower bits are any */
+    int bits = left == 63 || n > 4096 ? 14 : 8, shift = left > bits ? left - bits : 0, mask = (1 << bits) - 1;
+    int first_rank[RANKS + 2], slots = 0, least = mask, most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int key = bits_of(from[i]) >> shift & mask;
+        least = key < least ? key : least;
+        most = key > most ? key : most;
+    }
+    memset(counts + least, 0, (size_t)(most - least + 1) * sizeof *counts);
+    memset(slot + least, 0, (size_t)(most - least + 1) * sizeof *slot);
     for (int64_t i = 0; i < n; i++)
         counts[bits_of(from[i]) >> shift & mask]++;
     int64_t passed = below, kept = 0;
-    for (int rank = 0, key = 0; rank < count; passed += counts[key++]) {
+    for (int rank = 0, key = least; rank < count; passed += counts[key++]) {
         if (ranks[rank] >= passed + counts[key])
             continue;
         slot[key] = (uint8_t)++slots;
@@ -410,14 +420,14 @@ static void select_ranks(const double *from, int64_t n, int shift, int64_t below
             room[next[s]++] = from[i];
     }
     for (int s = 1; s <= slots; s++)
-        select_ranks(room + start[s], next[s] - start[s], shift > 14 ? shift - 14 : 0, before[s],
+        select_ranks(room + start[s], next[s] - start[s], shift, before[s],
                      ranks + first_rank[s], first_rank[s + 1] - first_rank[s], found + first_rank[s],
                      spare + start[s], room + start[s]);
 }
 
 /* The values of up to RANKS ascending ranks, from 0, among n non-negative values; room holds 2 n. */
 void pd_select(const double *values, int64_t n, const int64_t *ranks, int32_t count, double *found, double *room) {
-    select_ranks(values, n, 49, 0, ranks, count, found, room, room + n);
+    select_ranks(values, n, 63, 0, ranks, count, found, room, room + n);
 }
 
 /* The fingerprint of the sources that this library was built from. */

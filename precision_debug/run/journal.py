@@ -10,8 +10,11 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from ..codec import parse_json
 from ..errors import OutputError, RecordingError
@@ -41,10 +44,10 @@ class Journal:
 
         Raises OutputError where there is no room for it; the journal then ends with the event before.
         """
-        line = json.dumps(written(event), allow_nan=False)
+        line = _line(written(event))
         with self._lock:
             end = os.fstat(self._file.fileno()).st_size
-            rest = memoryview(line.encode() + b"\n")
+            rest = memoryview(line + b"\n")
             try:
                 while rest:
                     rest = rest[self._file.write(rest) or 0 :]
@@ -67,6 +70,15 @@ class Journal:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _line(plain: Mapping[str, Any]) -> bytes:
+    """JSON in ASCII, so that no reader meets half a letter. msgspec takes a tenth of the time, but knows no escapes."""
+    with contextlib.suppress(UnicodeEncodeError):
+        line = msgspec.json.encode(plain)
+        if line.isascii():
+            return line
+    return json.dumps(plain, allow_nan=False).encode()
 
 
 def read_events(path: str | Path, *kinds: type[Event]) -> Iterator[Event]:

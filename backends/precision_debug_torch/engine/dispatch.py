@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-from torch.utils.weak import WeakIdKeyDictionary
 
 from precision_debug.callsite import CallSite
 from precision_debug.explain.operators import MOVE, plain_type
@@ -23,6 +22,7 @@ from ..naming import Namer, is_bookkeeping, op_type
 from ..on_device import Elements
 from ..reasons import say
 from .arithmetic import Arithmetic
+from .by_tensor import ByTensor
 from .call_place import source_line
 from .loans import Loans
 from .nested_tensors import leaves
@@ -94,7 +94,7 @@ class Trace:
         self.level = level
         self._listed = listed or {}
         self._replacing = replacing
-        self._roots: Any = WeakIdKeyDictionary()  # what only moves constants about to their names
+        self._roots = ByTensor[tuple[str, ...]]()  # what only moves constants about to their names
         self.namer, self._type = Namer(quantised, type), type
         self._quantised, self._results = quantised, results or {}
         self.metas: list[TensorMeta] = []
@@ -103,10 +103,10 @@ class Trace:
         self.calls: list[Any] = []  # the operators in order
         self.places: dict[str, tuple[int, int | None]] = {}  # tensor name to its call and its place among the results
         self.module_results: dict[str, str] = {}  # at level "op": name of a module's result to its row's name
-        self._names: Any = WeakIdKeyDictionary()  # tensor to the names of the rows that it stems from
-        self._constants: Any = WeakIdKeyDictionary()
+        self._names = ByTensor[tuple[str, ...]]()  # tensor to the names of the rows that it stems from
+        self._constants = ByTensor[str]()
         self._inside: _Inside | None = None
-        self._elements: Any = WeakIdKeyDictionary()  # tensor to what stands for its elements
+        self._elements = ByTensor[Elements]()  # tensor to what stands for its elements
         self._parts = 0  # calls of torch's functions so far
         self._part = ""
         self._given: list[tuple[str, ...]] = []  # what each module call that runs now was given
@@ -291,7 +291,7 @@ class Trace:
             same = tensor.dtype == value.dtype and tensor.numel() == value.numel() and tensor.is_contiguous()
             plain = tensor.is_conj() == value.is_conj() and tensor.is_neg() == value.is_neg()
             if same and plain and tensor.data_ptr() == value.data_ptr():
-                self._elements[value] = self._elements.setdefault(tensor, Elements())
+                self._elements[value] = self._elements[tensor] = self._elements.get(tensor) or Elements()
                 return
 
     def _constants_of(self, given: list[Any], replacing: Replacing) -> tuple[str, ...]:
