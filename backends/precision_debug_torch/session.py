@@ -202,7 +202,7 @@ class TorchSession:
                 self._level, constants=constants, given=given, show=self._guarded(show, failed),
                 quantised=built.quantised, type=type_of(self._recipe.change),
                 results=self._plain_results(built, given), replacing=replacing,
-                listed={meta.name: meta.call for meta in self._metas or ()},
+                listed={meta.name: meta for meta in self._metas or ()},
             )  # fmt: skip
             undo = wrap(module, trace)
         self._arithmetic.reset()

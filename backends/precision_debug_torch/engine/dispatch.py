@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -81,7 +82,7 @@ class Trace:
     constants: parameters and buffers, tensor to name. given: the feeds, tensor to name.
     level: "op" shows each operator's results, "module" each module call's.
     show: called with each tensor while it lives. replacing: writes what it returns in the tensor's place.
-    listed: call sites that an earlier run found out, by tensor name.
+    listed: what an earlier run found out, by tensor name.
     quantised: paths of quantised layers, of that type. results: name of such a layer's result to its row's name without
     quantisation.
     """
@@ -89,7 +90,7 @@ class Trace:
     def __init__(
         self, level: str, *, constants: Iterable[tuple[str, Any]], given: Mapping[str, Any], show: Show | None,
         quantised: frozenset[str] = frozenset(), type: str = "int8", results: Mapping[str, str] | None = None,
-        listed: Mapping[str, CallSite | None] | None = None, replacing: Replacing | None = None,
+        listed: Mapping[str, TensorMeta] | None = None, replacing: Replacing | None = None,
     ) -> None:  # fmt: skip
         self.level = level
         self._listed = listed or {}
@@ -150,12 +151,12 @@ class Trace:
             return
         name = self._call_name(func, args, kwargs)
         kind, unseen = facts.kind, facts.unseen
-        extra = {"Source": source_line()}
-        if self._inside is not None:
-            extra["Part of"] = self.namer.family
-        call = self._listed.get(name) or CallSite(
-            scope=self.namer.module, part=self._part, reads=constants, settings=_settings(args, kwargs)
-        )  # fmt: skip
+        known = self._listed.get(name)
+        if known is not None and known.call is not None:
+            call, extra = known.call, known.extra
+        else:
+            call = CallSite(scope=self.namer.module, part=self._part, reads=constants, settings=_settings(args, kwargs))
+            extra = {"Source": source_line(), **({} if self._inside is None else {"Part of": self.namer.family})}
         self.calls.append(func)
         several = isinstance(result, (tuple, list))
         values = list(result) if several else [result]
@@ -319,11 +320,11 @@ class Trace:
         extra: Mapping[str, str] | None = None, is_output: bool = False, call: CallSite | None = None,
         written: bool = False, replaced: bool = True,
     ) -> None:  # fmt: skip
-        dtype, shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+        dtype, shape, known = _type_name(tensor.dtype), tuple(tensor.shape), self._listed.get(name)
         value, view = _visible(tensor)
         meta = TensorMeta(
             name=name, op_type=kind, node=node, dtype=dtype, shape=shape, inputs=inputs, view=view, unseen=unseen,
-            is_output=is_output, extra=extra or {}, call=self._listed.get(name, call),
+            is_output=is_output, extra=extra or {}, call=call if known is None else known.call,
         )  # fmt: skip
         self.metas.append(meta)
         self._names[tensor] = (name,)
@@ -351,6 +352,12 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """torch would wrap ``__torch_dispatch__``, to keep its compiler out of it, and import the compiler for that: a
+        second or two. Where it is there already, we do so."""
+        return False
+
     def __init__(
         self, arithmetic: Arithmetic, trace: Trace | None = None, comparer: Comparer | None = None,
         switches: Switches | None = None, loans: Loans | None = None,
@@ -362,7 +369,11 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._comparer = comparer
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        watched = _not_compiled if "torch._dynamo" in sys.modules else Watch.watched
+        return watched(self, func, args, kwargs or {})
+
+    def watched(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """An operator is called; returns its result."""
         if self._switches is not None:
             self._switches.look()
         if _facts(func).writes:
@@ -380,6 +391,9 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with torch._C.DisableTorchFunction():  # what a trace and its hooks ask of tensors is no call of the model
                 self._trace.operator(func, args, kwargs, result)
         return result
+
+
+_not_compiled = torch._disable_dynamo(Watch.watched)
 
 
 def _cond(chosen: Any, true: Any, false: Any, operands: Any) -> Any:
@@ -416,6 +430,11 @@ def _tensors(values: Any) -> Iterator[Any]:
 
 
 _PLAIN = (bool, int, float, str, type(None))
+
+
+@functools.cache
+def _type_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _settings(args: Any, kwargs: Any) -> str:

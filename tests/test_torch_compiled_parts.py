@@ -1,0 +1,62 @@
+"""A model with compiled parts, watched operator by operator; and torch's compiler, which no other model needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from precision_debug import compare
+
+MODEL = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, compiled):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 4)
+        self.between = compiled(lambda x: torch.relu(x) * 2 + 1)
+
+    def forward(self, x):
+        return self.second(self.between(self.first(x)))
+
+def made(compiled):
+    torch.manual_seed(0)
+    return Model(compiled).eval(), torch.rand(2, 8)
+
+def plain():
+    return made(lambda f: f)
+
+def beforehand():
+    return made(lambda f: torch.compile(f, backend="eager"))
+
+def while_it_runs():
+    return made(lambda f: lambda x: torch.compile(f, backend="eager")(x))
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "compiled_parts.py").write_text(MODEL)
+    return tmp_path / "compiled_parts.py"
+
+
+@pytest.mark.parametrize("how", ["beforehand", "while_it_runs"])
+def test_operators_of_a_compiled_part_are_seen_as_without_it(model: Path, how: str) -> None:
+    found = compare(f"{model}:{how}", run_mode="torch_bf16", explain="off")
+    plain = compare(f"{model}:plain", run_mode="torch_bf16", explain="off")
+    assert [(row.name, row.status, row.comparison) for row in found.rows] == [
+        (row.name, row.status, row.comparison) for row in plain.rows
+    ]
+    assert len(found.compared) == 9
+
+
+def test_torchs_compiler_is_not_imported_for_a_model_that_needs_none(model: Path) -> None:
+    code = (
+        "import sys; from precision_debug import compare\n"
+        f"compare({f'{model}:plain'!r}, run_mode='torch_bf16'); print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"], done.stderr
