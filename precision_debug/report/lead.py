@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..observe.shard import SAMPLES
+from ..observe.sample_columns import SAMPLES
 from ..records import Status
 from .advice import advice
 from .blame import blame, culprits, sentence_of
