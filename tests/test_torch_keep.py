@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import runpy
 from pathlib import Path
 
 import pytest
@@ -157,3 +159,94 @@ def make():
     torch.manual_seed(0)
     return Net(), torch.randn(16, 64)
 """
+
+
+PLANTED = """
+import torch
+from torch import nn
+
+
+class Add(nn.Module):
+    def __init__(self, by):
+        super().__init__()
+        self.by = by
+
+    def forward(self, x):
+        return x + self.by
+
+
+class Mul(nn.Module):
+    def __init__(self, by):
+        super().__init__()
+        self.by = by
+
+    def forward(self, x):
+        return x * self.by
+
+
+class Rms(nn.Module):
+    def forward(self, x):
+        return x / x.pow(2).mean(-1, keepdim=True).sqrt()
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down, self.rnn, self.last = Add(2000.0), Add(-2000.0), nn.GRU(16, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.last(self.rnn(self.down(self.up(x)))[0])
+
+
+def squares():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 16), Mul(900.0), Rms(), nn.Linear(16, 8)), torch.randn(4, 16)
+
+
+def two():
+    torch.manual_seed(0)
+    first = nn.Linear(16, 16), nn.Tanh(), Mul(3e5), Mul(1 / 3e5)
+    return nn.Sequential(*first, nn.Linear(16, 16), Add(3000.0), Add(-3000.0), nn.Linear(16, 8)), torch.randn(4, 16)
+
+
+def groups():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), Add(3000.0), nn.GroupNorm(2, 8), nn.Conv2d(8, 4, 3))
+    return net, torch.randn(1, 3, 8, 8)
+
+
+def recurrent():
+    torch.manual_seed(0)
+    return Recurrent(), torch.randn(5, 2, 16)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "mode"),
+    [
+        ("squares", "torch_fp16"),
+        pytest.param("two", "torch_fp16", marks=pytest.mark.slow),
+        pytest.param("two", "torch_autocast_bf16", marks=pytest.mark.slow),
+        pytest.param("groups", "torch_bf16", marks=pytest.mark.slow),
+        ("recurrent", "torch_bf16"),
+    ],
+)
+def test_no_smaller_set_of_modules_holds(made: str, mode: str, tmp_path: Path) -> None:
+    (tmp_path / "planted.py").write_text(PLANTED)
+    net, output = f"{tmp_path / 'planted.py'}:{made}", tmp_path / "o.json"
+    assert main(["search", "--model_file", net, "--run_mode", mode, "--device", "cpu", "--limit", "0.02", "--quiet",
+                 "--output", str(output)]) == 0  # fmt: skip
+    fix = Report.load(output).fix
+    assert fix is not None
+    assert fix.state == "found"
+    assert fix.evaluations <= len(fix.kept) + 5
+    assert all(item.verified for item in fix.artefacts)
+    model, _ = runpy.run_path(str(tmp_path / "planted.py"))[made]()
+    modules = [name for name, module in model.named_modules() if name and not list(module.children())]
+    assert {unit.key for unit in fix.kept} <= set(modules)
+    for size in range(len(fix.kept)):
+        for kept in itertools.combinations(modules, size):
+            options = {"keep_modules": ",".join(kept)} if kept else {}
+            report = precision_debug.compare(net, run_mode=mode, explain="off", device="cpu", **options)
+            found = report.outputs[0].relative_l2
+            assert found is None or not found <= 0.02, kept

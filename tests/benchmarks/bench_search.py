@@ -1,6 +1,9 @@
 """How many sets each strategy runs, and how many nodes it keeps: ``python tests/benchmarks/bench_search.py [CASE…]``.
 
-``int8 [MODEL…]`` in place of cases: how much each number of kept operators takes off the error of trained models.
+``int8 [MODEL[:HOW…]…]`` in place of cases: how much each number of kept operators takes off the error of trained
+models. HOW: ``channel`` (weights per channel, opset 13), inputs ``normal``, ``uniform`` or ``page`` (drawn), ``160``
+(every second pixel), ``others`` (other tools' rules, over one graph with a switch for each rounding), ``least`` (how
+many disjoint sets of operators each bring more than half of the error by themselves): ``int8 det:channel:160:others``.
 
 The tool's own column is ``precision_debug search`` itself. The others are selection rules of other tools, written anew
 over one evaluator (tests/kept_simulation.py): Polygraphy's `debug precision` (bisects the first N), onnxconverter's
@@ -26,10 +29,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import onnx
 import onnx.version_converter
+from int8_switches import Switches, disjoint
 from kept_simulation import Simulation
 from onnx import numpy_helper
 from planted.kept import Case, searched, units_of
 from planted.onnx_faults import Graph, tokens
+from precision_debug_onnxruntime.engine.int8_units import Int8Units
 
 ROOT = Path(__file__).resolve().parents[2]
 Built = tuple[Path, dict[str, Any]]
@@ -126,7 +131,7 @@ CASES: dict[str, tuple[Callable[[Path], Built], str, str]] = {
 class Counted:
     """Which sets of units hold; each counts once."""
 
-    def __init__(self, simulation: Simulation, units: Sequence[Sequence[str]], limit: float) -> None:
+    def __init__(self, simulation: Simulation | Switches, units: Sequence[Sequence[str]], limit: float) -> None:
         self.simulation, self.units, self.limit = simulation, units, limit
         self.known: dict[frozenset[int], float] = {}
 
@@ -205,6 +210,7 @@ def low_one(o: Counted) -> set[int] | None:
 def by_magnitude(o: Counted) -> set[int] | None:
     """Nodes with results or inputs beyond 512, or weights beyond 65504; nothing is run."""
     simulation = o.simulation
+    assert isinstance(simulation, Simulation)
     values: dict[str, Any] = dict(simulation.feeds) | simulation.constants
     kept = set()
     large: dict[str, bool] = {}
@@ -245,18 +251,28 @@ def int8(names: Sequence[str]) -> int:
 
 
 def _int8(word: str, path: Path, inputs: Path, folder: Path) -> str:
-    """word: NAME, or NAME:channel for weights per channel (opset 13), or NAME:noise for that on random inputs."""
-    name, _, how = word.partition(":")
+    """word: a name, and after each colon how; see above."""
+    name, *how = word.split(":")
     feeds = dict(np.load(inputs))
     if name == "digits":
         feeds = {key: value[:1] for key, value in feeds.items()}
     proto = onnx.load(path)
-    if how:
+    if "channel" in how:
         proto = onnx.version_converter.convert_version(proto, 13)
-    if how == "noise":
-        feeds = {key: np.random.default_rng(0).normal(size=v.shape).astype(np.float32) for key, v in feeds.items()}
+    if "160" in how:
+        feeds = {key: np.ascontiguousarray(value[..., ::2, ::2]) for key, value in feeds.items()}
+    dice = np.random.default_rng(0)
+    if "normal" in how:
+        feeds = {key: dice.normal(size=value.shape).astype(np.float32) for key, value in feeds.items()}
+    if "uniform" in how:
+        feeds = {key: dice.uniform(0, 1, size=value.shape).astype(np.float32) for key, value in feeds.items()}
+    if "page" in how:
+        feeds = {key: _page(dice, value.shape[-1]) for key, value in feeds.items()}
     onnx.save(proto, folder / "model.onnx")
     model = folder / "model.onnx"
+    if "others" in how or "least" in how:
+        _switched(word, model, feeds, least="least" in how)
+        return ""
     case = Case(name=word, kind="", mode="ort_int8", make=lambda _: (model, feeds), limit="50%")
     begun = time.monotonic()
     fix, *_ = searched(case, folder)
@@ -266,6 +282,34 @@ def _int8(word: str, path: Path, inputs: Path, folder: Path) -> str:
         f"| {word} ({fix.units}) | {fix.before:.3g} | {fix.evaluations}, {len(fix.kept)} ({fix.state})"
         f" | {curve} | {seconds:.0f} |"
     )
+
+
+def _page(dice: Any, size: int) -> Any:
+    """Lines of dark strokes on white, normalised as PP-OCR's detector wants them."""
+    page = np.full((size, size), 255.0, np.float32)
+    for _ in range(12):
+        y, x = dice.integers(0, size - 12), dice.integers(0, size // 2)
+        height, width = dice.integers(6, 12), dice.integers(size // 8, size // 2)
+        for column in range(x, min(size, x + width), 4):
+            page[y : y + height, column : column + 2] = dice.integers(0, 60)
+    mean, spread = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    return ((page[..., None] / 255 - mean) / spread).transpose(2, 0, 1)[None].astype(np.float32)
+
+
+def _switched(word: str, model: Path, feeds: dict[str, Any], *, least: bool) -> None:
+    """Other rules over the same units, and how many disjoint sets bring too much: printed as they come."""
+    switches = Switches(model, feeds, per_channel="channel" in word.split(":"))
+    limit = 0.5 * switches.error(())
+    names = Int8Units.of(str(model), "int8").names
+    units = [[name for key in keys for name in names.get(key, (key,))] for keys in units_of(model, "ort_int8")]
+    print(f"{word}: Rel L2 {2 * limit:.3g} with nothing kept", flush=True)
+    for rule in () if least else ("first N", "segments", "ddmin"):
+        counted = Counted(switches, units, limit)
+        kept = OTHERS[rule](counted)
+        print(f"  {rule}: {len(counted.known)} / {len(kept) if kept is not None else '-'}", flush=True)
+    if least:
+        count = len(disjoint(switches, limit, lambda nodes, error: print(f"  {error:.3g} by {nodes}", flush=True)))
+        print(f"  {count} disjoint sets: so many operators at least", flush=True)
 
 
 def main(names: Sequence[str]) -> int:
