@@ -104,6 +104,7 @@ class Renames:
 
     event: ClassVar[str] = "renames"
     renames: Mapping[str, str]
+    two_files: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from precision_debug.onnx.model import Model
 from precision_debug.protocols import Handed
 from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
+from precision_debug.safety.nearest import did_you_mean
 
 from .engine.int8_units import Int8Units
 from .engine.runtime import Runtime
@@ -25,7 +26,7 @@ from .settings import setting
 if TYPE_CHECKING:
     from .modes import Recipe
 
-__all__ = ["Blocked", "OrtKeep"]
+__all__ = ["Blocked", "OrtKeep", "nodes_named"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +39,8 @@ class Blocked:
     @classmethod
     def of(cls, runtime: Runtime, source: Model) -> Blocked:
         """Raises UsageError for a node that the model does not have."""
-        nodes = frozenset(setting(runtime.settings, "node_block_list"))
-        known = {node.name for graph in all_graphs(source.proto.graph) for node in graph.node} if nodes else set()
-        for name in sorted(nodes - known):
-            raise UsageError(f"the model has no node {name}", where="node_block_list")
-        return cls(ops=frozenset(setting(runtime.settings, "op_block_list")), nodes=nodes)
+        nodes = nodes_named(source, setting(runtime.settings, "node_block_list"), "node_block_list")
+        return cls(ops=frozenset(setting(runtime.settings, "op_block_list")), nodes=frozenset(nodes))
 
     def covers(self, node: Any) -> bool:
         """Whether a node is named itself."""
@@ -61,6 +59,26 @@ class Blocked:
             yield node, blocked
             for _, inner in subgraphs(node):
                 yield from self.nodes_of(inner, blocked)
+
+
+def nodes_named(source: Model, names: Sequence[str], option: str) -> tuple[str, ...]:
+    """The nodes of these names, and those that make the tensors of the others, as a report names them (an iteration's
+    too). Raises UsageError for what the model has neither of."""
+    if not names:
+        return ()
+    made = {out: node.name for graph in all_graphs(source.proto.graph) for node in graph.node for out in node.output}
+    known = {node.name for graph in all_graphs(source.proto.graph) for node in graph.node}
+    inputs = {item.name for graph in all_graphs(source.proto.graph) for item in graph.input}
+    found: dict[str, None] = {}
+    for name in names:
+        tensor = name if name in made else name.rpartition("@")[0]
+        if name in inputs and name not in known:
+            continue  # an input has no node: what reads it is kept by its own name
+        if name not in known and tensor not in made:
+            hint = did_you_mean(name, sorted(known | made.keys()))
+            raise UsageError(f"the model has no node or tensor {name}", where=f"--option {option}", hint=hint)
+        found[name if name in known else made[tensor]] = None
+    return tuple(found)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -284,9 +284,13 @@ class _Replacing:
         self.replace(op_type, name, tensor)
 
 
+_RENAMES = frozenset({"Constant", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Dropout", "Cast"})
+"""What they give of a constant may lie in the constant's own memory."""
+
+
 def _never_written(entry: Entry) -> bool:
     """A constant's memory is a weight's, also behind operators that only rename or reshape it."""
-    return entry.value.node is not None and not any(entry.meta.inputs)
+    return entry.value.node is not None and entry.meta.op_type in _RENAMES and not any(entry.meta.inputs)
 
 
 def _in_the_host(tensor: Any) -> Any:

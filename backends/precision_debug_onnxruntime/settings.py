@@ -45,7 +45,8 @@ SETTINGS = (
     ),
     Setting(
         name="node_block_list", kind="names", default=(), modes=_FLOAT16,
-        help="names of nodes that stay in float32", zh="保持 float32 的节点名",
+        help="names of nodes that stay in float32, or of the tensors that they make",
+        zh="保持 float32 的节点名，或其产生的张量名",
     ),
     Setting(
         name="calibration", kind="choice", default="minmax", modes=("ort_int8",),
@@ -72,7 +73,8 @@ SETTINGS = (
     ),
     Setting(
         name="nodes_to_exclude", kind="names", default=(), modes=_INT8,
-        help="names of nodes that are not quantised", zh="不量化的节点名",
+        help="names of nodes that are not quantised, or of the tensors that they make",
+        zh="不量化的节点名，或其产生的张量名",
     ),
     Setting(
         name="op_types", kind="names", default=(), modes=_INT8,

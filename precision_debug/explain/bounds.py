@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .units import INT4, INT8, arithmetic_of, unit_of
 
-__all__ = ["BEYOND", "LEAST", "allowed_error", "usual_error"]
+__all__ = ["BEYOND", "LEAST", "MOST", "allowed_error", "usual_error"]
 
 BEYOND = 24.0
 """Units of rounding up to which a tensor's error is what rounding everywhere makes of a healthy model."""

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from ..reasons import say
-from ..records import Operator
+from ..records import Operator, Row, TensorMeta
 from .introduced import MASK, Alone
 from .operators import CANCEL, REACH_FURTHER, SUM_UP, plain_type
 from .subject import Subject
@@ -161,6 +161,8 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
         return "tf32", {"units": (found.rel_l2 or 0.0) * 2**11, "count": 1}
     if narrow in _WIDE and (found.rel_l2 or 0.0) > 1e-3:
         return "other_arithmetic", {"rel_l2": found.rel_l2}
+    if inside := _subtracts_a_constant(subject, name, constants):
+        return "cancellation", inside
     if types & SUM_UP:
         inside = _cancels_inside(subject, name, constants)
         if inside:
@@ -293,8 +295,26 @@ def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array])
     terms = size * rms * math.sqrt(_depth(subject, name, constants))
     if terms < _NEARLY_EQUAL * own:
         return {}
+    summing = [meta.op_type for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) in SUM_UP]
     return {
-        "amplifier": name, "amplifier_type": row.op_type, "factor": terms / own, "input_size": terms,
+        "amplifier": name, "amplifier_type": (summing or [row.op_type])[-1], "factor": terms / own, "input_size": terms,
+        "output_size": own,
+    }  # fmt: skip
+
+
+def _subtracts_a_constant(subject: Subject, name: str, constants: Mapping[str, Array]) -> Evidence:
+    """A sum of a tensor and a constant that nearly cancel, so that the constant's own rounding is what is left; {}
+    where they do not."""
+    types = _types(subject, name)
+    row = subject.row_of[name]
+    if not constants or not types & (CANCEL - SUM_UP) or row.comparison is None:
+        return {}
+    own = row.comparison.base.rms or 0.0
+    largest = max(float(np.max(np.abs(values))) for values in constants.values())
+    if not own or not math.isfinite(largest) or largest < _NEARLY_EQUAL * own:
+        return {}
+    return {
+        "amplifier": name, "amplifier_type": row.op_type, "factor": largest / own, "input_size": largest,
         "output_size": own,
     }  # fmt: skip
 
@@ -338,9 +358,12 @@ def files_differ(subject: Subject, name: str) -> Evidence:
     for meta in reversed(subject.region_of.get(name, ())):
         row = subject.row_of.get(meta.name)
         mine, theirs = baseline.operator(meta.name), target.operator(row.target_name if row is not None else meta.name)
-        if mine is None or theirs is None or (row is None and mine.op_type != theirs.op_type):
+        if mine is None or theirs is None:
+            continue
+        if row is None and mine.op_type != theirs.op_type:
             continue  # inside a fused region equal names do not tell that the operators are the same
-        difference = _difference(mine, theirs)
+        difference = _other_constant(mine, theirs) if subject.two_frameworks else _difference(mine, theirs, meta.name)
+        difference = difference or _reads_others(subject, meta, row)
         if difference:
             return difference
     return {}
@@ -373,9 +396,44 @@ def _other_weight(subject: Subject, name: str) -> Evidence:
     return {}
 
 
-def _difference(mine: Operator, theirs: Operator) -> Evidence:
+def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Evidence:
+    """That the target's operator reads other tensors, or in another order; {} where that is not known."""
+    theirs = subject.targets.get(row.target_name) if row is not None else None
+    if theirs is None or subject.two_frameworks or any(name not in subject.partner for name in theirs.inputs):
+        return {}
+    mapped = tuple(subject.partner[name] for name in theirs.inputs)
+    if mapped == tuple(meta.inputs) or any(name not in subject.row_of for name in meta.inputs):
+        return {}
+    what = {"what": say("an_input"), "name": meta.name}
+    return {**what, "base": ", ".join(meta.inputs), "target": ", ".join(mapped)}
+
+
+def _other_constant(mine: Operator, theirs: Operator) -> Evidence:
+    """A constant that the other framework's operator has, too, with other values; {} where each has its equal."""
+    own = {key: np.asarray(value) for key, value in mine.parameters.items()}
+    others = [array for array in map(np.asarray, theirs.parameters.values()) if array.dtype.kind == "f"]
+    own = {key: array for key, array in own.items() if array.dtype.kind == "f" and array.size > 1}
+    apart = {key: array for key, array in own.items() if not any(_same_numbers(array, one) for one in others)}
+    spare = [one for one in others if not any(_same_numbers(array, one) for array in own.values())]
+    for key, array in apart.items():
+        one = next((one for one in spare if one.shape == array.shape), None)
+        if one is not None:
+            return _where_apart(key, array, one)
+    return {}
+
+
+def _same_numbers(first: Array, second: Array) -> bool:
+    """Whether two arrays hold the same, also where one is the other's transpose or has axes of 1 more."""
+    if first.size != second.size:
+        return False
+    b, t = (np.squeeze(array).astype(np.float64) for array in (first, second))
+    turned = [t, t.T] if b.ndim == 2 else [t]
+    return any(b.shape == one.shape and np.allclose(one, b, rtol=2e-3, atol=1e-6) for one in turned)
+
+
+def _difference(mine: Operator, theirs: Operator, name: str) -> Evidence:
     if mine.op_type != theirs.op_type:
-        return {"what": say("an_operator"), "name": "", "base": mine.op_type, "target": theirs.op_type}
+        return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
     for key in sorted({*mine.attributes, *theirs.attributes}):
         first, second = mine.attributes.get(key), theirs.attributes.get(key)
         if first != second:
@@ -395,15 +453,23 @@ def _difference(mine: Operator, theirs: Operator) -> Evidence:
                 "base": f"shape {list(b.shape)}",
                 "target": f"shape {list(t.shape)}",
             }
-        if b.dtype.kind == "f" and t.dtype.kind == "f":
-            b, t = b.astype(np.float64), t.astype(np.float64)
-            apart = ~np.isclose(t, b, rtol=2e-3, atol=1e-6 * (float(np.abs(b).max()) if b.size else 0), equal_nan=True)
-        else:
-            apart = np.asarray(b != t)
-        if apart.any():
-            place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), b.shape)) if b.ndim else ()
-            return {
-                "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": int(b.size),
-                "at": list(place), "base": float(b[place]), "target": float(t[place]),
-            }  # fmt: skip
+        found = _where_apart(key, b, t)
+        if found:
+            return found
     return {}
+
+
+def _where_apart(key: str, b: Array, t: Array) -> Evidence:
+    """The first element that two arrays of one shape do not share; {} where they are the same, or rounded."""
+    if b.dtype.kind == "f" and t.dtype.kind == "f":
+        b, t = b.astype(np.float64), t.astype(np.float64)
+        apart = ~np.isclose(t, b, rtol=2e-3, atol=1e-6 * (float(np.abs(b).max()) if b.size else 0), equal_nan=True)
+    else:
+        apart = np.asarray(b != t)
+    if not apart.any():
+        return {}
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), b.shape)) if b.ndim else ()
+    return {
+        "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": int(b.size), "at": list(place),
+        "base": float(b[place]), "target": float(t[place]),
+    }  # fmt: skip

@@ -8,10 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ..pairing.align import stem
 from ..records import Culprit, Effect, Introduced, Row
-from .bounds import BEYOND
+from .bounds import BEYOND, MOST, allowed_error
 from .causes import cause_of
 from .effects import Sink
 from .introduced import MASK, Alone
+from .kept import kept_through
 from .subject import Subject
 from .units import largest_of
 
@@ -34,6 +35,15 @@ HALF = 0.5
 PART = 0.15
 """Share of the squared error from which ordinary rounding counts where one later operator amplifies several: two nearly
 equal numbers that are subtracted have an author each."""
+
+LEAST_PART = 0.05
+"""Share below which an author is none of several."""
+
+STRONG = 32.0
+"""Times that an operator makes an error larger from which on its author is one by itself, whatever others add."""
+
+_NEARLY = 0.25
+"""Part of the largest growth from which on an operator amplifies as much as the one that has it."""
 
 MATTERS = 0.02
 """Share of the squared error below which an operator's error, however large by itself, is absorbed."""
@@ -93,7 +103,7 @@ def _makers(subject: Subject, names: Sequence[str]) -> list[str]:
 def out_of_bounds(subject: Subject, sinks: Sequence[Sink]) -> bool:
     """Whether anything is to be explained: an output or another tensor beyond what rounding everywhere makes."""
     return any(
-        sink.non_finite or sink.flips or (sink.squared and sink.rel_l2 > BEYOND * subject.typical_unit)
+        sink.non_finite or sink.flips or (sink.squared and sink.rel_l2 > min(MOST, BEYOND * subject.typical_unit))
         for sink in sinks
     )
 
@@ -108,14 +118,37 @@ def candidates_of(subject: Subject, alone: Alone, before: Sequence[str]) -> list
         place = before.index(name) if name in before else len(before) + 1
         return -born, -min(units, 1e9) if units > FAR else 0.0, place
 
-    kept = [name for name in alone.found if name in alone.exact and not subject.only_moves(name)]
+    kept = [name for name in alone.found if name in alone.exact and not _innocent(subject, alone, name)]
     return sorted(kept, key=score)
+
+
+def _innocent(subject: Subject, alone: Alone, name: str) -> bool:
+    """Whether an operator only moves numbers about; that of another file may move others, or elsewhere."""
+    own = alone.found[name]
+    other = subject.two_files and (bool(own.flips) or subject.far(own.rel_l2, own.units, FAR))
+    return subject.only_moves(name) and not other
 
 
 def rank(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str
 ) -> tuple[Culprit, ...]:
-    """The culprits, worst first; none where no operator stands out."""
+    """The culprits, worst first; none where no operator stands out.
+
+    Where none does at an output that is out of bounds, those of the first failing tensor before it: what becomes of one
+    error behind a division or a root depends on all the others there.
+    """
+    found = _ranked(subject, alone, effects, sinks, first)
+    wrong = [sink.name for sink in sinks if sink.is_output and _worth_it(subject, sink)]
+    if found or first not in subject.row_of or not subject.descendants(first) & set(wrong):
+        return found
+    there = [sink for sink in sinks if sink.name == first and not sink.is_output]
+    at_first = {name: [effect for effect in carried if effect.at == first] for name, carried in effects.items()}
+    return _ranked(subject, alone, at_first, there, first) if there else found
+
+
+def _ranked(
+    subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str
+) -> tuple[Culprit, ...]:
     by_name = {sink.name: sink for sink in sinks}
     together = _amplified_together(subject, alone, effects, by_name)
     iterations = _iterations(subject, effects, by_name)
@@ -133,10 +166,12 @@ def rank(
         enough = MATTERS if far and sink.is_output else PART if name in together else HALF
         if not _worth_it(subject, sink) or not (poisons or share >= enough):
             continue
-        if (born or not far) and not sink.is_output and any(one.is_output for one in sinks):
+        if not sink.is_output and any(one.is_output for one in sinks):
             continue  # absorbed on its way to the outputs, as a mask is in a softmax
-        amplifier = "" if far else _amplifier(subject, alone, name, effect.at)
+        amplifier = "" if far else _amplifier(subject, alone, name, effect.at) or _where_it_shows(subject, name, effect)
         cause, evidence, keep = cause_of(subject, alone, name, amplifier, poisons=effect.non_finite > 0)
+        if cause == "overflow" and not _really_beyond(subject, name, evidence["limit"]):
+            continue  # of what another operator's overflow left of its inputs
         culprit = Culprit(
             name=name,
             node=subject.meta_of[name].node if name in subject.meta_of else "",
@@ -150,11 +185,17 @@ def rank(
             at=effect.at,
             amplifier=amplifier,
             fails_first=_fails_first(subject, name, first),
-            keep=keep,
+            keep=kept_through(subject, keep, cause, amplifier),
         )
         found.append(((-float(poisons), -round(share, 2), float(subject.order.get(name, 0))), culprit))
     found.sort(key=lambda pair: pair[0])
     return _one_of_a_switch([culprit for _, culprit in found])
+
+
+def _really_beyond(subject: Subject, name: str, limit: float) -> bool:
+    """Whether the baseline's own numbers, of its own inputs, are beyond a type's largest."""
+    numbers = subject.row_of[name].comparison
+    return numbers is None or max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0)) > limit
 
 
 def _one_of_a_switch(found: Sequence[Culprit]) -> tuple[Culprit, ...]:
@@ -190,17 +231,19 @@ def _iterations(
 def _amplified_together(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
 ) -> frozenset[str]:
-    """Operators whose ordinary rounding one and the same later operator amplifies to over half of the error."""
+    """Operators whose ordinary rounding is amplified to over half of the error together: by one and the same later
+    operator, or by several that amplify strongly (two faults in a row)."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for name, carried in effects.items():
         effect, own = _largest(carried, sinks), alone.found[name]
-        if effect is None or not PART <= effect.share < HALF or subject.far(own.rel_l2, own.units, FAR):
+        if effect is None or effect.share < LEAST_PART or subject.far(own.rel_l2, own.units, FAR):
             continue
         amplifier = _amplifier(subject, alone, name, effect.at)
         if amplifier:
             groups.setdefault(amplifier, []).append((name, effect.share))
-    kept = [group for group in groups.values() if sum(share for _, share in group) >= HALF]
-    return frozenset(name for group in kept for name, _ in group)
+    strong = [one for name, group in groups.items() if _growth(subject, name) >= STRONG for one in group]
+    kept = [group for group in (*groups.values(), strong) if sum(share for _, share in group) >= HALF]
+    return frozenset(name for group in kept for name, share in group if share >= PART)
 
 
 def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
@@ -245,9 +288,8 @@ def _largest(carried: Sequence[Effect], sinks: Mapping[str, Sink]) -> Effect | N
 
 
 def _worth_it(subject: Subject, sink: Sink) -> bool:
-    """Whether a tensor's error is beyond what rounding everywhere makes of it."""
-    units = sink.rel_l2 / subject.typical_unit if subject.typical_unit else None
-    return bool(sink.non_finite or sink.flips or subject.far(sink.rel_l2, units, BEYOND))
+    """Whether a tensor's error is beyond what rounding everywhere makes of it, or what no answer may have."""
+    return bool(sink.non_finite or sink.flips or sink.rel_l2 > allowed_error(subject.typical_unit, None))
 
 
 def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
@@ -258,19 +300,33 @@ def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
     return _largest_growth(subject, alone, on_the_way) or _largest_growth(subject, alone, after)
 
 
+def _where_it_shows(subject: Subject, author: str, effect: Effect) -> str:
+    """Where no operator makes much more of it than the others: the tensor that is out of bounds first because of it."""
+    shown = _fails_first(subject, author, "") or effect.at
+    return "" if shown == author else shown
+
+
 def _largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> str:
-    best, most = "", 4.0
+    """The first operator, in execution order, that makes nearly as much of it as any: what comes behind amplifies what
+    another author has added."""
+    grown: dict[str, float] = {}
     for name in among:
         error = subject.row_of[name].relative_l2
-        given = max((subject.row_of[s].relative_l2 or 0.0 for s in subject.sources(name)), default=0.0)
         own: Introduced | None = alone.found.get(name)
         lost_itself = own is not None and own.rel_l2 is not None and error is not None and own.rel_l2 > 0.3 * error
         if not error or lost_itself:
             continue
-        growth = math.inf if given == 0 else error / given
-        if growth > most or (growth == most and subject.order[name] < subject.order.get(best, 0)):
-            best, most = name, growth
-    return best
+        grown[name] = _growth(subject, name)
+    most = max(grown.values(), default=0.0)
+    near = [name for name, growth in grown.items() if growth > 4.0 and growth >= _NEARLY * most]
+    return min(near, key=lambda name: subject.order[name], default="")
+
+
+def _growth(subject: Subject, name: str) -> float:
+    """How many times a tensor's error is the largest one of what it is made of."""
+    given = max((subject.row_of[s].relative_l2 or 0.0 for s in subject.sources(name)), default=0.0)
+    error = subject.row_of[name].relative_l2 or 0.0
+    return math.inf if given == 0 else error / given
 
 
 def _fails_first(subject: Subject, name: str, first: str) -> str:

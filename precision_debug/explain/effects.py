@@ -58,7 +58,7 @@ def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
         if numbers is None or not (row.is_output or row.name == first_failing):
             continue
         count = numbers.base.elements
-        is_float = numbers.base.rms is not None and numbers.rmse is not None and "float" in numbers.base.dtype
+        is_float = numbers.base.rms is not None and "float" in numbers.base.dtype  # all of the target's may be NaN
         found.append(
             Sink(
                 name=row.name,

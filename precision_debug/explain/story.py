@@ -13,7 +13,7 @@ from ..numbers.draw_portrait import portrait_of
 from ..numbers.portrait import Portrait
 from ..reasons import say
 from ..records import Culprit, Explanation, Introduced
-from .bounds import BEYOND, allowed_error
+from .bounds import BEYOND, MOST, allowed_error
 from .culprits import (
     candidates_of,
     first_failing,
@@ -174,7 +174,7 @@ def _size(subject: Subject) -> int:
 
 def _out(subject: Subject, sink: Sink) -> bool:
     """Whether a sink is beyond what rounding everywhere makes of it."""
-    return bool(sink.non_finite or sink.flips or sink.rel_l2 > BEYOND * subject.typical_unit)
+    return bool(sink.non_finite or sink.flips or sink.rel_l2 > min(MOST, BEYOND * subject.typical_unit))
 
 
 def _worst(sinks: tuple[Sink, ...]) -> str:

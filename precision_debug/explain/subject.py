@@ -37,7 +37,8 @@ class Subject:
     rows: those that were compared, with their numbers. tensors: the baseline's, in execution order.
     targets: the target's tensors, by name. together: the two may run side by side.
     target_feeds: the target's own, where its inputs have other names. memory_budget: bytes of waiting tensors to
-    hold in memory. outputs, target_outputs: of both sides, as the comparison's run returned them.
+    hold in memory. two_frameworks: whose words for one operator are not the same. outputs, target_outputs: of both
+    sides, as the comparison's run returned them.
     """
 
     baseline: Session
@@ -51,6 +52,7 @@ class Subject:
     run_mode: str = ""
     simulation: bool = False
     two_files: bool = False
+    two_frameworks: bool = False
     memory_budget: int | None = None
     outputs: Mapping[str, Any] = field(default_factory=dict)
     target_outputs: Mapping[str, Any] = field(default_factory=dict)

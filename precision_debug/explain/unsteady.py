@@ -21,6 +21,9 @@ __all__ = ["UNPROVEN", "Unsteady", "unsteady", "unsteady_culprits"]
 UNPROVEN = frozenset({"other_arithmetic", "coarse", "long_reduction", "amplified", "flips", "born", "outlier_channel"})
 """Causes that a random operator may be mistaken for."""
 
+_ORDINARY = 8.0
+"""Units of rounding up to which an operator's own error makes it no culprit."""
+
 _AS_MUCH = 0.3
 """Two runs of one side that differ by this part of the error between the sides differ as much."""
 
@@ -81,8 +84,15 @@ def unsteady_culprits(
         fails_first=once.name,
         keep=(once.name,),
     )
-    others = (one for one in found if one.name != once.name and not (one.name in after and one.cause in UNPROVEN))
+    others = (one for one in found if one.name != once.name and not _follows(one, once.name, after))
     return (own, *others)
+
+
+def _follows(one: Culprit, random: str, after: Collection[str]) -> bool:
+    """Whether a culprit is none but for the random operator: it stands behind it, or what its rounding does was
+    measured in runs that differ by themselves."""
+    ordinary = one.cause in UNPROVEN | {"cancellation"} and (one.units or 0.0) < _ORDINARY
+    return (one.name in after and one.cause in UNPROVEN) or (ordinary and one.amplifier in {"", random, *after})
 
 
 def _same_again(subject: Subject, is_target: bool, at: str, cumulative: float, again: Any) -> bool:

@@ -2,7 +2,8 @@
 
 In this order, each baseline tensor at most once: the user's rename map; the source tensor that the backend names
 (``TensorMeta.origin``); the same name, where its producer can have made it (``producers``); the name without what a
-quantiser appends; where it dropped a clamp, what the clamp read. Across frameworks equal names
+quantiser appends; where it dropped a clamp, what the clamp read; of two files that are one graph but for names, what
+computes it (``isomorphic``). Across frameworks equal names
 mean nothing: there the values decide, before the comparison and in equal arithmetic (``run.across_frameworks``).
 Nothing is paired by position.
 """
@@ -17,6 +18,7 @@ from ..errors import MarkError
 from ..protocols import Matches
 from ..reasons import Reason, say
 from ..records import TensorMeta
+from .isomorphic import isomorphic
 from .producers import fits, is_clamp, plain_name
 
 __all__ = ["Alignment", "Pair", "align", "stem"]
@@ -71,12 +73,14 @@ def align(
     target: Sequence[TensorMeta],
     renames: Mapping[str, str] | None = None,
     matches: Matches | None = None,
+    *,
+    two_files: bool = False,
 ) -> Alignment:
     """Pair two sessions' tensors by name.
 
     renames: target name to baseline name; a name that neither side has raises MarkError.
     matches: what their values said, where the two graphs come from different frameworks, or what a backend knows of
-    two runs of its own; equal names mean nothing then.
+    two runs of its own; equal names mean nothing then. two_files: another exporter may have named what they share.
     """
     renames = renames or {}
     by_name = {meta.name: meta for meta in baseline}
@@ -131,6 +135,10 @@ def align(
     for meta, name in _quantised(baseline, target):
         if meta.name not in pairs:
             claim(meta, by_name.get(name), "graph metadata")
+    if two_files and not strangers:
+        known = {name: pair.base.name for name, pair in pairs.items()}
+        for name, there in isomorphic(baseline, target, known).items():
+            claim(next(meta for meta in target if meta.name == name), by_name[there], "graph neighbours")
     refused, missing = {}, {}
     for meta, base in strangers:
         before = by_name.get(base.inputs[0]) if is_clamp(base.op_type) and len(base.inputs) == 1 else None

@@ -140,6 +140,7 @@ WHY: Mapping[str, Wording] = {
     "a_constant": Wording("constant", "常量"),
     "an_operator": Wording("operator", "算子"),
     "an_attribute": Wording("attribute", "属性"),
+    "an_input": Wording("what is read by", "所读取的张量："),
     "why_born": Wording("{what} from finite inputs ({count} elements)", "由有限输入产生 {what}（{count} 个元素）"),
     "why_flips": Wording(
         "{count} of {elements} decisions differ on the same inputs", "相同输入下 {elements} 个判定中有 {count} 个不同"

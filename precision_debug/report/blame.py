@@ -18,6 +18,9 @@ __all__ = ["CAUSES", "blame", "culprits", "expectation", "sentence_of"]
 
 _SHOWN = 5
 
+_KEPT = 8
+"""Tensors to keep that a sentence names; the JSON has all."""
+
 CAUSES = frozenset(code.removeprefix("cause_") for code in BRIEF)
 """Every cause that explain.causes knows."""
 
@@ -44,8 +47,9 @@ def sentence_of(culprit: Culprit, target_mode: str) -> Text:
     """Who, why, and what to keep in higher precision, where the target has a lower one."""
     what = "+".join(culprit.op_types[-4:])
     why = _why(culprit)
-    keep = " and ".join(f"`{name}`" for name in culprit.keep)
-    kept = "、".join(f"`{name}`" for name in culprit.keep)
+    named, more = culprit.keep[:_KEPT], len(culprit.keep) - _KEPT
+    keep = " and ".join(f"`{name}`" for name in named) + (f" and {count(more)} more" if more > 0 else "")
+    kept = "、".join(f"`{name}`" for name in named) + (f" 等 {count(len(culprit.keep))} 个张量" if more > 0 else "")
     if culprit.cause == "files_differ":
         return Text(
             f"{what} `{culprit.name}` differs between the two models: {why.en}.",

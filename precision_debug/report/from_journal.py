@@ -57,7 +57,7 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
     portraits: dict[tuple[str, bool], Portrait] = {}
     values: dict[str, Any] = {}
     whole: Shard | None = None
-    ended, ran = False, set[str]()
+    ended, ran, two_files = False, set[str](), False
     for event in told:
         match event:
             case events.Start():
@@ -70,7 +70,7 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
             case events.Matched():
                 matches = event.matches
             case events.Renames():
-                renamed = event.renames
+                renamed, two_files = event.renames, event.two_files
             case events.Selected():
                 selected = set(event.names)
             case events.Inputs():
@@ -126,7 +126,7 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
         new: old for new, old in (spec.renames if renamed is None else renamed).items()
         if _has(tensors["target"], new) and _has(tensors["baseline"], old)
     }  # fmt: skip
-    alignment = align(tensors["baseline"], tensors["target"], renames, matches)
+    alignment = align(tensors["baseline"], tensors["target"], renames, matches, two_files=two_files)
     if selected is not None:
         notes += _left_out(tensors["baseline"], selected, alignment)
     notes += _own(alignment)

@@ -95,10 +95,11 @@ def _compare(
         names = _selected(spec, base.tensors, journal)
         _if_alone(together, base, target)
         renames = _renames(spec, given, base.tensors, target.tensors)
-        journal.write(events.Renames(renames=renames))
+        two_files = base.opening.spec.model != target.opening.spec.model
+        journal.write(events.Renames(renames=renames, two_files=two_files))
         if matches is None:
             matches = _known_pairs(base, target, journal)
-        alignment = align(base.tensors, target.tensors, renames, matches)
+        alignment = align(base.tensors, target.tensors, renames, matches, two_files=two_files)
         paired = {pair.base.name for pair in alignment.pairs.values() if not pair.target.unseen}
         if spec.fused_only:
             names = frozenset(paired if names is None else names & paired)
@@ -233,8 +234,8 @@ def _explain(
         together=together,
         run_mode=target.opening.spec.mode,
         simulation=bool(target.opening.mode and target.opening.mode.simulation),
-        two_files=base.opening.spec.model != target.opening.spec.model
-        and base.opening.backend is target.opening.backend,  # another backend has other words for the same operator
+        two_files=base.opening.spec.model != target.opening.spec.model,
+        two_frameworks=base.opening.backend is not target.opening.backend,
         memory_budget=value(CORE, spec.options, "memory_budget"),
         outputs=ran.base_outputs,
         target_outputs=ran.target_outputs,

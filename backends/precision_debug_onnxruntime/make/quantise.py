@@ -17,16 +17,15 @@ from precision_debug.errors import (
     InputError,
     ModelError,
     PrecisionDebugError,
-    UsageError,
 )
 from precision_debug.onnx.graph import all_graphs
 from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.protocols import Feeds
 from precision_debug.reasons import NOTHING, Reason
-from precision_debug.safety.nearest import did_you_mean
 
 from ..engine.quiet_logging import quietly
 from ..engine.runtime import Runtime, our_errors, plain
+from ..keep import nodes_named
 from ..reasons import say
 from ..settings import setting
 from .running_graph import dump, infer_types
@@ -161,16 +160,8 @@ class _Settings:
         self.per_channel: bool | None = setting(options, "per_channel")
         self.opset = max((item.version for item in source.proto.opset_import if not item.domain), default=0)
         self.reduce_range: bool = setting(options, "reduce_range")
-        self.exclude: tuple[str, ...] = setting(options, "nodes_to_exclude")
+        self.exclude = nodes_named(source, setting(options, "nodes_to_exclude"), "nodes_to_exclude")
         self.op_types: tuple[str, ...] = setting(options, "op_types")
-        nodes = {node.name for graph in all_graphs(source.proto.graph) for node in graph.node}
-        for name in self.exclude:
-            if name not in nodes:
-                raise UsageError(
-                    f"the model has no node {name}",
-                    where="--option nodes_to_exclude",
-                    hint=did_you_mean(name, sorted(nodes)),
-                )
 
     def notes(self, change: str, count: int, channels: bool, otherwise: Reason) -> tuple[Reason, ...]:
         """channels: whether weights are quantised per channel. otherwise: why not as asked; "" where they are."""

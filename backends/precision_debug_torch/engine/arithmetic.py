@@ -19,6 +19,14 @@ from .random_states import GLOBALS
 __all__ = ["Arithmetic"]
 
 
+_WHOLE = frozenset({"aten::_transformer_encoder_layer_fwd", "aten::_native_multi_head_attention"})
+"""Layers that are one operator and call others inside, which autocast sees in a plain run, too."""
+
+_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(
+    torch._C.DispatchKey.AutocastCUDA
+)
+
+
 class Arithmetic:
     """One run's rules. ``needed``: whether a run without hooks needs them too."""
 
@@ -62,6 +70,10 @@ class Arithmetic:
             args, kwargs = self._promoted(func, args, kwargs)
         if torch.Tag.nondeterministic_seeded in func.tags:
             return self._random(func, args, kwargs)
+        if func._schema.name in _WHOLE and torch.is_autocast_enabled(self._device.type):
+            included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+            with torch._C._ForceDispatchKeyGuard(included, excluded - _AUTOCAST):  # type: ignore[operator]
+                return self._plainly(func, args, kwargs)
         return self._plainly(func, args, kwargs)
 
     def _plainly(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -1,0 +1,75 @@
+"""What to keep in higher precision with a culprit, so that what it gives gets to where it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .introduced import MASK
+from .operators import MOVE, plain_type
+from .subject import Subject
+from .units import largest_of, smallest_of
+
+__all__ = ["kept_through"]
+
+_OUT_OF_RANGE = frozenset({"overflow", "weight_overflow", "range_inside", "born"})
+"""Causes where what is kept is beyond the narrow type, and so is what is made of it until something brings it back."""
+
+_TOO_SMALL = frozenset({"underflow", "weight_underflow"})
+"""Causes where it is below the narrow type's normal numbers."""
+
+_MOST = 64
+
+_CARRIED = 12
+"""Tensors between an author and its amplifier up to which each is named."""
+
+_REGION = 8
+"""Operators of a fused region up to which each is named."""
+
+
+def kept_through(subject: Subject, keep: Sequence[str], cause: str, amplifier: str) -> tuple[str, ...]:
+    """The tensors with what is fused into them and what lies between an author and its amplifier, and behind them each
+    that only moves their numbers or is beyond the type as they are.
+
+    What reads the last of them is kept as well by whoever follows the advice: it is what brings the numbers back.
+    """
+    between = _between(subject, keep[0], amplifier) if amplifier else []
+    whole = (keep[0], *between, *keep[1:])
+    found = dict.fromkeys(part for name in whole for part in (*_fused(subject, name), name))
+    waiting = list(keep)
+    while waiting and len(found) < _MOST:
+        for reader in subject.readers.get(waiting.pop(0), ()):
+            beyond = (cause in _OUT_OF_RANGE and _beyond(subject, reader)) or (
+                cause in _TOO_SMALL and _below(subject, reader)
+            )
+            if reader not in found and (beyond or subject.only_moves(reader)):
+                found[reader] = None
+                waiting.append(reader)
+    return tuple(found)
+
+
+def _between(subject: Subject, author: str, amplifier: str) -> list[str]:
+    """What carries an author's numbers to the amplifier, in order: rounded there, they would be as coarse again."""
+    after = subject.descendants(author)
+    carry = {name for name in after - {amplifier} if amplifier in subject.descendants(name)}
+    return sorted(carry, key=lambda name: subject.order.get(name, 0)) if len(carry) <= _CARRIED else []
+
+
+def _fused(subject: Subject, name: str) -> list[str]:
+    """The operators of a region that was seen as one, in order, where they are few: none of them has a tensor of its
+    own in the target, and each has a name that can be given."""
+    inside = [meta.name for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) not in MOVE]
+    return inside if len(inside) <= _REGION else []
+
+
+def _beyond(subject: Subject, name: str) -> bool:
+    """Whether the baseline's numbers are beyond the target's type; masks are not."""
+    numbers = subject.row_of[name].comparison
+    if numbers is None or numbers.base.min is None or numbers.base.max is None:
+        return False
+    return largest_of(subject.narrow_type) < max(abs(numbers.base.min), abs(numbers.base.max)) < MASK
+
+
+def _below(subject: Subject, name: str) -> bool:
+    """Whether most of the baseline's numbers are below the target's normal ones, where each loses digits."""
+    numbers = subject.row_of[name].comparison
+    return numbers is not None and 0 < (numbers.base.rms or 0.0) < smallest_of(subject.narrow_type) * 2**10

@@ -1,0 +1,238 @@
+"""Judgement on cases that the rules never saw, as a user has them: ``python tests/planted/unseen.py [BATCH] [WORD …]``.
+
+Each case is one command with its default settings, in a process of its own. Judged are the exit status, the first
+culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
+repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, or all.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+BATCHES = {
+    "first": ("unseen_onnx", "unseen_clean", "unseen_files", "unseen_torch", "unseen_paddle", "unseen_openvino"),
+    "second": ("second_onnx", "second_torch"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unseen:
+    """make(folder): the target's model, the baseline's (None: the same), and feeds (None: the model's own, or made).
+
+    who: tensors any of which is right as the first culprit; () where nobody is to be accused. why: accepted causes.
+    also: further culprits that must be named; extra: such as may be. status: the right exit status. says: a word that
+    the summary must have. fix: whether keeping the culprits in FP32 is to repair it.
+    """
+
+    name: str
+    kind: str
+    mode: str
+    make: Callable[[Path], tuple[str | Path, str | Path | None, Mapping[str, Any] | None]]
+    who: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    status: int = 0
+    says: str = ""
+    fix: bool = True
+    baseline: str = ""
+    options: Sequence[str] = ()
+
+
+@dataclass
+class Said:
+    """What a report said of a case, and what of it is right; None: was not asked."""
+
+    right: dict[str, bool] = field(default_factory=dict)
+    text: str = ""
+
+
+def command(case: Unseen, folder: Path, outputs: Sequence[str], extra: Sequence[str] = ()) -> tuple[int, str]:
+    """Run it as a user does."""
+    model, base, feeds = case.make(folder)
+    words = [sys.executable, "-m", "precision_debug", "--model_file", str(model), "--run_mode", case.mode]
+    if base is not None:
+        words += ["--baseline_model", str(base), "--baseline", case.baseline or case.mode]
+    elif case.baseline:
+        words += ["--baseline", case.baseline]
+    if feeds is not None:
+        np.savez(folder / "in.npz", **feeds)
+        words += ["--inputs", str(folder / "in.npz")]
+    words += [*case.options, *(word for output in outputs for word in ("--output", str(folder / output))), *extra]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def judge(case: Unseen) -> Said:
+    """One case, in a folder of its own; a case that cannot be judged is wrong."""
+    try:
+        return _judge(case)
+    except Exception as error:
+        return Said(right={"judged": False}, text=f"{type(error).__name__}: {error}")
+
+
+def _judge(case: Unseen) -> Said:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        status, printed = command(case, folder, ["r.json", "r.html", "r.xlsx"])
+        said = Said(right={"status": status == case.status})
+        if not (folder / "r.json").exists():
+            said.text = f"status {status}, no report: {printed[-600:]}"
+            said.right |= {"who": False, "why": False}
+            return said
+        report = json.loads((folder / "r.json").read_text())
+        found = report["summary"]["culprits"]
+        names = [one["name"] for one in found]
+        explained = report["explanation"] or {}
+        said.text = (
+            f"status {status} {report['summary']['verdict']}, {explained.get('state')} {explained.get('reason')}; "
+        )
+        said.text += "; ".join(f"{one['sentence']} [{one.get('share')}, {one.get('units')}]" for one in found[:3])
+        if case.who:
+            said.right["who"] = bool(names) and names[0] in case.who
+            said.right["why"] = said.right["who"] and found[0]["cause"] in case.why
+            said.right["others"] = {*names} <= {*case.who, *case.also, *case.extra}
+            if case.also:
+                said.right["also"] = set(case.also) <= set(names)
+        else:
+            said.right["who"] = not names
+        if case.says:
+            said.right["says"] = case.says.lower() in (printed + json.dumps(report["summary"])).lower()
+        said.right["same"] = not (apart := _apart(folder, report, printed))
+        said.text += apart
+        if said.right["who"] and case.who and case.fix and case.mode in KEEPERS and found[0]["cause"] != "files_differ":
+            said.right["fix"] = _repaired(case, folder, found, report, said)
+        return said
+
+
+def _apart(folder: Path, report: Mapping[str, Any], printed: str) -> str:
+    """Where the formats do not say the same of the culprits and the verdict; "" where they do."""
+    import zipfile
+    from html import unescape
+
+    with zipfile.ZipFile(folder / "r.xlsx") as book:
+        sheets = unescape("".join(book.read(name).decode() for name in book.namelist() if name.endswith(".xml")))
+    page = unescape(re.sub("</?(code|wbr|b)>", "", (folder / "r.html").read_text()))
+    texts = {"html": " ".join(page.split()), "xlsx": sheets, "terminal": " ".join(printed.split())}
+    wanted = [one["sentence"] for one in report["summary"]["culprits"][:1]] + [report["summary"]["verdict"]]
+    return "".join(
+        f"; {where} does not say '{want}'" for where, text in texts.items() for want in wanted
+        if want.lower() not in text.lower() and want.lower().replace("`", "") not in text.lower().replace("`", "")
+    )  # fmt: skip
+
+
+def _tensor_names(case: Unseen, model: Path, kept: Sequence[str]) -> list[str]:
+    """What is kept, and what its readers make: "keep x in FP32, with what reads it"."""
+    import onnx
+
+    plain = {name.partition("@")[0] for name in kept}
+    nodes, waiting = [], [onnx.load(str(model)).graph]
+    while waiting:
+        graph = waiting.pop()
+        nodes += graph.node
+        waiting += [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+    return [*kept, *(node.output[0] for node in nodes if {*node.input} & plain)]
+
+
+def _paste(flag: str, names: Callable[[Unseen, Path, Sequence[str]], list[str]]) -> Any:
+    return lambda case, model, kept: ["--option", f"{flag}={','.join(names(case, model, kept))}"]
+
+
+KEEPERS = {
+    "ort_fp16_sim": _paste("node_block_list", _tensor_names), "ort_bf16_sim": _paste("node_block_list", _tensor_names),
+    "ort_int8": _paste("nodes_to_exclude", _tensor_names), "ort_fp16": _paste("node_block_list", _tensor_names),
+    "ort_int8_dynamic": _paste("nodes_to_exclude", _tensor_names),
+    "ov_bf16": _paste("keep_fp32", _tensor_names),
+}  # fmt: skip
+"""How a mode is told what to keep."""
+
+
+def _repaired(
+    case: Unseen, folder: Path, found: Sequence[Mapping[str, Any]], report: Mapping[str, Any], said: Said
+) -> bool:
+    """Whether the command with every culprit kept passes, or is at least ten times nearer at its worst output."""
+    model = case.make(folder)[0]
+    kept = [name for one in found for name in one["keep"]]
+    status, printed = command(case, folder, ["k.json"], KEEPERS[case.mode](case, model, kept))
+    if not (folder / "k.json").exists():
+        said.text += f"; kept: status {status} {printed[-300:]}"
+        return False
+    after = json.loads((folder / "k.json").read_text())
+    before, now = _worst(report), _worst(after)
+    said.text += f"; kept {kept}: status {status}, {before:.3g} -> {now:.3g}"
+    return status == 0 or now < before / 10
+
+
+def _worst(report: Mapping[str, Any]) -> float:
+    """The worst output's Rel L2; inf where one is not finite."""
+    worst = 0.0
+    for row in report["rows"]:
+        if row.get("is_output") and (numbers := row.get("comparison")):
+            lost = any(numbers["target"].get(key, 0) > numbers["base"].get(key, 0) for key in ("nan", "inf"))
+            size = numbers["base"].get("rms")
+            off = numbers.get("rmse")
+            worst = max(worst, float("inf") if lost else (off / size if off is not None and size else 0.0))
+    return worst
+
+
+def cases(batch: str) -> list[Unseen]:
+    """Of one batch, or of all."""
+    found: list[Unseen] = []
+    for module in [name for key, names in BATCHES.items() if batch in {key, "all"} for name in names]:
+        if (Path(__file__).parent / f"{module}.py").exists():
+            found += importlib.import_module(f"planted.{module}").CASES
+    return found
+
+
+def main() -> int:
+    begun = time.monotonic()
+    words = sys.argv[1:]
+    batch = words.pop(0) if words and words[0] in {*BATCHES, "all"} else "all"
+    chosen = [
+        one for one in cases(batch) if not words or any(word in f"{one.name} {one.mode} {one.kind}" for word in words)
+    ]
+    table: dict[str, Counter[str]] = {}
+    wrong: Counter[str] = Counter()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for one, said in zip(chosen, pool.map(judge, chosen), strict=True):
+            count = table.setdefault(one.kind, Counter())
+            count["cases"] += 1
+            bad = [key for key, good in said.right.items() if not good]
+            wrong.update(bad)
+            wrong["cases"] += bool(bad)
+            for key in ("status", "who", "why", "fix"):
+                count[key] += said.right.get(key, True)
+            count["all"] += not bad
+            if bad or words:
+                print(f"{' '.join(bad) or 'right':20s} {one.name} ({one.mode}): {said.text}", flush=True)
+    for kind, count in sorted(table.items()):
+        print(
+            "| "
+            + " | ".join([kind, *(str(count[key]) for key in ("cases", "status", "who", "why", "fix", "all"))])
+            + " |"
+        )
+    print(
+        f"{len(chosen)} cases, {len(chosen) - wrong['cases']} wholly right; wrong: {dict(wrong)};"
+        f" {time.monotonic() - begun:.0f} s"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,88 @@
+"""Cases that the rules never saw when they were made, each one command with default settings: see planted/unseen.py."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+from planted.unseen import Unseen, cases, judge
+
+from precision_debug.pairing.isomorphic import isomorphic
+from precision_debug.records import TensorMeta
+
+_NEEDS = {"ort": "onnxruntime", "torch": "torch", "ov": "openvino", "onednn": "paddle", "cpu": "paddle"}
+
+
+def _missing(case: Unseen) -> str:
+    needs = _NEEDS[case.mode.partition("_")[0]]
+    return "" if importlib.util.find_spec(needs) is not None else f"needs {needs}"
+
+
+def _all() -> list[object]:
+    """The first of each kind of an engine runs always, the others are slow: some 270 commands."""
+    if importlib.util.find_spec("onnxruntime") is None or importlib.util.find_spec("torch") is None:
+        return []
+    seen: set[tuple[str, str]] = set()
+    found = []
+    for case in cases("all"):
+        kind = case.kind, case.mode.partition("_")[0]
+        marks = [pytest.mark.slow] if kind in seen else []
+        if why := _missing(case):
+            marks.append(pytest.mark.skip(reason=why))
+        seen.add(kind)
+        found.append(pytest.param(case, id=f"{case.name}_{case.mode}", marks=marks))
+    return found
+
+
+@pytest.mark.parametrize("case", _all())
+def test_an_unseen_case(case: Unseen) -> None:
+    said = judge(case)
+    assert all(said.right.values()), f"{said.right}: {said.text}"
+
+
+def _meta(name: str, op_type: str, *inputs: str) -> TensorMeta:
+    return TensorMeta(name=name, op_type=op_type, dtype="float32", shape=(2, 4), inputs=inputs)
+
+
+def test_a_graph_of_other_names_is_paired_by_what_computes_it() -> None:
+    """q and k are told apart by their reader alone."""
+    ops = (("q", "MatMul", "x"), ("k", "MatMul", "x"), ("t", "Transpose", "k"), ("s", "MatMul", "q", "t"))
+    base = [_meta("x", "Input"), *(_meta(*op) for op in ops), _meta("y", "Softmax", "s")]
+    other = [_meta("x", "Input"), *(_meta(*(w if w[0].isupper() or w == "x" else f"n_{w}" for w in op)) for op in ops)]
+    other.append(_meta("y", "Softmax", "n_s"))
+    known = {"x": "x", "y": "y"}
+    assert isomorphic(base, other, known) == {f"n_{name}": name for name in "qkts"}
+    without = [meta for meta in other if meta.name != "n_t"]
+    without[-2] = _meta("n_s", "MatMul", "n_q", "n_k")
+    assert isomorphic(base, without, known) == {}  # another graph: nothing is guessed
+    assert isomorphic(base, base, {meta.name: meta.name for meta in base}) == {}
+
+
+def test_a_tensor_computed_from_constants_can_be_replaced(tmp_path: object) -> None:
+    """The rounding of positions belongs to who made the angle, and not to sine and cosine."""
+    pytest.importorskip("onnxruntime")
+    from pathlib import Path
+
+    from planted.onnx_faults import Graph
+
+    from precision_debug.records import ModelFiles, SessionSpec
+    from precision_debug.registry import backends
+
+    g = Graph()
+    x = g.input("x", np.ones(4, np.float32))
+    angle = g.op("Mul", [g.weight("p", np.arange(4.0)), g.weight("f", np.ones(4))], "angle")
+    shape = g.op("Reshape", [g.weight("w", np.ones((2, 2))), g.weight("s", np.array([4]))], "flat")
+    y = g.op("Add", [g.op("Add", [x, g.op("Cos", [angle], "cos")], "sum"), shape], "y")
+    path = g.save(Path(str(tmp_path)) / "m.onnx", [y])
+    backend = next(found for found in backends() if found.name == "onnxruntime")
+    for mode in ("ort_fp32", "ort_fp16_sim"):
+        session = backend.open(SessionSpec(model=ModelFiles(model_file=str(path)), mode=mode), [g.feeds])
+
+        def replace(_op: str, name: str, value: np.ndarray) -> np.ndarray | None:
+            return np.zeros_like(value) if name in {"angle", "flat"} else None
+
+        for _ in range(2):  # the weight behind the reshape is as it was
+            replaced = session.replacer.run_replacing(g.feeds, replace, None)  # type: ignore[union-attr]
+            assert np.allclose(replaced["y"], 3.0)
+        session.close()
