@@ -22,6 +22,8 @@ __all__ = ["Arithmetic"]
 _WHOLE = frozenset({"aten::_transformer_encoder_layer_fwd", "aten::_native_multi_head_attention"})
 """Layers that are one operator and call others inside, which autocast sees in a plain run, too."""
 
+_NARROW = (torch.float16, torch.bfloat16)
+
 _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(
     torch._C.DispatchKey.AutocastCUDA
 )
@@ -70,7 +72,7 @@ class Arithmetic:
             args, kwargs = self._promoted(func, args, kwargs)
         if torch.Tag.nondeterministic_seeded in func.tags:
             return self._random(func, args, kwargs)
-        if func._schema.name in _WHOLE and torch.is_autocast_enabled(self._device.type):
+        if self._recipe.autocast and func._schema.name in _WHOLE and _has_narrow(args):
             included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
             with torch._C._ForceDispatchKeyGuard(included, excluded - _AUTOCAST):  # type: ignore[operator]
                 return self._plainly(func, args, kwargs)
@@ -169,6 +171,11 @@ def _argument_names(func: Any) -> set[str]:
 
 def _has_tensor(args: Any) -> bool:
     return any(isinstance(value, torch.Tensor) for value in pytree.tree_leaves(args))
+
+
+def _has_narrow(args: Any) -> bool:
+    """Whether autocast made something narrow before; a module that stays in float32 is given float32 alone."""
+    return any(isinstance(t, torch.Tensor) and t.dtype in _NARROW for t in pytree.tree_leaves(args))
 
 
 def _is_float(value: Any) -> bool:
