@@ -463,3 +463,25 @@ def test_every_refusal_is_ours(tmp_path: Path) -> None:
             session.run(feeds)
         assert "x" in str(caught.value)
     session.close()
+
+
+def test_a_model_that_compiles_with_fixed_shapes_alone_runs_with_those_of_the_input(tmp_path: Path) -> None:
+    """Squeeze of unknown dimensions has no rank that the CPU plugin would take; a plain session with shapes does."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Squeeze", ["r"], ["s"]),
+        helper.make_node("Sigmoid", ["s"], ["y"]),
+    ]  # fmt: skip
+    ends = [onnx_models.value("x", ["n", "m", 4]), onnx_models.value("y", None)]
+    path = saved(onnx_models.model(nodes, ends[:1], ends[1:]), tmp_path)
+    feeds = {"x": RNG.standard_normal((1, 3, 4)).astype(np.float32)}
+    with pytest.raises(RuntimeError):
+        ov.Core().compile_model(path, "CPU")
+    report = precision_debug.compare(path, run_mode="ov_opt_fp32", inputs=feeds, explain="off")
+    row = next(row for row in report.rows if row.is_output)
+    fixed = ov.Core().read_model(path)
+    fixed.reshape([1, 3, 4])
+    (expected,) = ov.Core().compile_model(fixed, "CPU")(feeds).values()
+    assert row.comparison is not None
+    assert row.comparison.target.shape == (3, 4)
+    assert row.comparison.target.max == pytest.approx(float(expected.max()), rel=1e-7)
+    assert any(note.code == "openvino.fixed_shapes" for note in report.baseline.notes)

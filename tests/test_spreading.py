@@ -149,3 +149,14 @@ def test_ray_gives_what_one_process_gives_though_a_worker_is_killed(spec: RunSpe
     found = spread(spec, tmp_path, Spread(engine="ray", jobs=2), on_part=kill_half_way)
     assert killed
     assert_same(found, whole)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999999",
+                         "no.such.host.invalid:6379"])
+def test_a_cluster_that_nobody_answers_for_is_one_line_at_once(address: str) -> None:
+    """Ray itself waits for minutes."""
+    pytest.importorskip("ray", reason="ray is not installed")
+    from precision_debug.run.spreading.pools import connected
+
+    with pytest.raises(UsageError, match="nobody answers there"):
+        connected(address)

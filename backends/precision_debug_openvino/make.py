@@ -105,8 +105,10 @@ class Maker:
 
         _each_port(clone, keys, insert)
         if tokens:
-            ones = opset13.constant(np.ones((1, len(tokens)), np.float32))
-            end = opset13.matmul(ones, opset13.concat(tokens, 0, name=f"{NAME}tokens"), False, False, name=f"{NAME}end")
+            together = opset13.concat(tokens, 0, name=f"{NAME}tokens")
+            # in FP16 the constant becomes half, and the tokens stay what an operator of ours says that they are
+            ones = opset13.convert_like(opset13.constant(np.ones((1, len(tokens)), np.float32)), together)
+            end = opset13.matmul(ones, together, False, False, name=f"{NAME}end")
             clone.add_results([opset13.result(end, name=f"{NAME}result")])
         return self._compile(clone, taps)
 

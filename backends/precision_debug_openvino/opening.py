@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from precision_debug.errors import BackendUnavailable
+from precision_debug.errors import BackendError, BackendUnavailable, InputError
 from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
@@ -15,6 +15,7 @@ from precision_debug.settings import passed
 
 from .engine.graph import read_graph
 from .engine.quantise import quantised
+from .failures import plain
 from .keep import excluded, marked_model, operators_of, save_model
 from .make import Maker, folded
 from .model import checked_feeds, read_inputs, read_model
@@ -27,15 +28,45 @@ __all__ = ["open_session"]
 
 
 def open_session(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Session:
-    """Open a model by a recipe; feeds calibrate it where it is quantised."""
+    """Open a model by a recipe; feeds calibrate it where it is quantised, and fix the shapes of a model that OpenVINO
+    does not compile with dynamic ones."""
+    model = read_model(spec)
+    try:
+        return _opened(spec, recipe, feeds, model, [])
+    except BackendError as error:
+        model = read_model(spec)
+        if not _fixed(model, feeds, spec.model.path):
+            raise
+        try:
+            return _opened(spec, recipe, feeds, model, [say("fixed_shapes", why=plain(error.__cause__ or error))])
+        except BackendError:
+            raise error from error.__cause__
+
+
+def _fixed(model: Any, feeds: Sequence[Feeds], path: str) -> bool:
+    """Give a model of dynamic shapes those of the feeds; False where it has none, or the feeds differ or do not fit."""
+    inputs = read_inputs(model)
+    if not any(port.get_partial_shape().is_dynamic for port in model.inputs):
+        return False
+    try:
+        shapes = {tuple(array.shape for array in checked_feeds(one, inputs, path).values()) for one in feeds}
+    except InputError:
+        return False
+    if len(shapes) != 1:
+        return False
+    model.reshape(dict(zip(model.inputs, map(list, shapes.pop()), strict=True)))
+    return True
+
+
+def _opened(
+    spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds], model: Any, notes: list[Reason]
+) -> Session:  # fmt: skip
     import openvino
 
     core = openvino.Core()
     device = _device(core, str(setting(spec.options, "device")), recipe)
-    model = read_model(spec)
     inputs = read_inputs(model)
     side = str(passed(spec.options, "side"))
-    notes: list[Reason] = []
     if recipe.quantise:
         fed = [checked_feeds(one, inputs, spec.model.path) for one in feeds]
         ignored = excluded(read_graph(model), setting(spec.options, "nodes_to_exclude"))

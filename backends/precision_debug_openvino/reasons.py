@@ -45,6 +45,11 @@ REASONS = Catalogue("openvino", {
         "The model as it was compared was written to {path}.", "参与对比的模型已写入 {path}。",
         "Compile it with the same INFERENCE_PRECISION_HINT.",
     ),
+    "fixed_shapes": Wording(
+        "With its dynamic shapes OpenVINO does not compile it ({why}): it runs for the shapes of the input.",
+        "OpenVINO 无法以动态形状编译它（{why}）：按输入的形状运行。",
+        "Fix the shapes where the model is deployed too: model.reshape, or ovc --input.",
+    ),
     "own_quantisation": Wording("Quantised as the model itself says.", "按模型自身的量化运行。", _HOME),
     "by_nncf": Wording(
         "Quantised by NNCF {version}, calibrated on {count} of the inputs.",

@@ -140,6 +140,7 @@ STAGES: Mapping[str, Wording] = {
     "target": Wording("target", "目标"),
     "stage_opening": Wording("opening the {side}: {mode}", "打开{side}：{mode}"),
     "stage_running": Wording("running the {side}: {mode}", "运行{side}：{mode}"),
+    "stages_together": Wording("{first}, and at the same time {second}", "{first}，同时{second}"),
     "stage_within": Wording("{side}: {what}", "{side}：{what}"),
     "stage_pairing": Wording(
         "pairing both graphs, and looking for what the export has wrong", "配对两侧的图，并查找导出中的错误"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .. import errors
 from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, shortened
-from ..events import Failure, Stage
+from ..events import Failure
 from ..reasons import NOTHING, Reason, say
 from ..report.failure import sentence_of
 from ..report.model import Report
@@ -19,6 +19,7 @@ from .deliver import deliver, has_rows, rescue
 from .folder import JOURNAL, LOG
 from .interrupts import Stopping
 from .journal import UNTOLD, read_events
+from .last_stage import last_stage
 
 __all__ = ["Outcome", "error_of", "finished"]
 
@@ -70,9 +71,7 @@ def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugErro
     if status == UNTOLD:
         what = "the disk is full, or files may not grow: the run could not write what it had finished"
         return OutputError(what, where=str(folder.parent), hint="free some space, or name another --output")
-    stage: str = ""
-    for event in read_events(folder / JOURNAL, Stage):
-        stage = event.text if isinstance(event, Stage) else stage
+    stage = last_stage(folder / JOURNAL)
     last = _last_words(folder / LOG)
 
     def crash(what: Reason, hint: Reason) -> BackendCrash:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +19,11 @@ from .cards import VISIBLE, cards, shares
 from .part_runner import PartRunner, Plain
 
 __all__ = ["Pool", "Processes", "RayPool", "Runner", "Worker", "WorkerLost", "connected"]
+
+
+_PLACE = re.compile(r"(?:ray://)?([^/]+):([0-9]{1,9})")
+_PATIENCE = 10.0
+"""Seconds that a cluster has to answer."""
 
 
 class Runner(Protocol):
@@ -147,6 +154,7 @@ def connected(address: str = "", cores: int = 0) -> tuple[Any, bool]:
         raise UsageError("Ray is not installed", where="--engine ray", hint=hint) from error
     if ray.is_initialized():
         return ray, False
+    _reach(address)
     more: dict[str, Any] = {"address": address} if address else {"num_cpus": cores or None}
     paths = ":".join(path for path in sys.path if path)
     try:
@@ -157,6 +165,18 @@ def connected(address: str = "", cores: int = 0) -> tuple[Any, bool]:
     except Exception as error:
         raise UsageError(f"no Ray cluster: {error}", where="--address", hint="start one, or leave it out") from error
     return ray, True
+
+
+def _reach(address: str) -> None:
+    """Raise UsageError where nobody answers at HOST:PORT, which Ray itself waits minutes for."""
+    place = _PLACE.fullmatch(address)
+    if place is None:
+        return
+    try:
+        socket.create_connection((place[1].strip("[]"), int(place[2])), _PATIENCE).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        what = f"nobody answers there: {getattr(error, 'strerror', '') or error}"
+        raise UsageError(what, where=f"--address {address}", hint="start a cluster, or leave it out") from error
 
 
 class RayPool:
