@@ -28,6 +28,8 @@ BOTH = "opening the baseline: mode of the baseline, and at the same time opening
         ([], ""),
         (OPEN[:1], "opening the target: mode of the target"),
         (OPEN, BOTH),
+        ([*OPEN, TOLD[0]], "opening the target: mode of the target"),
+        ([*OPEN, *TOLD, *RUN, Ran(side="target")], "running the baseline: mode of the baseline"),
         ([*OPEN, *TOLD, *RUN], BOTH.replace("opening", "running")),
         ([OPEN[1], TOLD[0], OPEN[0]], "opening the target: mode of the target"),
         ([*OPEN, *TOLD, RUN[0], Ran(side="baseline"), RUN[1]], "running the target: mode of the target"),

@@ -14,11 +14,11 @@ _OPENING, _RUNNING = "stage_opening", "stage_running"
 
 
 def last_stage(journal: Path) -> str:
-    """The last stage; that of both sides where they were at it side by side, as nobody knows which of them it was.
+    """The last stage that had not ended; both sides' where they were at it side by side: nobody knows which it was.
 
     "" where there is none. Raises RecordingError.
     """
-    last: str = ""
+    last = Reason()
     going: dict[str, Reason] = {}
     for event in read_events(journal, Stage, Tensors, Ran):
         match event:
@@ -30,6 +30,8 @@ def last_stage(journal: Path) -> str:
                 del going[side]
             case Ran(side=side) if side in going and going[side].code == _RUNNING:
                 del going[side]
-    if len(going) == 2 and last in going.values():
-        return say("stages_together", first=going["baseline"], second=going["target"])
-    return last
+    if last.code not in (_OPENING, _RUNNING) or not going:
+        return last
+    if len(going) == 1:
+        return next(iter(going.values()))
+    return say("stages_together", first=going["baseline"], second=going["target"])
