@@ -163,7 +163,8 @@ def _ranked(
         far = born or subject.far(introduced.rel_l2, introduced.units, FAR) or bool(introduced.flips)
         sink, share = by_name[effect.at], effect.share
         poisons = born and effect.non_finite > 0 and (sink.is_output or not any(one.is_output for one in sinks))
-        enough = MATTERS if far and sink.is_output else PART if name in together else HALF
+        far_off = sink.non_finite or sink.flips or sink.rel_l2 > BEYOND * subject.typical_unit
+        enough = MATTERS if far and sink.is_output and far_off else PART if name in together else HALF
         if not _worth_it(subject, sink) or not (poisons or share >= enough):
             continue
         if not sink.is_output and any(one.is_output for one in sinks):

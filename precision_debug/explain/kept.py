@@ -19,7 +19,7 @@ _TOO_SMALL = frozenset({"underflow", "weight_underflow"})
 
 _MOST = 64
 
-_CARRIED = 12
+_CARRIED = 4
 """Tensors between an author and its amplifier up to which each is named."""
 
 _REGION = 8
