@@ -45,7 +45,8 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("how", ["beforehand", "while_it_runs"])
 def test_operators_of_a_compiled_part_are_seen_as_without_it(model: Path, how: str) -> None:
-    found = compare(f"{model}:{how}", run_mode="torch_bf16", explain="off")
+    # one run after the other: both at once would parse source in two threads, which Python 3.11 sometimes fails at
+    found = compare(f"{model}:{how}", run_mode="torch_bf16", explain="off", lockstep=False)
     plain = compare(f"{model}:plain", run_mode="torch_bf16", explain="off")
     assert [(row.name, row.status, row.comparison) for row in found.rows] == [
         (row.name, row.status, row.comparison) for row in plain.rows
