@@ -170,6 +170,21 @@ def test_a_tensor_is_replaced_for_its_readers(tmp_path: Path) -> None:
         session.close()
 
 
+def test_a_scalar_that_is_replaced_stays_one(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["x", "s"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+         helper.make_tensor_value_info("s", TensorProto.FLOAT, [])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feeds = {"x": np.ones((2, 3), np.float32), "s": np.float32(2).reshape(())}
+    session = opened(saved(model, tmp_path), "ov_fp32", feeds)
+    made = session.run_replacing(feeds, lambda _op, name, value: np.full_like(value, 3) if name == "s" else None)
+    session.close()
+    assert (made["y"] == 3).all()
+
+
 def test_names_are_the_same_in_every_session_of_a_process(tmp_path: Path) -> None:
     path = saved(onnx_models.attention(), tmp_path)
     lists = []

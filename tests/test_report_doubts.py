@@ -123,7 +123,8 @@ def test_a_lost_pairing_is_not_fusion(others: list[Row], share: float) -> None:
     report = report_of(fp32_row(0, is_output=True), *others)
     assert report.coverage.share == pytest.approx(share)
     assert report.verdict is (Verdict.PASS if share > 0.5 else Verdict.INCONCLUSIVE)
-    assert codes(report) == ([] if share > 0.5 else ["few_compared"])
+    unseen = any(row.status is Status.NOT_COMPARED for row in others)
+    assert codes(report) == ([] if share > 0.5 else ["few_seen"] if unseen else ["few_compared"])
 
 
 def test_coverage_counts_every_row_once() -> None:
@@ -251,5 +252,18 @@ def test_a_run_that_ended_early_lacks_tensors_for_no_other_reason() -> None:
         dataclasses.replace(fp32_row(n), status=Status.NOT_COMPARED, comparison=None) for n in range(1, 9)
     )  # fmt: skip
     whole = report_of(fp32_row(0, is_output=True), *lost)
-    assert codes(whole) == ["few_compared"]
+    assert codes(whole) == ["few_seen"]
     assert codes(dataclasses.replace(whole, failure="killed")) == []
+
+
+def test_what_could_not_be_seen_has_no_name_to_pair() -> None:
+    unseen = tuple(
+        dataclasses.replace(fp32_row(n), status=Status.NOT_COMPARED, comparison=None, reason="inside a branch")
+        for n in range(1, 9)
+    )
+    report = report_of(fp32_row(0, is_output=True), *unseen)
+    assert report.verdict is Verdict.INCONCLUSIVE
+    said = worded(report.doubts[0])
+    assert "--rename" not in said.en
+    assert "8 could not be seen" in said.en
+    assert "8 个无法取得" in said.zh

@@ -87,7 +87,7 @@ class HostWorkbench:
         lost |= (wrong == 0) & (exact != 0) & (np.abs(value) / 4 <= np.abs(exact))
         if lost.any():
             added = np.where(lost, wrong.astype(value.dtype), added)
-        return np.ascontiguousarray(added, dtype=value.dtype)
+        return np.ascontiguousarray(added, dtype=value.dtype).reshape(added.shape)
 
     def waiting(self, folder: Path, budget: int) -> Store:
         """See ``store``."""

@@ -42,6 +42,13 @@ DOUBTS: Mapping[str, Wording] = {
         "另有 {hidden} 个无法取得：请对照两侧的名字，用 --rename 配对。",
         "Pair names with --rename.",
     ),
+    "few_seen": Wording(
+        "Only {share} of the tensors to be expected were compared ({compared}): {hidden} could not be seen, and their"
+        " rows say why. The verdict rests on the others, the final outputs among them.",
+        "应比较的张量只比较了 {share}（{compared} 个）：{hidden} 个无法取得，原因见各行。"
+        "结论只依据其余的张量，包括最终输出。",
+        "Go by the final outputs.",
+    ),
     "precision_unseen": Wording(
         "{mode} left no trace of {precision}: the largest Rel L2 of a tensor is {error}, and one rounding alone"
         " leaves"

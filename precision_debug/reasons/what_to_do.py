@@ -117,6 +117,7 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Nothing: there is nothing to compare.": "无需处理：没有可比较的内容。",
     "Nothing: they were asked for by keep_modules.": "无需处理：由 keep_modules 要求。",
     "Pair it with --rename where it has another name on the other side.": "若另一侧名字不同，用 --rename 配对。",
+    "Go by the final outputs.": "以最终输出为准。",
     "Pair names with --rename.": "用 --rename 配对名字。",
     "Pair tensors with --rename where values cannot tell them apart.": "数值无法区分时，用 --rename 配对张量。",
     "Pair them with --rename.": "用 --rename 配对。",

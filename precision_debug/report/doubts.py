@@ -82,13 +82,13 @@ def _found(report: Judged) -> Iterator[Doubt]:
         yield Doubt(code="nothing_decided", values={"compared": count(len(report.compared))})
     covered = coverage(report.rows)
     if covered.compared and covered.share < ENOUGH and not report.failure:  # else that is why
-        yield Doubt(
-            code="few_compared",
-            values={
-                "share": percent(covered.share), "compared": count(covered.compared), "lost": count(covered.lost),
-                "hidden": count(covered.hidden),
-            },
-        )  # fmt: skip
+        told = {
+            "share": percent(covered.share), "compared": count(covered.compared), "hidden": count(covered.hidden),
+        }  # fmt: skip
+        if covered.lost:
+            yield Doubt(code="few_compared", values={**told, "lost": count(covered.lost)})
+        else:
+            yield Doubt(code="few_seen", values=told)
     if not any(doubt.code == "precision_not_run" for doubt in report.target.doubts):
         yield from _of_precision(report)
     yield from _not_fp32(report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..events import Ran, Stage, Tensors
-from ..reasons import Reason, say
+from ..reasons import NOTHING, Reason, say
 from .journal import read_events
 
 __all__ = ["last_stage"]
@@ -18,7 +18,7 @@ def last_stage(journal: Path) -> str:
 
     "" where there is none. Raises RecordingError.
     """
-    last = Reason()
+    last = NOTHING
     going: dict[str, Reason] = {}
     for event in read_events(journal, Stage, Tensors, Ran):
         match event:

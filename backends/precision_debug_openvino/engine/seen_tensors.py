@@ -55,7 +55,7 @@ class Shown:
             name = entry.value.name
             new = self._one(entry, self.outputs.get(entry.meta.name, arrays[name]))
             if new is not None and (fit := fitted(new, arrays[name])) is not None:
-                fed[name] = np.ascontiguousarray(fit)
+                fed[name] = np.ascontiguousarray(fit).reshape(fit.shape)  # it makes a vector of a scalar
         return fed
 
     def receive(self, key: Key, memory: Any) -> Any:
