@@ -44,9 +44,8 @@ DOUBTS: Mapping[str, Wording] = {
     ),
     "few_seen": Wording(
         "Only {share} of the tensors to be expected were compared ({compared}): {hidden} could not be seen, and their"
-        " rows say why. The verdict rests on the others, the final outputs among them.",
-        "应比较的张量只比较了 {share}（{compared} 个）：{hidden} 个无法取得，原因见各行。"
-        "结论只依据其余的张量，包括最终输出。",
+        " rows say why; nothing is known of those.",
+        "应比较的张量只比较了 {share}（{compared} 个）：{hidden} 个无法取得，原因见各行；这些张量的情况未知。",
         "Go by the final outputs.",
     ),
     "precision_unseen": Wording(
