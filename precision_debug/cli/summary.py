@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..records import Row, Status
 from ..report.advice import advice, finer_than_rounding
-from ..report.blame import blame, culprits, expectation
+from ..report.blame import SEARCH, blame, culprits, expectation
 from ..report.doubts import decides, worded
 from ..report.fix import FIX_NAME, fix_lines
 from ..report.lead import lead
@@ -109,12 +109,12 @@ def _answer(report: Report) -> Iterator[Line]:
     )
     for sentence in more:
         yield Line(text=sentence)
-    label = Text("evidence", "依据")
     for place, cells in enumerate(blame(report).lines):
         words = [cell.text for cell in cells]
         text = Text(*(" ".join(filter(None, part)) for part in zip(*words, strict=True)))
         if (place == 0 and culprits(report)) or text.en == first.en:
             continue  # the lead says it
+        label = Text("next", "下一步") if text == SEARCH else Text("evidence", "依据")
         yield Line(label=label, text=text)
     for sentence in expectation(report):
         yield Line(label=Text("expected", "预期"), text=sentence)

@@ -14,7 +14,7 @@ from .model import Report
 from .section import Cell, Section, plain
 from .words import Text, recognised, same, sentence, word
 
-__all__ = ["CAUSES", "blame", "culprits", "expectation", "sentence_of"]
+__all__ = ["CAUSES", "SEARCH", "blame", "culprits", "expectation", "sentence_of"]
 
 _SHOWN = 5
 
@@ -139,9 +139,23 @@ def blame(report: Report) -> Section:
     more = len(explanation.culprits) - _SHOWN
     if more > 0:
         lines.append((plain(same("")), plain(Text(f"… and {count(more)} more", f"……另有 {count(more)} 个"))))
+    if report.fix is None and any(_is_kept(one, report.target.mode) for one in explanation.culprits):
+        lines.append((plain(same("")), plain(SEARCH)))
     if not lines and (text := _none(report)) is not None:
         lines.append((plain(text),))
     return Section(key="culprits", title=title, lines=tuple(lines))
+
+
+SEARCH = Text(
+    "precision_debug search, with the same options, finds the smallest set to keep, verifies it, and hands the model"
+    " over",
+    "以相同选项运行 precision_debug search，可找出需保留的最小集合，加以验证并交付模型",
+)
+
+
+def _is_kept(culprit: Culprit, target_mode: str) -> bool:
+    """Whether a culprit is one that higher precision mends."""
+    return is_narrow(target_mode) and culprit.cause not in ("files_differ", "inputs_differ", *_ADVICE)
 
 
 def _short(name: str, most: int = 32) -> str:
