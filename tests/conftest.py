@@ -17,9 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 settings.register_profile("any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any_machine")
 
+# a shell starts what runs in the background so, and nohup; the children that tests interrupt would inherit it
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # a shell starts what runs in the background so, and the children that tests interrupt would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

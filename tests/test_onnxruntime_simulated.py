@@ -187,7 +187,7 @@ def test_a_blocked_node_keeps_the_weights_that_only_it_reads_and_an_output_of_th
 @pytest.mark.parametrize("mode", ["ort_fp16", "ort_fp16_sim", "ort_bf16_sim"])
 def test_a_node_that_is_not_there_cannot_be_blocked(mode: str, tmp_path: Path) -> None:
     model, feeds = everything()
-    with pytest.raises(UsageError, match="no node nowhere"):
+    with pytest.raises(UsageError, match="no node or tensor nowhere"):
         opened(model, mode, tmp_path, feeds, node_block_list="nowhere")
 
 

@@ -1,9 +1,7 @@
-"""A model with compiled parts, watched operator by operator; and torch's compiler, which no other model needs."""
+"""A model with compiled parts, watched operator by operator."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -52,12 +50,3 @@ def test_operators_of_a_compiled_part_are_seen_as_without_it(model: Path, how: s
         (row.name, row.status, row.comparison) for row in plain.rows
     ]
     assert len(found.compared) == 9
-
-
-def test_torchs_compiler_is_not_imported_for_a_model_that_needs_none(model: Path) -> None:
-    code = (
-        "import sys; from precision_debug import compare\n"
-        f"compare({f'{model}:plain'!r}, run_mode='torch_bf16'); print('torch._dynamo' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False"], done.stderr

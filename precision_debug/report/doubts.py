@@ -113,7 +113,7 @@ def _of_precision(report: Judged) -> Iterator[Doubt]:
     """A mode that names a precision of which no tensor shows a trace, whichever engine it is."""
     mode = report.target.mode
     precision = max((name for name in ROUNDING if name in mode), key=ROUNDING.__getitem__, default="")
-    if report.target.simulation:
+    if report.target.simulation and not _has_no_float(report):
         return  # what rounds there is this tool's own: numbers that the type holds as they are leave no trace
     if not precision or precision in report.baseline.mode or any(_ran_in(precision, row) for row in report.rows):
         return

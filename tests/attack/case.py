@@ -97,8 +97,11 @@ def own_error(call: Callable[[], Any]) -> str:
 
 def command(*arguments: str) -> Said:
     """The command line in this process, up to where it would start a run. Its oracle: see ``_judged``."""
-    from precision_debug.cli import main
+    from precision_debug.cli import ladder, main, search, sweep  # here, or they would keep the mock for good
 
+    assert ladder
+    assert search
+    assert sweep
     out, err = io.StringIO(), io.StringIO()
     nothing = Outcome(None, None)
     no_run = mock.patch.object(supervisor, "supervise", return_value=nothing)

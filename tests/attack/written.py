@@ -7,6 +7,7 @@ import json
 import random
 import re
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -144,7 +145,8 @@ def scripts(random_: random.Random, folder: Path) -> None:
 def viewers(random_: random.Random, folder: Path) -> None:
     """What other viewers are given of a report from elsewhere: whole, or refused in one of our lines."""
     report = report_of(random_)
-    name = random_.choice(("explorer", "tensorboard", "netron"))
+    names = ("explorer", "tensorboard", "netron") if find_spec("tensorboard") else ("explorer", "netron")
+    name = random_.choice(names)
     path = folder / {"explorer": "o.json", "tensorboard": "o.tfevents", "netron": "o.onnx"}[name]
     try:
         overlays.write(report, name, path)

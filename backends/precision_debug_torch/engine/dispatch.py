@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -352,12 +351,6 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """torch would wrap ``__torch_dispatch__``, to keep its compiler out of it, and import the compiler for that: a
-        second or two. Where it is there already, we do so."""
-        return False
-
     def __init__(
         self, arithmetic: Arithmetic, trace: Trace | None = None, comparer: Comparer | None = None,
         switches: Switches | None = None, loans: Loans | None = None,
@@ -369,11 +362,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._comparer = comparer
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        watched = _not_compiled if "torch._dynamo" in sys.modules else Watch.watched
-        return watched(self, func, args, kwargs or {})
-
-    def watched(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """An operator is called; returns its result."""
+        kwargs = kwargs or {}
         if self._switches is not None:
             self._switches.look()
         if _facts(func).writes:
@@ -391,9 +380,6 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with torch._C.DisableTorchFunction():  # what a trace and its hooks ask of tensors is no call of the model
                 self._trace.operator(func, args, kwargs, result)
         return result
-
-
-_not_compiled = torch._disable_dynamo(Watch.watched)
 
 
 def _cond(chosen: Any, true: Any, false: Any, operands: Any) -> Any:
