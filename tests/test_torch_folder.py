@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 from precision_debug_torch import TorchBackend
+from precision_debug_torch.engine.saved_folder import load_folder
 
 from precision_debug import cli, compare
 from precision_debug.records import ModelFiles, SessionSpec
@@ -84,6 +85,32 @@ def test_code_in_the_folder_is_not_run(folder: Path, capsys: pytest.CaptureFixtu
     (folder / "own.py").write_text(f"open({str(folder / 'ran')!r}, 'w')\n")
     assert "no model Own" in refused(folder, capsys)
     assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [({"_attn_implementation": "somebody/kernel"}, "kernel from elsewhere"),
+     ({"attn_implementation": {"": "somebody/kernel@v1"}}, "kernel from elsewhere"),
+     ({"text_config": {"experts_implementation": "somebody/kernel"}}, "kernel from elsewhere"),
+     ({"quantization_config": {"quant_method": "mxfp4"}}, "quantised")],
+)  # fmt: skip
+def test_what_would_be_fetched_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], more: dict[str, object], said: str
+) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | more))
+    assert said in refused(folder, capsys)
+
+
+def test_an_adapter_is_not_followed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "somebody/model"}))
+    assert "adapter" in refused(folder, capsys)
+
+
+def test_the_process_is_left_as_it_was(saved: Path) -> None:
+    before = dict(os.environ)
+    load_folder(str(saved))
+    assert dict(os.environ) == before
 
 
 def test_pickles_are_not_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

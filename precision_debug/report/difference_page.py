@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .difference import Change, Difference, Tensor
 from .difference_sentences import CHANGES, errors, ordered, ratio, sentences
-from .formats.html.small_page import both, small_page
-from .formats.html.text import escaped
+from .formats.html.small_page import small_page
+from .formats.html.text import both, escaped
 from .words import Text
 
 __all__ = ["difference_page"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,6 @@ def load_folder(path: str) -> Any:
     Raises ModelError, and BackendUnavailable without transformers.
     """
     named = _class_named(Path(path))
-    for switch in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-        os.environ.setdefault(switch, "1")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -66,9 +63,31 @@ def _class_named(folder: Path) -> str:
         raise ModelError("names no class under 'architectures'", where=str(file), hint=_FACTORY) from error
     if not isinstance(named, str):
         raise ModelError("names no class under 'architectures'", where=str(file), hint=_FACTORY)
+    _refuse_what_fetches(folder, config)
     if not any(folder.glob("*.safetensors")):
         raise ModelError(
             "holds no safetensors; other files of weights are Python objects, which are not read: reading them would "
             "run code", where=str(folder), hint="save it again with save_pretrained, or " + _FACTORY,
         )  # fmt: skip
     return named
+
+
+def _refuse_what_fetches(folder: Path, config: Any) -> None:
+    """Attention, experts and quantisers can be named as kernels that transformers fetches and runs; an adapter names
+    another model that is loaded in place of this one. Raises ModelError.
+    """
+    if (folder / "adapter_config.json").exists():
+        raise ModelError("holds an adapter, which names another model", where=str(folder), hint="merge it first")
+    left = [config]
+    while left:
+        part = left.pop()
+        if not isinstance(part, dict):
+            left += part if isinstance(part, list) else ()
+            continue
+        for key, value in part.items():
+            if key == "quantization_config" and value:
+                raise ModelError("is quantised, so that it has no float32 of its own", where=str(folder), hint=_FACTORY)
+            if "implementation" in key and "/" in str(value):
+                what = f"asks for a kernel from elsewhere ({key}), which is code"
+                raise ModelError(what, where=str(folder / "config.json"), hint=f"take the line out, or {_FACTORY}")
+            left.append(value)

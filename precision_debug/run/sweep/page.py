@@ -7,8 +7,8 @@ import re
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
-from ...report.formats.html.small_page import both, small_page
-from ...report.formats.html.text import escaped
+from ...report.formats.html.small_page import small_page
+from ...report.formats.html.text import both, escaped
 from ...report.words import Text
 from .plot import svg
 from .result import Mode, Sweep, front

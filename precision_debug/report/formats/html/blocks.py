@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
@@ -12,7 +11,7 @@ from ...model import Report
 from ...section import Cell, Section
 from ...summary import Summary
 from ...words import Text
-from .text import escaped
+from .text import both, escaped, said
 
 __all__ = ["ABOVE", "FOUND", "IN_ANSWER", "UNEXPLAINED", "answer", "block", "budget", "folded"]
 
@@ -45,24 +44,24 @@ def answer(report: Report, content: Summary, places: Places) -> str:
     sentences = [*more, *content.details]
     proof = ""
     if blamed and not blamed[0][0].text.en:
-        proof, blamed = f"<p>{_said(_begun(blamed[0][-1].text))}</p>", blamed[1:]
+        proof, blamed = f"<p>{said(_begun(blamed[0][-1].text))}</p>", blamed[1:]
     if report.fix is not None and more:  # the sentence that the evidence is of comes before it
-        proof, sentences = f"<p>{_said(more[0])}</p>{proof}", [*more[1:], *content.details]
+        proof, sentences = f"<p>{said(more[0])}</p>{proof}", [*more[1:], *content.details]
     for text in [text for text in sentences if text.en.endswith(MORE)]:  # stands above those that it is of
-        proof, sentences = f"{proof}<p>{_said(text)}</p>", [one for one in sentences if one is not text]
-    shown = "".join(f"<p>{_said(text)}</p>" for text in sentences[:_SHOWN])
-    rest = "".join(f"<p>{_said(text)}</p>" for text in sentences[_SHOWN:])
+        proof, sentences = f"{proof}<p>{said(text)}</p>", [one for one in sentences if one is not text]
+    shown = "".join(f"<p>{said(text)}</p>" for text in sentences[:_SHOWN])
+    rest = "".join(f"<p>{said(text)}</p>" for text in sentences[_SHOWN:])
     if rest:
         number = len(sentences) - _SHOWN
         title = Text(f"{number} more remark{'s' * (number > 1)}", f"另有 {number} 条说明")
-        rest = f"<details><summary>{_both(title)}</summary>{rest}</details>"
+        rest = f"<details><summary>{both(title)}</summary>{rest}</details>"
     leads = "".join(
-        f'<a class="button" href="#row={places[index]}" data-row="{places[index]}">{_both(text)}</a>'
+        f'<a class="button" href="#row={places[index]}" data-row="{places[index]}">{both(text)}</a>'
         for text, index in content.links
         if index in places
     )
-    chip = f"<strong>{_both(content.headline)}</strong>"
-    header = f'<p class="about">{chip} {_both(names)}</p><h1>{_said(first)}</h1>{leads}'
+    chip = f"<strong>{both(content.headline)}</strong>"
+    header = f'<p class="about">{chip} {both(names)}</p><h1>{said(first)}</h1>{leads}'
     below = f"{proof}{_lines(blamed, places)}{shown}{rest}"
     below = f'<div class="details" id="culprits">{below}</div>' if below else ""
     return f'<header class="verdict {content.tone}" id="answer">{header}</header>{below}'
@@ -88,7 +87,7 @@ def budget(report: Report, places: Places) -> str:
     if rest:
         text = Text(f"{len(rest)} more", f"另有 {len(rest)} 个")
         share = sum(share for _, share in rest)
-        lines.append(f'<tr><td>{_both(text)}</td><td></td><td class="right">{escaped(percent(share))}</td></tr>')
+        lines.append(f'<tr><td>{both(text)}</td><td></td><td class="right">{escaped(percent(share))}</td></tr>')
     title = Text("Error budget", "误差来源占比")
     about = Text(
         f"Share of the squared error at {explanation.at} that each operator's own error explains alone; they need not"
@@ -96,27 +95,27 @@ def budget(report: Report, places: Places) -> str:
         f"各算子自身误差单独所能解释的 {explanation.at} 处平方误差的比例；合计不必为 100%。",
     )
     return (
-        f'<section class="card" id="budget"><h2>{_both(title)}</h2><p class="soft">{_both(about)}</p>'
+        f'<section class="card" id="budget"><h2>{both(title)}</h2><p class="soft">{both(about)}</p>'
         f'<div class="wide"><table class="list">{"".join(lines)}</table></div></section>'
     )
 
 
 def block(section: Section, places: Places) -> str:
     """A section that stands open."""
-    title = f"<h2>{_both(section.title)}</h2>"
+    title = f"<h2>{both(section.title)}</h2>"
     return f'<section class="card" id="{section.key}">{title}{_content(section, places)}</section>'
 
 
 def folded(section: Section, places: Places) -> str:
     """A section that opens when it is asked to."""
-    title = f"<summary>{_both(section.title)}</summary>"
+    title = f"<summary>{both(section.title)}</summary>"
     return f'<details class="card" id="{section.key}">{title}{_content(section, places)}</details>'
 
 
 def _content(section: Section, places: Places) -> str:
     kind = "list" if section.head else "pairs"
     head = "".join(
-        f"<th{_right(any(line[number].right for line in section.lines))}>{_both(title)}</th>"
+        f"<th{_right(any(line[number].right for line in section.lines))}>{both(title)}</th>"
         for number, title in enumerate(section.head)
     )
     head = f"<thead><tr>{head}</tr></thead>" if head else ""
@@ -141,7 +140,7 @@ def _right(right: bool) -> str:
 
 
 def _cell(cell: Cell, places: Places) -> str:
-    text = _said(cell.text)
+    text = said(cell.text)
     if cell.row is not None and cell.row in places:
         place = places[cell.row]
         text = f'<a href="#row={place}" data-row="{place}">{text}</a>'
@@ -152,15 +151,3 @@ def _cell(cell: Cell, places: Places) -> str:
     elif cell.tone:
         text = f'<span class="chip {cell.tone}">{text}</span>'
     return f"<td{_right(cell.right)}>{text}</td>"
-
-
-def _both(text: Text) -> str:
-    """Both languages; the page shows one."""
-    if text.en == text.zh:
-        return escaped(text.en)
-    return f'<span class="en">{escaped(text.en)}</span><span class="zh" lang="zh">{escaped(text.zh)}</span>'
-
-
-def _said(text: Text) -> str:
-    """A sentence in which names stand between backticks."""
-    return re.sub("`([^`<>]+)`", r"<code>\1</code>", _both(text))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Sequence
 from importlib.resources import files
 
 from ...words import Text
-from .text import escaped
+from .text import both, escaped, said
 
-__all__ = ["both", "said", "small_page"]
+__all__ = ["small_page"]
 
 _SCRIPT = """
 const root = document.documentElement, by = (id) => document.getElementById(id);
@@ -56,15 +55,3 @@ def small_page(
         f'<header class="verdict {tone}" id="answer"><p class="about"><strong>{both(chip)}</strong> {escaped(about)}'
         f"</p><h1>{said(first)}</h1></header>{rest}{body}</main><script>{_SCRIPT}</script></body></html>\n"
     )
-
-
-def both(text: Text) -> str:
-    """Both languages; the page shows one."""
-    if text.en == text.zh:
-        return escaped(text.en)
-    return f'<span class="en">{escaped(text.en)}</span><span class="zh" lang="zh">{escaped(text.zh)}</span>'
-
-
-def said(text: Text) -> str:
-    """A sentence in which names stand between backticks."""
-    return re.sub("`([^`<>]+)`", r"<code>\1</code>", both(text))
