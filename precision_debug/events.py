@@ -27,13 +27,13 @@ from .records import (
     TensorMeta,
     TensorStats,
 )
-from .search import Evaluation, Fix
+from .search import Evaluation, Fix, ToKeep
 
 __all__ = [
     "EVENTS", "Again", "Checked", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Heard", "Inputs",
-    "IntroducedErrors", "Kept", "Layers", "Leftover", "Matched", "Note", "PairKept", "Plan", "PortraitMade", "Ran",
-    "Renames", "RepeatsFound", "RowDone", "SamplesFound", "Saved", "Scores", "Selected", "ShardDone", "SideTold",
-    "Stage", "Start", "Tensors", "Tried", "Trying", "read", "written",
+    "IntroducedErrors", "KeepTold", "Kept", "Layers", "Leftover", "Matched", "Note", "PairKept", "Plan", "PortraitMade",
+    "Ran", "Renames", "RepeatsFound", "RowDone", "SamplesFound", "Saved", "Scores", "Selected", "ShardDone",
+    "SideTold", "Stage", "Start", "Tensors", "Tried", "Trying", "read", "written",
 ]  # fmt: skip
 
 
@@ -227,6 +227,14 @@ class Explained:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeepTold:
+    """How those who did it are kept in higher precision."""
+
+    event: ClassVar[str] = "to_keep"
+    to_keep: ToKeep
+
+
+@dataclass(frozen=True, kw_only=True)
 class FixFound:
     """The answer of a search."""
 
@@ -328,8 +336,8 @@ class End:
 
 Event = (
     Start | Stage | Heard | Plan | SideTold | Tensors | Matched | Renames | Selected | Inputs | Saved | Leftover
-    | RowDone | Ran | Again | Layers | Note | Scores | Checked | RepeatsFound | IntroducedErrors | Explained | FixFound
-    | PortraitMade | PairKept | SamplesFound | ShardDone | Tried | Trying | Evaluated | Kept | Failure | End
+    | RowDone | Ran | Again | Layers | Note | Scores | Checked | RepeatsFound | IntroducedErrors | Explained | KeepTold
+    | FixFound | PortraitMade | PairKept | SamplesFound | ShardDone | Tried | Trying | Evaluated | Kept | Failure | End
 )  # fmt: skip
 
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import json
 import operator
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,6 +19,7 @@ from typing import Any, Literal
 from .errors import UsageError
 from .reasons import Reason, say
 from .safety.nearest import nearest
+from .safety.visible import visible
 
 __all__ = ["CORE", "MEMORY_BUDGET", "SIDES", "Kind", "Setting", "Taker", "passed", "read_by", "share", "value"]
 
@@ -81,6 +84,15 @@ class Setting:
         if self.low is not None and self.high is not None:
             return f"from {self.low} to {self.high}"
         return f"from {self.low} up" if self.low is not None else f"up to {self.high}" if self.high is not None else ""
+
+    def typed(self, given: Any) -> str:
+        """How a command line gives this value, to be pasted into a shell; ``read`` makes the value of it again."""
+        many = not isinstance(given, (str, Mapping)) and isinstance(given, Sequence)
+        words = [str(one) for one in given] if many else [str(given)]
+        if self.flag and (self.nargs or not many) and not any(word.startswith("-") for word in words):
+            return f"--{self.name} {shlex.join(words)}"
+        text = f"[{','.join(map(_literal, words))}]" if many else words[0]
+        return f"--option {shlex.quote(f'{self.name}={text}')}"
 
     def matters(self, side: str, mode: str) -> bool:
         """Whether that side reads it in that run mode."""
@@ -279,6 +291,14 @@ def _where_it_matters(taker: Taker, setting: Setting) -> str:
     if taker.side not in setting.sides:
         return f"it is for the {setting.sides[0]} only"
     return say("it_matters_in", modes=" ".join(setting.modes))
+
+
+def _literal(name: str) -> str:
+    """A name between double quotes, as ``_names`` reads it; in escapes where somebody could not see what is copied."""
+    plain = json.dumps(name, ensure_ascii=False)
+    if visible(plain) == plain:
+        return plain
+    return '"' + name.encode("unicode_escape").decode("ascii").replace('"', '\\"') + '"'
 
 
 def _flag(_: Setting, given: Any) -> bool:

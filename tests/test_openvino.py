@@ -330,6 +330,25 @@ def test_operators_are_kept_in_float32_and_the_ir_says_so(tmp_path: Path) -> Non
         precision_debug.compare(path, run_mode="ov_bf16", inputs=WORDS, keep_fp32=["nonsense"])
 
 
+@needs("ov_fp16")
+def test_what_openvino_marked_itself_is_marked_once(tmp_path: Path) -> None:
+    """Its importer keeps random numbers in float32, and an IR with a mark twice cannot be read."""
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("RandomNormalLike", ["x"], ["noise"], "noise", scale=0.0),
+        helper.make_node("Add", ["x", "noise"], ["y"], "add"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, [2, 10, 32])], [value("y", TensorProto.FLOAT, [2, 10, 32])]
+    )  # fmt: skip
+    path = saved(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path)
+    report = precision_debug.compare(
+        path, run_mode="ov_fp16", inputs=WORDS, explain="off", keep_fp32=["noise/RandomUniform.2"]
+    )
+    assert report.outputs[0].relative_l2 is not None
+    assert report.outputs[0].relative_l2 < 1e-3
+
+
 def test_what_can_be_kept_in_which_mode(tmp_path: Path) -> None:
     path = saved(onnx_models.convnet(), tmp_path)
 

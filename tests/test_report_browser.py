@@ -16,12 +16,16 @@ from precision_debug.records import Culprit, Explanation, Status
 from precision_debug.report import Report
 from precision_debug.report.layout import columns
 from precision_debug.report.values import newly_broken
+from precision_debug.search import ToKeep
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no page can be opened")
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed, so no page can be opened")
 
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+
+
+OPTION = "--option 'node_block_list=[\"a\",\"b c\"]'"
 
 
 def explained(rows: int = 300) -> Report:
@@ -37,7 +41,8 @@ def explained(rows: int = 300) -> Report:
         state="culprits", method="isolated", culprits=(culprit,), at="logits", budget={row.name: 0.9, "logits": 0.05},
         unit=2.0**-8,
     )  # fmt: skip
-    return dataclasses.replace(report, explanation=made)
+    kept = ToKeep(option=OPTION, keys=("a", "b c"), of=9)
+    return dataclasses.replace(report, explanation=made, to_keep=kept)
 
 
 @dataclasses.dataclass
@@ -119,6 +124,19 @@ def test_the_sentence_is_the_first_thing_that_is_read(open_page: Open, report: R
         assert "Keep" in first
         box = found.page.locator("h1").bounding_box()
         assert box["y"] + box["height"] < 400, "without scrolling, on a phone too"
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= size["width"], "nothing sticks out"
+
+
+def test_the_option_to_paste_is_copied_by_its_button(open_page: Open, report: Report) -> None:
+    for size, context in ((DESK, {"permissions": ["clipboard-read", "clipboard-write"]}), (PHONE, {})):
+        found = open_page(report, size, **context)
+        button = found.page.locator("#culprits button.copy")
+        assert button.inner_text() == "Copy"
+        button.click()
+        found.page.wait_for_function("document.querySelector('#culprits button.copy').innerText === 'Copied'")
+        assert found.page.evaluate("getSelection().toString()") == OPTION
+        if context:
+            assert found.page.evaluate("navigator.clipboard.readText()") == OPTION
         assert found.page.evaluate("document.documentElement.scrollWidth") <= size["width"], "nothing sticks out"
 
 

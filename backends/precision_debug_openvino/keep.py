@@ -253,5 +253,8 @@ def _mark(layer: ElementTree.Element) -> None:
     if info is None:
         info = ElementTree.Element("rt_info")
         layer.insert(1 if layer.find("data") is not None else 0, info)
+    own = {attribute.get("name"): attribute for attribute in info}
     for attribute in ATTRIBUTES:
+        if (before := own.get(attribute["name"])) is not None:  # OpenVINO's own, of some types only; none comes twice
+            info.remove(before)
         ElementTree.SubElement(info, "attribute", dict(attribute))

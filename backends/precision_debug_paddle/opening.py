@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from precision_debug.errors import ModelError
+from precision_debug.errors import ModelError, UsageError
 from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
@@ -31,6 +31,8 @@ IN_PLACE = "inplace_pass"  # the kernels compute the same bits into memory of th
 
 def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path) -> Session:
     """folder: an existing one for what is written. Raises our errors."""
+    if model.program.pir and recipe.onednn and setting(spec.options, "bfloat16_ops"):
+        raise UsageError(say("bfloat16_ops_of_pir"), where="--option bfloat16_ops", hint=say("export_legacy"))
     device, notes = _device(recipe)
     versions = capability.versions(gpu=device == "gpu", tensorrt=recipe.tensorrt)
     if recipe.tensorrt:

@@ -275,6 +275,14 @@ REASONS = Catalogue("paddle", {
         "其中 {count} 个在取出时以 FP32 写出，否则为 bfloat16，输出逐位相同；此处按部署的程序舍入到 bfloat16 显示。",
     ),
     # what a search gives away
+    "bfloat16_ops_of_pir": Wording(
+        "Paddle's passes over a PIR program (.json) do not ask which operators may run in bfloat16",
+        "Paddle 对 PIR 程序（.json）的 pass 不理会哪些算子可以以 bfloat16 运行",
+    ),
+    "export_legacy": Wording(
+        "leave it out, or export the model as .pdmodel (FLAGS_enable_pir_api=0)",
+        "请去掉该选项，或将模型导出为 .pdmodel（FLAGS_enable_pir_api=0）",
+    ),
     "handed_config": Wording(
         "Paddle's Config",
         "Paddle 的 Config",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from precision_debug.protocols import Handed
+from precision_debug.protocols import WHOLE, Handed
 from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
 
@@ -19,7 +19,6 @@ from .settings import setting
 
 __all__ = ["TorchKeep"]
 
-_WHOLE = "(model)"
 _LINEAR = frozenset({"aten.addmm", "aten.mm", "aten.linear"})
 """What an nn.Linear runs, by its inputs' shapes."""
 
@@ -38,7 +37,7 @@ class TorchKeep:
 
         if self.recipe.change == "int8" and meta.op_type not in _LINEAR:  # nothing else is quantised
             return ""
-        return layer_of(meta) or _WHOLE
+        return layer_of(meta) or WHOLE
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
         given: tuple[str, ...] = setting(self.spec.options, "keep_modules")
@@ -48,7 +47,7 @@ class TorchKeep:
         from .engine.keep_float32 import outermost
 
         names: tuple[str, ...] = self.options(keys)["keep_modules"]
-        paths = outermost("" if name == _WHOLE else name for name in names)
+        paths = outermost("" if name == WHOLE else name for name in names)
         listed = json.dumps(list(names), ensure_ascii=False)
         handed = [
             Handed(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..records import Row, Status
 from ..report.advice import advice, finer_than_rounding
-from ..report.blame import SEARCH, blame, culprits, expectation
+from ..report.blame import NEXT, PASTE, blame, culprits, expectation
 from ..report.doubts import decides, worded
 from ..report.fix import FIX_NAME, fix_lines
 from ..report.lead import lead
@@ -39,11 +39,15 @@ _LABEL = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """style: in rich's words. label: what stands before it, "" for a sentence that goes over the whole width."""
+    """style: in rich's words. label: what stands before it, "" for a sentence that goes over the whole width.
+
+    whole: never broken by us, so that what is copied from a terminal is one line.
+    """
 
     text: Text
     label: Text = _NOTHING
     style: str = ""
+    whole: bool = False
 
 
 def show(report: Report, outputs: Sequence[Path], *, language: str = "") -> None:
@@ -59,7 +63,7 @@ def show(report: Report, outputs: Sequence[Path], *, language: str = "") -> None
     for line in lines(report, outputs):
         label, text = (visible(in_words(part, language)) for part in (line.label, line.text))
         before = f"  {_padded(label)}" if label else ""
-        if not console.is_terminal:
+        if not console.is_terminal or line.whole:
             console.print(Styled(before + text), soft_wrap=True)
             continue
         for part in wrapped(text, max(20, console.width - text_width(before))):
@@ -109,13 +113,20 @@ def _answer(report: Report) -> Iterator[Line]:
     )
     for sentence in more:
         yield Line(text=sentence)
+    label = _NOTHING
     for place, cells in enumerate(blame(report).lines):
         words = [cell.text for cell in cells]
         text = Text(*(" ".join(filter(None, part)) for part in zip(*words, strict=True)))
         if (place == 0 and culprits(report)) or text.en == first.en:
             continue  # the lead says it
-        label = Text("next", "下一步") if text == SEARCH else Text("evidence", "依据")
-        yield Line(label=label, text=text)
+        pasted = cells[-1].tone == "paste"
+        if words[0] in (PASTE, NEXT):
+            label, text = Text(words[0].en.lower(), words[0].zh), words[-1]
+        elif label.en != "paste":
+            label = Text("evidence", "依据")
+        else:
+            label = same(" ")
+        yield Line(label=label, text=text, whole=pasted)
     for sentence in expectation(report):
         yield Line(label=Text("expected", "预期"), text=sentence)
     for fix_style, fix_label, text in fix_lines(report):

@@ -97,6 +97,15 @@ def is_narrow(run_mode: str) -> bool:
     return arithmetic_of(run_mode) not in {"", "float32", "float64"}
 
 
+_OTHERWISE = frozenset({"files_differ", "inputs_differ", "random", "not_obeyed", "tf32"})
+"""Causes that something else mends than more precision for one operator."""
+
+
+def is_mended(cause: str, run_mode: str) -> bool:
+    """Whether a culprit of that cause is one that higher precision mends, in a run mode that has a lower one."""
+    return is_narrow(run_mode) and cause not in _OTHERWISE
+
+
 def held_type(row: Row, dtype: str) -> str:
     """The type in which the target holds a row's tensor. dtype: what the session said of it."""
     if row.view.startswith("rounded to "):

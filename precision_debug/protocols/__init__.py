@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
+    "WHOLE",
     "Backend",
     "BaselineStore",
     "Borrower",
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
         WeightKeeper,
     )
     from .description import DescribedLayer, DescribedWeight, Describer, Description
-    from .keeping import Handed, Keep, Keeper
+    from .keeping import WHOLE, Handed, Keep, Keeper
     from .session import Replace, Replacer, Session
     from .survey import Refused, Survey, Surveyor
     from .telling import Teller, tell, told_to
@@ -84,7 +85,7 @@ __getattr__ = offered(
         "capabilities": "Capabilities Exporter Ladder Layer LayerKeeper Matches OnDevice OnDeviceAlone Operator "
         "OperatorRunner Operators Pairer Rung Switch Watcher WeightKeeper",
         "description": "DescribedLayer DescribedWeight Describer Description",
-        "keeping": "Handed Keep Keeper",
+        "keeping": "WHOLE Handed Keep Keeper",
         "session": "Replace Replacer Session",
         "survey": "Refused Survey Surveyor",
         "telling": "Teller tell told_to",

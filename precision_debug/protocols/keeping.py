@@ -12,7 +12,10 @@ from typing import Any, Protocol
 
 from ..records import SessionSpec, TensorMeta
 
-__all__ = ["Handed", "Keep", "Keeper"]
+__all__ = ["WHOLE", "Handed", "Keep", "Keeper"]
+
+WHOLE = "(model)"
+"""The module that is all of a model: what its own forward computes is kept with everything."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..explain import is_narrow
+from ..explain import is_mended, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
+from ..protocols import WHOLE
 from ..reasons.causes import CAUSES as BRIEF
 from ..records import Culprit, Row
+from ..search import ToKeep
 from .figures import count, figure, percent
 from .model import Report
 from .section import Cell, Section, plain
 from .words import Text, recognised, same, sentence, word
 
-__all__ = ["CAUSES", "SEARCH", "blame", "culprits", "expectation", "sentence_of"]
+__all__ = ["CAUSES", "NEXT", "PASTE", "UNITS", "blame", "culprits", "expectation", "sentence_of"]
 
 _SHOWN = 5
 
@@ -23,6 +25,12 @@ _KEPT = 8
 
 CAUSES = frozenset(code.removeprefix("cause_") for code in BRIEF)
 """Every cause that explain.causes knows."""
+
+UNITS = {
+    "operator": Text("operators", "个算子"), "operator type": Text("operator types", "种算子类型"),
+    "module": Text("modules", "个模块"),
+}  # fmt: skip
+"""What a mode keeps, in the plural."""
 
 _NON_FINITE = ("overflow", "weight_overflow", "born")
 """Causes whose NaN or Inf is no part of the error that was introduced: what is left of that is no evidence."""
@@ -139,12 +147,32 @@ def blame(report: Report) -> Section:
     more = len(explanation.culprits) - _SHOWN
     if more > 0:
         lines.append((plain(same("")), plain(Text(f"… and {count(more)} more", f"……另有 {count(more)} 个"))))
-    if report.fix is None and any(_is_kept(one, report.target.mode) for one in explanation.culprits):
-        lines.append((plain(same("")), plain(SEARCH)))
+    lines += _next(report)
     if not lines and (text := _none(report)) is not None:
         lines.append((plain(text),))
     return Section(key="culprits", title=title, lines=tuple(lines))
 
+
+def _next(report: Report) -> list[tuple[Cell, ...]]:
+    """What to paste so that the culprits are kept, and what finds less to keep and verifies it."""
+    mode, explanation = report.target.mode, report.explanation
+    named = explanation.culprits if explanation is not None else ()
+    if report.fix is not None or not any(is_mended(one.cause, mode) for one in named):
+        return []
+    kept = report.to_keep
+    if kept is None:
+        return [(Cell(text=NEXT), plain(SEARCH))]
+    if not kept.option:
+        return [(Cell(text=NEXT), plain(_no_option(mode, kept.modes)))]
+    return [
+        (Cell(text=PASTE), Cell(text=same(kept.option), tone="paste")),
+        (plain(same("")), plain(_about(kept))),
+        (Cell(text=NEXT), plain(SEARCH)),
+    ]
+
+
+PASTE = Text("Paste", "可粘贴")
+NEXT = Text("Next", "下一步")
 
 SEARCH = Text(
     "precision_debug search, with the same options, finds the smallest set to keep, verifies it, and hands the model"
@@ -153,9 +181,37 @@ SEARCH = Text(
 )
 
 
-def _is_kept(culprit: Culprit, target_mode: str) -> bool:
-    """Whether a culprit is one that higher precision mends."""
-    return is_narrow(target_mode) and culprit.cause not in ("files_differ", "inputs_differ", *_ADVICE)
+def _about(kept: ToKeep) -> Text:
+    """What the pasted option does."""
+    units = UNITS.get(kept.unit, UNITS["operator"])
+    number = len(kept.keys)
+    en = f"keeps {count(number)} of {count(kept.of)} {units.en} in FP32: all that is named above, with what reads it"
+    zh = f"将 {count(kept.of)} {units.zh}中的 {count(number)} 个保留为 FP32：上文所指及其读取者"
+    if WHOLE in kept.keys:
+        en = "keeps the whole model in FP32, whose own forward computes it: in a module of its own, less could be kept"
+        zh = "将整个模型保留为 FP32，因为它由模型自身的 forward 计算：放进单独的模块后即可只保留该模块"
+    elif kept.unit != "operator":
+        en += f" ({', '.join(kept.keys)})"
+        zh += f"（{'、'.join(kept.keys)}）"
+    if kept.replaced:
+        en += f"; in place of the {', '.join(kept.replaced)} of this command"
+        zh += f"；替换此命令已有的 {'、'.join(kept.replaced)}"
+    return Text(f"added to the same command, it {en}; not run yet", f"加到同一命令后，{zh}；尚未运行验证")
+
+
+def _no_option(mode: str, others: Sequence[str]) -> Text:
+    if others:
+        return Text(
+            f"{mode} has no setting that keeps single operators: precision_debug search in {' or '.join(others)} finds"
+            " what to keep",
+            f"{mode} 没有可保留单个算子的设置：在 {' 或 '.join(others)} 中运行 precision_debug search"
+            " 可找出应保留的算子",
+        )
+    return Text(
+        f"{mode} has no setting that keeps single operators: leave them out where the model is quantised, converted or"
+        " built, and compare again",
+        f"{mode} 没有可保留单个算子的设置：请在量化、转换或构建模型时排除这些算子，然后重新对比",
+    )
 
 
 def _short(name: str, most: int = 32) -> str:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from ..search import Artefact, Fix, KeptUnit, TradePoint
+from .blame import UNITS
 from .figures import count, duration, figure, percent
 from .model import Report
 from .section import Cell, Section, pair, plain
 from .words import Text, explained, same
 
 __all__ = ["FIX_NAME", "fix_lines", "fix_sections", "fix_sentences"]
-
-_UNITS = {
-    "operator": Text("operators", "个算子"), "operator type": Text("operator types", "种算子类型"),
-    "module": Text("modules", "个模块"),
-}  # fmt: skip
 
 _WHAT = {
     "all low": Text("nothing kept", "全部低精度"), "curve": Text("on the way", "中间点"),
@@ -75,7 +71,7 @@ def _not_needed(fix: Fix) -> Text:
 
 
 def _answered(fix: Fix) -> Text:
-    units = _UNITS.get(fix.unit, _UNITS["operator"])
+    units = UNITS.get(fix.unit, UNITS["operator"])
     keys = [*(f"`{unit.key}`" for unit in fix.kept[:6]), *(["…"] if len(fix.kept) > 6 else [])]
     return Text(
         f"Keep {count(len(fix.kept))} of {count(fix.units)} {units.en} in higher precision ({', '.join(keys)}): the"
@@ -263,7 +259,7 @@ def _artefact(item: Artefact) -> tuple[Cell, ...]:
     return (
         plain(_KINDS.get(item.kind, same(item.kind))),
         plain(explained(item.title)),
-        Cell(text=same(item.path or item.text), tone="code"),
+        Cell(text=same(item.path or item.text), tone="code" if item.path else "paste"),
         verified,
         Cell(text=same(_error(item.error) if item.verified is not None else ""), right=True),
         Cell(text=same("" if item.milliseconds is None else f"{item.milliseconds:.3g}"), right=True),

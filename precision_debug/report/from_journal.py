@@ -93,6 +93,8 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
                 values["explanation"] = event.explanation
             case events.Layers():
                 values["layers"] = event.layers
+            case events.KeepTold():
+                values["to_keep"] = event.to_keep
             case events.FixFound():
                 values["fix"] = event.fix
             case events.PortraitMade():

@@ -15,7 +15,7 @@ from ..numbers.portrait import Portrait
 from ..numbers.repeats import Repeats
 from ..reasons import Reason, ReasonOrText
 from ..records import Doubt, Explanation, InputInfo, Row, RunSpec, Side, Status
-from ..search import Fix
+from ..search import Fix, ToKeep
 from .formats import format_of, write
 from .values import newly_broken
 
@@ -54,7 +54,8 @@ class Report:
     explanation: who introduced the error, and why; None where that was not asked for.
     layers: of the engine that the target really ran, where an inspector told them.
     repeats: how far several builds of the target are apart, where that was asked for.
-    fix: what to keep in higher precision, where that was searched for.
+    to_keep: how the target's mode keeps the culprits that higher precision mends; None where there are none, or nobody
+    can tell. fix: what to keep in higher precision, where that was searched for.
     portraits: pictures of values and errors, of culprits and of some rows that failed.
     inputs_file: where the feeds were stored, relative to the report. tensors_file: where both sides of the
     ``saved_tensors`` are, in that order: "1.baseline", "1.target", "2.baseline", …, and "names".
@@ -79,6 +80,7 @@ class Report:
     failure: ReasonOrText = ""
     explanation: Explanation | None = None
     layers: tuple[EngineLayer, ...] = ()
+    to_keep: ToKeep | None = None
     fix: Fix | None = None
     portraits: tuple[Portrait, ...] = ()
     tensors_file: str = ""

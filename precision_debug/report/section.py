@@ -12,7 +12,8 @@ __all__ = ["Cell", "Section", "linked", "pair", "plain"]
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """tone: "" "good" "bad" "warn" "muted" or "code". right: a number. row: the table row that it leads to.
+    """tone: "" "good" "bad" "warn" "muted" "code" or "paste": to be copied, as it is, into a shell or a
+    script. right: a number. row: the table row that it leads to.
     file: the file that it leads to, relative to the report (see safety.linked_file)."""
 
     text: Text

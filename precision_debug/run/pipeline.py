@@ -37,6 +37,7 @@ from .repetition import Repetition
 from .samples import Samples, chosen_samples, finish_scores, worst_sample
 from .saved_json import SavedOutputs
 from .side import OpenSide, open_both, open_one
+from .to_keep import to_keep
 
 __all__ = ["execute"]
 
@@ -246,8 +247,14 @@ def _explain(
         subject, level=spec.explain, seconds=patience, folder=folder,
         on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
     )  # fmt: skip
+    kept = to_keep(
+        target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, given.for_target().feeds,
+        foreign=subject.two_files or crosses(base.opening, target.opening),
+    )  # fmt: skip
     journal.write(events.IntroducedErrors(tensors=tuple(found)))
     journal.write(events.Explained(explanation=explanation))
+    if kept is not None:
+        journal.write(events.KeepTold(to_keep=kept))
 
 
 class _Apart(Exception):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
-    "Artefact", "Evaluation", "Fix", "Found", "Group", "Judged", "KeptUnit", "Oracle", "Spent", "TradePoint", "Unit",
-    "Units", "minimise", "rank_groups",
+    "Artefact", "Evaluation", "Fix", "Found", "Group", "Judged", "KeptUnit", "Oracle", "Spent", "ToKeep", "TradePoint",
+    "Unit", "Units", "minimise", "rank_groups",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .oracle import Judged, Oracle, Spent
     from .ranking import Group, rank_groups
     from .strategy import Found, minimise
+    from .to_keep import ToKeep
     from .units import Unit, Units
 
 __getattr__ = offered(
@@ -28,6 +29,7 @@ __getattr__ = offered(
         "oracle": "Judged Oracle Spent",
         "ranking": "Group rank_groups",
         "strategy": "Found minimise",
+        "to_keep": "ToKeep",
         "units": "Unit Units",
     },
 )

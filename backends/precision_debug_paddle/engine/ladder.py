@@ -115,6 +115,7 @@ def switches(spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> tuple[
     found: list[Switch] = []
     key = (
         "disable_tensorrt_ops" if recipe.tensorrt
+        else "" if recipe.onednn and model.program.pir
         else "bfloat16_ops" if recipe.onednn and recipe.precision == "bfloat16"
         else "disable_mixed_precision_ops" if recipe.precision != "float32" else ""
     )  # fmt: skip

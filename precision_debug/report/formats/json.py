@@ -134,6 +134,7 @@ def _head(report: Report) -> dict[str, Any]:
             for culprit in culprits(report)
             for said in [sentence_of(culprit, report.target.mode)]
         ],
+        "paste": None if report.to_keep is None else report.to_keep.option or None,
         "first_non_finite": None if report.explanation is None else report.explanation.first_non_finite or None,
         "budget": {} if report.explanation is None else encode(report.explanation.budget),
         "worst": [row.name for row in report.worst()],

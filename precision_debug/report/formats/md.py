@@ -74,7 +74,16 @@ def _pairs(section: Section) -> Iterator[str]:
         label = first.text.en or label
         indent = "" if first.text.en else "  "
         head = f"**{plain(label)}**: " if first.text.en else ""
+        if rest and rest[-1].tone == "paste":
+            yield from (f"{indent}- {head}".rstrip(), *(f"{indent}  {line}" for line in _fenced(rest[-1].text.en)))
+            continue
         yield f"{indent}- {head}{' '.join(map(_cell, rest))}"
+
+
+def _fenced(text: str) -> list[str]:
+    """What is to be copied: nothing in it is changed, and pages that show Markdown have a button for it."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return [f"{fence}bash", *visible(text, keep="\n").splitlines(), fence]
 
 
 def _table(section: Section) -> Iterator[str]:
@@ -114,7 +123,7 @@ def _rows(head: Sequence[str], rights: Sequence[bool], lines: Iterable[Sequence[
 
 
 def _cell(cell: Cell) -> str:
-    if cell.text.en and (cell.tone == "code" or cell.row is not None):
+    if cell.text.en and (cell.tone in ("code", "paste") or cell.row is not None):
         return code(cell.text.en)
     if cell.file:
         return f"[{plain(cell.text.en)}]({quote(cell.file)})"

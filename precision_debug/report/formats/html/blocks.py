@@ -34,6 +34,9 @@ _BARS = 10
 
 Places = Mapping[int, int]
 
+_COPY = f' <button type="button" class="copy" hidden>{both(Text("Copy", "复制"))}</button>'
+"""Beside what is to be copied; shown where scripts run."""
+
 
 def answer(report: Report, content: Summary, places: Places) -> str:
     """The verdict as a chip, and the sentence that everything else explains."""
@@ -146,6 +149,8 @@ def _cell(cell: Cell, places: Places) -> str:
         text = f'<a href="#row={place}" data-row="{place}">{text}</a>'
     elif cell.file:
         text = f'<a href="{quote(cell.file)}" download>{text}</a>'
+    elif cell.tone == "paste":
+        text = f'<code class="paste">{escaped(cell.text.en)}</code>{_COPY}' if cell.text.en else ""
     elif cell.tone == "code":
         text = f"<code>{text}</code>"
     elif cell.tone:

@@ -21,6 +21,7 @@ TONES: dict[str, dict[str, Any]] = {
     "warn": {"bg_color": "#FCE7B2", "font_color": "#7A4D00"},
     "muted": {"bg_color": "#E1E4E8", "font_color": "#4B5563"},
     "code": {"font_name": "Consolas", "font_size": 9},
+    "paste": {"font_name": "Consolas", "font_size": 9},
 }
 """Format properties of the tones of a summary's cells."""
 

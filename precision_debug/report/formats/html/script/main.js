@@ -75,6 +75,15 @@ document.addEventListener("click", (event) => {
   event.preventDefault();
   openRow(Number(link.dataset.row), !byId("drawer").contains(link));
 });
+for (const button of document.querySelectorAll("button.copy")) {
+  button.hidden = false;
+  button.onclick = () => {
+    const selection = getSelection();
+    selection.selectAllChildren(button.previousElementSibling); // stays marked: who cannot be given it copies it
+    const copied = navigator.clipboard?.writeText(button.previousElementSibling.textContent) ?? Promise.reject();
+    copied.catch(() => document.execCommand("copy")).then((said) => { if (said !== false) button.replaceChildren(both(words.copied)); });
+  };
+}
 let wait = 0;
 window.addEventListener("resize", () => { clearTimeout(wait); wait = setTimeout(() => { if (!screen_) curve.plot?.setSize({ width: byId("plot").clientWidth, height: plotHeight() }); }, 120); });
 window.addEventListener("hashchange", followed);

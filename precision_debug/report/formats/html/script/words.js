@@ -23,7 +23,7 @@ const words = {
   chart: ["Relative L2 error of every compared tensor, in execution order, on a logarithmic axis", "各张量的相对 L2 误差（按执行顺序，对数坐标）"],
   culprit: ["culprit", "元凶"], first: ["first mismatch", "首个超差"], mine: ["What this operator itself added", "该算子自身引入的误差"],
   more: ["First {0} of {1} rows are printed.", "仅打印前 {0} 行，共 {1} 行。"], folded: ["fold", "折叠"],
-  yes: ["yes", "是"], no: ["no", "否"],
+  copied: ["Copied", "已复制"], yes: ["yes", "是"], no: ["no", "否"],
   saved: ["Both sides are saved in", "两侧数据保存于"],
   lost: ["violet: NaN or Inf", "紫色：NaN 或 Inf"], numbers: ["All numbers", "全部数值"], graph: ["Around it", "周围的计算图"], around: ["around", "围绕"],
 };

@@ -1,0 +1,285 @@
+"""What a report says to paste, pasted: read out of each format as a user copies it, the second run is as promised."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import importlib.util
+import json
+import re
+import shlex
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from planted.onnx_faults import CASES, Graph, tokens
+
+from precision_debug.cli import main
+from precision_debug.records import ModelFiles
+from precision_debug.report.blame import blame
+from precision_debug.report.model import Report
+from precision_debug.search import ToKeep
+from precision_debug.settings import Setting
+
+CASE = {case.name: case for case in CASES}
+
+
+def needs(module: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+
+
+def planted(name: str, folder: Path) -> list[str]:
+    """A planted ONNX model and its inputs, as options."""
+    model, _, feeds = CASE[name].make(folder)
+    np.savez(folder / "feeds.npz", **feeds)
+    return ["--model_file", str(model), "--inputs", str(folder / "feeds.npz")]
+
+
+def with_odd_names(folder: Path) -> list[str]:
+    """The names of an overflow's operators have what shells, JSON, Markdown and spreadsheets give a meaning."""
+    graph = Graph(seed=3)
+    x = tokens(graph, size=16, length=4)
+    big = graph.op("Mul", [x, graph.weight("k", np.float32(3e5))], "it's $HOME `big`|\u202e\n\"1\",\\2 中文")
+    model = graph.save(folder / "odd.onnx", [graph.op("Mul", [big, graph.weight("l", np.float32(1 / 3e5))], "=1+1")])
+    np.savez(folder / "feeds.npz", **graph.feeds)
+    return ["--model_file", str(model), "--inputs", str(folder / "feeds.npz")]
+
+
+def in_torch(folder: Path, names: Sequence[str] = ("first", "up", "down")) -> list[str]:
+    """Three products, whose second one's numbers are beyond float16 until the third brings them back."""
+    needs("torch")
+    parts = ", ".join(f"{name}=nn.Linear(16, 16)" for name in names)
+    body = "".join(f"        x = self.{name}(x)\n" for name in names)
+    (folder / "net.py").write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n"
+        f"        super().__init__()\n        for name, part in dict({parts}).items():\n"
+        "            self.add_module(name, part)\n\n"
+        f"    def forward(self, x):\n{body}        return x\n\n\ndef build():\n    torch.manual_seed(0)\n"
+        "    net = Net().eval()\n    with torch.no_grad():\n        net.up.weight *= 1e6\n"
+        "        net.down.weight *= 1e-6\n    return net, torch.randn(4, 16)\n"
+    )
+    return ["--model_file", f"{folder / 'net.py'}:build", "--device", "cpu"]
+
+
+def in_paddle(folder: Path) -> list[str]:
+    """An offset of 300 is added and taken away: in bfloat16 nothing is left of what it was added to."""
+    needs("paddle")
+    import paddle_models
+
+    def plant(weights: dict[str, np.ndarray]) -> None:
+        weights["offset_0.w_0"] += 300
+
+    np.savez(folder / "feeds.npz", **paddle_models.feeds("offset"))
+    path = paddle_models.legacy("offset", folder, change=plant)
+    return ["--model_file", str(path), "--inputs", str(folder / "feeds.npz")]
+
+
+RUNS: dict[str, Callable[[Path], list[str]]] = {
+    "ort_fp16_sim": lambda folder: planted("dense_overflow", folder),
+    "ort_bf16_sim": lambda folder: planted("shift_bf16", folder),
+    "ort_int8": lambda folder: planted("mask_in_int8", folder),
+    "ov_fp16": lambda folder: planted("dense_overflow", folder),
+    "torch_fp16": in_torch,
+    "torch_autocast_fp16": in_torch,
+    "onednn_bf16": in_paddle,
+}
+
+
+def runs_here(mode: str) -> None:
+    from precision_debug import registry
+
+    for backend in registry.backends():
+        if any(one.name == mode for one in backend.run_modes):
+            available = backend.availability(mode)
+            if not available.ok:
+                pytest.skip(f"{mode}: {available.needs}")
+            return
+    pytest.skip(f"no backend with {mode} is installed")
+
+
+def compared(folder: Path, mode: str, model: Sequence[str], *more: str, kinds: str = "json") -> Report:
+    outputs = [word for kind in kinds.split() for word in ("--output", str(folder / f"report.{kind}"))]
+    assert main([*model, "--run_mode", mode, *outputs, *more]) in (0, 1)
+    return Report.load(folder / "report.json")
+
+
+def pasted_from(folder: Path, terminal: str) -> dict[str, str]:
+    """The option as each format shows it."""
+    import openpyxl
+
+    found = {"terminal": next(line for line in terminal.splitlines() if line.startswith("  paste"))[7:].strip()}
+    found["json"] = json.loads((folder / "report.json").read_text(encoding="utf-8"))["summary"]["paste"]
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    found["html"] = html.unescape(re.search('<code class="paste">(.*?)</code>', page, re.S)[1])  # type: ignore[index]
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    found["md"] = re.search(r"\n *(`{3,})bash\n *(.*?)\n *\1", text, re.S)[2]  # type: ignore[index]
+    sheet = openpyxl.load_workbook(folder / "report.xlsx")["Summary"]
+    found["xlsx"] = next(
+        str(row[place + 1].value) for row in sheet.iter_rows() for place, cell in enumerate(row)
+        if cell.value == "Paste / 可粘贴"
+    )  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("mode", RUNS)
+def test_what_is_pasted_keeps_the_culprit(mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs_here(mode)
+    model = RUNS[mode](tmp_path)
+    before = compared(tmp_path, mode, model, kinds="json html md xlsx")
+    assert before.explanation is not None
+    assert before.to_keep is not None
+    named = {culprit.name for culprit in before.explanation.culprits}
+    assert named
+    copied = pasted_from(tmp_path, capsys.readouterr().out)
+    assert set(copied.values()) == {before.to_keep.option}
+    after = compared(tmp_path, mode, model, *shlex.split(copied["terminal"]))
+    assert after.explanation is not None
+    assert not named & {culprit.name for culprit in after.explanation.culprits}
+    for output, kept in zip(before.outputs, after.outputs, strict=True):
+        assert kept.relative_l2 is not None
+        assert kept.relative_l2 < 0.1
+        assert output.non_finite or output.relative_l2 is None or kept.relative_l2 < output.relative_l2 / 4
+
+
+def test_odd_names_come_back_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = with_odd_names(tmp_path)
+    before = compared(tmp_path, "ort_fp16_sim", model, kinds="json html md xlsx")
+    copied = pasted_from(tmp_path, capsys.readouterr().out)
+    assert len(set(copied.values())) == 1, copied
+    after = compared(tmp_path, "ort_fp16_sim", model, *shlex.split(copied["html"]))
+    assert before.explanation is not None
+    assert before.explanation.culprits
+    assert after.explanation is not None
+    assert not after.explanation.culprits
+
+
+def test_what_the_command_keeps_already_stays_kept_and_is_replaced(tmp_path: Path) -> None:
+    model = planted("two_branches", tmp_path)
+    own = ["--option", "node_block_list=y"]
+    report = compared(tmp_path, "ort_fp16_sim", model, *own)
+    assert report.explanation is not None
+    kept = report.to_keep
+    assert kept is not None
+    assert kept.settings["node_block_list"][0] == "y"
+    assert kept.replaced == ("node_block_list",)
+    said = [cell.text for line in blame(report).lines for cell in line]
+    assert any("in place of the node_block_list of this command" in text.en for text in said)
+    assert any("替换此命令已有的 node_block_list" in text.zh for text in said)
+
+
+def test_a_model_against_its_export_gives_names_of_the_file_that_runs(tmp_path: Path) -> None:
+    needs("torch")
+    runs_here("ort_fp16")
+    import torch
+
+    model = in_torch(tmp_path)
+    spec = importlib.util.spec_from_file_location("net", tmp_path / "net.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    net, x = loaded.build()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the exporter says of itself
+        torch.onnx.export(net, (x,), dynamo=True, verbose=False).save(str(tmp_path / "net.onnx"))
+    np.savez(tmp_path / "feeds.npz", **{onnx.load(tmp_path / "net.onnx").graph.input[0].name: x.numpy()})
+    across = ["--model_file", str(tmp_path / "net.onnx"), "--baseline", "torch_fp32", "--baseline_model", model[1],
+              "--inputs", str(tmp_path / "feeds.npz")]  # fmt: skip
+    before = compared(tmp_path, "ort_fp16_sim", across)
+    assert before.explanation is not None
+    assert before.to_keep is not None
+    nodes = {node.name for node in onnx.load(tmp_path / "net.onnx").graph.node}
+    assert set(before.to_keep.keys) <= nodes
+    after = compared(tmp_path, "ort_fp16_sim", across, *shlex.split(before.to_keep.option))
+    assert after.explanation is not None
+    assert not after.explanation.culprits
+
+
+def test_what_the_models_own_forward_computes_is_kept_with_all_of_it(tmp_path: Path) -> None:
+    needs("torch")
+    (tmp_path / "net.py").write_text(
+        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return (x * 3e5).sin() * 1e-5\n\n\ndef build():\n    return Net().eval(), torch.linspace(1, 2, 32)\n"
+    )
+    report = compared(tmp_path, "torch_fp16", ["--model_file", f"{tmp_path / 'net.py'}:build", "--device", "cpu"])
+    said = [cell.text for line in blame(report).lines for cell in line]
+    assert any("keeps the whole model in FP32" in text.en for text in said)
+    assert any("整个模型保留为 FP32" in text.zh for text in said)
+
+
+def test_a_mode_without_such_a_setting_says_what_to_do(tmp_path: Path) -> None:
+    """A quantised OpenVINO model brings its own; Paddle asks nobody in a PIR program."""
+    report = compared(tmp_path, "ort_fp16_sim", planted("dense_overflow", tmp_path))
+
+    def told(kept: ToKeep | None) -> list[str]:
+        last = blame(dataclasses.replace(report, to_keep=kept)).lines[-1][-1].text
+        return [last.en, last.zh]
+
+    assert told(None)[0].startswith("precision_debug search, with the same options")
+    english, chinese = told(ToKeep())
+    assert english.startswith("ort_fp16_sim has no setting that keeps single operators: leave them out where")
+    assert chinese.startswith("ort_fp16_sim 没有可保留单个算子的设置")
+    english, chinese = told(ToKeep(modes=("ort_fp16", "ort_cuda_fp16")))
+    assert "precision_debug search in ort_fp16 or ort_cuda_fp16 finds what to keep" in english
+    assert "precision_debug search" in chinese
+
+
+def test_paddles_pir_programs_keep_nothing_and_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needs("paddle")
+    runs_here("onednn_bf16")
+    from planted.paddle_faults import CASES as PADDLE
+
+    case = next(one for one in PADDLE if one.name == "shift_and_back_onednn_bf16")
+    model, _, feeds = case.make(tmp_path)
+    np.savez(tmp_path / "feeds.npz", **feeds)
+    common = ["--model_file", str(model), "--inputs", str(tmp_path / "feeds.npz")]
+    report = compared(tmp_path, "onednn_bf16", common)
+    assert report.explanation is not None
+    assert report.to_keep == ToKeep()
+    capsys.readouterr()
+    only = ["--option", "bfloat16_ops=conv2d", "--output", str(tmp_path / "o.md")]
+    given = [*common, "--run_mode", "onednn_bf16", *only]
+    for language, words in (("en", "do not ask which operators"), ("zh", "不理会哪些算子")):
+        assert main([*given, "--lang", language]) == 2
+        assert words in capsys.readouterr().err
+    assert main(["search", *common, "--run_mode", "onednn_bf16", "--output", str(tmp_path / "o.json")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "given", "typed"),
+    [
+        (Setting(name="a", kind="names", help="", zh=""), ("x y", "z"), "--option 'a=[\"x y\",\"z\"]'"),
+        (Setting(name="a", kind="names", help="", zh="", flag=True, nargs="+"), ("x y", "z"), "--a 'x y' z"),
+        (Setting(name="a", kind="names", help="", zh="", flag=True, nargs="+"), ("-x",), "--option 'a=[\"-x\"]'"),
+        (Setting(name="a", kind="choice", help="", zh="", flag=True, choices=("obey",)), "obey", "--a obey"),
+        (Setting(name="a", kind="text", help="", zh=""), "o b", "--option 'a=o b'"),
+    ],
+)
+def test_a_setting_as_it_is_typed(setting: Setting, given: object, typed: str) -> None:
+    assert setting.typed(given) == typed
+
+
+def test_names_that_nobody_sees_are_typed_in_escapes() -> None:
+    setting = Setting(name="a", kind="names", help="", zh="")
+    for name in ("\u202ex", 'a\n"b"\\', "😀\x1b", "it's"):
+        _, text = shlex.split(setting.typed((name,)))
+        assert setting.read(text.removeprefix("a=")) == (name,)
+        assert text.isprintable()
+
+
+def test_tensorrt_takes_both_of_its_flags(tmp_path: Path) -> None:
+    from precision_debug_tensorrt import TensorRTBackend
+
+    from precision_debug.records import SessionSpec
+
+    backend = TensorRTBackend()
+    model, _, _ = CASE["dense_overflow"].make(tmp_path)
+    keep = backend.keep(SessionSpec(model=ModelFiles(model_file=str(model)), mode="trt_fp16"))
+    assert keep is not None
+    table = {one.name: one for one in backend.settings}
+    words = " ".join(table[name].typed(value) for name, value in keep.options(["/a/Mul", "b"]).items())
+    assert words == "--keep_layers /a/Mul b --precision_constraints obey"
