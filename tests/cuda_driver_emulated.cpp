@@ -9,7 +9,7 @@
 typedef void *Handle;
 enum { FINE = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 101, NOT_FOUND = 500 };
 static const size_t LIMIT = 1 << 28;
-static std::map<void *, size_t> held;
+static std::map<void *, size_t> held, pinned;
 static thread_local Handle current;
 static int context, stream, events;
 
@@ -76,7 +76,7 @@ int cuMemFree_v2(Handle memory) {
     return FINE;
 }
 int cuMemHostAlloc(Handle *found, size_t size, unsigned flags) {
-    *found = aligned_alloc(256, (size + 255) / 256 * 256);
+    pinned[*found = aligned_alloc(256, (size + 255) / 256 * 256)] = size;
     return flags == 3 ? FINE : INVALID;
 }
 static int copied(void *to, const void *from, size_t size) { return memmove(to, from, size), FINE; }
@@ -89,6 +89,7 @@ int cuMemsetD32Async(Handle at, unsigned value, size_t words, Handle) {
     return FINE;
 }
 int cuStreamCreate(Handle *found, unsigned flags) { return *found = &stream, flags == 1 ? FINE : INVALID; }
+int cuCtxSynchronize(void) { return current == &context ? FINE : INVALID; }
 int cuStreamSynchronize(Handle one) { return !one || one == &stream ? FINE : INVALID; }
 int cuStreamWaitEvent(Handle, Handle event, unsigned flags) { return event && !flags ? FINE : INVALID; }
 int cuEventCreate(Handle *found, unsigned flags) { return *found = malloc(1), events++, flags == 2 ? FINE : INVALID; }
@@ -98,8 +99,8 @@ int cuEventQuery(Handle event) { return event ? FINE : INVALID; }
 int cuEventDestroy_v2(Handle event) { return free(event), events--, FINE; }
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *all) { return *free_bytes = 1000, *all = 3000, FINE; }
 int cuPointerGetAttribute(void *found, int which, Handle memory) {
-    *(int *)found = 0;
-    return which == 9 && held.count(memory) ? FINE : INVALID;
+    *(int *)found = which == 9 ? 0 : pinned.count(memory) ? 1 : 2;
+    return (which == 2 || which == 9) && (pinned.count(memory) || held.count(memory)) ? FINE : INVALID;
 }
 int emulated_held(void) { return (int)held.size(); }
 int emulated_events(void) { return events; }

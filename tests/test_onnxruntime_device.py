@@ -6,6 +6,7 @@ What only a card shows is in tests/gpu/ort_device.py.
 from __future__ import annotations
 
 import copy
+import ctypes
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from precision_debug_onnxruntime.opening import open_session
 
 from precision_debug import compare
 from precision_debug.errors import BackendError, UsageError
+from precision_debug.numbers.cuda import driver
 from precision_debug.numbers.cuda.comparer import CudaComparer, CudaStore
 from precision_debug.numbers.cuda.device import DeviceArray
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
@@ -87,6 +89,32 @@ def parse_feeds(inputs: Any) -> dict[str, Any]:
         values = random.standard_normal(shape) if kind.kind == "f" else np.full(shape, 3)
         found[meta.name] = np.asarray(values).astype(kind)
     return found
+
+
+@pytest.mark.parametrize("there", ["a device's", "the host's"])
+@pytest.mark.parametrize("tap", ["host", "device"])
+def test_a_tensor_is_read_where_it_lies(
+    gpu: EmulatedDevice, monkeypatch: pytest.MonkeyPatch, there: str, tap: str
+) -> None:
+    """ONNX Runtime gives a tap in a body (If, Loop, Scan) the address that the tensor has outside: reading a device's
+    as the host's ended the process.
+    """
+    values, told, waited = np.arange(6, dtype=np.float32).reshape(2, 3), [], []
+    held = gpu.array(values)
+    monkeypatch.setattr(driver, "device", lambda ordinal=0: gpu)
+    monkeypatch.setattr(driver, "device_of_pointer", lambda pointer: gpu if there == "a device's" else None)
+    monkeypatch.setattr(gpu, "synchronise_all", lambda: waited.append(1), raising=False)
+    number = taps.connect(lambda place, tensor: told.append((place, tensor)), on_a_card=True)
+    shape = (ctypes.c_int64 * 2)(2, 3)
+    taps._receive(number, 5, held.pointer, 1, 2, shape, -1 if tap == "host" else 7)
+    taps.disconnect(number)
+    [(place, tensor)] = told
+    assert place == 5
+    assert isinstance(tensor, DeviceArray if (tap, there) == ("device", "a device's") else np.ndarray)
+    np.testing.assert_array_equal(np.asarray(tensor), values)
+    held.owner.bytes[:] = 0
+    assert np.asarray(tensor).any() == ((tap, there) == ("host", "a device's"))  # a copy, where it was taken over
+    assert bool(waited) == ((tap, there) in {("host", "a device's"), ("device", "the host's")})
 
 
 def test_graphs_with_bodies_are_shown_in_the_host(tmp_path: Path) -> None:

@@ -178,7 +178,10 @@ class OrtSession:
         self._drop()
         taps.register()
         current: list[_Run] = []
-        number = taps.connect(lambda place, tensor: current[0].receive(place, tensor) if current else None)
+        number = taps.connect(
+            lambda place, tensor: current[0].receive(place, tensor) if current else None,
+            on_a_card="CUDAExecutionProvider" in self._runtime.providers,
+        )
         graph = insert_taps(self._model, chosen, number, lending=lending, writing=writing, on_device=there)
         session = self._runtime.open(graph.model, taps=True)
         if self._runtime.asked != CPU:

@@ -73,8 +73,9 @@ def run_rows() -> None:
         words = shlex.split(command)[1:]
         compares = words[0].startswith("--") and "trt_engine" not in words
         status, said, seconds = told([*words, *(LIBRARIES if compares else [])])
-        last = said.strip().splitlines()[-1:] or [""]
-        check(command, status == 0, status=status, seconds=round(seconds, 1), said="" if status == 0 else last[0])
+        lines = said.strip().splitlines()
+        shown = [line.strip()[:240] for line in lines if not line.lstrip().startswith(("note", "running", "opening"))]
+        check(command, status == 0, status=status, seconds=round(seconds, 1), said=[] if status == 0 else shown[:12])
 
 
 def inspect_resnet() -> None:

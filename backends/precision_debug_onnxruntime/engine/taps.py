@@ -46,6 +46,7 @@ _EXTENSIONS = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 11, 12, 13})
 _lock = threading.Lock()
 _numbers = itertools.count()
 _receivers: dict[int, Callable[[int, Any], None]] = {}
+_on_a_card: set[int] = set()
 _registered: list[Any] = []
 
 
@@ -76,20 +77,24 @@ def register() -> None:
         _registered.append(declare(_dispatch))
 
 
-def connect(receive: Callable[[int, Any], None]) -> int:
+def connect(receive: Callable[[int, Any], None], *, on_a_card: bool = False) -> int:
     """A session number for taps, whose place and tensor ``receive`` gets from now on.
 
-    It must not raise: an exception on this way is lost, or ends the process.
+    It must not raise: an exception on this way is lost, or ends the process. on_a_card: tensors of the session may lie
+    in a GPU's memory.
     """
     with _lock:
         number = next(_numbers)
     _receivers[number] = receive
+    if on_a_card:
+        _on_a_card.add(number)
     return number
 
 
 def disconnect(number: int) -> None:
     """Forget a session; a tap of it that still runs does nothing."""
     _receivers.pop(number, None)
+    _on_a_card.discard(number)
 
 
 def _dispatch(tensor: Any, session: int = -1, place: int = -1) -> tuple[()]:
@@ -122,19 +127,43 @@ def _receive(session: int, place: int, data: int | None, elem: int, rank: int, s
         receive(place, None)
         return
     sizes = tuple(shape[axis] for axis in range(rank))
-    receive(place, _array(data, elem, sizes) if stream == _HOST else _on_device(data, elem, sizes, stream))
+    if session in _on_a_card:
+        receive(place, _where_it_lies(data, elem, sizes, stream))
+    else:
+        receive(place, _array(data, elem, sizes))
 
 
-def _on_device(data: int | None, elem: int, shape: tuple[int, ...], stream: int) -> Any:
-    """The memory at ``data`` of a CUDA device; None where that cannot be told."""
+def _where_it_lies(data: int | None, elem: int, shape: tuple[int, ...], stream: int) -> Any:
+    """The memory at ``data``, of a device or of the host; None where that cannot be told.
+
+    The driver is asked, not the kind of the tap: of what a body (If, Loop, Scan) takes from outside, ONNX Runtime gives
+    a tap of the host the device's address, and a tap of the device the host's. What the host asked for it gets, as a
+    copy.
+    """
     import numpy as np
 
     from precision_debug.numbers.cuda.device import DeviceArray
     from precision_debug.numbers.cuda.driver import device, device_of_pointer
 
+    empty = not data or not math.prod(shape)
     try:
-        where = device_of_pointer(data) if data and math.prod(shape) else device(0)
-        return DeviceArray(where, data or 0, shape, np.dtype(numpy_dtype(elem)), stream=stream)
+        where = None if empty else device_of_pointer(data or 0)
+    except Exception:  # no driver: then nothing lies on a card
+        return _array(data, elem, shape) if stream == _HOST else None
+    try:
+        if where is not None:
+            found = DeviceArray(where, data or 0, shape, np.dtype(numpy_dtype(elem)), stream=max(stream, 0))
+            if stream != _HOST:
+                return found
+            where.synchronise_all()  # nobody says on which stream it is made
+            copied = found.numpy()
+            copied.flags.writeable = False
+            return copied
+        if stream != _HOST:
+            if empty:
+                return DeviceArray(device(0), data or 0, shape, np.dtype(numpy_dtype(elem)), stream=stream)
+            device(0).synchronise_all()
+        return _array(data, elem, shape)
     except Exception:
         return None
 

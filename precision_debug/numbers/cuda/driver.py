@@ -22,10 +22,11 @@ from .ptx import kernel_code
 __all__ = ["Device", "Event", "Memory", "Pinned", "device", "device_of_pointer", "unavailable"]
 
 _COMPUTE_MAJOR, _COMPUTE_MINOR, _PROCESSORS = 75, 76, 16
-_ORDINAL_OF_POINTER = 9
+_TYPE_OF_POINTER, _ORDINAL_OF_POINTER = 2, 9
+_ON_A_DEVICE = 2
 _NO_TIMING = 2
 _PORTABLE_MAPPED = 3
-_OUT_OF_MEMORY = 2
+_INVALID_VALUE, _OUT_OF_MEMORY = 1, 2
 _NOT_READY = 600
 
 
@@ -87,9 +88,13 @@ def device(ordinal: int = 0) -> Device:
         return _devices[ordinal]
 
 
-def device_of_pointer(pointer: int) -> Device:
-    """The device that has a pointer's memory. Raises BackendError where it is no device's."""
+def device_of_pointer(pointer: int) -> Device | None:
+    """The device that has a pointer's memory; None where the host has it, pinned or not. Raises BackendError."""
     library, found = _library(), ctypes.c_int()
+    status = library.cuPointerGetAttribute(ctypes.byref(found), _TYPE_OF_POINTER, pointer)
+    if status == _INVALID_VALUE or (not status and found.value != _ON_A_DEVICE):  # CUDA does not know the host's own
+        return None
+    _demand(library, status, "the pointer")
     _demand(library, library.cuPointerGetAttribute(ctypes.byref(found), _ORDINAL_OF_POINTER, pointer), "the pointer")
     return device(found.value)
 
@@ -213,6 +218,11 @@ class Device:
         """Wait for a stream. Raises BackendError where a kernel failed."""
         with self.current():
             self._do("cuStreamSynchronize", stream)
+
+    def synchronise_all(self) -> None:
+        """Wait for everything that anybody queued. Raises BackendError where a kernel failed."""
+        with self.current():
+            self._do("cuCtxSynchronize")
 
     def event(self) -> Event:
         """An event that no stream has come to yet."""
