@@ -158,7 +158,8 @@ class Comparison:
     enter no error but are mismatched (unless the tolerance says equal_nan and both are NaN); the counts tell of them.
     Where the shapes differ, or a side is not numeric, the numbers that need pairs are None.
 
-    mismatched: elements outside the tolerance (rule, atol, rtol).
+    mismatched: elements outside the tolerance (rule, atol, rtol). apart: at least so many pairs have a NaN on one side
+    only, or an infinity that is not met by the same one; 0 where there is none.
     first_mismatch, max_abs_index, max_rel_index: index of the first such element in C order, one int a dimension.
     max_rel, mean_rel: of d / (|b| + 1e-7), the denominator of Paddle's demo.
     share_rel_over_1pct: share (0 to 1) of the finite pairs with d > 0.01 * |b|.
@@ -179,6 +180,7 @@ class Comparison:
     target: TensorStats
     shapes_match: bool
     mismatched: int | None = None
+    apart: int = 0
     first_mismatch: Shape | None = None
     max_abs: Number | None = None
     max_abs_index: Shape | None = None

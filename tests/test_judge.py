@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from precision_debug.numbers import compare, describe
-from precision_debug.numbers.judge import validated, verdict
+from precision_debug.numbers import compare, describe, measure
+from precision_debug.numbers.judge import as_expected, validated, verdict
+from precision_debug.numbers.merged import Merged
 from precision_debug.records import Row, Status, Tolerance
 
 NAN, INF = np.nan, np.inf
@@ -134,3 +135,38 @@ def test_validating_fails_every_nan_and_inf_wherever_it_stands() -> None:
     assert row([1.0, 2.0], [1.0, NAN]).reason == "1 of 2 elements, NaN in the target"
     alone = Row(index=0, op_type="Op", name="a", status=Status.UNMATCHED, target=describe(np.float32([NAN, 1])))
     assert (validated(alone).status, validated(alone).reason) == (Status.FAIL, "1 NaN in the target")
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "passes"),
+    [
+        ([NAN, 1.0, 1.0], [NAN, 1.0, 1.0], True),
+        ([NAN, 1.0, 1.0], [1.0, NAN, 1.0], False),  # it stands elsewhere
+        ([INF, 1.0, 1.0], [1.0, INF, 1.0], False),
+        ([INF, 1.0, 1.0], [-INF, 1.0, 1.0], False),
+        ([NAN, INF, 1.0], [INF, NAN, 1.0], False),
+        ([NAN, INF, 1.0], [1.0, NAN, 1.0], False),
+        ([NAN, 1.0, INF], [NAN, INF, INF], False),
+        ([-INF, -INF, 1.0], [-65504.0, -65504.0, 1.0], True),  # a mask, as a narrow type holds it
+        ([-INF, NAN, 1.0], [-1e4, NAN, 1.0], True),
+        ([INF, 1.0, 1.0], [1.5, 1.0, 1.0], False),  # no mask: a number where there was none
+        ([-3e38, 1.0, 1.0], [-INF, 1.0, 1.0], True),
+        ([1.0, 1.0, 1.0], [INF, 1.0, 1.0], False),
+    ],
+)
+@pytest.mark.parametrize("equal_nan", [False, True])
+@pytest.mark.parametrize("many", [False, True])
+def test_without_a_tolerance_nan_and_inf_have_to_stand_where_the_baselines_do(
+    base: list[float], target: list[float], passes: bool, equal_nan: bool, many: bool
+) -> None:
+    wanted = Tolerance(equal_nan=equal_nan, given=False)
+    one, two = np.float32(base), np.float32(target)
+    if many:
+        plain = np.ones(3, np.float32)
+        samples = (Merged.of(measure(b, t, wanted), n) for n, (b, t) in enumerate([(plain, plain), (one, two)]))
+        numbers = Merged.merge(*samples).comparison()
+    else:
+        numbers = compare(one, two, wanted)
+    status, reason = verdict(numbers, wanted)
+    row = Row(index=0, op_type="X", name="x", status=status, reason=reason, comparison=numbers, is_output=True)
+    assert (as_expected(row, 0.01).status is Status.PASS) is passes

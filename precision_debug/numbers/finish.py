@@ -82,6 +82,7 @@ def comparison(
         target=stats(target, totals.target, totals.scales.target),
         shapes_match=True,
         mismatched=pairs.mismatched,
+        apart=_apart(totals, tolerance),
         first_mismatch=_index(pairs.first_mismatch, base.shape),
         max_abs=pairs.max_abs if pairs.max_abs_at >= 0 else None,
         max_abs_index=_index(pairs.max_abs_at, base.shape),
@@ -174,6 +175,12 @@ def _required_atol(pairs: Pairs, tolerance: Tolerance) -> float:
 def _required_rtol(pairs: Pairs) -> float:
     """Four steps up, for the roundings of a subtraction, a division and the product that the next run will make."""
     return math.inf if pairs.special else _steps_up(pairs.required_rtol, 4)
+
+
+def _apart(totals: Totals, tolerance: Tolerance) -> int:
+    """Where NaN never equals NaN, pairs of two NaN were counted too: no more than the side with fewer has."""
+    equal = 0 if tolerance.equal_nan else min(totals.base.nan, totals.target.nan)
+    return max(0, totals.pairs.special - equal)
 
 
 def _steps_up(value: float, steps: int) -> float:

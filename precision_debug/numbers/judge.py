@@ -8,10 +8,13 @@ import math
 from ..reasons import NOTHING, Reason, say
 from ..records import Comparison, Row, Status, TensorStats, Tolerance
 
-__all__ = ["HIDDEN", "as_expected", "validated", "verdict"]
+__all__ = ["HIDDEN", "as_expected", "is_broken", "validated", "verdict"]
 
 MASK = 1e18
 """Beyond this a float32 is no number but a mask ("minus infinity"), which a narrow type may hold as -inf."""
+
+CLAMPED = 1e4
+"""The least that converters to narrow types put in the place of an infinity."""
 
 HIDDEN = 1e-2
 """Relative L2 error above which a pass is inconclusive where atol exceeds the RMS of the baseline's tensor.
@@ -55,10 +58,7 @@ def as_expected(row: Row, allowed: float) -> Row:
     if numbers is None or row.status not in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE):
         return row
     error = numbers.relative_l2
-    masked = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0)) > MASK
-    new_inf = numbers.target.inf > numbers.base.inf and not masked
-    special = numbers.required_atol == math.inf and (numbers.target.nan > numbers.base.nan or new_inf)
-    if error is None or not numbers.shapes_match or special or "float" not in numbers.base.dtype:
+    if error is None or not numbers.shapes_match or is_broken(numbers) or "float" not in numbers.base.dtype:
         return row
     if not numbers.base.elements or numbers.mismatched == 0 == numbers.max_abs:
         return row
@@ -66,6 +66,23 @@ def as_expected(row: Row, allowed: float) -> Row:
         return dataclasses.replace(row, status=Status.PASS, reason=NOTHING)
     reason = say("beyond", error=error, allowed=allowed)
     return dataclasses.replace(row, status=Status.FAIL, reason=reason)
+
+
+def is_broken(numbers: Comparison) -> bool:
+    """Whether a NaN or an infinity stands where the other side has not the same.
+
+    A mask is none: minus infinity, or a number beyond MASK, that one side holds as the other end of what is "never".
+    """
+    more = numbers.base.inf - numbers.target.inf
+    if not numbers.apart:
+        return False
+    if numbers.base.nan != numbers.target.nan or numbers.apart != abs(more):
+        return True  # some are NaN, stand elsewhere, or have the other sign
+    return _peak(numbers.base) <= MASK if more < 0 else _peak(numbers.target) < CLAMPED
+
+
+def _peak(side: TensorStats) -> float:
+    return max(abs(side.min or 0.0), abs(side.max or 0.0))
 
 
 def _passes(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, Reason]:

@@ -109,6 +109,7 @@ class Merged:
     mismatched: int = 0
     finite: int = 0
     special: int = 0
+    apart: int = 0
     first_mismatch: Place | None = None
     max_abs: Place | None = None
     max_rel: Place | None = None
@@ -149,6 +150,7 @@ class Merged:
         }  # fmt: skip
         return cls(
             samples=1, first=sample, unlike=int(unlike), mismatched=found.mismatched or 0,
+            apart=found.apart,
             base=MergedSide.of(found.base, totals.base if totals else None, scales.base),
             target=MergedSide.of(found.target, totals.target if totals else None, scales.target),
             first_mismatch=place(0.0, found.first_mismatch), max_abs=place(found.max_abs, found.max_abs_index),
@@ -187,7 +189,7 @@ class Merged:
             quantiles = list(histogram.quantiles(self.sketch, finish.QUANTILES, self.max_abs.value))
         has_sums = finite > 0
         return Comparison(
-            base=base, target=target, shapes_match=not self.unlike, mismatched=self.mismatched,
+            base=base, target=target, shapes_match=not self.unlike, mismatched=self.mismatched, apart=self.apart,
             first_mismatch=self.first_mismatch.index if self.first_mismatch else None,
             max_abs=self.max_abs.value if self.max_abs else None,
             max_abs_index=self.max_abs.index if self.max_abs else None,
@@ -216,7 +218,7 @@ class Merged:
 
 
 _ADDED = (
-    "samples", "unlike", "mismatched", "finite", "special", "sum_abs", "sum_rel", "squares", "base_squares",
+    "samples", "unlike", "mismatched", "finite", "special", "apart", "sum_abs", "sum_rel", "squares", "base_squares",
     "target_squares", "dot", "fp16_overflow", "fp16_subnormal",
 )  # fmt: skip
 _MOST = ("stat_abs", "stat_rel", "required_atol", "required_rtol")

@@ -218,12 +218,12 @@ def _own_infinities(row: Row) -> bool:
 
 
 def _decides(row: Row) -> bool:
-    """Whether a failed row fails a run where no operator stands out: an output, a NaN that the baseline has too, or
-    what no rounding explains: tensors whose shapes or types do not compare."""
+    """Whether a failed row fails a run where no operator stands out: an output, NaN that stand elsewhere than the
+    baseline's, or what no rounding explains: tensors whose shapes or types do not compare."""
     numbers = row.comparison
     if row.is_output or numbers is None:
         return row.is_output
-    return bool(numbers.base.nan) or not numbers.shapes_match or numbers.mismatched is None
+    return bool(numbers.base.nan and numbers.apart) or not numbers.shapes_match or numbers.mismatched is None
 
 
 def _loss(row: Row) -> tuple[bool, float]:

@@ -186,7 +186,7 @@ class _Apart:
 
 def _distance(found: Comparison) -> float:
     """Relative L2; inf where NaN, Inf or shapes differ, of what has no such error the share of elements that differ."""
-    if not found.shapes_match or (found.base.nan, found.base.inf) != (found.target.nan, found.target.inf):
+    if not found.shapes_match or found.apart:
         return math.inf
     error = found.relative_l2
     if error is None or math.isnan(error):

@@ -144,10 +144,10 @@ class Criterion:
 
 
 def error_of(found: Comparison) -> float:
-    """Relative L2 error; inf where the target has NaN or Inf of its own; of integers, the share that differs."""
+    """Relative L2 error; inf where NaN or Inf are not those of the baseline; of integers, the share that differs."""
     if not found.shapes_match or found.mismatched is None:
         return math.inf
-    if found.target.nan > found.base.nan or found.target.inf > found.base.inf:
+    if judge.is_broken(found) or found.target.inf > found.base.inf:
         return math.inf
     if found.relative_l2 is None:
         if found.mismatched == 0 or not found.base.elements:
