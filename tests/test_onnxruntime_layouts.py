@@ -10,8 +10,11 @@ import onnx
 import onnx_models
 import pytest
 from onnx import TensorProto, helper
+from precision_debug_onnxruntime.engine.same_tensor import find_edges
+from precision_debug_onnxruntime.engine.types import Types
 
 import precision_debug
+from precision_debug.onnx.graph import scopes
 from precision_debug.records import Row, Status
 
 RANDOM = np.random.default_rng(5)
@@ -144,3 +147,34 @@ def test_a_row_says_into_which_operator_its_tensor_was_fused(tmp_path: Path) -> 
     assert rows["product"].reason.startswith("fused into Gemm node "), rows["product"].reason
     for name, row in rows.items():
         assert "conv" not in row.reason or name in {"conv", "norm"}, (name, row.reason)
+
+
+def test_a_transposition_of_the_sources_own_between_quantised_values_is_no_change_of_layout() -> None:
+    """The patches of a vision transformer. ONNX Runtime gives the transposition and what it makes names of its own,
+    where it turns int8 into uint8; only behind the next DequantizeLinear stands a name that tells the tensor."""
+    scale, weights = ["s", "z"], {"s": np.float32(0.1), "z": np.uint8(128)}
+    nodes = [
+        helper.make_node("Reshape", ["x", "flat"], ["patches"], name="reshape"),
+        helper.make_node("QuantizeLinear", ["patches", *scale], ["qdq_s8_to_u8_quant"], name="q"),
+        helper.make_node(
+            "Transpose", ["qdq_s8_to_u8_quant"], ["qdq_s8_to_u8_quant_token_2"], name="Transpose_token_1",
+            perm=[0, 2, 1],
+        ),
+        helper.make_node("DequantizeLinear", ["qdq_s8_to_u8_quant_token_2", *scale], ["tokens"], name="dq"),
+    ]
+    ends = [onnx_models.value("x", [2, 24, 4, 4])], [onnx_models.value("tokens")]
+    graph = onnx_models.model(nodes, *ends, {**weights, "flat": np.int64([0, 24, -1])}).graph
+
+    class Named:
+        def layout(self, name: str) -> tuple[int, ...] | None:
+            return () if name in {"x", "patches", "tokens"} else None
+
+        def made(self, node: Any, index: int) -> tuple[int, ...]:
+            return ()
+
+    scope = next(iter(scopes(graph)))
+    edges = find_edges(scope, graph.node, Types(known={}), {"reshape", "turn"}, Named())
+    forms = {name: form.perm for edge in edges for name, form in edge.forms.items()}
+    assert forms["patches"] == forms["qdq_s8_to_u8_quant"] == ()
+    assert forms["qdq_s8_to_u8_quant_token_2"] == forms["tokens"] == ()
+    assert [edge.root for edge in edges if "tokens" in edge.forms] == ["qdq_s8_to_u8_quant_token_2"]

@@ -19,6 +19,7 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 from precision_debug_onnxruntime import OnnxRuntimeBackend
 from precision_debug_onnxruntime.engine import tapped_graph
 
+import precision_debug
 from precision_debug.errors import InputError, ModelError, UsageError
 from precision_debug.numbers.host import HostComparer
 from precision_debug.pairing.align import align
@@ -435,3 +436,33 @@ def test_the_reference_counts_what_it_could_not_do_in_float64(tmp_path: Path) ->
     narrow = "lrn (LRN)" in " ".join(session.notes)
     assert target["y"].dtype == np.float64
     assert narrow == (target["y"].astype(np.float32).astype(np.float64).tolist() == target["y"].tolist())
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_the_rows_of_a_dynamically_quantised_table_are_compared_as_numbers(per_channel: bool, tmp_path: Path) -> None:
+    """They go into integer products as they are, and ONNX Runtime folds their scale into the product's."""
+    random = np.random.default_rng(2)
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["rows"], name="look_up"),
+        helper.make_node("Transpose", ["rows"], ["turned"], name="turn", perm=[0, 2, 1]),
+        helper.make_node("Conv", ["turned", "w"], ["y"], name="conv"),
+    ]
+    weights = {
+        "table": random.standard_normal((50, 8)).astype(np.float32),
+        "w": random.standard_normal((4, 8, 3)).astype(np.float32),
+    }
+    ends = [onnx_models.value("ids", [1, 12], TensorProto.INT64)], [onnx_models.value("y")]
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx_models.model(nodes, *ends, weights), path)
+    ids = random.integers(0, 50, (1, 12))
+    report = precision_debug.compare(path, run_mode="ort_int8_dynamic", inputs={"ids": ids}, per_channel=per_channel)
+    rows = {row.name: row for row in report.rows}
+    for name in ("rows", "turned"):
+        row = rows[name]
+        if row.comparison is None:
+            continue
+        assert row.view == "dequantised"
+        step = float(np.ptp(weights["table"])) / 255
+        assert 0 < (row.comparison.max_abs or 0.0) <= 0.51 * step
+    assert rows["rows"].comparison is not None
+    assert report.exit_status == 0

@@ -14,6 +14,7 @@ from precision_debug.reasons import say
 from precision_debug.records import InputMeta
 from precision_debug.safety.special_file import refuse_special
 
+from .functions import inlined
 from .graph import all_graphs, external_data, external_tensors, initializers_of, move_external_data
 
 __all__ = [
@@ -48,7 +49,7 @@ def read_model(path: str) -> Model:
 def named(proto: Any, path: str) -> Any:
     """The model with its functions written out and a name for every node. Raises ModelError."""
     if proto.functions:
-        proto = _inlined(proto, path)
+        proto = inlined(proto, path)
     for graph in all_graphs(proto.graph):
         name_nodes(graph)
     return proto
@@ -111,16 +112,6 @@ def threads_may_read() -> bool:
     from google.protobuf.internal import api_implementation  # type: ignore[import-untyped, unused-ignore]
 
     return bool(api_implementation.Type() != "python")
-
-
-def _inlined(proto: Any, path: str) -> Any:
-    """The model with its functions written out, so that every mode calls what is inside them the same."""
-    from onnx import inliner
-
-    try:
-        return inliner.inline_local_functions(proto)
-    except Exception as error:
-        raise ModelError(f"its functions cannot be inlined: {error}", where=path) from error
 
 
 def _find_external(proto: Any, path: Path) -> Path:

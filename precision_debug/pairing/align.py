@@ -133,7 +133,7 @@ def align(
             how = "exact" if base is not None and base.name == meta.name else "graph metadata"
             claim(meta, base, how)
     for meta, name in _quantised(baseline, target):
-        if meta.name not in pairs:
+        if meta.name not in pairs and not _raw(meta, by_name.get(name)):
             claim(meta, by_name.get(name), "graph metadata")
     if two_files and not strangers:
         known = {name: pair.base.name for name, pair in pairs.items()}
@@ -151,6 +151,11 @@ def align(
         refused={name: text for name, text in refused.items() if name not in pairs},
         missing={name: text for name, text in missing.items() if name not in taken},
     )  # fmt: skip
+
+
+def _raw(meta: TensorMeta, base: TensorMeta | None) -> bool:
+    """Whether a quantised form is shown as its integers, whose scale is not known: they are no partner of floats."""
+    return base is not None and "float" in base.dtype and meta.dtype.startswith(("int", "uint")) and not meta.view
 
 
 def _quantised(baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> list[tuple[TensorMeta, str]]:

@@ -51,6 +51,10 @@ MISTAKES: Mapping[str, Wording] = {
     "add_a_baseline": Wording("add --baseline MODE, or leave it out", "请加上 --baseline 模式，或去掉该选项"),
     # files
     "no_onnx": Wording("is not an ONNX model, or is cut off", "不是 ONNX 模型，或文件不完整"),
+    "too_many_nodes": Wording(
+        "its functions, written out, are {count:,} operators: more than a model can have",
+        "其函数展开后有 {count:,} 个算子，超出模型可能的规模",
+    ),
     "export_again": Wording("export or copy the model again", "请重新导出或复制模型"),
     "no_feeds": Wording("'{ending}' files are not read as feeds", "不能从 '{ending}' 文件读取输入"),
     "feeds_form": Wording(

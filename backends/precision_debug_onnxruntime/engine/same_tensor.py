@@ -32,6 +32,7 @@ _ANY_LAYOUT = words("""
     PRelu Pow Erf Floor Ceil Round Reciprocal Sign Not Where ThresholdedRelu Celu Mish And Or Greater Less Equal
     Concat QLinearConcat Slice Split Resize Pad Softmax QLinearSoftmax Identity Cast QuantizeLinear DequantizeLinear
 """)
+_FARTHEST = 4
 _CHANNELS_LAST = frozenset({"NhwcConv", "NhwcFusedConv", "NhwcMaxPool"})
 
 
@@ -109,8 +110,13 @@ class _Finder:
         self.root: dict[str, str] = {}
         self.forms: dict[str, dict[str, Form]] = {}
         self.made: dict[str, tuple[Any, int]] = {}
+        self.readers: dict[str, list[Any]] = {}
 
     def edges(self, nodes: Iterable[Any]) -> list[Edge]:
+        nodes = list(nodes)
+        for node in nodes:
+            for name in node.input:
+                self.readers.setdefault(name, []).append(node)
         graph = self.scope.graph
         constants = [item.name for item in graph.initializer]
         for name in (*(item.name for item in graph.input), *constants):
@@ -153,12 +159,22 @@ class _Finder:
         """Whether a transposition leads from one of the source's tensors to another: ONNX Runtime merged some then."""
         if node.op_type != "Transpose":
             return False
-        source, then = node.input[0], self.layouts.layout(node.output[0])
+        source, then = node.input[0], self._layout_ahead(node.output[0])
         forms = self.forms[self.root[source]]
         anchored = any(self.layouts.layout(name) is not None for name in forms)
         if then is None or not anchored:
             return False
         return _after(forms[source].perm, attribute(node, "perm")) != then
+
+    def _layout_ahead(self, name: str) -> tuple[int, ...] | None:
+        """The layout of a value, or of what it is quantised to or from: the name may stand there alone."""
+        for _ in range(_FARTHEST):
+            found = self.layouts.layout(name)
+            read = self.readers.get(name, ())
+            if found is not None or len(read) != 1 or read[0].op_type not in _QUANTISE or read[0].input[0] != name:
+                return found
+            name = read[0].output[0]
+        return None
 
     def _carry(self, node: Any, source: str, name: str) -> None:
         root = self.root[source]

@@ -8,9 +8,10 @@ from typing import Any
 
 from precision_debug.onnx.graph import attribute, words
 
-__all__ = ["Scale", "scales"]
+__all__ = ["Scale", "named_scales", "scales"]
 
 _SMALL = 1024
+_QUANTISED = "_quantized"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,8 @@ def scales(graph: Any) -> dict[str, Scale]:
     found: dict[str, Scale] = {}
     for node in graph.node:
         _from_node(node, found)
+    for name, (scale, zero) in named_scales(graph).items():
+        found.setdefault(name, Scale(scale=scale, zero_point=zero))
     for node in graph.node:
         if node.op_type in _MOVERS and node.input and node.input[0] in found:
             for output in node.output:
@@ -73,6 +76,22 @@ def scales(graph: Any) -> dict[str, Scale]:
             found.setdefault(node.input[0], found[node.output[0]])
     values = _constants(graph)
     return {name: dataclasses.replace(scale, value=values.get(scale.scale, b"")) for name, scale in found.items()}
+
+
+def named_scales(graph: Any) -> dict[str, tuple[str, str]]:
+    """Scale and zero point of the constants that onnxruntime.quantization has quantised as a whole, by its names.
+
+    In a dynamically quantised model an embedding's rows go into integer products as they are: no operator there says
+    what they are multiples of.
+    """
+    there = {tensor.name: tensor for tensor in graph.initializer}
+    found = {}
+    for name in there:
+        stem = name.removesuffix(_QUANTISED)
+        scale, zero = there.get(f"{stem}_scale"), there.get(f"{stem}_zero_point")
+        if stem != name and scale is not None and zero is not None and not (scale.dims and list(scale.dims) != [1]):
+            found[name] = scale.name, zero.name
+    return found
 
 
 def _constants(graph: Any) -> dict[str, bytes]:

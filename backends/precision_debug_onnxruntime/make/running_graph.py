@@ -22,6 +22,7 @@ from precision_debug.onnx.graph import (
 from precision_debug.onnx.model import Model, name_nodes
 
 from ..engine.runtime import Runtime
+from ..engine.scales import named_scales
 from ..engine.types import Types, read_types
 
 __all__ = ["dump", "infer_types", "unoptimised"]
@@ -47,6 +48,7 @@ def dump(model: Model, runtime: Runtime, folder: Path, optimise: str, *, inline:
     _drop_newer_attributes(proto)
     _tell_apart(proto.graph, set())
     _drop_orphans(proto, initializers_of(model.proto.graph))
+    _keep_scales(proto.graph, model.proto.graph)
     return Model(proto=proto, folder=folder, path=model.path)
 
 
@@ -109,6 +111,14 @@ def _drop_orphans(proto: Any, defaults: set[str]) -> None:
         copies = [type(item).FromString(item.SerializeToString()) for item in kept]
         del proto.graph.input[:]
         proto.graph.input.extend(copies)
+
+
+def _keep_scales(graph: Any, given: Any) -> None:
+    """Scales that ONNX Runtime has multiplied with others are still what its quantised constants are multiples of."""
+    there = {item.name: item for item in given.initializer}
+    names = initializers_of(graph)
+    for name, pair in named_scales(given).items():
+        graph.initializer.extend(there[one] for one in pair if name in names and one not in names)
 
 
 def unoptimised(model: Model, runtime: Runtime, folder: Path) -> Model:
