@@ -158,20 +158,18 @@ class Comparison:
     enter no error but are mismatched (unless the tolerance says equal_nan and both are NaN); the counts tell of them.
     Where the shapes differ, or a side is not numeric, the numbers that need pairs are None.
 
-    mismatched: elements outside the tolerance (rule, atol, rtol). apart: at least so many pairs have a NaN on one side
-    only, or an infinity that is not met by the same one; 0 where there is none.
-    first_mismatch, max_abs_index, max_rel_index: index of the first such element in C order, one int a dimension.
+    mismatched: elements outside the tolerance (rule, atol, rtol). apart: of how many pairs, at least, one alone is NaN,
+    or infinite, or of the other sign so. first_mismatch, max_abs_index, max_rel_index: of the first element in C order.
     max_rel, mean_rel: of d / (|b| + 1e-7), the denominator of Paddle's demo.
     share_rel_over_1pct: share (0 to 1) of the finite pairs with d > 0.01 * |b|.
     rmse: sqrt(mean(d^2)).
     cosine_distance: 1 - cos(b, t), computed as (sum d^2 - (|b| - |t|)^2) / (2 |b| |t|), which does not cancel, or by
     the definition where one norm is over twice the other; None where a side is 0 everywhere.
-    sqnr_db: 10 log10(sum b^2 / sum d^2); inf where d is 0 everywhere.
-    abs_p50, …: quantiles of d, exact below 65,536 elements; from there on quantiles_exact is False and they are read
-    from a log2 histogram with 8 buckets an octave over a part of the elements: within 12.5 % of that part's quantile.
+    sqnr_db: 10 log10(sum b^2 / sum d^2); inf where d is 0 everywhere. abs_p50, …: quantiles of d, exact below 65,536
+    elements; then quantiles_exact is False, and they come from a log2 histogram of 8 buckets an octave over a part of
+    the elements: within 12.5 % of that part's quantile.
     stat: the statistic that check_error_stat asks for, of d and of d / |b|; None where it is "elemwise".
-    required_atol, required_rtol: the smallest one with which every element would pass, the other one kept as it is;
-    inf where none would.
+    required_atol, required_rtol: the smallest with which every element would pass, the other one kept; inf: none would.
     fp16_overflow, fp16_subnormal: baseline elements with |b| > 65504, and with 0 < |b| < 2^-14.
     identical: equal bit for bit, with at least one element. more: what metrics.h declares and has no field here.
     """

@@ -9,7 +9,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, helper
 from onnx_models import model, value
 
 from precision_debug.errors import ModelError
-from precision_debug.onnx.functions import MOST, inlined
+from precision_debug.onnx.functions import inlined
 
 IMPORTS = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
 
@@ -60,7 +60,6 @@ def test_a_long_chain_is_none() -> None:
     chain = [function("f0", helper.make_node("Relu", ["a"], ["b"]))]
     chain += [function(f"f{n}", call(f"f{n - 1}", "a", "b")) for n in range(1, 90)]
     assert len(inlined(calling("f50", chain), "m.onnx").graph.node) == 1
-    assert len(chain) < MOST
 
 
 @pytest.mark.parametrize("others", [["f0"], ["f1", "f0"]])
