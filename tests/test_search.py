@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from planted.onnx_faults import Graph, tokens
+from planted.onnx_faults import CASES, Graph, tokens
 
 import precision_debug
 from precision_debug.cli import main
@@ -232,3 +232,49 @@ def test_the_first_thing_read_is_what_to_keep_and_how_it_was_verified(root: Path
     assert text.index('id="answer"') < text.index('id="fix"') < text.index('id="chart"') < text.index('id="table"')
     effort = next(line for line in lines(report, []) if line.label.en == "effort")
     assert "所有输出：相对 L2 误差不超过" in effort.text.zh
+
+
+@pytest.mark.parametrize(("mode", "option"), [("ort_fp16_sim", "--save_model"), ("ov_fp16", "--option=save_ir")])
+def test_what_is_handed_over_goes_where_it_is_wanted(mode: str, option: str, root: Path, tmp_path: Path) -> None:
+    """The mixed model of a simulation too, which has no model of its own to save."""
+    if mode.startswith("ov_"):
+        pytest.importorskip("openvino", reason="openvino is not installed")
+        from precision_debug_openvino import OpenVinoBackend
+
+        found = OpenVinoBackend().availability(mode)
+        if not found.ok:
+            pytest.skip(f"{mode}: {found.needs}")
+    wanted = tmp_path / "own" / ("mixed.onnx" if mode.startswith("ort_") else "mixed.xml")
+    wanted.parent.mkdir()
+    path, fed = built(root, tmp_path), ["--val_range", "1,2"]
+    if mode.startswith("ov_"):
+        path, _, feeds = next(case for case in CASES if case.name == "dense_overflow").make(tmp_path)
+        np.savez(tmp_path / "feeds.npz", **feeds)
+        fed = ["--inputs", str(tmp_path / "feeds.npz")]
+    saving = [f"{option}={wanted}"] if option.startswith("--option") else [option, str(wanted)]
+    fix = search(tmp_path, "--model_file", str(path), "--run_mode", mode, *fed, *saving).fix
+    assert fix is not None
+    assert [item.path for item in fix.artefacts if item.kind == "model"] == [str(wanted)]
+    assert all(item.verified is not False for item in fix.artefacts)
+    assert wanted.stat().st_size == next(item.bytes for item in fix.artefacts if item.kind == "model")
+    kept = tmp_path / "report.fix"
+    assert not [one for one in kept.iterdir() if one.suffix in (".onnx", ".xml")], "one file, in one place"
+
+
+def test_what_cannot_be_saved_is_said(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, wanted = built(root, tmp_path), tmp_path / "w.onnx"
+    common = ["--model_file", str(path), "--val_range", "1,2", "--save_model", str(wanted)]
+    for mode, words in (("ort_bf16_sim", "a search in ort_bf16_sim hands over no such file"), ("ov_bf16", "save_ir")):
+        if mode == "ov_bf16" and importlib.util.find_spec("openvino") is None:
+            continue
+        output = str(tmp_path / "o.json")
+        assert main(["search", *common, "--run_mode", mode, "--output", output, "--quiet"]) == 2
+        said = capsys.readouterr().err
+        assert words in said or "cannot run here" in said
+    fix = search(tmp_path, *common, "--run_mode", "ort_fp16").fix
+    assert fix is not None
+    assert fix.state == "not needed"
+    assert any(f"{wanted} was not written" in note for note in fix.notes)
+    assert not wanted.exists()
+    assert main(["search", *common[:-1], str(path), "--run_mode", "ort_fp16_sim", "--output", output]) == 2
+    assert "which this command reads" in capsys.readouterr().err

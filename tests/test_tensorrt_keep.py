@@ -90,6 +90,23 @@ def test_only_a_strongly_typed_engine_has_a_model_to_save(run: Any, tmp_path: Pa
     assert not (tmp_path / "kept.onnx").exists()
 
 
+def test_engine_and_model_go_where_they_are_wanted(root: Path, tmp_path: Path) -> None:
+    from precision_debug_tensorrt import TensorRTBackend
+
+    from precision_debug.records import ModelFiles, SessionSpec
+
+    onnx.save(needs_constraints(root), tmp_path / "m.onnx")
+    wanted = {"save_engine": str(tmp_path / "own.engine"), "save_model": str(tmp_path / "own.onnx")}
+    files = ModelFiles(model_file=str(tmp_path / "m.onnx"))
+    keep = TensorRTBackend().keep(SessionSpec(model=files, mode="trt_fp16", options=wanted))
+    assert keep is not None
+    assert set(keep.saves) == set(wanted)
+    models = [item for item in keep.hand_over(["Add", "Sub"], (), tmp_path) if item.kind == "model"]
+    assert [item.path for item in models] == list(wanted.values())
+    assert models[0].maker_options["save_engine"] == wanted["save_engine"]
+    onnx.checker.check_model(wanted["save_model"])
+
+
 def test_kept_nodes_are_fp32_in_the_graph_of_a_strongly_typed_network(root: Path, tmp_path: Path) -> None:
     import onnxruntime
     from precision_debug_tensorrt.engine.options import read_options

@@ -93,6 +93,10 @@ class OrtKeep:
     def simulation(self) -> str:
         return "ort_fp16_sim" if self.recipe.change == "float16" and self.recipe.engine != "cpu" else ""
 
+    @property
+    def saves(self) -> tuple[str, ...]:
+        return () if self.recipe.change == "bfloat16_sim" else ("save_model",)
+
     def key_of(self, meta: TensorMeta) -> str:
         return meta.node if self._int8 is None else self._int8.home.get(meta.node, "")
 
@@ -131,9 +135,9 @@ class OrtKeep:
                 mode=self.spec.mode, options={self._name: names},
             )
         ]  # fmt: skip
-        if self.recipe.mode.simulation:
-            return [*handed, self._mixed(names, folder / f"{stem}.mixed.onnx")]
         wanted = setting(self.spec.options, "save_model")
+        if self.recipe.mode.simulation:
+            return [*handed, self._mixed(names, Path(wanted) if wanted else folder / f"{stem}.mixed.onnx")]
         path = Path(wanted) if wanted else folder / f"{stem}.{self.recipe.change.partition('_')[0]}.onnx"
         if self.recipe.change.startswith("int8"):
             how = "onnxruntime.quantization.quantize_static" if self.recipe.change == "int8" else (

@@ -52,6 +52,7 @@ class OpenVinoKeep:
     recipe: Recipe
     unit: str = "operator"
     simulation: str = ""
+    saves: tuple[str, ...] = ("save_ir",)
 
     @classmethod
     def of(cls, spec: SessionSpec, recipe: Recipe) -> OpenVinoKeep | None:
@@ -76,7 +77,9 @@ class OpenVinoKeep:
         """The names for this tool, and an IR with the operators marked in it, which any OpenVINO program compiles."""
         names = self.options(keys)[self._name]
         listed = json.dumps(list(names), ensure_ascii=False)
-        path = folder / f"{Path(self.spec.model.model_file).stem}.{self.spec.mode.removeprefix('ov_')}.xml"
+        wanted = setting(self.spec.options, "save_ir")
+        usual = folder / f"{Path(self.spec.model.model_file).stem}.{self.spec.mode.removeprefix('ov_')}.xml"
+        path = Path(wanted) if wanted else usual
         common = {name: self.spec.options[name] for name in _COMMON if name in self.spec.options}
         config = {} if self.recipe.precision == "" else {"INFERENCE_PRECISION_HINT": self.recipe.precision}
         return [

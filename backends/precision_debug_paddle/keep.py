@@ -33,6 +33,7 @@ class PaddleKeep:
     recipe: Recipe
     types: Mapping[str, int]
     simulation: str = ""
+    saves: tuple[str, ...] = ()
 
     @property
     def unit(self) -> str:

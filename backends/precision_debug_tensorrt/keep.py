@@ -31,6 +31,7 @@ class TensorRTKeep:
     spec: SessionSpec
     recipe: Recipe
     unit: str = "operator"
+    saves: tuple[str, ...] = ("save_engine", "save_model")
 
     @property
     def simulation(self) -> str:
@@ -50,7 +51,7 @@ class TensorRTKeep:
         names: tuple[str, ...] = options["keep_layers"]
         stem = Path(model).stem
         script = _API.format(names=list(names))
-        engine = folder / f"{stem}.{self.recipe.precisions[0].lower()}.engine"
+        engine = self._place("save_engine", folder / f"{stem}.{self.recipe.precisions[0].lower()}.engine")
         handed = [
             Handed(
                 kind="setting", title=core("for_this_tool"), note=say("handed_builds"),
@@ -70,7 +71,11 @@ class TensorRTKeep:
                 note=say("handed_script"),
             ),
         ]  # fmt: skip
-        return [*handed, self._typed(names, folder / f"{stem}.strong.onnx")]
+        return [*handed, self._typed(names, self._place("save_model", folder / f"{stem}.strong.onnx"))]
+
+    def _place(self, name: str, usual: Path) -> Path:
+        wanted = setting(self.spec.options, name)
+        return Path(wanted) if wanted else usual
 
     def _trtexec(self, names: Sequence[str]) -> str:
         layers = ",".join(f'"{name}":fp32' if set(name) & set(",:* ") else f"{name}:fp32" for name in names)

@@ -31,6 +31,7 @@ class TorchKeep:
     recipe: Recipe
     unit: str = "module"
     simulation: str = ""
+    saves: tuple[str, ...] = ()
 
     def key_of(self, meta: TensorMeta) -> str:
         from .engine.layers import layer_of

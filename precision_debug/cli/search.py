@@ -6,6 +6,7 @@ given again, goes on where an earlier one was killed.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import shlex
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 from ..errors import BackendCrash, UsageError
 from ..events import Stage, Tried, read
+from ..records import RunSpec
 from ..run.outcome import Outcome
 from ..run.overwriting import refuse_overwriting
 from ..run.searching.check_command import CheckCommand
@@ -33,6 +35,9 @@ __all__ = ["run"]
 SUMMARY = "find the smallest set of operators to keep in higher precision, verify it and hand it over"
 
 _CRASHES = 20
+
+_SAVED = ("save_model", "save_engine", "save_ir", "save_inspector", "save_tactics")
+"""Settings that name a file which a run writes; a search's backend says which of them it takes for its answer."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -72,6 +77,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("a search records nothing", where="--record", hint="leave it out")
     outputs = [Path(path) for path in given.output or [compare.DEFAULT_OUTPUT]]
     refuse_overwriting(outputs, spec, given.marks)
+    spec, save = _without_saving(spec)
     compare.check_before(spec, outputs)
     first = outputs[0].absolute()
     asked = Asked(
@@ -79,6 +85,7 @@ def run(arguments: Sequence[str]) -> int:
         held_out=given.held_out,
         folder=str(first.with_name(f"{first.stem}.search")),
         artefacts=str(Path(given.artefacts).absolute() if given.artefacts else first.with_name(f"{first.stem}.fix")),
+        save=save,
     )  # fmt: skip
     spread = compare.spread_of(given)
     if spread is not None and spread.checkpoint:
@@ -97,6 +104,14 @@ def run(arguments: Sequence[str]) -> int:
         ladder.climbed(spec, on_all=given.on == "all", verbose=given.verbose, language=language_of(given.lang))
     verified = fix is not None and all(item.verified is not False for item in fix.artefacts)
     return 0 if fix is not None and fix.state in ("found", "not needed") and verified else 1
+
+
+def _without_saving(spec: RunSpec) -> tuple[RunSpec, dict[str, str]]:
+    """What a search's sets are run as, and where the user wants what is handed over: no set of them is saved there."""
+    names = {key: key.removeprefix("target.") for key in spec.options}
+    save = {name: str(Path(spec.options[key]).absolute()) for key, name in names.items() if name in _SAVED}
+    rest = {key: one for key, one in spec.options.items() if names[key] not in _SAVED}
+    return dataclasses.replace(spec, options=rest), save
 
 
 def _searched(

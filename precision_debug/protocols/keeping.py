@@ -52,6 +52,11 @@ class Keep(Protocol):
     def simulation(self) -> str:
         """A run mode that imitates this one with the same rule of where casts go, and is quicker; "": none."""
 
+    @property
+    def saves(self) -> tuple[str, ...]:
+        """Settings that name where ``hand_over`` puts a file, in place of its folder: the options have them then,
+        whatever the run mode."""
+
     def key_of(self, meta: TensorMeta) -> str:
         """What a tensor of the baseline is kept by: its operator's node, its type, its module; "" it cannot be."""
 

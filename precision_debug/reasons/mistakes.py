@@ -85,6 +85,13 @@ MISTAKES: Mapping[str, Wording] = {
         "run mode {mode} has nothing that could be kept in a higher precision",
         "运行模式 {mode} 没有可保留为更高精度的部分",
     ),
+    "search_saves_no": Wording(
+        "a search in {mode} hands over no such file", "在 {mode} 中的搜索不产生这种文件"
+    ),
+    "search_saves": Wording("it takes {names}", "可用 {names}"),
+    "search_artefacts": Wording(
+        "leave it out: what is handed over goes to --artefacts DIR", "请去掉该选项：交付的文件写入 --artefacts 目录"
+    ),
     "lower_mode": Wording(
         "name a mode of lower precision: ort_fp16, ort_int8, trt_fp16, torch_bf16, …",
         "请给出精度更低的模式：ort_fp16、ort_int8、trt_fp16、torch_bf16 等",

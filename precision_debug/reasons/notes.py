@@ -98,6 +98,9 @@ NOTES: Mapping[str, Wording] = {
         "--top1 或 --top_k：两侧没有共同的 [N, classes] 形状的浮点输出，因此无法给出一致率。", "Leave it out.",
     ),
     # of a search
+    "search_wrote_nothing": Wording(
+        "{path} was not written: there is no verified set to hand over.", "未写入 {path}：没有经验证的集合可交付。"
+    ),
     "only_outputs": Wording(
         "Only outputs were compared on the engine, since showing others builds further engines; the simulation shows"
         " which operators did it.",

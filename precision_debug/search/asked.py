@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ..errors import UsageError
 from ..reasons import say
@@ -18,7 +19,8 @@ class Asked:
     check: a command whose exit status decides, with {model} for the saved model's path (run.searching.check_command).
 
     runs, seconds: at most so many sets, and about so long; 0: no end. held_out: inputs that the search does not see.
-    folder: for the journal of evaluations. artefacts: the folder of what is handed over.
+    folder: for the journal of evaluations. artefacts: the folder of what is handed over. save: of that, settings that
+    name where one file goes instead ("save_model" to a path).
     """
 
     on: str = "outputs"
@@ -29,6 +31,7 @@ class Asked:
     held_out: str = ""
     folder: str = ""
     artefacts: str = ""
+    save: Mapping[str, str] = field(default_factory=dict)
 
 
 def limit_of(text: str) -> tuple[float | None, float | None]:

@@ -46,7 +46,6 @@ _WHOLE = 500
 """Tensors up to which the effect of every operator is measured for the ranking."""
 _TRADE = "for the trade"
 _CHECKS = ("held out", "islands joined", _TRADE)
-_WRITES = ("save_model", "save_engine", "save_inspector", "save_tactics")
 
 
 def _why(what: str, samples: int) -> Reason:
@@ -63,11 +62,8 @@ def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path, spread: 
     Raises PrecisionDebugError.
     """
     begun = time.monotonic()
-    plain = {key: value for key, value in spec.options.items() if key.removeprefix("target.") not in _WRITES}
-    quiet = dataclasses.replace(spec, options=plain)
-    plan = make_plan(quiet, work_dir=str(folder))
-    keeper = plan.target.capabilities.keeper
-    keep = keeper.keep(make_plan(spec, check_machine=False).target.spec) if keeper is not None else None
+    plan = make_plan(spec, work_dir=str(folder))
+    keep = _keep(plan.target, asked.save)
     if keep is None or plan.baseline is None:
         raise UsageError(
             say("nothing_to_keep", mode=spec.run_mode), where="search", hint=say("lower_mode"),
@@ -78,19 +74,35 @@ def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path, spread: 
             hint="name one that does: ort_fp16, ort_int8, trt_fp16, ov_bf16, …",
         )  # fmt: skip
     cached = next((one for one in plan.target.settings if one.name == "timing_cache"), None)
-    if cached is not None and cached.matters("target", spec.run_mode) and "timing_cache" not in plain:
+    if cached is not None and cached.matters("target", spec.run_mode) and "timing_cache" not in spec.options:
         # tactics that were timed once are not timed again for each set
         Path(asked.folder).mkdir(parents=True, exist_ok=True)
-        plain["target.timing_cache"] = str(Path(asked.folder, "timing.cache"))
-        quiet = dataclasses.replace(spec, options=plain)
-        plan = make_plan(quiet, work_dir=str(folder))
+        cache = str(Path(asked.folder, "timing.cache"))
+        spec = dataclasses.replace(spec, options={**spec.options, "target.timing_cache": cache})
+        plan = make_plan(spec, work_dir=str(folder))
     assert plan.baseline is not None
-    given = feeds_of(quiet, plan, ())
+    given = feeds_of(spec, plan, ())
     digests = [digest_of([sorted((name, _digest(value)) for name, value in feeds.items())]) for feeds in given.feeds]
     with contextlib.ExitStack() as stack:
-        known = stack.enter_context(Evaluations(Path(asked.folder, EVALUATIONS), key_of(quiet, asked, digests)))
+        known = stack.enter_context(Evaluations(Path(asked.folder, EVALUATIONS), key_of(spec, asked, digests)))
         ahead = stack.enter_context(Ahead(pool_of(spread, folder))) if spread is not None else None
-        _Search(quiet, asked, plan.baseline, plan.target, keep, given, journal, folder, known, begun, ahead).run()
+        _Search(spec, asked, plan.baseline, plan.target, keep, given, journal, folder, known, begun, ahead).run()
+
+
+def _keep(target: Opening, save: Mapping[str, str]) -> Keep | None:
+    """What can be kept of the target; with where the user wants what is handed over. Raises PrecisionDebugError."""
+    keeper = target.capabilities.keeper
+    keep = keeper.keep(target.spec) if keeper is not None else None
+    if keep is None or keeper is None or not save:
+        return keep
+    unknown = [name for name in save if name not in keep.saves]
+    if unknown:
+        named = {one.name: one.option for one in target.settings}
+        taken = [named[name] for name in keep.saves]
+        hint = say("search_saves", names=taken) if taken else say("search_artefacts")
+        where = named.get(unknown[0], f"--{unknown[0]}")
+        raise UsageError(say("search_saves_no", mode=target.spec.mode), where=where, hint=hint)
+    return keeper.keep(dataclasses.replace(target.spec, options={**target.spec.options, **save}))
 
 
 class _Search:
@@ -367,6 +379,8 @@ class _Search:
             )
             with contextlib.suppress(Spent):
                 obeyed = self._evaluate(trials, kept | joined, self.samples, "islands joined" if joined else "").told
+        for path in self.asked.save.values() if not artefacts else ():
+            self.notes.append(say("search_wrote_nothing", path=path))
         trade = self._traded(trials, found) if found.state != "not needed" else ()
         held = sum(checks[-1]) if checks else 0
         return Fix(
