@@ -39,9 +39,8 @@ class ModelFiles:
 class RunMode:
     """A way to run a model, ``<engine>_<precision>``, that one backend offers.
 
-    suffixes: endings of the model files it reads ("" stands for a folder), with the dot, lower case.
-    baseline: the mode of the same backend that is compared against when the user names none.
-    simulation: the arithmetic is imitated, not the engine's own; the report says so.
+    zh: the summary in Chinese. suffixes: endings of the model files it reads ("": a folder), with the dot, lower case.
+    baseline: the backend's mode that it is compared with where the user names none. simulation: it imitates arithmetic.
     concurrent: its sessions may run in a thread beside another session of this process, and a hook may block them.
     """
 
@@ -51,6 +50,7 @@ class RunMode:
     baseline: str
     simulation: bool = False
     concurrent: bool = False
+    zh: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
 
+from .reasons import say
 from .settings import setting
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
@@ -51,46 +53,54 @@ class Recipe:
         return tuple(dict(known.get(name, {})) for name in self.providers)
 
 
-def _mode(name: str, summary: str, simulation: bool = False) -> RunMode:
+def _mode(name: str, summary: str, zh: str, simulation: bool = False) -> RunMode:
     return RunMode(
-        name=name, summary=summary, suffixes=(".onnx",), baseline="ort_fp32", simulation=simulation, concurrent=True
+        name=name, summary=summary, zh=zh, suffixes=(".onnx",), baseline="ort_fp32", simulation=simulation,
+        concurrent=True,
     )
 
 
 _RECIPES = {
     recipe.mode.name: recipe
     for recipe in (
-        Recipe(mode=_mode("ort_fp32", "ONNX Runtime on the CPU, no fusion: the usual baseline")),
-        Recipe(mode=_mode("ort_opt", "the graph ONNX Runtime ships: every fusion"), optimise=True),
-        Recipe(mode=_mode("ort_fp16", "converted to float16, every fusion"), change="float16", optimise=True),
-        Recipe(mode=_mode("ort_int8", "static int8 (QDQ), calibrated on the inputs"), change="int8", optimise=True),
-        Recipe(mode=_mode("ort_int8_dynamic", "dynamic int8, every fusion"), change="int8_dynamic", optimise=True),
+        Recipe(mode=_mode("ort_fp32", "ONNX Runtime on the CPU, no fusion: the usual baseline",
+                          "CPU 上的 ONNX Runtime，不融合：通常的基线")),
+        Recipe(mode=_mode("ort_opt", "the graph ONNX Runtime ships: every fusion",
+                          "ONNX Runtime 实际运行的图：全部融合"), optimise=True),
+        Recipe(mode=_mode("ort_fp16", "converted to float16, every fusion",
+                          "转换为 float16，全部融合"), change="float16", optimise=True),
+        Recipe(mode=_mode("ort_int8", "static int8 (QDQ), calibrated on the inputs",
+                          "静态 int8（QDQ），用输入校准"), change="int8", optimise=True),
+        Recipe(mode=_mode("ort_int8_dynamic", "dynamic int8, every fusion",
+                          "动态 int8，全部融合"), change="int8_dynamic", optimise=True),
         Recipe(
-            mode=_mode("ort_fp16_sim", "simulated float16: every float tensor rounded to it and back", True),
+            mode=_mode("ort_fp16_sim", "simulated float16: every float tensor rounded to it and back",
+                       "模拟 float16：每个浮点张量舍入到 float16 再转回", True),
             change="float16_sim",
         ),
         Recipe(
-            mode=_mode("ort_bf16_sim", "simulated bfloat16: every float tensor rounded to it and back", True),
+            mode=_mode("ort_bf16_sim", "simulated bfloat16: every float tensor rounded to it and back",
+                       "模拟 bfloat16：每个浮点张量舍入到 bfloat16 再转回", True),
             change="bfloat16_sim",
         ),
-        Recipe(mode=_mode("ort_cuda_fp32", "ONNX Runtime on CUDA, every fusion"), optimise=True, providers=_CUDA),
+        Recipe(mode=_mode("ort_cuda_fp32", "ONNX Runtime on CUDA, every fusion",
+                          "CUDA 上的 ONNX Runtime，全部融合"), optimise=True, providers=_CUDA),
         Recipe(
-            mode=_mode("ort_cuda_fp16", "converted to float16, on CUDA, every fusion"),
+            mode=_mode("ort_cuda_fp16", "converted to float16, on CUDA, every fusion",
+                       "转换为 float16，在 CUDA 上，全部融合"),
             change="float16",
             optimise=True,
             providers=_CUDA,
         ),
-        Recipe(mode=_mode("ort_tensorrt_fp16", "ONNX Runtime's TensorRT provider with fp16 on"), providers=_TENSORRT),
-        Recipe(mode=_mode("onnx_ref", "onnx.reference in float64 where the operators allow it"), providers=()),
+        Recipe(mode=_mode("ort_tensorrt_fp16", "ONNX Runtime's TensorRT provider with fp16 on",
+                          "ONNX Runtime 的 TensorRT 执行提供程序，开启 fp16"), providers=_TENSORRT),
+        Recipe(mode=_mode("onnx_ref", "onnx.reference in float64 where the operators allow it",
+                          "onnx.reference，算子允许时以 float64 计算"), providers=()),
     )
 }
 
 RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
 _NEEDS = "pip install 'precision_debug[onnx]'"
-_NO_TAP = (
-    "the pure wheel needs onnxruntime-extensions, which has none for Python 3.14: install precision_debug's wheel for"
-    " this platform, or from source where there is a C compiler"
-)
 
 
 def recipe(mode: str) -> Recipe:
@@ -101,7 +111,7 @@ def recipe(mode: str) -> Recipe:
 def availability(mode: str) -> Availability:
     """Whether ``mode`` can run here; ``needs`` names the package or device that is missing. Never raises."""
     if mode not in _RECIPES:
-        return Availability(ok=False, needs=f"the onnxruntime backend has no run mode {mode}")
+        return Availability(ok=False, needs=core("no_such_mode", backend="onnxruntime", mode=mode))
     from .engine import light_imports, taps
     from .engine.providers import missing
 
@@ -117,13 +127,13 @@ def availability(mode: str) -> Availability:
             light_imports.extensions()
     except Exception as error:
         if sys.version_info >= (3, 14) and getattr(error, "name", "") == "onnxruntime_extensions":
-            return Availability(ok=False, needs=_NO_TAP)
+            return Availability(ok=False, needs=say("needs_wheel_with_tap"))
         return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
     if not hasattr(onnxruntime, "ExecutionOrder"):
-        return Availability(ok=False, needs=f"a newer onnxruntime than {onnxruntime.__version__} (1.20 or later)")
+        return Availability(ok=False, needs=say("needs_onnxruntime", version=onnxruntime.__version__))
     if providers[0] not in onnxruntime.get_available_providers():
-        extra = " with TensorRT's libraries installed" if providers[0].startswith("Tensorrt") else ""
-        return Availability(ok=False, needs=f"needs onnxruntime-gpu{extra} and an NVIDIA GPU")
+        needs = say("needs_tensorrt") if providers[0].startswith("Tensorrt") else say("needs_cuda")
+        return Availability(ok=False, needs=needs)
     if providers != _CPU and (why := missing(providers[0])):
         return Availability(ok=False, needs=why)
     return Availability(ok=True)

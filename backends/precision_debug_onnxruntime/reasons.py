@@ -12,6 +12,30 @@ _KEEP = "Keep the operators that read them in float32, or scale the weights."
 _REFERENCE = "Compare with ort_fp32 in place of onnx_ref."
 
 REASONS = Catalogue("onnxruntime", {
+    # what a run mode needs
+    "needs_wheel_with_tap": Wording(
+        "the pure wheel needs onnxruntime-extensions, which has none for Python 3.14: install precision_debug's wheel"
+        " for this platform, or from source where there is a C compiler",
+        "纯 Python 安装包依赖 onnxruntime-extensions，而它没有 Python 3.14 版：请安装本平台的 precision_debug 安装包，"
+        "或在有 C 编译器处从源码安装",
+    ),
+    "needs_onnxruntime": Wording(
+        "a newer onnxruntime than {version} (1.20 or later)", "需要比 {version} 更新的 onnxruntime（1.20 及以上）"
+    ),
+    "needs_cuda": Wording("needs onnxruntime-gpu and an NVIDIA GPU", "需要 onnxruntime-gpu 和 NVIDIA GPU"),
+    "needs_tensorrt": Wording(
+        "needs onnxruntime-gpu with TensorRT's libraries installed and an NVIDIA GPU",
+        "需要 onnxruntime-gpu、TensorRT 的库和 NVIDIA GPU",
+    ),
+    "provider_fails": Wording("{provider} does not start: {error}", "{provider} 无法启动：{error}"),
+    "provider_libraries": Wording(
+        "{provider} cannot load its libraries ({error}); install them, or name their folder in {variable}",
+        "{provider} 无法加载其库（{error}）；请安装，或在 {variable} 中给出其目录",
+    ),
+    "provider_stays_away": Wording(
+        "{provider} does not start: ONNX Runtime goes on without it (are its libraries and a device there?)",
+        "{provider} 未启动，ONNX Runtime 在没有它的情况下继续（其库和设备是否都在？）",
+    ),
     # why a tensor is not seen
     "not_entered": Wording(
         "in a branch or loop body that this run did not enter", "位于本次运行未进入的分支或循环体内",

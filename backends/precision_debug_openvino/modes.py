@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
+
+from .reasons import say
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
 
@@ -27,20 +30,25 @@ class Recipe:
     quantise: bool = False
 
 
-def _mode(name: str, summary: str) -> RunMode:
-    return RunMode(name=name, summary=summary, suffixes=_SUFFIXES, baseline="ov_fp32", concurrent=True)
+def _mode(name: str, summary: str, zh: str) -> RunMode:
+    return RunMode(name=name, summary=summary, zh=zh, suffixes=_SUFFIXES, baseline="ov_fp32", concurrent=True)
 
 
 _RECIPES = {
     recipe.mode.name: recipe
     for recipe in (
-        Recipe(mode=_mode("ov_fp32", "OpenVINO in float32, no fusion: every tensor is kept"), fused=False),
-        Recipe(mode=_mode("ov_opt", "OpenVINO as it ships: every fusion, the precision that it prefers on this CPU"),
+        Recipe(mode=_mode("ov_fp32", "OpenVINO in float32, no fusion: every tensor is kept",
+                          "OpenVINO float32，不融合：保留每个张量"), fused=False),
+        Recipe(mode=_mode("ov_opt", "OpenVINO as it ships: every fusion, the precision that it prefers on this CPU",
+                          "OpenVINO 默认方式：全部融合，精度由其按此 CPU 选择"),
                precision=""),
-        Recipe(mode=_mode("ov_opt_fp32", "OpenVINO with every fusion, in float32")),
-        Recipe(mode=_mode("ov_bf16", "OpenVINO with every fusion, in BF16"), precision="bf16"),
-        Recipe(mode=_mode("ov_fp16", "OpenVINO with every fusion, in FP16"), precision="f16"),
-        Recipe(mode=_mode("ov_int8", "OpenVINO in INT8: the model's own quantisation, or NNCF's on the inputs"),
+        Recipe(mode=_mode("ov_opt_fp32", "OpenVINO with every fusion, in float32", "OpenVINO 全部融合，float32")),
+        Recipe(mode=_mode("ov_bf16", "OpenVINO with every fusion, in BF16",
+                          "OpenVINO 全部融合，BF16"), precision="bf16"),
+        Recipe(mode=_mode("ov_fp16", "OpenVINO with every fusion, in FP16",
+                          "OpenVINO 全部融合，FP16"), precision="f16"),
+        Recipe(mode=_mode("ov_int8", "OpenVINO in INT8: the model's own quantisation, or NNCF's on the inputs",
+                          "OpenVINO INT8：模型自带的量化，或由 NNCF 用输入量化"),
                quantise=True),
     )
 }  # fmt: skip
@@ -48,8 +56,8 @@ _RECIPES = {
 RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
 _NEEDS = "pip install 'precision_debug[openvino]'"
 _CAPABILITIES = {
-    "bf16": ("BF16", "a CPU with BF16 (avx512_bf16 or amx_bf16)"),
-    "f16": ("FP16", "a CPU with FP16 (avx512_fp16 or amx_fp16)"),
+    "bf16": ("BF16", say("needs_bf16")),
+    "f16": ("FP16", say("needs_fp16")),
 }
 """What OPTIMIZATION_CAPABILITIES of the CPU must have: on others OpenVINO takes the hint and computes in float32."""
 
@@ -65,7 +73,7 @@ def availability(mode: str) -> Availability:
     It is about the CPU; another device is asked when a session is opened on it.
     """
     if mode not in _RECIPES:
-        return Availability(ok=False, needs=f"the openvino backend has no run mode {mode}")
+        return Availability(ok=False, needs=core("no_such_mode", backend="openvino", mode=mode))
     try:
         capabilities = _of_cpu()
     except Exception as error:

@@ -10,6 +10,13 @@ _HOME = "Nothing: its numbers are compared in another row, or there is nothing t
 _ROUND = "Look at the tensors around it."
 
 REASONS = Catalogue("openvino", {
+    # what a run mode needs
+    "needs_bf16": Wording(
+        "a CPU with BF16 (avx512_bf16 or amx_bf16)", "需要支持 BF16 的 CPU（avx512_bf16 或 amx_bf16）"
+    ),
+    "needs_fp16": Wording(
+        "a CPU with FP16 (avx512_fp16 or amx_fp16)", "需要支持 FP16 的 CPU（avx512_fp16 或 amx_fp16）"
+    ),
     # why a tensor is not seen
     "disturbs": Wording(
         "OpenVINO would compute it in another way if it were shown", "若显示它，OpenVINO 会以另一种方式计算", _ROUND

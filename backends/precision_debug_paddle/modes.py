@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
+
+from .reasons import say
 
 __all__ = ["DYGRAPH", "RUN_MODES", "Recipe", "availability", "recipe"]
 
@@ -31,41 +34,57 @@ class Recipe:
     amp: str = ""
 
 
-def _mode(name: str, summary: str) -> RunMode:
+def _mode(name: str, summary: str, zh: str) -> RunMode:
     baseline = name if name in {"cpu_fp32", "gpu_fp32"} else _BASELINE
-    return RunMode(name=name, summary=summary, suffixes=_SUFFIXES, baseline=baseline)
+    return RunMode(name=name, summary=summary, zh=zh, suffixes=_SUFFIXES, baseline=baseline)
 
 
-def _layer(name: str, summary: str) -> RunMode:
-    return RunMode(name=name, summary=f"nn.Layer in dynamic graph: {summary}", suffixes=(".py",), baseline=DYGRAPH)
+def _layer(name: str, summary: str, zh: str) -> RunMode:
+    return RunMode(
+        name=name, summary=f"nn.Layer in dynamic graph: {summary}", zh=f"动态图 nn.Layer：{zh}", suffixes=(".py",),
+        baseline=DYGRAPH,
+    )  # fmt: skip
 
 
 DYGRAPH = "dygraph_fp32"
 _PIR_TENSORRT = "; PIR models through paddle.tensorrt, a path that was not run on hardware"
+_PIR_TENSORRT_ZH = "；PIR 模型经 paddle.tensorrt，该路径未在硬件上运行过"
 _RECIPES = {
     recipe.mode.name: recipe
     for recipe in (
         Recipe(
-            mode=_mode(_BASELINE, "unfused FP32, on the GPU where Paddle has code for it, else on the CPU"),
+            mode=_mode(_BASELINE, "unfused FP32, on the GPU where Paddle has code for it, else on the CPU",
+                       "不融合的 FP32；Paddle 支持此 GPU 时在 GPU 上，否则在 CPU 上"),
             device="best",
             optimise=False,
         ),
-        Recipe(mode=_mode("cpu_fp32", "Paddle on the CPU, no pass, no oneDNN"), optimise=False),
-        Recipe(mode=_mode("cpu_opt", "Paddle's own CPU kernels after every pass, no oneDNN")),
-        Recipe(mode=_mode("onednn_fp32", "oneDNN with every fusion"), onednn=True),
-        Recipe(mode=_mode("onednn_bf16", "oneDNN in bfloat16"), onednn=True, precision="bfloat16"),
-        Recipe(mode=_mode("onednn_int8", "oneDNN in int8, for a quantised model"), onednn=True, precision="int8"),
-        Recipe(mode=_mode("gpu_fp32", "Paddle on the GPU, no pass"), device="gpu", optimise=False),
-        Recipe(mode=_mode("gpu_opt", "Paddle on the GPU in FP32 after every pass"), device="gpu"),
-        Recipe(mode=_mode("gpu_fp16", "mixed precision float16 on the GPU"), device="gpu", precision="float16"),
-        Recipe(mode=_mode("gpu_bf16", "mixed precision bfloat16 on the GPU"), device="gpu", precision="bfloat16"),
-        Recipe(mode=_layer(DYGRAPH, "float32"), device="best", dygraph=True),
-        Recipe(mode=_layer("dygraph_fp64", "float64, the truth"), device="best", precision="float64", dygraph=True),
-        Recipe(mode=_layer("dygraph_bf16", "all in bfloat16"), device="gpu", precision="bfloat16", dygraph=True),
-        Recipe(mode=_layer("dygraph_fp16", "all in float16"), device="gpu", precision="float16", dygraph=True),
+        Recipe(mode=_mode("cpu_fp32", "Paddle on the CPU, no pass, no oneDNN",
+                          "CPU 上的 Paddle，不运行 pass，不用 oneDNN"), optimise=False),
+        Recipe(mode=_mode("cpu_opt", "Paddle's own CPU kernels after every pass, no oneDNN",
+                          "运行全部 pass 后的 Paddle 自有 CPU kernel，不用 oneDNN")),
+        Recipe(mode=_mode("onednn_fp32", "oneDNN with every fusion", "oneDNN，全部融合"), onednn=True),
+        Recipe(mode=_mode("onednn_bf16", "oneDNN in bfloat16", "oneDNN，bfloat16"), onednn=True, precision="bfloat16"),
+        Recipe(mode=_mode("onednn_int8", "oneDNN in int8, for a quantised model",
+                          "oneDNN，int8，用于已量化的模型"), onednn=True, precision="int8"),
+        Recipe(mode=_mode("gpu_fp32", "Paddle on the GPU, no pass",
+                          "GPU 上的 Paddle，不运行 pass"), device="gpu", optimise=False),
+        Recipe(mode=_mode("gpu_opt", "Paddle on the GPU in FP32 after every pass",
+                          "GPU 上的 Paddle，FP32，运行全部 pass"), device="gpu"),
+        Recipe(mode=_mode("gpu_fp16", "mixed precision float16 on the GPU",
+                          "GPU 上的 float16 混合精度"), device="gpu", precision="float16"),
+        Recipe(mode=_mode("gpu_bf16", "mixed precision bfloat16 on the GPU",
+                          "GPU 上的 bfloat16 混合精度"), device="gpu", precision="bfloat16"),
+        Recipe(mode=_layer(DYGRAPH, "float32", "float32"), device="best", dygraph=True),
+        Recipe(mode=_layer("dygraph_fp64", "float64, the truth",
+                           "float64，作为真值"), device="best", precision="float64", dygraph=True),
+        Recipe(mode=_layer("dygraph_bf16", "all in bfloat16",
+                           "全部为 bfloat16"), device="gpu", precision="bfloat16", dygraph=True),
+        Recipe(mode=_layer("dygraph_fp16", "all in float16",
+                           "全部为 float16"), device="gpu", precision="float16", dygraph=True),
         *(
             Recipe(
-                mode=_layer(f"dygraph_amp_{level.lower()}_{short}", f"paddle.amp {level} to {precision}"),
+                mode=_layer(f"dygraph_amp_{level.lower()}_{short}", f"paddle.amp {level} to {precision}",
+                            f"paddle.amp {level}，{precision}"),
                 device="gpu", precision=precision, dygraph=True, amp=level,
             )
             for level in ("O1", "O2")
@@ -73,12 +92,13 @@ _RECIPES = {
         ),
         *(
             Recipe(
-                mode=_mode(f"trt_{short}", f"Paddle-TRT, precision {about}{_PIR_TENSORRT}"),
+                mode=_mode(f"trt_{short}", f"Paddle-TRT, precision {about}{_PIR_TENSORRT}",
+                           f"Paddle-TRT，精度 {zh}{_PIR_TENSORRT_ZH}"),
                 device="gpu", tensorrt=True, precision=precision,
             )
-            for short, precision, about in (
-                ("fp32", "float32", "fp32 (TF32 off)"), ("fp16", "float16", "fp16"), ("bf16", "bfloat16", "bf16"),
-                ("int8", "int8", "int8"),
+            for short, precision, about, zh in (
+                ("fp32", "float32", "fp32 (TF32 off)", "fp32（关闭 TF32）"), ("fp16", "float16", "fp16", "fp16"),
+                ("bf16", "bfloat16", "bf16", "bf16"), ("int8", "int8", "int8", "int8"),
             )
         ),
     )
@@ -95,7 +115,7 @@ def recipe(mode: str) -> Recipe:
 def availability(mode: str) -> Availability:
     """Whether ``mode`` can run here; ``needs`` names what is missing. Never raises."""
     if mode not in _RECIPES:
-        return Availability(ok=False, needs=f"the paddle backend has no run mode {mode}")
+        return Availability(ok=False, needs=core("no_such_mode", backend="paddle", mode=mode))
     from .engine import capability
 
     wanted = _RECIPES[mode]
@@ -107,4 +127,4 @@ def availability(mode: str) -> Availability:
     except Exception as error:
         needs = f"pip install paddlepaddle ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
         return Availability(ok=False, needs=needs)
-    return Availability(ok=not needs, needs=f"needs {needs}" if needs else "")
+    return Availability(ok=not needs, needs=say("needs", what=needs) if needs else "")

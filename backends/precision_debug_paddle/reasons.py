@@ -275,6 +275,43 @@ REASONS = Catalogue("paddle", {
         "其中 {count} 个在取出时以 FP32 写出，否则为 bfloat16，输出逐位相同；此处按部署的程序舍入到 bfloat16 显示。",
     ),
     # what a search gives away
+    # what a run mode needs
+    "needs": Wording("needs {what}", "需要{what}"),
+    "needs_onednn": Wording(
+        "a paddlepaddle that was built with oneDNN (the official x86 CPU wheel is)",
+        "带 oneDNN 的 paddlepaddle（官方 x86 CPU 安装包即是）",
+    ),
+    "needs_avx512": Wording(
+        "a CPU with AVX-512 (better: avx512_bf16 or amx_bf16), which bfloat16 in oneDNN asks for",
+        "带 AVX-512 的 CPU（最好有 avx512_bf16 或 amx_bf16），oneDNN 的 bfloat16 要求如此",
+    ),
+    "needs_avx2": Wording("a CPU with AVX2, which int8 in oneDNN asks for", "带 AVX2 的 CPU，oneDNN 的 int8 要求如此"),
+    "needs_gpu_wheel": Wording(
+        "a paddlepaddle-gpu wheel (this is the CPU wheel), see {address}",
+        " paddlepaddle-gpu 安装包（当前为 CPU 版），见 {address}",
+    ),
+    "needs_gpu_wheel_with_tensorrt": Wording(
+        "a paddlepaddle-gpu wheel with TensorRT (this is the CPU wheel), see {address}",
+        "带 TensorRT 的 paddlepaddle-gpu 安装包（当前为 CPU 版），见 {address}",
+    ),
+    "needs_gpu": Wording(
+        "an NVIDIA GPU that CUDA can see (check nvidia-smi and CUDA_VISIBLE_DEVICES)",
+        "CUDA 可见的 NVIDIA GPU（请检查 nvidia-smi 与 CUDA_VISIBLE_DEVICES）",
+    ),
+    "needs_another_gpu": Wording("another GPU or wheel: {problem}", "另一块 GPU 或另一安装包：{problem}"),
+    "no_code_for_card": Wording(
+        "paddlepaddle-gpu {version} has no code for this card ({card}, compute capability {capability}): its kernels do"
+        " nothing and say nothing",
+        "paddlepaddle-gpu {version} 没有此显卡（{card}，计算能力 {capability}）的代码：其 kernel 什么也不做，也不报错",
+    ),
+    "needs_tensorrt": Wording(
+        "a paddlepaddle-gpu wheel with TensorRT (this one was built without), and TensorRT's libraries",
+        "带 TensorRT 的 paddlepaddle-gpu 安装包（当前安装包不带），以及 TensorRT 的库",
+    ),
+    "needs_tensorrt_9": Wording(
+        "TensorRT 9 or later for bfloat16 (this Paddle was built with {version})",
+        "bfloat16 需要的 TensorRT 9 及以上（此 Paddle 以 {version} 构建）",
+    ),
     "bfloat16_ops_of_pir": Wording(
         "Paddle's passes over a PIR program (.json) do not ask which operators may run in bfloat16",
         "Paddle 对 PIR 程序（.json）的 pass 不理会哪些算子可以以 bfloat16 运行",

@@ -19,6 +19,20 @@ REASONS = Catalogue("tensorrt", {
     "install_it": Wording(
         "pip install 'precision_debug[tensorrt]'", "请运行 pip install 'precision_debug[tensorrt]'"
     ),
+    "another_module": Wording(
+        "the module tensorrt that Python finds is not TensorRT", "Python 找到的模块 tensorrt 不是 TensorRT"
+    ),
+    "rename_own": Wording("rename your own file or folder of that name", "请给您自己的同名文件或文件夹改名"),
+    "needs_newer": Wording(
+        "{precision} needs a newer TensorRT than {version} (9.1 or later)",
+        "{precision} 需要比 {version} 更新的 TensorRT（9.1 及以上）",
+    ),
+    "chooses_none": Wording(
+        "TensorRT {version} no longer chooses precisions by itself; name one: trt_fp16, trt_bf16, …",
+        "TensorRT {version} 不再自行选择精度；请指明：trt_fp16、trt_bf16 等",
+    ),
+    "no_gpu": Wording("no GPU can be reached ({error})", "无法使用 GPU（{error}）"),
+    "install_gpu": Wording("an NVIDIA GPU with its driver", "需要 NVIDIA GPU 及其驱动"),
     # why a tensor is not seen
     "inside": Wording(
         "inside a loop or branch, where TensorRT lets no output be marked",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
+
+from .reasons import say
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
 
@@ -39,10 +42,13 @@ class Recipe:
         return bool(self.dtype not in ("", "float32") or self.autocast)
 
 
-def _mode(name: str, summary: str, suffixes: tuple[str, ...] = _ALL, simulation: bool = False) -> RunMode:
+def _mode(
+    name: str, summary: str, zh: str, suffixes: tuple[str, ...] = _ALL, simulation: bool = False
+) -> RunMode:
     return RunMode(
         name=name,
         summary=summary,
+        zh=zh,
         suffixes=suffixes,
         baseline="torch_fp32",
         simulation=simulation,
@@ -53,16 +59,25 @@ def _mode(name: str, summary: str, suffixes: tuple[str, ...] = _ALL, simulation:
 _RECIPES = {
     recipe.mode.name: recipe
     for recipe in (
-        Recipe(mode=_mode("torch_fp32", "PyTorch in float32, TF32 off: the usual baseline"), dtype="float32"),
-        Recipe(mode=_mode("torch_fp64", "PyTorch in float64: the truth", _MODULES), dtype="float64"),
-        Recipe(mode=_mode("torch_fp16", "module.half(), inputs too", _MODULES), dtype="float16"),
-        Recipe(mode=_mode("torch_bf16", "module.bfloat16(), inputs too", _MODULES), dtype="bfloat16"),
-        Recipe(mode=_mode("torch_autocast_fp16", "torch.autocast to float16", _MODULES), autocast="float16"),
-        Recipe(mode=_mode("torch_autocast_bf16", "torch.autocast to bfloat16", _MODULES), autocast="bfloat16"),
-        Recipe(mode=_mode("torch_tf32", "float32 with TensorFloat-32 products, CUDA only"), dtype="float32", tf32=True),
-        Recipe(mode=_mode("torch_compile", "torch.compile with inductor", _MODULES), dtype="float32", change="compile"),
+        Recipe(mode=_mode("torch_fp32", "PyTorch in float32, TF32 off: the usual baseline",
+                          "PyTorch float32，关闭 TF32：通常的基线"), dtype="float32"),
+        Recipe(mode=_mode("torch_fp64", "PyTorch in float64: the truth",
+                          "PyTorch float64：作为真值", _MODULES), dtype="float64"),
+        Recipe(mode=_mode("torch_fp16", "module.half(), inputs too",
+                          "module.half()，输入也转换", _MODULES), dtype="float16"),
+        Recipe(mode=_mode("torch_bf16", "module.bfloat16(), inputs too",
+                          "module.bfloat16()，输入也转换", _MODULES), dtype="bfloat16"),
+        Recipe(mode=_mode("torch_autocast_fp16", "torch.autocast to float16",
+                          "torch.autocast 到 float16", _MODULES), autocast="float16"),
+        Recipe(mode=_mode("torch_autocast_bf16", "torch.autocast to bfloat16",
+                          "torch.autocast 到 bfloat16", _MODULES), autocast="bfloat16"),
+        Recipe(mode=_mode("torch_tf32", "float32 with TensorFloat-32 products, CUDA only",
+                          "float32，乘积用 TensorFloat-32，仅 CUDA"), dtype="float32", tf32=True),
+        Recipe(mode=_mode("torch_compile", "torch.compile with inductor",
+                          "torch.compile，使用 inductor", _MODULES), dtype="float32", change="compile"),
         Recipe(
-            mode=_mode("torch_int8", "linear layers in int8 by torchao, activations quantised as they come", _FACTORY),
+            mode=_mode("torch_int8", "linear layers in int8 by torchao, activations quantised as they come",
+                       "torchao 的 int8 线性层，激活值运行时量化", _FACTORY),
             dtype="float32",
             change="int8",
         ),
@@ -70,18 +85,21 @@ _RECIPES = {
             mode=_mode(
                 "torch_fp8",
                 "bfloat16, linear layers in float8 by torchao, activations quantised as they come",
+                "bfloat16，torchao 的 float8 线性层，激活值运行时量化",
                 _FACTORY,
             ),
             dtype="bfloat16",
             change="fp8",
         ),
         Recipe(
-            mode=_mode("torch_fp8_weights", "bfloat16, linear layers' weights in float8 by torchao", _FACTORY),
+            mode=_mode("torch_fp8_weights", "bfloat16, linear layers' weights in float8 by torchao",
+                       "bfloat16，线性层权重由 torchao 存为 float8", _FACTORY),
             dtype="bfloat16",
             change="fp8_weights",
         ),
         Recipe(
-            mode=_mode("torch_int4_weights", "bfloat16, linear layers' weights in int4 by torchao", _FACTORY),
+            mode=_mode("torch_int4_weights", "bfloat16, linear layers' weights in int4 by torchao",
+                       "bfloat16，线性层权重由 torchao 存为 int4", _FACTORY),
             dtype="bfloat16",
             change="int4_weights",
         ),
@@ -109,26 +127,26 @@ def recipe(mode: str) -> Recipe:
 def availability(mode: str) -> Availability:
     """Whether ``mode`` can run here; ``needs`` names the package or device that is missing. Never raises."""
     if mode not in _RECIPES:
-        return Availability(ok=False, needs=f"the torch backend has no run mode {mode}")
+        return Availability(ok=False, needs=core("no_such_mode", backend="torch", mode=mode))
     try:
         import torch
     except Exception as error:
         return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
     chosen = _RECIPES[mode]
     if not hasattr(torch.utils, "_python_dispatch") or not hasattr(torch, "export"):
-        return Availability(ok=False, needs=f"a newer torch than {torch.__version__} (2.4 or later)")
+        return Availability(ok=False, needs=say("needs_torch", version=torch.__version__))
     if chosen.tf32:
         if not torch.cuda.is_available():
-            return Availability(ok=False, needs="needs torch with CUDA and an NVIDIA GPU")
+            return Availability(ok=False, needs=say("needs_cuda"))
         if torch.cuda.get_device_capability()[0] < 8:
-            return Availability(ok=False, needs="needs a GPU with TensorFloat-32 (compute capability 8.0 or later)")
+            return Availability(ok=False, needs=say("needs_tf32"))
     if chosen.change in _CONFIGS:
         from .engine.torchao import what_is_missing
 
         missing = what_is_missing(_CONFIGS[chosen.change])
         if not missing and chosen.change == "fp8":
             there = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 9)
-            missing = "" if there else "needs torch with CUDA and an NVIDIA GPU of compute capability 8.9 or later"
+            missing = "" if there else say("needs_fp8")
         if missing:
             return Availability(ok=False, needs=missing)
     return Availability(ok=True)

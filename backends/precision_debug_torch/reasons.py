@@ -10,6 +10,31 @@ _NOTHING = "Nothing: there is nothing to compare."
 _PLAIN = "Compare the modes of eager PyTorch: torch_fp32, torch_fp16, torch_bf16 and their like."
 
 REASONS = Catalogue("torch", {
+    # what a run mode needs
+    "needs_torch": Wording(
+        "a newer torch than {version} (2.4 or later)", "需要比 {version} 更新的 torch（2.4 及以上）"
+    ),
+    "needs_cuda": Wording("needs torch with CUDA and an NVIDIA GPU", "需要带 CUDA 的 torch 和 NVIDIA GPU"),
+    "needs_tf32": Wording(
+        "needs a GPU with TensorFloat-32 (compute capability 8.0 or later)",
+        "需要支持 TensorFloat-32 的 GPU（计算能力 8.0 及以上）",
+    ),
+    "needs_fp8": Wording(
+        "needs torch with CUDA and an NVIDIA GPU of compute capability 8.9 or later",
+        "需要带 CUDA 的 torch 和计算能力 8.9 及以上的 NVIDIA GPU",
+    ),
+    "torchao_without": Wording(
+        "torchao cannot be imported: no module {module}; pip install -U torchao",
+        "无法导入 torchao：没有模块 {module}；请运行 pip install -U torchao",
+    ),
+    "torchao_unfit": Wording(
+        "torchao does not fit this torch ({error}); pip install -U torchao",
+        "torchao 与此 torch 不匹配（{error}）；请运行 pip install -U torchao",
+    ),
+    "torchao_older": Wording(
+        "a newer torchao, with {names}: pip install -U torchao",
+        "需要带有 {names} 的更新的 torchao：请运行 pip install -U torchao",
+    ),
     # why a tensor is not seen
     "uninitialised": Wording("holds uninitialised memory", "内容是未初始化的内存", _NOTHING, whole=True),
     "bookkeeping": Wording("is the kernel's own bookkeeping", "内核自用的数据", _NOTHING, whole=True),

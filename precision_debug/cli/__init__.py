@@ -6,7 +6,6 @@ import contextlib
 import errno
 import functools
 import importlib
-import itertools
 import pkgutil
 import re
 import sys
@@ -68,11 +67,9 @@ def _run(arguments: list[str]) -> int:
 
 def _told(error: PrecisionDebugError, arguments: Sequence[str]) -> str:
     """The error's line in the language that --lang asks for, or the terminal's."""
-    from .language import LANGUAGES, told
+    from .language import asked_in, told
 
-    given = [text.removeprefix("--lang=") for text in arguments if text.startswith("--lang=")]
-    given += [value for name, value in itertools.pairwise(arguments) if name == "--lang"]
-    return told(error, next((value for value in given if value in LANGUAGES), ""))
+    return told(error, asked_in(arguments))
 
 
 def _said() -> int:

@@ -19,7 +19,7 @@ from ..safety.visible import visible
 from . import overlaid
 from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
-from .language import add_language, in_words, language_of, told
+from .language import Both, add_language, in_words, language_of, told
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["DEFAULT_OUTPUT", "build_parser", "check_before", "make_spec", "run", "spread_of"]
@@ -28,15 +28,24 @@ SUMMARY = "compare two run modes of a model (the default)"
 
 DEFAULT_OUTPUT = "output/output.xlsx"
 
-EPILOG = """exit status:
+EPILOG = (
+    """exit status:
   0  within tolerance (or, where none is given, as expected of the target's arithmetic), every final output compared
   1  a difference exceeds the tolerance, or the result is inconclusive
   2  the command or its input is wrong, or the run mode cannot run here
   3  a backend crashed or was interrupted; the partial report was written
-"""
+""",
+    """退出码：
+  0  在容差内（未给出容差时：符合目标运算的预期），且所有最终输出均已比较
+  1  有差异超出容差，或无法下结论
+  2  命令或输入有误，或该运行模式无法在此运行
+  3  后端崩溃或被中断；已写出部分报告
+""",
+)
+"""In English and Chinese."""
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The options, grouped by the question that they answer."""
     verbs = "\n".join(f"  {name:9s} {text}" for name, text in all_verbs().items())
     parser = Parser(
@@ -45,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=formatter,
         description="Which operator lost the precision? Runs a model in two modes on the same input, compares every "
         f"intermediate tensor,\nand writes a table.\n\nverbs:\n{verbs}",
-        epilog=f"{settings_help()}\n{EPILOG}",
+        epilog=Both(*(f"{settings}\n{statuses}" for settings, statuses in zip(settings_help(), EPILOG, strict=True))),
         allow_abbrev=False,
     )
     from ..__about__ import __version__

@@ -8,7 +8,6 @@ B … --output C.json` puts the samples of one file behind those of the other. R
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ SUMMARY = "put files of inputs or outputs together: merge by name, or concat the
 
 def run(arguments: Sequence[str]) -> int:
     """Write the file; 0, or an error."""
-    parser: argparse.ArgumentParser = Parser(prog=program("data"), formatter_class=formatter, description=__doc__)
+    parser = Parser(prog=program("data"), formatter_class=formatter, description=__doc__)
     parser.add_argument("what", metavar="merge|concat", choices=("merge", "concat"), help="see above")
     parser.add_argument("files", metavar="FILES", nargs="+", help=".json .npz .npy, folders, SCRIPT.py:f")
     parser.add_argument("--output", "-o", metavar="FILE.json", required=True, help="what --inputs reads")

@@ -6,7 +6,6 @@ got worse, 1 where something did.
 
 from __future__ import annotations
 
-import argparse
 import math
 import shutil
 import sys
@@ -41,7 +40,7 @@ _SUFFIXES = (".json", ".md", ".html")
 
 def run(arguments: Sequence[str]) -> int:
     """Print the difference and write it where asked; 1 where something got worse."""
-    parser: argparse.ArgumentParser = Parser(prog=program("diff"), formatter_class=formatter, description=__doc__)
+    parser = Parser(prog=program("diff"), formatter_class=formatter, description=__doc__)
     parser.add_argument("before", metavar="BEFORE", help="the earlier report, .json")
     parser.add_argument("after", metavar="AFTER", help="the later one")
     parser.add_argument(

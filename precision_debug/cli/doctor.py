@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 from collections.abc import Sequence
 from importlib import metadata
@@ -13,6 +12,7 @@ from .. import registry
 from ..errors import OutputError
 from ..reasons import CORE as REASONS
 from ..report.machine import machine
+from ..report.widths import text_width
 from ..report.words import Text, word
 from ..safety.visible import visible
 from ..settings import CORE, Setting
@@ -33,7 +33,7 @@ _PACKAGES = (
 
 def run(arguments: Sequence[str]) -> int:
     """Print the machine, the packages and every run mode; 0 if at least one mode can run here, else 1."""
-    parser: argparse.ArgumentParser = Parser(prog=program("doctor"), formatter_class=formatter, description=__doc__)
+    parser = Parser(prog=program("doctor"), formatter_class=formatter, description=__doc__)
     parser.add_argument("--settings", action="store_true", help="the backends' settings instead")
     parser.add_argument("--settings_page", metavar="FILE.md", default="", help="write them there, as docs/settings.md")
     parser.add_argument(
@@ -61,12 +61,11 @@ def run(arguments: Sequence[str]) -> int:
         console.width = 160
     if given.settings:
         return _show_settings(console, language)
-    for key, value in machine().items():
-        console.print(f"{key:16s} {value}")
-    console.print(
-        f"{'packages':16s} " + ", ".join(f"{name} {version}" for name in _PACKAGES if (version := _version(name)))
-    )
-    console.print(f"{'comparison':16s} {numbers.kernel_status()}")
+    packages = ", ".join(f"{name} {version}" for name in _PACKAGES if (version := _version(name)))
+    about = {**machine(), "packages": packages, "comparison": word(numbers.kernel_status(), language)}
+    for key, value in about.items():
+        label = in_words(Text(key, _LABELS.get(key, key)), language)
+        console.print(f"{label}{' ' * (16 - text_width(label))} {value}")
     runnable = 0
     for plugin in registry.plugins():
         console.print()
@@ -80,12 +79,13 @@ def run(arguments: Sequence[str]) -> int:
         for mode in plugin.backend.run_modes:
             available = plugin.backend.availability(mode.name)
             runnable += available.ok
-            reads = " ".join(suffix or "folder" for suffix in mode.suffixes)
+            reads = " ".join(suffix or in_words(_FOLDER, language) for suffix in mode.suffixes)
             table.add_row(
                 mode.name,
                 reads,
                 in_words(_HERE[available.ok], language),
-                mode.summary if available.ok else word(available.needs, language),
+                in_words(Text(mode.summary, mode.zh or mode.summary), language) if available.ok
+                else word(available.needs, language),
             )
         console.print(table)
         names = " ".join(one.name for one in plugin.backend.settings)
@@ -94,6 +94,11 @@ def run(arguments: Sequence[str]) -> int:
     return 0 if runnable else 1
 
 
+_LABELS = {
+    "platform": "平台", "host": "主机", "processor": "处理器", "cores": "核心数", "executable": "解释器",
+    "packages": "软件包", "comparison": "比较方式",
+}  # fmt: skip
+_FOLDER = Text("folder", "目录")
 _HERE = {True: Text("yes", "可用"), False: Text("no", "不可")}
 _HEAD = (
     Text("run mode", "运行模式"), Text("reads", "读取"), Text("here", "本机"),

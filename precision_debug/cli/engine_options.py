@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import registry
 from ..settings import CORE, Setting
+from .language import Both
 
 __all__ = ["add_engine_options", "engine_options", "settings_help"]
 
@@ -32,13 +33,20 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         if not own:
             continue
         added |= {one.name for one in own}
-        group = parser.add_argument_group(f"which settings? ({_TITLES.get(name, name)})")
+        title = _TITLES.get(name, name)
+        group = parser.add_argument_group(Both(f"which settings? ({title})", f"哪些设置？（{title}）"))
         for one in own:
             others = [other for other in tables if other != name and any(s.name == one.name for s in tables[other])]
-            also = f" (also of {', '.join(_TITLES.get(other, other) for other in others)})" if others else ""
-            group.add_argument(f"--{one.name}", default=None, help=f"{one.help}{also}".replace("%", "%%"), **_form(one))
+            titles = [_TITLES.get(other, other) for other in others]
+            also = f" (also of {', '.join(titles)})" if others else ""
+            ye = f"（{'、'.join(titles)} 亦有）" if others else ""
+            told = Both(*(text.replace("%", "%%") for text in (f"{one.help}{also}", f"{one.zh}{ye}")))
+            group.add_argument(f"--{one.name}", default=None, help=told, **_form(one))
             if one.by_side:
-                told = f"the same for the baseline alone (default: as --{one.name})"
+                told = Both(
+                    f"the same for the baseline alone (default: as --{one.name})",
+                    f"只用于基线的同一设置（默认同 --{one.name}）",
+                )
                 group.add_argument(f"--baseline_{one.name}", default=None, help=told, **_form(one))
 
 
@@ -50,16 +58,21 @@ def engine_options(given: argparse.Namespace) -> dict[str, Any]:
     return {key: value for name, key in sorted(names.items()) if (value := getattr(given, name, None)) is not None}
 
 
-def settings_help() -> str:
-    """All settings by backend, for the end of --help."""
-    lines = ["settings, each with --option KEY=VALUE (baseline.KEY or target.KEY: of one side only);",
-             "`precision_debug doctor --settings` and docs/settings.md explain them:"]  # fmt: skip
+def settings_help() -> tuple[str, str]:
+    """All settings by backend, for the end of --help, in English and Chinese."""
+    lines = []
     for backend in registry.backends():
         names = " ".join(one.name for one in backend.settings)
         if names:
             title = f"  {_TITLES.get(backend.name, backend.name):13s} "
             lines += textwrap.wrap(names, 110, initial_indent=title, subsequent_indent=" " * len(title))
-    return "\n".join(lines) + "\n"
+    listed = "\n".join(lines) + "\n"
+    return (
+        "settings, each with --option KEY=VALUE (baseline.KEY or target.KEY: of one side only);\n"
+        f"`precision_debug doctor --settings` and docs/settings.md explain them:\n{listed}",
+        "设置，用 --option KEY=VALUE 给出（baseline.KEY 或 target.KEY 只用于一侧）；\n"
+        f"`precision_debug doctor --settings` 与 docs/settings.md 逐一说明：\n{listed}",
+    )
 
 
 def _flags(table: Sequence[Setting]) -> list[Setting]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Sequence
 
@@ -22,7 +21,7 @@ SUMMARY = "list a model's inputs, what each is fed by default, and a command to 
 
 def run(arguments: Sequence[str]) -> int:
     """Print the inputs, what each would be fed without --inputs, and a command; 0, or an error."""
-    parser: argparse.ArgumentParser = Parser(prog=program("inputs"), formatter_class=formatter, description=__doc__)
+    parser = Parser(prog=program("inputs"), formatter_class=formatter, description=__doc__)
     parser.add_argument("model", metavar="M", nargs="?", default="", help="the model: .onnx, .pdmodel, .json, …")
     parser.add_argument("--model_file", metavar="M", default="", help="the same")
     parser.add_argument("--params_file", metavar="P", default="", help="its parameters, where they are a file")

@@ -47,7 +47,7 @@ SUMMARY = "tell what a model, an engine, or TensorRT's engine-inspector files ho
 
 def run(arguments: Sequence[str]) -> int:
     """Print the layers, the fused outputs or a difference; 1 where --diff finds another fusion, else 0."""
-    parser: argparse.ArgumentParser = Parser(prog=program("inspect"), formatter_class=formatter, description=__doc__)
+    parser = Parser(prog=program("inspect"), formatter_class=formatter, description=__doc__)
     parser.add_argument("files", metavar="FILES", nargs="+", help="engine_info_*.json and the like")
     parser.add_argument("--fused_outputs", action="store_true", help="only the fused layers' output names, one a line")
     parser.add_argument("--diff", metavar="FILES", nargs="+", default=[], help="another engine: was the fusion kept?")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import PrecisionDebugError
@@ -11,9 +13,21 @@ from ..errors import PrecisionDebugError
 if TYPE_CHECKING:
     from ..report.words import Text  # numpy would come with it, and --help needs none
 
-__all__ = ["LANGUAGES", "add_language", "in_words", "language_of", "told"]
+__all__ = ["LANGUAGES", "Both", "add_language", "asked_in", "in_words", "language_of", "told"]
 
 LANGUAGES = ("en", "zh")
+
+
+class Both(str):
+    """An English text of a parser's that brings its Chinese."""
+
+    __slots__ = ("zh",)
+    zh: str
+
+    def __new__(cls, en: str, zh: str) -> Both:
+        self = super().__new__(cls, en)
+        self.zh = zh
+        return self
 
 
 def add_language(group: argparse._ActionsContainer) -> None:
@@ -22,6 +36,13 @@ def add_language(group: argparse._ActionsContainer) -> None:
         "--lang", choices=LANGUAGES, default="",
         help="language of what is printed, and of a page as it opens (default: the terminal's, the browser's)",
     )  # fmt: skip
+
+
+def asked_in(arguments: Sequence[str]) -> str:
+    """What --lang asks for, whatever becomes of the other words; "" where it asks for nothing that there is."""
+    given = [text.removeprefix("--lang=") for text in arguments if text.startswith("--lang=")]
+    given += [value for name, value in itertools.pairwise(arguments) if name == "--lang"]
+    return next((value for value in given if value in LANGUAGES), "")
 
 
 def language_of(asked: str = "") -> str:

@@ -34,7 +34,7 @@ _TAB = "\t"
 
 def run(arguments: Sequence[str]) -> int:
     """Print or write the names; 0, or an error."""
-    parser: argparse.ArgumentParser = Parser(prog=program("marks"), formatter_class=formatter, description=__doc__)
+    parser = Parser(prog=program("marks"), formatter_class=formatter, description=__doc__)
     parser.add_argument("--model_file", metavar="M", default="", help="the model")
     parser.add_argument("--params_file", metavar="P", default="")
     parser.add_argument("--model_dir", metavar="D", default="")

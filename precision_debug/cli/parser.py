@@ -10,14 +10,26 @@ from typing import Any, NoReturn
 
 from ..errors import UsageError
 from ..reasons import say
+from .language import asked_in, language_of
 
 __all__ = ["Parser", "parse"]
 
 class Parser(argparse.ArgumentParser):
-    """Raises UsageError in place of printing a usage block and leaving."""
+    """Raises UsageError in place of printing a usage block and leaving. language: of its help, "en" or "zh"."""
+
+    language = "en"
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(_told(message), hint=say("see_help", program=self.prog))
+
+    def format_help(self) -> str:
+        """In the language that was asked for, as ``parse`` found it."""
+        if self.language != "zh":
+            return super().format_help()
+        from .help_in_chinese import translate
+
+        translate(self)
+        return super().format_help().replace("usage: ", "用法：", 1)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """argparse's own forgets that it could not write."""
@@ -41,8 +53,9 @@ def _told(message: str) -> str:
     return message
 
 
-def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
+def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse, taking --dashed-names for --underscored_names. Raises UsageError."""
+    parser.language = language_of(asked_in(arguments))
     for text in arguments:
         if re.fullmatch(r"--[a-z][a-z0-9_-]*=--", text):  # argparse takes this value for the end of the options
             raise UsageError("'--' is no value", where=text.removesuffix("=--"), hint="give it one")

@@ -5,7 +5,6 @@ SOURCE is a .json report, or the journal.jsonl of a run whose processes were all
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +24,7 @@ SUMMARY = "write a report again in another format, or rescue one from an interru
 
 def run(arguments: Sequence[str]) -> int:
     """Write the outputs, print the summary, and return the report's exit status."""
-    parser: argparse.ArgumentParser = Parser(prog=program("report"), formatter_class=formatter, description=__doc__)
+    parser = Parser(prog=program("report"), formatter_class=formatter, description=__doc__)
     parser.add_argument("source", metavar="SOURCE", help="output.json or journal.jsonl")
     parser.add_argument(
         "--output", metavar="FILE", action="append", default=[], help="may be repeated; format by suffix, or NAME:FILE"

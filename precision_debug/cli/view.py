@@ -6,7 +6,6 @@ served on 127.0.0.1 until Ctrl-C; over SSH, forward the port that is printed (ss
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import webbrowser
 from collections.abc import Sequence
@@ -77,7 +76,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C, which is how it ends well: 0."""
-    parser: argparse.ArgumentParser = Parser(prog=program("view"), formatter_class=formatter, description=__doc__)
+    parser = Parser(prog=program("view"), formatter_class=formatter, description=__doc__)
     parser.add_argument("source", metavar="SOURCE", help="report.html, report.json or journal.jsonl")
     parser.add_argument("--port", type=int, default=0, help="default: any that is free")
     parser.add_argument("--open", action="store_true", help="open the browser too")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
+from ..reasons import say
 from ..safety.compiled import load as load_library
 from .blocks import FlatReader
 from .kinds import Array
@@ -252,9 +253,8 @@ def kernel_status() -> str:
     """One line: which pass runs here, and why."""
     kernel, reason = _open()
     if kernel is None:
-        return f"numpy blocks: {reason}"
-    cores = available_cores()
-    return f"C kernel, {kernel.instructions}, {cores} thread{'s' if cores > 1 else ''}"
+        return say("numpy_blocks", why=reason)
+    return say("c_kernel", instructions=kernel.instructions, count=available_cores())
 
 
 def load() -> Kernel | None:

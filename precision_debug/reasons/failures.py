@@ -69,6 +69,7 @@ FAILURES: Mapping[str, Wording] = {
     "near_modes_for": Wording(
         "did you mean {near}? modes for {kind}: {modes}", "是否想写 {near}？{kind} 可用的模式：{modes}"
     ),
+    "no_such_mode": Wording("the {backend} backend has no run mode {mode}", "后端 {backend} 没有运行模式 {mode}"),
     "cannot_run_here": Wording("run mode {mode} cannot run here: {needs}", "运行模式 {mode} 无法在此运行：{needs}"),
     "doctor_lists": Wording("`precision_debug doctor` lists what can", "`precision_debug doctor` 列出可以运行的模式"),
     # the inputs

@@ -97,6 +97,11 @@ NOTES: Mapping[str, Wording] = {
         " show.",
         "--top1 或 --top_k：两侧没有共同的 [N, classes] 形状的浮点输出，因此无法给出一致率。", "Leave it out.",
     ),
+    # of this machine
+    "c_kernel": Wording(
+        "C kernel, {instructions}, {count} {count:thread|threads}", "C 内核，{instructions}，{count} 个线程"
+    ),
+    "numpy_blocks": Wording("numpy blocks: {why}", "numpy 分块：{why}"),
     # of a search
     "search_wrote_nothing": Wording(
         "{path} was not written: there is no verified set to hand over.", "未写入 {path}：没有经验证的集合可交付。"

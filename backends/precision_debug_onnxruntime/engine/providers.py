@@ -118,7 +118,7 @@ def missing(provider: str) -> str:
             return ""
         return _cannot_load(provider, Path(ort.__file__).parent / "capi")
     except Exception as error:
-        return f"{provider} does not start: {' '.join(str(error).split())[:300]}"
+        return say("provider_fails", provider=provider, error=" ".join(str(error).split())[:300])
     finally:
         ort.set_default_logger_severity(2)
 
@@ -131,10 +131,9 @@ def _cannot_load(provider: str, folder: Path) -> str:
             ctypes.CDLL(str(path))
         except OSError as error:
             if "cannot open shared object file" in str(error) or "could not find" in str(error).lower():
-                return f"{provider} cannot load its libraries ({error}); install them, or name their folder in " + (
-                    "PATH" if path.suffix == ".dll" else "LD_LIBRARY_PATH"
-                )
-    return f"{provider} does not start: ONNX Runtime goes on without it (are its libraries and a device there?)"
+                variable = "PATH" if path.suffix == ".dll" else "LD_LIBRARY_PATH"
+                return say("provider_libraries", provider=provider, error=str(error), variable=variable)
+    return say("provider_stays_away", provider=provider)
 
 
 def _smallest() -> bytes:

@@ -14,9 +14,13 @@ from typing import Any
 
 from precision_debug.safety import import_path
 
+from ..reasons import say
 from .framework import paddle_module
 
 __all__ = ["Gpu", "gpu", "gpu_works", "missing", "tensorrt_version", "versions"]
+
+
+_INSTALL = "https://www.paddlepaddle.org.cn/install"
 
 
 class Gpu:
@@ -30,10 +34,8 @@ class Gpu:
         """One clause; "" where its kernels work."""
         if self.works:
             return ""
-        return (
-            f"paddlepaddle-gpu {paddle_module().__version__} has no code for this card ({self.name}, compute "
-            f"capability {self.capability}): its kernels do nothing and say nothing"
-        )
+        version = paddle_module().__version__
+        return say("no_code_for_card", version=version, card=self.name, capability=self.capability)
 
 
 @functools.cache
@@ -104,26 +106,27 @@ def missing(*, gpu: bool, own_kernels: bool, onednn: bool, tensorrt: bool, preci
     paddle = paddle_module()
     core = paddle.base.core
     if onednn and not (core.is_compiled_with_onednn() if hasattr(core, "is_compiled_with_onednn") else _mkldnn(core)):
-        return "a paddlepaddle that was built with oneDNN (the official x86 CPU wheel is)"
+        return say("needs_onednn")
     if onednn and precision == "bfloat16" and not core.supports_bfloat16():
-        return "a CPU with AVX-512 (better: avx512_bf16 or amx_bf16), which bfloat16 in oneDNN asks for"
+        return say("needs_avx512")
     if onednn and precision == "int8" and not core.supports_int8():
-        return "a CPU with AVX2, which int8 in oneDNN asks for"
+        return say("needs_avx2")
     if not gpu:
         return ""
     if not paddle.is_compiled_with_cuda():
-        what = "with TensorRT " if tensorrt else ""
-        return f"a paddlepaddle-gpu wheel {what}(this is the CPU wheel), see https://www.paddlepaddle.org.cn/install"
+        if tensorrt:
+            return say("needs_gpu_wheel_with_tensorrt", address=_INSTALL)
+        return say("needs_gpu_wheel", address=_INSTALL)
     card = _card()
     if card is None:
-        return "an NVIDIA GPU that CUDA can see (check nvidia-smi and CUDA_VISIBLE_DEVICES)"
+        return say("needs_gpu")
     if own_kernels and not card.works:
-        return f"another GPU or wheel: {card.problem}"
+        return say("needs_another_gpu", problem=card.problem)
     if tensorrt and not tensorrt_version() and not _has_pir_tensorrt():
-        return "a paddlepaddle-gpu wheel with TensorRT (this one was built without), and TensorRT's libraries"
+        return say("needs_tensorrt")
     if tensorrt and precision == "bfloat16" and (0,) < tensorrt_version() < (9,):
         built = ".".join(map(str, tensorrt_version()))
-        return f"TensorRT 9 or later for bfloat16 (this Paddle was built with {built})"
+        return say("needs_tensorrt_9", version=built)
     return ""
 
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from precision_debug.errors import BackendError, BackendUnavailable
 
+from ..reasons import say
+
 if TYPE_CHECKING:
     from precision_debug.numbers.cuda.device import DeviceArray
     from precision_debug.numbers.cuda.driver import Device as Gpu
@@ -39,7 +41,7 @@ def find_device() -> Device:
     try:
         return Device(driver.device(0), shows_tensors=not driver.unavailable())
     except BackendError as error:
-        raise BackendUnavailable(f"no GPU can be reached ({error})", hint="an NVIDIA GPU with its driver") from error
+        raise BackendUnavailable(say("no_gpu", error=str(error)), hint=say("install_gpu")) from error
 
 
 class Device:

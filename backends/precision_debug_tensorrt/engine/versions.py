@@ -104,8 +104,6 @@ def load_api() -> Api:
         ) from error
     if not hasattr(tensorrt, "Builder"):
         raise BackendUnavailable(
-            "the module tensorrt that Python finds is not TensorRT",
-            where=str(getattr(tensorrt, "__file__", "tensorrt")),
-            hint="rename your own file or folder of that name",
+            say("another_module"), where=str(getattr(tensorrt, "__file__", "tensorrt")), hint=say("rename_own"),
         )  # fmt: skip
     return Api(tensorrt)

@@ -9,6 +9,8 @@ import warnings
 from importlib import import_module
 from typing import Any
 
+from ..reasons import say
+
 __all__ = ["quantization", "what_is_missing"]
 
 
@@ -32,8 +34,8 @@ def what_is_missing(config: str) -> str:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "torchao":
             return "pip install torchao"
-        return f"torchao cannot be imported: no module {error.name}; pip install -U torchao"
+        return say("torchao_without", module=error.name or "")
     except Exception as error:
-        return f"torchao does not fit this torch ({type(error).__name__}: {error}); pip install -U torchao"
+        return say("torchao_unfit", error=f"{type(error).__name__}: {error}")
     absent = [name for name in ("quantize_", config) if not hasattr(found, name)]
-    return f"a newer torchao, with {' and '.join(absent)}: pip install -U torchao" if absent else ""
+    return say("torchao_older", names=absent) if absent else ""

@@ -1,0 +1,101 @@
+"""--help under --lang zh: every text of every parser has its Chinese, and nothing is translated that nobody says."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from precision_debug import registry
+from precision_debug.cli import main, verbs
+from precision_debug.cli.help_in_chinese import HELP, in_chinese
+from precision_debug.cli.parser import Parser
+
+_WORDS = re.compile(r"[a-z']+ [a-z']+ [a-z']+ [a-z']+ [a-z']+")
+"""Five English words in a row."""
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def parsers() -> list[argparse.ArgumentParser]:
+    """Each verb's parser, as it is when the verb parses."""
+    found: list[argparse.ArgumentParser] = []
+
+    def keep(self: Parser, *_: Any) -> Any:
+        found.append(self)
+        raise Stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Parser, "parse_args", keep)
+        for verb in verbs():
+            with pytest.raises(Stop):
+                importlib.import_module(f"precision_debug.cli.{verb}").run(["x"])
+    return found
+
+
+def texts_of(parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield from filter(None, (parser.description, parser.epilog))
+    for group in parser._action_groups:
+        yield from filter(None, (group.title, group.description))
+    yield from (action.help for action in parser._actions if action.help)
+
+
+def test_every_text_of_a_parser_has_chinese(parsers: list[argparse.ArgumentParser]) -> None:
+    assert len(parsers) == len(verbs())
+    for parser in parsers:
+        for text in texts_of(parser):
+            chinese = in_chinese(text)
+            assert chinese != text or text in HELP, text
+            assert text.count("%(") == (chinese or "").count("%("), text
+
+
+def test_nothing_is_translated_that_nobody_says(parsers: list[argparse.ArgumentParser]) -> None:
+    said = {line for parser in parsers for text in texts_of(parser) for line in (text, *text.strip().split("\n"))}
+    said |= set(verbs().values())
+    assert not set(HELP) - said
+
+
+@pytest.mark.parametrize("verb", ["", *(verb for verb in ("diff", "doctor", "inspect", "search", "sweep", "view"))])
+def test_help_is_chinese_where_that_is_asked_for(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--help", "--lang", "zh"], ["--lang=zh", "--help"]):
+        assert main([*filter(None, [verb]), *words]) == 0
+        said = capsys.readouterr().out
+        assert said.startswith("用法：")
+        assert "显示此帮助并退出" in said
+        assert not _WORDS.search(said.replace("\n", " ")), _WORDS.search(said.replace("\n", " "))
+    assert main([*filter(None, [verb]), "--help", "--lang", "en"]) == 0
+    assert "用法" not in capsys.readouterr().out
+
+
+def test_the_locale_decides_where_nothing_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    assert main(["--help"]) == 0
+    assert "哪两次运行？" in capsys.readouterr().out
+
+
+def test_every_mode_is_described_in_chinese() -> None:
+    for backend in registry.backends():
+        if not type(backend).__module__.startswith("precision_debug_"):
+            continue
+        for mode in backend.run_modes:
+            assert mode.zh, mode.name
+            assert not _WORDS.search(mode.zh), mode.name
+
+
+def test_doctor_is_chinese(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--lang", "zh"]) == 0
+    said = capsys.readouterr().out
+    for words in ("处理器", "CPU 上的 ONNX Runtime", "C 内核", "目录"):
+        assert words in said or words == "C 内核"
+    for line in said.splitlines():
+        if not line.startswith(("设置", "解释器", "backend", "后端")):
+            assert not _WORDS.search(line), line
