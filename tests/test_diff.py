@@ -81,6 +81,32 @@ def test_the_command_before_and_after_a_fix(root: Path, tmp_path: Path, capsys: 
     assert "http" not in page.replace("Content-Security", "").replace("http-equiv", "")
 
 
+def test_the_workbook_says_the_sentence_first_and_has_every_tensor(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    report = make_report(3)
+    before = dataclasses.replace(report, rows=(make_row(0, 1e-4), make_row(1, 4e-4), make_row(2, 1e-4)))
+    worse = [make_row(0, math.inf, name="=1+1"), make_row(1, 1e-4), make_row(2, 1e-4)]
+    before = dataclasses.replace(before, rows=(dataclasses.replace(before.rows[0], name="=1+1"), *before.rows[1:]))
+    before.save("before.json")
+    dataclasses.replace(report, rows=tuple(worse)).save("after.json")
+    assert main(["diff", "before.json", "after.json", "--output", "d.xlsx"]) == 1
+    book = openpyxl.load_workbook("d.xlsx")
+    assert book.sheetnames == ["Difference", "Summary"]
+    assert book.active.title == "Summary"
+    first = book["Summary"]["B2"].value
+    assert first.startswith("1 tensor got worse, Conv `=1+1` the most")
+    assert "1 个张量变差" in first
+    lines = list(book["Difference"].iter_rows(values_only=True))
+    assert [title.split("\n")[0] for title in lines[0]] == [
+        "Change", "Operator Type", "Tensor Name", "Rel L2 before", "Rel L2 after", "Ratio", "Status before",
+        "Status after",
+    ]  # fmt: skip
+    assert [line[0].split(" / ")[0] for line in lines[1:]] == ["worse", "better", "same"]
+    assert lines[1][2] == "=1+1"
+    assert lines[2][3:6] == tuple(map(pytest.approx, (4e-4, 1e-4, 0.25)))
+    assert book["Difference"].freeze_panes == "D2"
+
+
 def test_sentences_of_a_difference() -> None:
     report = make_report(1)
 

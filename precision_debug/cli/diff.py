@@ -18,6 +18,7 @@ from ..errors import UsageError
 from ..reasons import say
 from ..report.atomic_file import replacing
 from ..report.difference import NOISE, TIMES, Difference, difference
+from ..report.difference_book import difference_book
 from ..report.difference_page import difference_page
 from ..report.difference_sentences import CHANGES, errors, ordered, ratio, sentences
 from ..report.formats.md import plain
@@ -35,7 +36,7 @@ SUMMARY = "what changed between two reports: tensors that got better or worse, c
 
 _SHOWN = 20
 """Tensors that the terminal lists."""
-_SUFFIXES = (".json", ".md", ".html")
+_SUFFIXES = (".json", ".md", ".html", ".xlsx")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -50,8 +51,9 @@ def run(arguments: Sequence[str]) -> int:
         "--noise", type=float, default=NOISE, help="relative L2 errors below this do not count (default 1e-6)"
     )
     parser.add_argument(
-        "--output", metavar="FILE", action="append", default=[], help="write it as .html, .md or .json too; repeatable"
-    )
+        "--output", metavar="FILE", action="append", default=[],
+        help="write it as .xlsx, .html, .md or .json too; repeatable",
+    )  # fmt: skip
     add_language(parser)
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     given = parse(parser, arguments)
@@ -71,17 +73,21 @@ def run(arguments: Sequence[str]) -> int:
     sys.stdout.writelines(visible(line, keep="\n") + "\n" for line in _lines(found, language))
     for output in outputs:
         with replacing(output) as temporary:
-            temporary.write_text(_written(found, output.suffix.lower(), given.lang), encoding="utf-8")
+            _write(found, temporary, output.suffix.lower(), given.lang)
         sys.stdout.write(f"{visible(str(output))}\n")
     return int(found.regressed)
 
 
-def _written(found: Difference, suffix: str, asked: str) -> str:
-    if suffix == ".json":
-        return json_text(_plain(found), indent=1)
-    if suffix == ".html":
-        return difference_page(found, asked)
-    return "\n".join(_markdown(found, language_of(asked))) + "\n"
+def _write(found: Difference, path: Path, suffix: str, asked: str) -> None:
+    if suffix == ".xlsx":
+        difference_book(found, path)
+        return
+    text = (
+        json_text(_plain(found), indent=1) if suffix == ".json"
+        else difference_page(found, asked) if suffix == ".html"
+        else "\n".join(_markdown(found, language_of(asked))) + "\n"
+    )  # fmt: skip
+    path.write_text(text, encoding="utf-8")
 
 
 def _lines(found: Difference, language: str) -> Iterator[str]:

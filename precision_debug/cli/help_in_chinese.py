@@ -139,7 +139,7 @@ HELP: Mapping[str, str] = {
     "the later one": "较晚的报告",
     "an error must change by more than this factor (default 2)": "误差变化超过此倍数才算（默认 2）",
     "relative L2 errors below this do not count (default 1e-6)": "低于此值的相对 L2 误差不计（默认 1e-6）",
-    "write it as .html, .md or .json too; repeatable": "另存为 .html、.md 或 .json；可重复",
+    "write it as .xlsx, .html, .md or .json too; repeatable": "另存为 .xlsx、.html、.md 或 .json；可重复",
     "the backends' settings instead": "改为列出各后端的设置",
     "write them there, as docs/settings.md": "将设置写入该文件，格式同 docs/settings.md",
     "write what reports say, as docs/reasons.md": "写出报告中的各种说明，格式同 docs/reasons.md",

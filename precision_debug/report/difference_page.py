@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .difference import Change, Difference, Tensor
-from .difference_sentences import CHANGES, errors, ordered, ratio, sentences
+from .difference import Difference, Tensor
+from .difference_sentences import CHANGES, TONE_OF, errors, ordered, ratio, sentences
 from .formats.html.small_page import small_page
 from .formats.html.text import both, escaped
 from .words import Text
@@ -14,10 +14,6 @@ _STYLE = """
 #changes td:nth-child(2) { overflow-wrap: anywhere; min-width: 110px; } #changes td:first-child { min-width: 0; }
 @media print { #changes { font-size: 9px; } }
 """
-_TONES = {
-    Change.WORSE: "bad", Change.LOST: "bad", Change.GONE: "bad", Change.BETTER: "good", Change.NEW: "muted",
-}  # fmt: skip
-
 
 def difference_page(found: Difference, language: str = "") -> str:
     """The page. language: "en" or "zh", which it opens in; "": what the reader's browser prefers."""
@@ -40,6 +36,6 @@ def difference_page(found: Difference, language: str = "") -> str:
 
 
 def _line(tensor: Tensor) -> str:
-    chip = f'<span class="chip {_TONES[tensor.change]}">{both(CHANGES[tensor.change])}</span>'
+    chip = f'<span class="chip {TONE_OF[tensor.change]}">{both(CHANGES[tensor.change])}</span>'
     numbers = "".join(f'<td class="right">{escaped(text)}</td>' for text in (errors(tensor), ratio(tensor)))
     return f"<tr><td>{chip}</td><td>{escaped(f'{tensor.op_type} {tensor.name}')}</td>{numbers}</tr>"

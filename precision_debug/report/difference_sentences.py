@@ -12,7 +12,7 @@ from .figures import count, figure
 from .summary import VERDICT_NAME
 from .words import Text
 
-__all__ = ["CHANGES", "errors", "ordered", "ratio", "sentences"]
+__all__ = ["CHANGES", "TONE_OF", "errors", "ordered", "ratio", "sentences"]
 
 CHANGES = {
     Change.WORSE: Text("worse", "变差"),
@@ -23,6 +23,12 @@ CHANGES = {
     Change.SAME: Text("same", "不变"),
 }
 """Each change in words, in the order in which they matter."""
+
+TONE_OF = {
+    Change.WORSE: "bad", Change.LOST: "bad", Change.GONE: "bad", Change.BETTER: "good", Change.NEW: "muted",
+    Change.SAME: "",
+}  # fmt: skip
+"""As in ``section.Cell``."""
 
 
 def sentences(found: Difference) -> list[Text]:

@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ...report.formats.xlsx.formats import INK, TONES, Formats
+from ...report.formats.xlsx.formats import TONES, Formats
+from ...report.formats.xlsx.sentences import on_paper, write_sentences
 from ...report.formats.xlsx.text import caption, fit
 from ...report.widths import text_width
 from .result import Sweep
@@ -19,10 +20,6 @@ _STYLES = {"share": "0.00%", "ratio": '0.00"x"', "number": "0.####", "ms": "0.00
 _ERRORS = ("mean_rel", "rel_l2", "apart")
 _TONED = {"as expected": "good", "within tolerance": "good", "out of tolerance": "bad", "refused": "muted"}
 _WIDE, _MOST = 15, 44
-_BANNERS = {"good": "#0F6B4C", "bad": "#A3200F", "warn": "#8A5508"}
-_ACROSS = 13
-"""Columns of the summary that a sentence goes over, and the characters that they hold."""
-_ROOM = 118
 
 
 def write_book(sweep: Sweep, path: Path) -> None:
@@ -37,7 +34,7 @@ def write_book(sweep: Sweep, path: Path) -> None:
         _table(book.add_worksheet("Sweep"), formats, sweep, columns, found)
         summary = book.add_worksheet("Summary")
         summary.activate()
-        _summary(book, summary, formats, sweep, found)
+        _chart(book, summary, 1 + write_sentences(summary, formats, sentences(sweep), tone(sweep)), found)
     finally:
         book.close()
 
@@ -57,7 +54,7 @@ def _table(sheet: Any, formats: Formats, sweep: Sweep, columns: list[Head], foun
     sheet.set_row(0, 48)
     sheet.freeze_panes(1, 1)
     sheet.autofilter(0, 0, max(1, len(found)), len(columns) - 1)
-    _paper(sheet, 8)
+    on_paper(sheet, 8)
     sheet.repeat_rows(0)
 
 
@@ -80,34 +77,6 @@ def _put(sheet: Any, formats: Formats, number: int, place: int, head: Head, line
 
 def _title(head: Head) -> str:
     return head.title if head.title == head.title_zh else f"{head.title}\n{head.title_zh}"
-
-
-def _summary(book: Any, sheet: Any, formats: Formats, sweep: Sweep, found: list[Line]) -> None:
-    sheet.hide_gridlines(2)
-    sheet.set_column(0, 0, 2)
-    first, *more = sentences(sweep)
-    line = 1
-    for text, size in ((first, 15), *((text, 11) for text in more)):
-        whole = f"{text.en}\n{text.zh}"
-        look: dict[str, Any] = {"text_wrap": True, "indent": 1, "font_size": size, "font_color": INK}
-        if line == 1:
-            look |= {"bold": True, "font_color": "#FFFFFF", "bg_color": _BANNERS[tone(sweep)]}
-        made = formats.get(**look)
-        room = int(_ROOM * 10 / size)
-        height = sum(-(-text_width(part) // room) for part in whole.split("\n"))
-        sheet.set_row(line, (size * 1.4 + 1) * height + 8)
-        sheet.merge_range(line, 1, line, _ACROSS, "", made)
-        sheet.write_string(line, 1, fit(whole), made)
-        line += 1
-    _chart(book, sheet, line + 1, found)
-    _paper(sheet, 9)
-
-
-def _paper(sheet: Any, size: int) -> None:
-    sheet.set_landscape()
-    sheet.set_paper(size)
-    sheet.fit_to_pages(1, 0)
-    sheet.set_footer("&L&F&C&A&R&P / &N")
 
 
 def _chart(book: Any, sheet: Any, at: int, found: list[Line]) -> None:
