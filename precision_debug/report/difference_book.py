@@ -52,7 +52,8 @@ def _sides(found: Difference) -> list[Text]:
     """What was compared with what."""
     said = []
     for one, name in ((found.before, Text("Before", "之前")), (found.after, Text("After", "之后"))):
-        told = f"{one.spec.model.path or one.target.model} {one.target.mode} ({one.baseline.mode}) {one.started}".strip()
+        model = one.spec.model.path or one.target.model
+        told = f"{model} {one.target.mode} ({one.baseline.mode}) {one.started}".strip()
         said.append(Text(f"{name.en}: {told}", f"{name.zh}：{told}"))
     return said
 
