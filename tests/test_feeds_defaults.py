@@ -12,11 +12,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from precision_debug_onnxruntime.engine.input_roles import with_uses
 
 from precision_debug import Report
 from precision_debug.errors import InputError
 from precision_debug.feeds import make_feeds
+from precision_debug.onnx.input_roles import with_uses
 from precision_debug.records import InputMeta
 
 Dims = tuple[int | str, ...]
@@ -146,6 +146,36 @@ def test_the_graph_says_what_it_does_with_its_inputs() -> None:
     ]  # fmt: skip
     found = {one.name: (one.limit, one.layout) for one in with_uses(metas, graph().graph)}
     assert found == {"ids": (37, ""), "kind": (5, ""), "image": (None, "NHWC"), "plane": (None, "")}
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+def test_floats_that_are_cast_to_indices_are_whole_numbers(wraps: bool) -> None:
+    """Keras gives every input float32; TensorFlow's tables take negative indices, which the export spells out."""
+    table = numpy_helper.from_array(np.ones((37, 4), np.float32), "table")
+    zero, count = (numpy_helper.from_array(np.int32(n), name) for n, name in ((0, "zero"), (37, "count")))
+    nodes = [helper.make_node("Cast", ["ids"], ["whole"], to=TensorProto.INT32)]
+    if wraps:
+        nodes += [
+            helper.make_node("Less", ["whole", "zero"], ["below"]),
+            helper.make_node("Add", ["whole", "count"], ["from_the_end"]),
+            helper.make_node("Where", ["below", "from_the_end", "whole"], ["index"]),
+        ]
+    nodes.append(helper.make_node("Gather", ["table", "index" if wraps else "whole"], ["y"]))
+    nodes.append(helper.make_node("Cast", ["both"], ["whole_too"], to=TensorProto.INT32))
+    nodes.append(helper.make_node("Gather", ["table", "whole_too"], ["z"]))
+    nodes.append(helper.make_node("Relu", ["both"], ["r"]))
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["b", 9]) for name in ("ids", "both")]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "yzr"]
+    made = helper.make_graph(nodes, "g", inputs, outputs, [table, zero, count])
+    metas = with_uses([meta(name, "float32", ("b", 9)) for name in ("ids", "both")], made)
+    assert [one.limit for one in metas] == [37, None]
+    feeds = make_feeds(metas)
+    ids = feeds.feeds[0]["ids"]
+    assert ids.dtype == np.float32
+    assert (ids == ids.astype(int)).all()
+    assert len(set(ids.ravel())) > 5
+    assert ids.max() < 37
+    assert any("whole numbers from 0 to 36" in str(note) for note in feeds.notes)
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -355,7 +355,7 @@ def test_a_converted_model_that_is_refused_says_how_to_keep_operators(open_model
 def test_where_unsigned_weights_help_it_is_said() -> None:
     said = "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation for "
     told = r"ConvInteger of opset 10 .* \(node c1\); .*weight_type=uint8"
-    with pytest.raises(BackendError, match=told), our_errors("m"):
+    with pytest.raises(ModelError, match=told), our_errors("m"):
         raise RuntimeError(f"{said}ConvInteger(10) node with name 'c1'")
 
 

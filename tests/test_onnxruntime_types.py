@@ -4,11 +4,15 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import onnx_models
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 from precision_debug_onnxruntime.engine.light_imports import lean_import
 from precision_debug_onnxruntime.engine.types import read_types
+
+import precision_debug
+from precision_debug.errors import ModelError
 
 F = TensorProto.FLOAT
 
@@ -90,3 +94,24 @@ def test_types_are_those_of_the_generated_classes(tmp_path: Path) -> None:
 def test_other_bytes_end_in_an_error_of_pythons(data: bytes) -> None:
     with pytest.raises(struct.error):
         read_types(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("short", "refuses the model"), ("none", "refuses the model"), ("int4", "has no kernel here for Identity")],
+)
+def test_what_onnx_runtime_does_not_load_is_the_models_fault(name: str, what: str, tmp_path: Path) -> None:
+    """Status 2: nothing has failed that could be reported on."""
+    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2])
+    weight.raw_data = {"short": b"1234", "none": b"", "int4": bytes(8)}[name]
+    kind = TensorProto.INT4 if name == "int4" else TensorProto.FLOAT
+    node = helper.make_node("Identity", ["x"], ["y"], name="n") if name == "int4" else helper.make_node(
+        "Add", ["x", "w"], ["y"], name="n"
+    )  # fmt: skip
+    ends = [onnx_models.value("x", [2], kind)], [onnx_models.value("y", [2], kind)]
+    proto = onnx_models.model([node], *ends, opset=23, ir=10)
+    proto.graph.initializer.append(weight)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match=what):
+        precision_debug.compare(path, run_mode="ort_opt")

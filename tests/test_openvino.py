@@ -519,3 +519,25 @@ def test_a_model_that_compiles_with_fixed_shapes_alone_runs_with_those_of_the_in
     assert row.comparison.target.shape == (3, 4)
     assert row.comparison.target.max == pytest.approx(float(expected.max()), rel=1e-7)
     assert any(note.code == "openvino.fixed_shapes" for note in report.baseline.notes)
+
+
+def test_sizes_of_one_name_are_of_one_size_and_indices_lie_in_their_table(tmp_path: Path) -> None:
+    """OpenVINO forgets the names of an ONNX file's dimensions: the loop then ran over a batch of another size."""
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["words"]),
+        helper.make_node("Add", ["words", "memory"], ["sum"]),
+        helper.make_node("Add", ["sum", "hidden"], ["y"]),
+    ]
+    table = np.random.default_rng(0).standard_normal((300, 16)).astype(np.float32)
+    inputs = [
+        onnx_models.value("ids", ["batch", "length"], TensorProto.INT64),
+        onnx_models.value("memory", ["batch", "length", 16]), onnx_models.value("hidden", ["batch", 1, 16]),
+    ]  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx_models.model(nodes, inputs, [onnx_models.value("y")], {"table": table}), path)
+    report = precision_debug.compare(path, run_mode="ov_opt")
+    assert {one.name: one.shape for one in report.inputs} == {
+        "ids": (2, 32), "memory": (2, 32, 16), "hidden": (2, 1, 16),
+    }  # fmt: skip
+    assert any("whole numbers from 0 to 299" in str(note) for note in report.notes)
+    assert report.exit_status == 0

@@ -63,9 +63,9 @@ class OnnxRuntimeBackend:
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
         self._available(spec.mode)
+        from precision_debug.onnx.input_roles import with_uses
         from precision_debug.onnx.model import read_inputs
 
-        from .engine.input_roles import with_uses
         from .model import of_run, read_source
 
         source = read_source(spec.model.model_file, of_run(spec))

@@ -68,9 +68,9 @@ class OpenVinoBackend:
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
         self._available("ov_fp32")  # reading needs no more than OpenVINO, whatever the mode does
-        from .model import read_inputs, read_model
+        from .model import read_inputs, read_model, with_uses
 
-        return read_inputs(read_model(spec))
+        return with_uses(read_inputs(read_model(spec)), spec.model.model_file)
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         chosen = self._available(spec.mode)

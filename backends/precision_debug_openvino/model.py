@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from precision_debug.errors import InputError, ModelError
+from precision_debug.errors import InputError, ModelError, PrecisionDebugError
 from precision_debug.protocols import Feeds
 from precision_debug.records import InputMeta, SessionSpec
 
 from .failures import reading
 from .naming import dtype_of, port_name, shape_of
 
-__all__ = ["checked_feeds", "read_inputs", "read_model"]
+__all__ = ["checked_feeds", "read_inputs", "read_model", "with_uses"]
 
 
 def read_model(spec: SessionSpec) -> Any:
@@ -32,6 +34,29 @@ def read_model(spec: SessionSpec) -> Any:
 def read_inputs(model: Any) -> Sequence[InputMeta]:
     """What a model is fed with."""
     return tuple(InputMeta(name=port_name(port), dtype=dtype_of(port), shape=shape_of(port)) for port in model.inputs)
+
+
+def with_uses(metas: Sequence[InputMeta], path: str) -> Sequence[InputMeta]:
+    """The inputs with what an ONNX file says of them beyond OpenVINO, which forgets the names of dimensions: sizes that
+    are chosen for one name are of one size, as they have to be."""
+    if not path.lower().endswith(".onnx") or importlib.util.find_spec("onnx") is None:
+        return metas
+    from precision_debug.onnx import input_roles
+    from precision_debug.onnx.model import read_inputs, read_model
+
+    try:
+        source = read_model(path)
+        told = {one.name: one for one in input_roles.with_uses(read_inputs(source), source.proto.graph)}
+    except PrecisionDebugError:  # OpenVINO reads it all the same
+        return metas
+    return tuple(_told(meta, told[meta.name]) if meta.name in told else meta for meta in metas)
+
+
+def _told(meta: InputMeta, by: InputMeta) -> InputMeta:
+    if meta.shape is None or by.shape is None or len(meta.shape) != len(by.shape):
+        return meta
+    shape = tuple(dim if isinstance(dim, int) else other for dim, other in zip(meta.shape, by.shape, strict=True))
+    return dataclasses.replace(meta, shape=shape, limit=by.limit, layout=by.layout)
 
 
 def checked_feeds(feeds: Feeds, inputs: Sequence[InputMeta], where: str) -> Mapping[str, Any]:

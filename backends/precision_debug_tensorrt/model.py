@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import ModelError
+from precision_debug.onnx.input_roles import with_uses
 from precision_debug.onnx.model import Model, read_model
 from precision_debug.onnx.model import read_inputs as onnx_inputs
 from precision_debug.records import InputMeta, ModelFiles
@@ -34,7 +35,7 @@ class OnnxModel:
 
     @property
     def inputs(self) -> tuple[InputMeta, ...]:
-        return onnx_inputs(self.model)
+        return with_uses(onnx_inputs(self.model), self.model.proto.graph)
 
     @property
     def op_types(self) -> frozenset[str]:

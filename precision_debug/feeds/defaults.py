@@ -21,6 +21,8 @@ __all__ = ["Default", "Sized", "as_option", "conventional", "default_feeds", "si
 
 BATCH, CHANNELS, SIDE, TOKENS, SAMPLES, PAST, DEPTH, OTHER = 2, 3, 224, 32, 512, 8, 16, 16
 RATE = 16000
+_WHOLE_FLOATS = 256
+"""Every whole number up to it is one in bfloat16 and float16 too."""
 
 _ROLES = (
     ("past", r"past(?!.*\+)"), ("total", r"total|\+|full"), ("batch", r"batch|^(n|b|bs)$"),
@@ -66,7 +68,7 @@ def sized(inputs: Sequence[InputMeta], shapes: Mapping[str, tuple[int, ...]]) ->
                 continue
             if as_dtype(meta.dtype) is None:
                 raise InputError(
-                    f"it is a {meta.dtype or 'value of an unknown type'}, not a tensor, and is not made up",
+                    f"it is {_kind(meta.dtype)}, not a tensor, and is not made up",
                     where=f"input '{meta.name}'",
                     hint=f"--inputs SCRIPT.py:FUNCTION that yields {{'{meta.name}': [array, array]}}",
                 )
@@ -76,6 +78,10 @@ def sized(inputs: Sequence[InputMeta], shapes: Mapping[str, tuple[int, ...]]) ->
             )  # fmt: skip
         found[meta.name] = _sized(meta, meta.shape, symbols, hears)
     return found
+
+
+def _kind(dtype: str) -> str:
+    return f"{'an' if dtype[0] in 'aeio' else 'a'} {dtype}" if dtype not in {"", "unknown"} else "of an unknown type"
 
 
 def as_option(name: str, shape: Sequence[int]) -> str:
@@ -187,7 +193,7 @@ def conventional(
     size = int(np.prod(shape))
     if _MASK.search(meta.name):
         return np.ones(shape, dtype), say("ones")
-    if is_float(dtype):
+    if is_float(dtype) and not meta.limit:
         return None
     if _RATE.search(meta.name) and size == 1 and dtype.itemsize > 1:
         return np.full(shape, RATE, dtype), say("sampling_rate", rate=RATE)
@@ -203,7 +209,7 @@ def conventional(
 def _top(meta: InputMeta, dtype: np.dtype[Any]) -> tuple[int, int]:
     """The lowest index and the number of them; (0, 0) where nothing tells it."""
     if meta.limit:
-        return 0, min(meta.limit, int(np.iinfo(dtype).max))
+        return 0, min(meta.limit, _WHOLE_FLOATS if is_float(dtype) else int(np.iinfo(dtype).max))
     if _BYTES.search(meta.name) or dtype == np.uint8:
         return 0, 256
     return (0, 100) if _TOKENS.search(meta.name) and dtype.itemsize > 1 else (0, 0)

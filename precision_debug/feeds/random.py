@@ -18,6 +18,7 @@ from .dtypes import Array, as_dtype, is_float, is_integer
 __all__ = ["random_feeds"]
 
 DEFAULT_RANGE = (0.0, 1.0)
+_MOST_DIMENSIONS = 32 if np.lib.NumpyVersion(np.__version__) < "2.0.0" else 64
 _WORDS = ("a", "bc", "def", "ghij", "klmno")
 
 
@@ -52,8 +53,10 @@ def random_feeds(
         try:
             feeds[meta.name] = _values(meta, shape, val_range, _stream(seed, meta.name), notes)
         except (MemoryError, ValueError) as error:
+            many = len(shape) > _MOST_DIMENSIONS
             raise InputError(
-                f"{list(shape)} of {meta.dtype} does not fit in memory",
+                f"numpy has no arrays of {len(shape)} dimensions" if many
+                else f"{list(shape)} of {meta.dtype} does not fit in memory",
                 where=f"input '{meta.name}'",
                 hint="give a smaller --input_shapes",
             ) from error

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Runtime", "our_errors", "plain"]
 
+_REFUSED = re.compile(r"invalid model|INVALID_GRAPH|Type Error|ShapeInferenceError|initializer_arg", re.IGNORECASE)
+_OF_THE_MACHINE = re.compile(r"memory|alloc|thread|library|permission|no such file|too many open", re.IGNORECASE)
+"""What fails for other reasons than the model."""
 _INLINE_BYTES = "1024"
 
 
@@ -83,8 +86,8 @@ class Runtime:
             providers: list[Any] = list(self.providers)
             if self.provider_options:
                 providers = list(zip(self.providers, self.provider_options, strict=True))
-            with _loadable(model, ort.__version__) as source:
-                session = ort.InferenceSession(source, options, providers=providers)
+        with our_errors(model.path, loading=self.asked == CPU), _loadable(model, ort.__version__) as source:
+            session = ort.InferenceSession(source, options, providers=providers)
         if self.asked != CPU:
             session.disable_fallback()  # it would go on without the provider when a run fails
             self._demand(session, model.path, of_nodes=optimise == "all" or taps)
@@ -155,8 +158,11 @@ def _bytes(model: Model) -> bytes:
 
 
 @contextmanager
-def our_errors(where: str, hint: str = "") -> Iterator[None]:
-    """Turn whatever ONNX Runtime or onnx raises inside into one of our errors."""
+def our_errors(where: str, hint: str = "", *, loading: bool = False) -> Iterator[None]:
+    """Turn whatever ONNX Runtime or onnx raises inside into one of our errors.
+
+    loading: a model is loaded on the CPU, so that what fails there is what the file holds.
+    """
     try:
         yield
     except PrecisionDebugError:
@@ -164,10 +170,10 @@ def our_errors(where: str, hint: str = "") -> Iterator[None]:
     except MemoryError as error:
         raise BackendError("out of memory", where=where, hint="use a smaller batch or mark fewer tensors") from error
     except Exception as error:
-        raise _translated(str(error) or type(error).__name__, where, hint) from error
+        raise _translated(str(error) or type(error).__name__, where, hint, loading) from error
 
 
-def _translated(text: str, where: str, hint: str) -> PrecisionDebugError:
+def _translated(text: str, where: str, hint: str, loading: bool) -> PrecisionDebugError:
     text = plain(text)
     custom = re.search(r"(\S+?):(\w+)\((-?\d+)\) is not a registered function/op", text)
     if custom:
@@ -199,8 +205,8 @@ def _translated(text: str, where: str, hint: str) -> PrecisionDebugError:
         what = f"ONNX Runtime has no kernel here for {op} of opset {version} with its types{named}"
         if op == "ConvInteger":  # in 1.20, of weights that are int8
             hint = "quantise to unsigned weights; in ort_int8_dynamic: --option weight_type=uint8"
-        return BackendError(what, where=where, hint=hint)
-    if re.search(r"invalid model|INVALID_GRAPH|Type Error|ShapeInferenceError|initializer_arg", text, re.IGNORECASE):
+        return ModelError(what, where=where, hint=hint or "another run mode may have one")
+    if _REFUSED.search(text) or (loading and not _OF_THE_MACHINE.search(text)):
         return ModelError(f"ONNX Runtime refuses the model: {text}", where=where, hint=hint)
     return BackendError(text, where=where, hint=hint)
 

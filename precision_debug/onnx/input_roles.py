@@ -11,6 +11,8 @@ from precision_debug.records import InputMeta
 __all__ = ["with_uses"]
 
 _SAME_VALUES = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand"})
+_WRAPPED = _SAME_VALUES | {"Add", "Mul", "Where"}
+_WHOLE = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
 _SAME_PLACES = frozenset({
     "Cast", "Identity", "Mul", "Sub", "Add", "Div", "Pad", "BatchNormalization", "QuantizeLinear", "DequantizeLinear",
     "Clip",
@@ -44,11 +46,15 @@ def _constants(graph: Any) -> Iterator[tuple[str, Any]]:
 
 def _limit(meta: InputMeta, readers: Mapping[str, list[Any]], constants: Mapping[str, Any]) -> int | None:
     """The least number of entries of the tables that the values index."""
-    if not meta.dtype.startswith(("int", "uint")):
+    if not (meta.dtype.startswith(("int", "uint")) or _is_cast_to_whole(meta.name, readers)):
         return None
     found = []
     made = {output: node for nodes in readers.values() for node in nodes for output in node.output}
-    for name in _reached(meta.name, readers, _SAME_VALUES):
+    reached = _reached(meta.name, readers, _SAME_VALUES)
+    if any(node.op_type == "Less" for name in reached for node in readers.get(name, ())):
+        # as TensorFlow counts negative indices from the end
+        reached = _reached(meta.name, readers, _WRAPPED, anywhere=True)
+    for name in reached:
         for node in readers.get(name, ()):
             if node.op_type == "Gather" and len(node.input) > 1 and node.input[1] == name:
                 table = constants.get(_source(node.input[0], made, constants))
@@ -56,6 +62,15 @@ def _limit(meta: InputMeta, readers: Mapping[str, list[Any]], constants: Mapping
                 if table is not None and -len(table.dims) <= axis < len(table.dims):
                     found.append(int(table.dims[axis]))
     return min((count for count in found if count > 0), default=None)
+
+
+def _is_cast_to_whole(name: str, readers: Mapping[str, list[Any]]) -> bool:
+    """Whether floats are nothing but whole numbers in another type, as Keras feeds its tables."""
+    read = readers.get(name, [])
+    return bool(read) and all(
+        node.op_type == "Cast" and any(item.name == "to" and item.i in _WHOLE for item in node.attribute)
+        for node in read
+    )
 
 
 def _source(name: str, made: Mapping[str, Any], constants: Mapping[str, Any]) -> str:
@@ -84,11 +99,16 @@ def _layout(meta: InputMeta, readers: Mapping[str, list[Any]]) -> str:
     return ""
 
 
-def _reached(name: str, readers: Mapping[str, list[Any]], through: frozenset[str]) -> list[str]:
-    """The tensor, and those that hold the same after operators of these types, at most 20."""
+def _reached(
+    name: str, readers: Mapping[str, list[Any]], through: frozenset[str], *, anywhere: bool = False
+) -> list[str]:
+    """The tensor, and those that hold the same after operators of these types, at most 20.
+
+    anywhere: as any of an operator's inputs, not only as the first.
+    """
     found = [name]
     for known in found:
         for node in readers.get(known, ()):
-            if node.op_type in through and node.input[0] == known and len(found) < _FARTHEST:
+            if node.op_type in through and (anywhere or node.input[0] == known) and len(found) < _FARTHEST:
                 found += [output for output in node.output[:1] if output and output not in found]
     return found
