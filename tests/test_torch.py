@@ -342,14 +342,15 @@ def test_compile_has_the_same_names_and_nearly_the_same_values(factory: str, lev
 
 
 @pytest.mark.slow
-def test_compile_of_a_model_that_branches_on_values_says_what_it_cannot_show() -> None:
-    opened, feeds = session(*torch_models.odd(), "torch_compile")
-    names = list(shown(opened, feeds))
-    assert names[0] == "x"
-    assert all(name == "x" or name.startswith("output") for name in names)
-    hidden = [meta for meta in opened.tensors if meta.unseen]
-    assert hidden
-    assert all("asks for values" in m.unseen or "uninitialised" in m.unseen for m in hidden)
+def test_compile_of_a_model_that_branches_on_values_shows_the_branch_that_they_lead_to() -> None:
+    base, feeds = session(*torch_models.odd())
+    opened, _ = session(*torch_models.odd(), "torch_compile")
+    ours, theirs = shown(base, feeds), shown(opened, feeds)
+    assert len(theirs) > 0.7 * len(ours)
+    for name, array in theirs.items():
+        if array.dtype.kind == "f":
+            np.testing.assert_allclose(array, ours[name], rtol=1e-4, atol=1e-4, err_msg=name)
+    assert any("one graph of the operators that these values lead to" in note for note in opened.notes)
 
 
 @pytest.mark.slow

@@ -44,8 +44,25 @@ REASONS = Catalogue("torch", {
         "因其 Python 代码需要取值而分段编译（{detail}）", _PLAIN,
     ),
     "other_operators": Wording(
-        "a traced run has other operators ({traced}) than a plain one ({plain})",
-        "跟踪运行的算子（{traced} 个）与普通运行（{plain} 个）不同", _PLAIN,
+        "a traced run has other operators ({traced}) than a plain one ({plain}): {one} where that has {other}",
+        "跟踪运行的算子（{traced} 个）与普通运行（{plain} 个）不同：前者的 {one} 处，后者为 {other}", _PLAIN,
+    ),
+    "second_graph_fails": Wording(
+        "the compiled graph that would return it does not compile ({detail})",
+        "会返回它的编译图无法编译（{detail}）", _PLAIN,
+    ),
+    "written_over": Wording(
+        "a later operator writes numbers into it, by index, and inductor lets no copy be made before",
+        "后面的算子会按下标写入，而 inductor 不能在此之前复制", _NOTHING, whole=True,
+    ),
+    "many_ways": Wording(
+        "the model's Python asks for values, and took more than {count} ways on inputs of these shapes",
+        "模型的 Python 代码需要取值，在这些形状的输入上走了 {count} 种以上的路径", _PLAIN,
+    ),
+    "one_graph": Wording(
+        "the model's Python asks for values, where torch.compile breaks it into pieces: intermediate tensors come from"
+        " one graph of the operators that these values lead to",
+        "模型的 Python 代码需要取值，torch.compile 会在该处将其分段：中间张量来自按这些值所走路径的算子构成的一个图",
     ),
     "no_operator": Wording(
         "has no operator of its own in the compiled graph", "在编译后的图中没有对应的独立算子", _NOTHING, whole=True

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import itertools
 import operator
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
@@ -42,10 +42,21 @@ _TWINS = 4
 _OPTIONS: dict[str, Any] = {"fallback_random": True}
 
 
+_PATHS = 8
+"""Ways through a model whose Python asks for values that are compiled for the inputs of one set of shapes."""
+
+_SAME = {torch.ops.aten.lift_fresh.default: torch.ops.aten.lift_fresh_copy.default}
+"""Operators that tracing writes down as another one: what torch.tensor() makes is copied, so that a graph owns it."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """One set of input shapes. metas: all rows. values: row name to (call, place). graph: the operators in torch.fx."""
+    """One set of input shapes, and where the model's Python asks for values one way through it: key.
 
+    metas: all rows. values: row name to (call, place). graph: the operators in torch.fx.
+    """
+
+    key: Any
     metas: tuple[TensorMeta, ...]
     values: Mapping[str, tuple[int, int | None]]
     graph: Any
@@ -71,6 +82,7 @@ class CompiledSession:
         self._arithmetic = Arithmetic(recipe, device=built.device, seed=seed)
         self._notes = [*built.notes, say("random_eager")]
         self._plans: dict[Any, _Plan] = {}
+        self._asking: dict[Any, int] = {}  # shapes of inputs whose values decide what runs, and how many ways were seen
         self._marked: dict[Any, Any] = {}
         self._twin: Any = None
         self._twins = 0
@@ -116,6 +128,8 @@ class CompiledSession:
             wanted = [meta for meta in plan.metas if not meta.unseen and (names is None or meta.name in names)]
             values = self._values(plan, wanted, feeds, outputs)
             for meta in wanted:
+                if meta.name not in values:
+                    continue
                 value = values[meta.name].detach()
                 hook(meta.op_type, meta.name, value if self._device_tensors else as_array(value, name=meta.name))
         return {name: as_array(tensor, name=name) for name, tensor in outputs.items()}
@@ -138,17 +152,33 @@ class CompiledSession:
         found = {**given, **outputs}
         inside = [meta.name for meta in wanted if meta.name in plan.values]
         if inside:
-            key = _shapes(given), tuple(inside)
+            key = plan.key, tuple(inside)
             if key not in self._marked:
                 self._marked[key] = self._compiled(plan, inside)
             flat = list(tensors_of(self._built, feeds).values())
-            returned, shown = self._call(self._marked[key], tuple(flat), {})
+            try:
+                try:
+                    returned, shown = self._call(self._marked[key], tuple(flat), {})
+                except BackendError:  # as inductor lays out what is shown, it may be no view of it
+                    self._marked[key] = self._compiled(plan, inside, views=False)
+                    returned, shown = self._call(self._marked[key], tuple(flat), {})
+            except BackendError as error:
+                self._hide(plan, say("second_graph_fails", detail=_first(error)))
+                return found
             self._changed = not all(
                 torch.equal(one, other) or bool((one.isnan() == other.isnan()).all() and one.isnan().any())
                 for one, other in zip(outputs.values(), returned, strict=True)
             )
             found.update(zip(inside, shown, strict=True))
         return found
+
+    def _hide(self, plan: _Plan, why: Reason) -> None:
+        """Nothing of it can be seen but what goes in and comes out."""
+        metas = tuple(
+            dataclasses.replace(meta, unseen=meta.unseen or why) if meta.name in plan.values else meta
+            for meta in plan.metas
+        )
+        self._last = self._plans[plan.key] = _Plan(key=plan.key, metas=metas, values={}, graph=None)
 
     def _plain(self) -> Any:
         assert self._built is not None
@@ -168,28 +198,38 @@ class CompiledSession:
 
     def _plan(self, given: Mapping[str, Any]) -> _Plan:
         """The operators of an eager run, which the compiled graph is made of."""
-        key = _shapes(given)
-        if key not in self._plans:
-            by_op = self._trace("op", given)
-            metas, values = tuple(by_op.metas), dict(by_op.places)
-            if self._level == "module":
-                metas = tuple(self._trace("module", given).metas)
-                values = {
-                    meta.name: by_op.places[by_op.module_results[meta.name]]
-                    for meta in metas
-                    if by_op.module_results.get(meta.name) in by_op.places
-                }
-            graph, problem = self._graph(given, by_op.calls)
-            if graph is None:
-                values = {}
-            why = problem or say("no_operator")
-            metas = tuple(
-                meta
-                if meta.unseen or meta.name in values or meta.op_type in ("Input", "Output")
-                else dataclasses.replace(meta, unseen=why)
+        shapes = _shapes(given)
+        by_op = self._trace("op", given) if shapes in self._asking or shapes not in self._plans else None
+        key = (shapes, _way(by_op)) if by_op is not None and shapes in self._asking else shapes
+        if key in self._plans:
+            return self._plans[key]
+        assert by_op is not None
+        metas, values = tuple(by_op.metas), dict(by_op.places)
+        if self._level == "module":
+            metas = tuple(self._trace("module", given).metas)
+            values = {
+                meta.name: by_op.places[by_op.module_results[meta.name]]
                 for meta in metas
-            )
-            self._plans[key] = _Plan(metas=metas, values=values, graph=graph)
+                if by_op.module_results.get(meta.name) in by_op.places
+            }
+        graph, problem, asks = self._graph(given, by_op.calls)
+        if asks:
+            if not self._asking:
+                self._notes.append(say("one_graph"))
+            key, self._asking[shapes] = (shapes, _way(by_op)), self._asking.get(shapes, 0) + 1
+            if self._asking[shapes] > _PATHS:
+                graph, problem = None, say("many_ways", count=_PATHS)
+        over = _written_over(graph) if graph is not None else frozenset()
+        lost = {name for name, (call, _) in values.items() if call in over}
+        values = {name: place for name, place in values.items() if graph is not None and name not in lost}
+        why = problem or say("no_operator")
+        metas = tuple(
+            meta
+            if meta.unseen or meta.name in values or meta.op_type in ("Input", "Output")
+            else dataclasses.replace(meta, unseen=say("written_over") if meta.name in lost else why)
+            for meta in metas
+        )
+        self._plans[key] = _Plan(key=key, metas=metas, values=values, graph=graph)
         return self._plans[key]
 
     def _trace(self, level: str, given: Mapping[str, Any]) -> Trace:
@@ -210,33 +250,45 @@ class CompiledSession:
             raise translated(error, self._built.model, trace, own) from error
         return trace
 
-    def _graph(self, given: Mapping[str, Any], calls: Sequence[Any]) -> tuple[Any, Reason]:
-        """The operators as one graph of the flat inputs; or None and why there is none."""
+    def _graph(self, given: Mapping[str, Any], calls: Sequence[Any]) -> tuple[Any, Reason, bool]:
+        """The operators as one graph of the flat inputs, or None and why there is none; and whether the model's Python
+        asked for values, so that the graph is that of these inputs' values alone."""
         from torch.fx.experimental.proxy_tensor import make_fx
 
         assert self._built is not None
-        model, module, order = self._built.model, twin(self._built.module), list(given)
+        model, order, problem = self._built.model, list(given), NOTHING
+        for asks, how in ((False, {}), (True, {"_error_on_data_dependent_ops": False})):
+            module = twin(self._built.module)  # which a trace that failed has left anyhow
 
-        def flat(*tensors: Any) -> Any:
-            args, kwargs = arguments_of(model, dict(zip(order, tensors, strict=True)))
-            result = module(*args, **kwargs)
-            return [value for value in pytree.tree_leaves(result) if isinstance(value, torch.Tensor)]
+            def flat(*tensors: Any, module: Any = module) -> Any:
+                args, kwargs = arguments_of(model, dict(zip(order, tensors, strict=True)))
+                result = module(*args, **kwargs)
+                return [value for _, value in leaves(result, "output")]
 
-        self._arithmetic.reset()
-        try:
-            with torch.no_grad(), _quiet(), self._arithmetic.globally():
-                graph = make_fx(flat)(*(tensor.clone() for tensor in given.values()))
-        except Exception as error:
-            return None, say("in_pieces", detail=_first(error))
-        nodes = _operators(graph)
-        if [node.target for node in nodes] != list(calls):
-            return None, say("other_operators", traced=len(nodes), plain=len(calls))
-        return graph, NOTHING
+            self._arithmetic.reset()
+            try:
+                with torch.no_grad(), _quiet(), self._arithmetic.globally():
+                    graph = make_fx(flat, **how)(*(tensor.clone() for tensor in given.values()))
+            except Exception as error:
+                problem = problem or say("in_pieces", detail=_first(error))
+                continue
+            plain = [_SAME.get(call, call) for call in calls]
+            traced = [_SAME.get(node.target, node.target) for node in _operators(graph)]
+            if traced != plain:
+                return None, _other(plain, traced), asks
+            return graph, NOTHING, asks
+        return None, problem, False
 
-    def _compiled(self, plan: _Plan, names: Sequence[str]) -> Any:
-        """A compiled function of the flat inputs that returns the outputs and a copy of each named tensor."""
+    def _compiled(self, plan: _Plan, names: Sequence[str], *, views: bool = True) -> Any:
+        """A compiled function of the flat inputs that returns the outputs and a copy of each named tensor.
+
+        views: off, what cannot be seen in another shape where it lies is copied into it.
+        """
         graph = copy.deepcopy(plan.graph)
         nodes = _operators(graph)
+        for node in nodes if not views else ():
+            if node.target is torch.ops.aten.view.default:
+                node.target = torch.ops.aten.reshape.default
         copies = [_copy_of(graph.graph, nodes[plan.values[name][0]], plan.values[name][1]) for name in names]
         final = next(node for node in graph.graph.nodes if node.op == "output")
         final.args = ((final.args[0], copies),)
@@ -253,8 +305,37 @@ class CompiledSession:
             raise translated(error, self._built.model, None) from error
 
 
+def _way(trace: Trace) -> Any:
+    """What an eager run did: operators, shapes, and the numbers that they were given. Where two of these are the same
+    nothing else of their inputs went into the graph."""
+    return tuple((meta.op_type, meta.shape, meta.call.settings if meta.call else "") for meta in trace.metas)
+
+
+def _other(plain: Sequence[Any], traced: Sequence[Any]) -> Reason:
+    """How two runs differ: how many operators, and the first that is another."""
+    pairs = itertools.zip_longest(plain, traced, fillvalue="-")
+    ours, theirs = next((one, other) for one, other in pairs if one != other)
+    return say("other_operators", traced=len(traced), plain=len(plain), one=str(theirs), other=str(ours))
+
+
 def _operators(graph: Any) -> list[Any]:
     return [n for n in graph.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
+
+
+def _written_over(graph: Any) -> frozenset[int]:
+    """Calls whose result a later one adds or puts numbers into, by index: inductor does so where it lies, and a copy of
+    it that was made before has them too (torch 2.13, of two index_add_ in a row)."""
+    place = {node: number for number, node in enumerate(_operators(graph))}
+    return frozenset(
+        place[node] for node in place if any(
+            user.args and user.args[0] is node and user.target.name().startswith(_INDEXED) for user in node.users
+            if user.op == "call_function" and isinstance(user.target, torch._ops.OpOverload)
+        )
+    )  # fmt: skip
+
+
+_INDEXED = tuple(f"aten::{name}_" for name in ("index_add", "index_put", "index_copy", "scatter", "scatter_add",
+                                               "scatter_reduce"))  # fmt: skip
 
 
 def _compile(module: Any) -> Any:
