@@ -50,6 +50,26 @@ def test_the_operator_that_overflows_is_left(tmp_path: Path, capsys: pytest.Capt
     assert "nothing fails" in capsys.readouterr().err
 
 
+def test_files_of_its_names_that_are_somebody_elses_are_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain(tmp_path / "chain.onnx")
+    command = ["reduce", "--model_file", "chain.onnx", "--run_mode", "ort_fp16_sim", "--inputs", "chain.npz", "--quiet"]
+    for name in ("chain.part.onnx", "chain.part.npz"):
+        Path(name).write_bytes(b"somebody's own")
+        assert main(command) == 2
+        said = capsys.readouterr().err
+        assert f"{name}: is there already, and nothing here wrote it" in said
+        assert "--part" in said
+        assert Path(name).read_bytes() == b"somebody's own"
+        Path(name).unlink()
+    assert main(command) == 0
+    assert main(command) == 0, "its own it writes again"
+    Path("named.onnx").write_bytes(b"what is named is replaced, as --output is")
+    assert main([*command, "--part", "named.onnx"]) == 0
+    onnx.checker.check_model(onnx.load("named.onnx"))
+
+
 def test_a_model_that_is_no_onnx_file_is_refused(fake: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reduce", "--model_file", fake, "--run_mode", "fake_fp16"]) == 2
     assert "only .onnx files" in capsys.readouterr().err

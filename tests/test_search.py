@@ -278,3 +278,30 @@ def test_what_cannot_be_saved_is_said(root: Path, tmp_path: Path, capsys: pytest
     assert not wanted.exists()
     assert main(["search", *common[:-1], str(path), "--run_mode", "ort_fp16_sim", "--output", output]) == 2
     assert "which this command reads" in capsys.readouterr().err
+
+
+def test_files_of_its_names_that_are_somebody_elses_are_left_alone(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, own = built(root, tmp_path), tmp_path / "own"
+    own.mkdir()
+    mixed = own / "needs_constraints.mixed.onnx"
+    mixed.write_bytes(b"somebody's own")
+    common = ["--model_file", str(path), "--run_mode", "ort_fp16_sim", "--val_range", "1,2", "--artefacts", str(own)]
+    for _ in range(2):  # the second time what is there is ours
+        report = search(tmp_path, *common)
+        assert report.fix is not None
+        assert Path(report.fix.artefacts[-1].path).parent == tmp_path / "own.2"
+        assert any("own.2 has this name because" in note for note in report.notes)
+    assert mixed.read_bytes() == b"somebody's own"
+    assert not (tmp_path / "own.3").exists()
+    mixed.unlink()
+    report = search(tmp_path, *common)
+    assert report.fix is not None
+    assert Path(report.fix.artefacts[-1].path) == mixed
+    journal = tmp_path / "other.search" / "evaluations.jsonl"
+    journal.parent.mkdir()
+    journal.write_text("somebody's own\nand more")
+    assert main(["search", *common, "--quiet", "--output", str(tmp_path / "other.json")]) == 2
+    assert "nothing here wrote it" in capsys.readouterr().err
+    assert journal.read_text() == "somebody's own\nand more"

@@ -28,6 +28,7 @@ from ..records import Row, RunSpec, Status
 from ..report.atomic_file import replacing
 from ..report.model import Report
 from ..run.overwriting import refuse_overwriting
+from ..run.own_files import MARK, mark_archive, refuse_foreign
 from ..safety.visible import visible
 from . import compare
 from .parser import parse, program
@@ -58,6 +59,8 @@ def run(arguments: Sequence[str]) -> int:
     if part_file.suffix.lower() != ".onnx":
         raise UsageError("a part is an .onnx file", where=str(part_file), hint="end its name in .onnx")
     refuse_overwriting([part_file, part_file.with_suffix(".npz")], spec, given.marks)
+    for unnamed in (*(() if given.part else (part_file,)), part_file.with_suffix(".npz")):
+        refuse_foreign(unnamed, "--part")
     compare.check_before(spec, [])
     whole = _compared(spec, model, spec.inputs)
     row = _failing(whole, given.tensor)
@@ -162,12 +165,13 @@ def _with_weights(model: str) -> Any:
 
 
 def _write(path: Path, part: Part) -> None:
+    part.proto.metadata_props.add(key=MARK, value=path.name)
     if part.proto.ByteSize() >= _LARGEST:
         _save(path, part)
     else:
         with replacing(path, what="the part") as temporary:
             temporary.write_bytes(part.proto.SerializeToString())
-    save_feeds(path.with_suffix(".npz"), part.feeds)
+    mark_archive(save_feeds(path.with_suffix(".npz"), part.feeds))
 
 
 def _save(path: Path, part: Part) -> None:

@@ -85,6 +85,10 @@ MISTAKES: Mapping[str, Wording] = {
         "run mode {mode} has nothing that could be kept in a higher precision",
         "运行模式 {mode} 没有可保留为更高精度的部分",
     ),
+    "not_ours": Wording(
+        "is there already, and nothing here wrote it", "已存在，且不是本工具写出的"
+    ),
+    "name_another": Wording("move it away, or name another place with {option}", "请将其移走，或用 {option} 另选位置"),
     "search_saves_no": Wording(
         "a search in {mode} hands over no such file", "在 {mode} 中的搜索不产生这种文件"
     ),

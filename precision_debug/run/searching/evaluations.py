@@ -16,6 +16,7 @@ from typing import Any
 from ...codec import encode
 from ...errors import OutputError, RecordingError
 from ...events import Evaluated, Event, Kept, Trying
+from ...reasons import say
 from ...records import ModelFiles, RunSpec
 from ...search import Evaluation
 from ...search.asked import Asked
@@ -43,6 +44,10 @@ class Evaluations:
         self._known: dict[str, Evaluated | Kept] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
+            if not _is_ours(path):
+                raise OutputError(
+                    say("not_ours"), where=str(path), hint=say("name_another", option="--output")
+                )  # fmt: skip
             _mend(path)
             try:
                 for event in read_events(path, Evaluated, Kept):
@@ -114,6 +119,14 @@ def crashed(path: Path, text: str) -> bool:
     with Journal(path) as journal:
         journal.write(Evaluated(key=last.key, evaluation=gone))
     return True
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file begins as a journal of evaluations does, or has nothing in it."""
+    with path.open("rb") as file:
+        first = file.read(4096)
+    known = (Trying, Evaluated, Kept)
+    return not first or any(first.startswith(f'{{"event": "{kind.event}"'.encode()[: len(first)]) for kind in known)
 
 
 def _mend(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ...protocols import Handed
 from ...reasons import say
 from ...search import Artefact, Units
 from ..journal import Journal
+from ..own_files import foreign, free_folder, remember
 from .criterion import Sample
 from .trials import Trials
 
@@ -21,13 +23,26 @@ __all__ = ["handed_over"]
 def handed_over(
     trials: Trials, units: Units, keys: Sequence[str], samples: Sequence[Sample], home: Path, journal: Journal
 ) -> tuple[Artefact, ...]:
-    """The backend's artefacts for kept units, in ``home``, verified on every sample. Raises PrecisionDebugError."""
-    home.mkdir(parents=True, exist_ok=True)
+    """The backend's artefacts for kept units, in ``home``, verified on every sample. Raises PrecisionDebugError.
+
+    Where files of their names there are not ours, the next free folder is taken, and a note says so.
+    """
     tensors = [meta for unit in units.units for meta in unit.metas]
-    made = []
-    for handed in trials.keep.hand_over(keys, tensors, home):
+    place = home
+    if foreign(home):
+        with tempfile.TemporaryDirectory(dir=trials.folder) as trial:
+            paths = [Path(handed.path) for handed in trials.keep.hand_over(keys, tensors, Path(trial)) if handed.path]
+            names = [path.name for path in paths if path.parent == Path(trial)]
+        beside = [f"{name}.data" for name in names] + [str(Path(name).with_suffix(".bin")) for name in names]
+        place = free_folder(home, [*names, *beside])
+    place.mkdir(parents=True, exist_ok=True)
+    before, made = foreign(place), []
+    for handed in trials.keep.hand_over(keys, tensors, place):
         journal.write(events.Stage(text=say("stage_handing_over", title=handed.title)))
         made.append(_verified(trials, handed, samples))
+    remember(place, before)
+    if place != home:
+        journal.write(events.Note(text=say("other_name", name=str(place))))
     return tuple(made)
 
 
