@@ -18,7 +18,7 @@ def test_the_true_minimum_in_few_runs(case: Case, tmp_path: Path) -> None:
     fix, path, feeds = searched(case, tmp_path)
     assert fix.state == "found"
     assert fix.minimal
-    least, _, whole = smaller_sets(case, fix, path, feeds)
+    least, _, whole = smaller_sets(case, fix, path, feeds, tmp_path)
     assert whole
     assert least == len(fix.kept)
     if case.kind != "other":

@@ -29,11 +29,14 @@ from precision_debug.run.searching.story import search
 from precision_debug.search import Fix
 from precision_debug.search.asked import Asked
 
-__all__ = ["CASES", "Case", "searched", "smaller_sets", "units_of"]
+__all__ = ["CASES", "Case", "Least", "least_of", "searched", "show", "smaller_sets", "units_of"]
 
 Build = Callable[[Graph], Sequence[str]]
+Least = tuple[int, int, bool]
+"""How small a set can be that holds, how many sets were tried for that, and whether those were all smaller ones."""
+
 LIMIT = 2e-2
-_TRIED = 60_000
+_MOST = 60_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,19 +176,29 @@ def searched(case: Case, folder: Path) -> tuple[Fix, Path, dict[str, Any]]:
     return next(event.fix for event in told if isinstance(event, FixFound)), path, feeds
 
 
-def smaller_sets(case: Case, fix: Fix, path: Path, feeds: dict[str, Any]) -> tuple[int, int, bool]:
-    """How small a set can be that holds, how many sets were tried for that, and whether those were all smaller ones."""
-    simulation = Simulation(onnx.load(path), feeds, "bf16" if "bf16" in case.mode else "fp16")
-    groups = [tuple(dict.fromkeys(n)) for n in units_of(path, case.mode)]
+def least_of(
+    groups: Sequence[Sequence[str]], fix: Fix, error: Callable[[frozenset[str]], float], wanted: float, most: int
+) -> Least:
+    """The smallest number of units that holds, found by trying every set that is smaller than the answer.
+
+    most: no more sets than this are tried.
+    """
     tried = 0
     for size in range(len(fix.kept)):
         for several in itertools.combinations(groups, size):
             tried += 1
-            if tried > _TRIED:
+            if tried > most:
                 return len(fix.kept), tried, False
-            if simulation.error({name for group in several for name in group}) <= float(case.limit):
+            if error(frozenset(name for group in several for name in group)) <= wanted:
                 return size, tried, True
     return len(fix.kept), tried, True
+
+
+def smaller_sets(case: Case, fix: Fix, path: Path, feeds: dict[str, Any], _folder: Path) -> Least:
+    """``least_of``, in the simulation that the tests have of their own."""
+    simulation = Simulation(onnx.load(path), feeds, "bf16" if "bf16" in case.mode else "fp16")
+    groups = [tuple(dict.fromkeys(n)) for n in units_of(path, case.mode)]
+    return least_of(groups, fix, lambda kept: simulation.error(set(kept)), float(case.limit), _MOST)
 
 
 def units_of(path: Path, mode: str) -> list[tuple[str, ...]]:
@@ -203,28 +216,46 @@ def units_of(path: Path, mode: str) -> list[tuple[str, ...]]:
     return [unit.keys for unit in units.units]
 
 
-def main(names: Sequence[str]) -> int:
-    """One line a case; 1 where a set is larger than need be or took more runs than it may."""
-    wrong = 0
-    for case in CASES:
-        if names and case.name not in names:
+def show(
+    cases: Sequence[Case], names: Sequence[str], smaller: Callable[[Case, Fix, Path, dict[str, Any], Path], Least],
+    handed: Callable[[Fix, Path, dict[str, Any]], tuple[bool, str]] = lambda *_: (True, ""),
+) -> int:  # fmt: skip
+    """One line a case; 1 where a set is larger than need be, took more runs than it may, or is not as it should be.
+
+    names: words of the cases' names; none: all. handed: of what was handed over, whether it is right, and what to say.
+    """
+    wrong = count = 0
+    for case in cases:
+        if names and not any(word in case.name for word in names):
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            fix, path, feeds = searched(case, Path(folder))
-            least, tried, whole = (0, 0, True) if fix.state != "found" else smaller_sets(case, fix, path, feeds)
+        count += 1
+        with tempfile.TemporaryDirectory() as home:
+            folder = Path(home)
+            try:
+                fix, path, feeds = searched(case, folder)
+            except Exception as error:
+                wrong += 1
+                print(f"LOOK {case.name:40s} {type(error).__name__}: {error}", flush=True)
+                continue
+            (folder / "brute").mkdir()
+            least, tried, whole = (0, 0, True)
+            if fix.state == "found":
+                least, tried, whole = smaller(case, fix, path, feeds, folder / "brute")
+            verified, told = handed(fix, path, feeds)
         quick = case.kind == "other" or fix.evaluations <= len(fix.kept) + 5
-        right = fix.state in ("found", "not needed") and least == len(fix.kept) and quick
+        wanted = ("not needed",) if case.kind == "clean" else ("found",) if fix.kept else ("found", "not needed")
+        right = fix.state in wanted and (not fix.kept or least == len(fix.kept)) and quick and verified
         wrong += not right
         print(
-            f"{'ok  ' if right else 'LOOK'} {case.name:36s} {case.kind:13s} {fix.state:11s}"
+            f"{'ok  ' if right else 'LOOK'} {case.name:40s} {case.kind:13s} {fix.state:11s}"
             f" kept {len(fix.kept)}/{fix.units} least {least}{'' if whole else '?'} ({tried} tried)"
             f" evaluations {fix.evaluations} error {fix.before} -> {fix.after}"
-            f"  {' '.join(unit.key for unit in fix.kept)}",
+            f" {' '.join(unit.key.removeprefix('node_') for unit in fix.kept)} {told}".rstrip(),
             flush=True,
         )
-    print(f"{len(CASES) if not names else len(names)} cases, {wrong} to look at")
+    print(f"{count} cases, {wrong} to look at")
     return int(wrong > 0)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(show(CASES, sys.argv[1:], smaller_sets))

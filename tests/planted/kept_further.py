@@ -7,9 +7,7 @@ a stock onnxruntime session. Most of what overflows in FP16 does not in ort_fp16
 
 from __future__ import annotations
 
-import itertools
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +19,7 @@ import numpy as np
 import onnxruntime
 from kept_simulation import relative_error
 
-from planted.kept import Case, searched, units_of
+from planted.kept import Case, Least, least_of, show, units_of
 from planted.onnx_faults import Array, Graph, image, tokens
 from precision_debug import registry
 from precision_debug.records import ModelFiles, SessionSpec
@@ -31,7 +29,7 @@ __all__ = ["CASES", "Engine", "smaller_sets", "stock_error"]
 
 Build = Callable[[Graph], Sequence[str]]
 CASES: list[Case] = []
-_TRIED = 4000
+_MOST = 4000
 
 
 def case(kind: str, modes: str, limit: float | str = 2e-2, opset: int = 17) -> Callable[[Build], Build]:
@@ -425,60 +423,20 @@ def stock_error(model: Path, source: Path, feeds: dict[str, Array]) -> float:
     return relative_error(got, _stock(source, feeds))
 
 
-def smaller_sets(case: Case, fix: Fix, path: Path, feeds: dict[str, Any], folder: Path) -> tuple[int, int, bool]:
-    """How small a set can be that holds, how many sets were tried for that, and whether those were all smaller ones."""
+def smaller_sets(case: Case, fix: Fix, path: Path, feeds: dict[str, Any], folder: Path) -> Least:
+    """``least_of``, in the run mode itself."""
     engine = Engine(path, feeds, case.mode, folder)
     wanted = float(case.limit) if not isinstance(case.limit, str) else float(case.limit[:-1]) / 100 * engine.error(())
-    groups = units_of(path, case.mode)
-    tried = 0
-    for size in range(len(fix.kept)):
-        for several in itertools.combinations(groups, size):
-            tried += 1
-            if tried > _TRIED:
-                return len(fix.kept), tried, False
-            if engine.error([name for group in several for name in group]) <= wanted:
-                return size, tried, True
-    return len(fix.kept), tried, True
+    return least_of(units_of(path, case.mode), fix, lambda kept: engine.error(sorted(kept)), wanted, _MOST)
 
 
-def main(names: Sequence[str]) -> int:
-    """One line a case; 1 where a set is larger than need be, took more runs than it may, or is not what was handed
-    over."""
-    wrong = count = 0
-    for one in CASES:
-        if names and not any(word in one.name for word in names):
-            continue
-        count += 1
-        with tempfile.TemporaryDirectory() as home:
-            folder = Path(home)
-            try:
-                fix, path, feeds = searched(one, folder)
-            except Exception as error:
-                wrong += 1
-                print(f"LOOK {one.name:40s} {type(error).__name__}: {error}", flush=True)
-                continue
-            (folder / "brute").mkdir()
-            least, tried, whole = (0, 0, True)
-            if fix.state == "found":
-                least, tried, whole = smaller_sets(one, fix, path, feeds, folder / "brute")
-            quick = one.kind == "other" or fix.evaluations <= len(fix.kept) + 5
-            wanted = ("not needed",) if one.kind == "clean" else ("found",)
-            models = [item for item in fix.artefacts if item.path.endswith(".onnx")]
-            told = [f"{stock_error(Path(item.path), path, feeds):.3g}" for item in models]
-            verified = all(item.verified is not False for item in fix.artefacts)
-            handed = f"handed over {' '.join(told)}" if verified else "NOT VERIFIED"
-            right = fix.state in wanted and (not fix.kept or least == len(fix.kept)) and quick and verified
-            wrong += not right
-            print(
-                f"{'ok  ' if right else 'LOOK'} {one.name:40s} {one.kind:12s} {fix.state:11s}"
-                f" kept {len(fix.kept)}/{fix.units} least {least}{'' if whole else '?'} ({tried} tried)"
-                f" evaluations {fix.evaluations} error {fix.before} -> {fix.after}"
-                f" {' '.join(unit.key.removeprefix('node_') for unit in fix.kept)} {handed}",
-                flush=True,
-            )
-    print(f"{count} cases, {wrong} to look at")
-    return int(wrong > 0)
+def handed(fix: Fix, path: Path, feeds: dict[str, Any]) -> tuple[bool, str]:
+    """Whether everything that was handed over was verified, and what a stock session makes of the models."""
+    models = [item for item in fix.artefacts if item.path.endswith(".onnx")]
+    told = [f"{stock_error(Path(item.path), path, feeds):.3g}" for item in models]
+    verified = all(item.verified is not False for item in fix.artefacts)
+    return verified, f"handed over {' '.join(told)}" if verified else "NOT VERIFIED"
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(show(CASES, sys.argv[1:], smaller_sets, handed))
