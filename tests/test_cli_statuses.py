@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
+import onnx_models
 import pytest
 
 from precision_debug import cli
@@ -109,3 +111,27 @@ def test_an_exception_that_is_none_of_ours(monkeypatch: pytest.MonkeyPatch, caps
 def test_verbose_keeps_the_status_of_our_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--model_file", "no.fake", "--run_mode", "fake_off", "--verbose"]) == 2
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["model", "folder", "report"])
+def test_a_path_that_is_not_utf8_is_refused_in_one_line(what: str, tmp_path: Path) -> None:
+    """As a folder that was named in GBK: the frameworks' C++ cannot be told of it."""
+    odd = os.fsdecode(b"\xd6\xd0")
+    plain, other = tmp_path / "plain", tmp_path / odd
+    try:
+        other.mkdir()
+    except (OSError, UnicodeError):
+        pytest.skip("the file system takes UTF-8 only")
+    plain.mkdir()
+    model = {"model": plain / f"{odd}.onnx", "folder": other / "m.onnx"}.get(what, plain / "m.onnx")
+    onnx.save(onnx_models.mlp(), plain / "kept.onnx")
+    os.rename(plain / "kept.onnx", model)
+    report = (other if what == "report" else plain) / "o.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "precision_debug", "--model_file", str(model), "--run_mode", "ort_opt", "--output",
+         str(report)], capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "is not UTF-8" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert os.listdir(os.fsencode(plain)) == ([os.fsencode(model.name)] if what != "folder" else [])

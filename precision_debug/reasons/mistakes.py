@@ -51,6 +51,10 @@ MISTAKES: Mapping[str, Wording] = {
     "add_a_baseline": Wording("add --baseline MODE, or leave it out", "请加上 --baseline 模式，或去掉该选项"),
     # files
     "no_onnx": Wording("is not an ONNX model, or is cut off", "不是 ONNX 模型，或文件不完整"),
+    "not_utf8": Wording(
+        "its path is not UTF-8, and the frameworks cannot be told of it", "其路径不是 UTF-8 编码，各框架无法打开"
+    ),
+    "move_it": Wording("move or rename it, or the folder that it lies in", "请移动它，或为它或其所在文件夹改名"),
     "too_many_nodes": Wording(
         "its functions, written out, are {count:,} operators: more than a model can have",
         "其函数展开后有 {count:,} 个算子，超出模型可能的规模",

@@ -13,6 +13,7 @@ from ..errors import BackendUnavailable, ModelError, UsageError
 from ..protocols import Backend, Capabilities, Comparer, Feeds, Session
 from ..reasons import say
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
+from ..safety.path_encoding import is_utf8
 from ..safety.special_file import refuse_special
 from ..settings import CORE, SIDES, Setting, Taker, read_by, share, value
 
@@ -192,6 +193,8 @@ def _found(model: ModelFiles, mode: str) -> Opening:
         raise UsageError("no model was given", hint="name one with --model_file FILE or --model_dir DIR")
     for named in (model.model_file, model.model_file.partition(".py:")[0] + ".py", model.params_file, model.model_dir):
         refuse_special(named, ModelError)
+        if named and not is_utf8(named):
+            raise ModelError(say("not_utf8"), where=named, hint=say("move_it"))
     plain = model.path if Path(model.path).exists() else model.path.partition(".py:")[0] + ".py"
     if not Path(model.path).exists() and not (".py:" in model.path and Path(plain).exists()):
         raise ModelError(say("no_such_model"), where=model.path, hint=say("check_the_path"))

@@ -22,6 +22,7 @@ from ..reasons import say
 from ..records import RunSpec
 from ..report.readiness import make_ready
 from ..safety import import_path
+from ..safety.path_encoding import is_utf8
 from ..search.asked import Asked
 from .companion_files import log_head
 from .dead_runs import clear_leftovers
@@ -110,6 +111,8 @@ def _absolute(path: Path) -> Path:
 def _made(home: Path, job: Mapping[str, Any]) -> tuple[Path, int]:
     """A run's folder with its job, and a descriptor that holds it: a folder that nobody holds is a dead run's."""
     folder = None
+    if not is_utf8(home):
+        raise OutputError(say("not_utf8"), where=str(home), hint="name another --output")
     try:
         home.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))
