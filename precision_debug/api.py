@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import OutputError, PrecisionDebugError
+from .errors import InputError, OutputError, PrecisionDebugError, UsageError
 from .records import ModelFiles, RunSpec, Tolerance
+from .report.formats import refuse_unknown
 from .report.model import Report
 from .report.readiness import make_ready
 from .run import deliver, pipeline, supervisor
@@ -20,6 +21,8 @@ from .run.overwriting import refuse_overwriting
 from .run.plan import make_plan
 
 __all__ = ["compare"]
+
+_EXPLAIN = ("off", "fast", "full")
 
 
 def compare(
@@ -59,7 +62,7 @@ def compare(
     options: the backends' own settings (docs/settings.md), for every side that reads them;
     ``**{"baseline.KEY": value}`` is for one side. Raises PrecisionDebugError; an out-of-tolerance result is no error.
     """
-    arrays = () if isinstance(inputs, (str, Path)) else (inputs,) if isinstance(inputs, Mapping) else tuple(inputs)
+    arrays = () if isinstance(inputs, (str, Path)) else _samples(inputs)
     spec = RunSpec(
         model=_files(model),
         run_mode=run_mode,
@@ -82,8 +85,9 @@ def compare(
         options={name: _plain(value) for name, value in options.items()},
         command="precision_debug.compare",
     )
-    make_plan(spec, check_machine=False)  # what is wrong with the call itself is said before anything is written
     outputs = [Path(output)] if isinstance(output, (str, Path)) else [Path(path) for path in output]
+    _refuse(spec, outputs)  # what is wrong with the call itself is said before anything is written
+    make_plan(spec, check_machine=False)
     if isolated:
         if arrays:
             raise TypeError("isolated=True takes inputs as a path: arrays do not travel to the child process")
@@ -106,6 +110,30 @@ def compare(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return deliver.deliver(folder, outputs)
+
+
+def _samples(inputs: Any) -> tuple[Mapping[str, Any], ...]:
+    samples = (inputs,) if isinstance(inputs, Mapping) else tuple(inputs)
+    if not samples:
+        raise InputError("there is no sample in it", where="inputs", hint="give arrays by input name")
+    for sample in samples:
+        if not isinstance(sample, Mapping):
+            what = f"a sample is {type(sample).__name__}, not arrays by input name"
+            raise InputError(what, where="inputs", hint="give {name: array}, or a list of such")
+    return samples
+
+
+def _refuse(spec: RunSpec, outputs: Sequence[Path]) -> None:
+    """What the command line's parser would have refused."""
+    if spec.explain not in _EXPLAIN:
+        what = f"'{spec.explain}' is none of {', '.join(_EXPLAIN)}"
+        raise UsageError(what, where="explain", hint="leave it out for 'fast'")
+    for name, (low, high) in spec.val_range.items():
+        if low > high:
+            where = f"val_range of '{name}'" if name else "val_range"
+            raise UsageError(f"{low:g}, {high:g} has its low end above its high end", where=where, hint="turn it round")
+    for path in outputs:
+        refuse_unknown(path)
 
 
 def _folder(outputs: Sequence[Path]) -> Path:

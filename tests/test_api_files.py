@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from precision_debug import Report, compare, registry
-from precision_debug.errors import BackendError, OutputError, UsageError
+from precision_debug.errors import BackendError, OutputError, PrecisionDebugError, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +54,22 @@ def test_an_output_that_is_read_is_refused() -> None:
     with pytest.raises(UsageError, match="which this command reads"):
         compare("m.fake", run_mode="fake_off", inputs="in.json", output="in.json")
     assert Path("in.json").read_text(encoding="utf-8") == "[]"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"explain": "x"}, "explain: 'x' is none of off, fast, full"),
+        ({"val_range": (1, 0)}, "val_range: 1, 0 has its low end above its high end"),
+        ({"val_range": {"x": (0.5, 0.25)}}, "val_range of 'x'"),
+        ({"output": "r.exe"}, "r.exe: no report format has the ending '.exe'"),
+        ({"output": ["r.json", "r"]}, "r: the report's name has no ending"),
+        ({"inputs": []}, "inputs: there is no sample in it"),
+        ({"inputs": [3.0]}, "inputs: a sample is float"),
+    ],
+)
+def test_a_call_that_is_wrong_is_refused_before_anything_runs(more: dict[str, Any], told: str) -> None:
+    before = os.listdir()
+    with pytest.raises(PrecisionDebugError, match=re.escape(told)):
+        compare("m.fake", **{"run_mode": "fake_off", **more})
+    assert os.listdir() == before

@@ -272,3 +272,17 @@ def test_error_growth_is_blank_where_nobody_told_what_an_operator_reads() -> Non
     assert [row.error_growth for row in rows] == [None, None, None]
     assert [row.introduced for row in rows] == [None, None, None]
     assert rows[1].relative_l2
+
+
+def test_names_that_are_no_text_become_text() -> None:
+    """At the end of a script of somebody's, an error about one of them would cost all rows."""
+    base = SaveBaseline()
+    names: list[Any] = [None, 3, ("a", 1), "x"]
+    for name in names:
+        base(name, name, np.ones(2))
+    check = AssertClose(base)
+    for name in names:
+        check(name, name, np.ones(2))
+    report = check.report()
+    assert [(row.name, row.op_type) for row in report.rows] == [(str(name), str(name)) for name in names]
+    assert report.verdict is Verdict.PASS

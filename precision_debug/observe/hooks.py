@@ -128,6 +128,7 @@ class SaveBaseline:
 
     def _seen(self, op_type: str, tensor_name: str, tensor: Any) -> tuple[str, Any]:
         """Note a tensor; returns its key, and the tensor as the comparer takes it."""
+        op_type, tensor_name = str(op_type), str(tensor_name)  # a number, or None, in a script of somebody's
         _distrust(op_type, tensor)
         value = self.comparer.take(tensor, tensor_name)
         key = self._keys.key(tensor_name)
@@ -251,6 +252,7 @@ class CheckTarget:
         return tuple(self._tensors)
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
+        op_type, tensor_name = str(op_type), str(tensor_name)  # a number, or None, in a script of somebody's
         _distrust(op_type, tensor)
         comparer = self.baseline.comparer
         value = comparer.take(tensor, tensor_name)

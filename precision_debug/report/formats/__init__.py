@@ -16,7 +16,7 @@ from typing import Any
 from ...errors import OutputError
 from ..atomic_file import replacing
 
-__all__ = ["GROUP", "built_in", "endings", "format_of", "modules", "write"]
+__all__ = ["GROUP", "built_in", "endings", "format_of", "modules", "refuse_unknown", "write"]
 
 GROUP = "precision_debug.formats"
 
@@ -49,6 +49,15 @@ def format_of(name: str) -> Any:
         return import_module(found)
     except ImportError as error:
         raise OutputError(f"the report format {name} cannot be loaded: {error}", hint=f"it is {found}") from error
+
+
+def refuse_unknown(path: Path) -> None:
+    """Raise OutputError where no format has the path's ending."""
+    if path.suffix.lower()[1:] not in modules():
+        try:
+            format_of(path.suffix.lower()[1:])
+        except OutputError as error:
+            raise OutputError(error.what, where=str(path), hint=error.hint) from error
 
 
 def write(report: Any, path: str | Path, *, scratch: Path | None = None, form: str = "", language: str = "") -> Path:
