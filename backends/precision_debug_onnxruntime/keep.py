@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["Blocked", "OrtKeep", "nodes_named"]
 
 
+_INLINED = "_inlfunc_"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Blocked:
     """Types and names of nodes. What is inside of a blocked If, Loop or Scan stays in float32 with it."""
@@ -37,10 +40,14 @@ class Blocked:
     nodes: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, runtime: Runtime, source: Model) -> Blocked:
-        """Raises UsageError for a node that the model does not have."""
-        nodes = nodes_named(source, setting(runtime.settings, "node_block_list"), "node_block_list")
-        return cls(ops=frozenset(setting(runtime.settings, "op_block_list")), nodes=frozenset(nodes))
+    def of(cls, runtime: Runtime, source: Model, running: Model | None = None) -> Blocked:
+        """running: the graph whose nodes are asked about, where ONNX Runtime has taken functions of the model apart.
+        Raises UsageError for a node that the model does not have."""
+        named = frozenset(nodes_named(source, setting(runtime.settings, "node_block_list"), "node_block_list"))
+        blocked = cls(ops=frozenset(setting(runtime.settings, "op_block_list")), nodes=named)
+        if running is None or not (blocked.ops or blocked.nodes):
+            return blocked
+        return cls(ops=blocked.ops, nodes=named | _parts(source, running, blocked))
 
     def covers(self, node: Any) -> bool:
         """Whether a node is named itself."""
@@ -61,6 +68,33 @@ class Blocked:
                 yield from self.nodes_of(inner, blocked)
 
 
+def _parts(source: Model, running: Model, blocked: Blocked) -> frozenset[str]:
+    """What became of blocked nodes that are functions: the nodes between what these read and what they give."""
+    made = {out: node for graph in all_graphs(running.proto.graph) for node in graph.node for out in node.output}
+    here = {node.name for node in made.values()}
+    found: set[str] = set()
+    for graph in all_graphs(source.proto.graph):
+        for node in graph.node:
+            if node.name in here or not blocked.covers(node):
+                continue
+            seen, waiting = set(node.input), list(node.output)
+            while waiting:
+                name = waiting.pop()
+                if name not in seen and name in made:
+                    found.add(made[name].name)
+                    waiting += made[name].input
+                seen.add(name)
+    return frozenset(found)
+
+
+def _function_of(source: Model, tensor: str) -> list[str]:
+    """Nodes of the type whose function ONNX Runtime took apart, by the name that it gives a tensor inside of one."""
+    inside = tensor.removeprefix(_INLINED)
+    nodes = [node for graph in all_graphs(source.proto.graph) for node in graph.node]
+    types = {node.op_type for node in nodes if inside != tensor and inside.startswith(f"{node.op_type}_")}
+    return [node.name for node in nodes if node.op_type == max(types, key=len, default="")]
+
+
 def nodes_named(source: Model, names: Sequence[str], option: str) -> tuple[str, ...]:
     """The nodes of these names, and those that make the tensors of the others, as a report names them (an iteration's
     too). Raises UsageError for what the model has neither of."""
@@ -74,6 +108,9 @@ def nodes_named(source: Model, names: Sequence[str], option: str) -> tuple[str, 
         tensor = name if name in made else name.rpartition("@")[0]
         if name in inputs and name not in known:
             continue  # an input has no node: what reads it is kept by its own name
+        if name not in known and tensor not in made and (parts := _function_of(source, name)):
+            found |= dict.fromkeys(parts)
+            continue
         if name not in known and tensor not in made:
             hint = did_you_mean(name, sorted(known | made.keys()))
             raise UsageError(f"the model has no node or tensor {name}", where=f"--option {option}", hint=hint)

@@ -89,7 +89,7 @@ def _opened(
     if recipe.change == "" and not recipe.optimise:
         entries = with_dropped(entries, source.proto.graph)
     if recipe.mode.simulation:
-        blocked = Blocked.of(runtime, source)
+        blocked = Blocked.of(runtime, source, built.running)
         entries = [_as_rounded(entry, recipe, blocked) for entry in entries if not internal(entry.value.name)]
     return OrtSession(
         model=built.running,

@@ -33,8 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from ..reasons import say
-from ..records import Operator, Row, TensorMeta
+from .files import files_differ, other_weight
 from .introduced import MASK, Alone
 from .operators import CANCEL, REACH_FURTHER, SUM_UP, plain_type
 from .subject import Subject
@@ -50,6 +49,10 @@ _WIDE = frozenset({"float32", "float64"})
 _LEAST_TF32, _MOST_TF32 = 0.15, 1.2
 """Relative L2 error of a product whose operands were rounded to TF32's 11 bits, in roundings: each operand is off by
 1/sqrt(3) of one at its worst and by 0.4 on the average, together 0.6. Float32's own sums stay below 0.02 of it."""
+
+_PER_TERM = 64.0
+"""Roundings for each term beyond which a sum's error is not that of adding up: one would do at most, where no term is
+larger than the sum."""
 
 _NEARLY_EQUAL = 8.0
 """Times that terms are larger than their sum from which on they cancel; of independent terms it is about 1."""
@@ -155,11 +158,11 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
     types = _types(subject, name)
     if types & REACH_FURTHER and _largest_input(subject, name) ** 2 > limit:
         return "range_inside", {"largest": _largest_input(subject, name), "limit": limit}
-    if narrow == "float32" and types & SUM_UP and (rounded := _other_weight(subject, name)):
+    if narrow == "float32" and types & SUM_UP and (rounded := other_weight(subject, name)):
         return "files_differ", rounded
     if narrow == "float32" and types & SUM_UP and _LEAST_TF32 <= (found.rel_l2 or 0.0) * 2**11 <= _MOST_TF32:
         return "tf32", {"units": (found.rel_l2 or 0.0) * 2**11, "count": 1}
-    if narrow in _WIDE and (found.rel_l2 or 0.0) > 1e-3:
+    if narrow in _WIDE and (found.rel_l2 or 0.0) > 1e-3 and not _finer(subject, name):
         return "other_arithmetic", {"rel_l2": found.rel_l2}
     if inside := _subtracts_a_constant(subject, name, constants):
         return "cancellation", inside
@@ -167,8 +170,16 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
         inside = _cancels_inside(subject, name, constants)
         if inside:
             return "cancellation", inside
-        return "long_reduction", {"depth": _depth(subject, name, constants), "units": found.units}
+        depth = _depth(subject, name, constants)
+        if (found.units or 0.0) <= _PER_TERM * max(1, depth):
+            return "long_reduction", {"depth": depth, "units": found.units}
     return "coarse", {"units": found.units}
+
+
+def _finer(subject: Subject, name: str) -> bool:
+    """Whether the baseline computes in float64: then float32 is the narrow type."""
+    numbers = subject.row_of[name].comparison
+    return numbers is not None and numbers.base.dtype == "float64" and numbers.target.dtype != "float64"
 
 
 def _error_in(exact: Array, wrong: Array, where: Array) -> float:
@@ -345,131 +356,3 @@ def not_obeyed(subject: Subject, name: str) -> Evidence:
             real = told.extra.get("Real Precision", "") or "not told"
             return {"layer": meta.node or meta.name, "asked": told.extra.get("Asked Precision", ""), "real": real}
     return {}
-
-
-def files_differ(subject: Subject, name: str) -> Evidence:
-    """A constant or an attribute that the two sides' operators do not share; {} where they are the same operator.
-
-    Only where both sides are to compute the same: with one file, a target's rounded constants are no difference.
-    """
-    baseline, target = subject.operators()
-    if not subject.two_files or target is None:
-        return {}
-    for meta in reversed(subject.region_of.get(name, ())):
-        row = subject.row_of.get(meta.name)
-        mine, theirs = baseline.operator(meta.name), target.operator(row.target_name if row is not None else meta.name)
-        if mine is None or theirs is None:
-            continue
-        if row is None and mine.op_type != theirs.op_type:
-            continue  # inside a fused region equal names do not tell that the operators are the same
-        difference = _other_constant(mine, theirs) if subject.two_frameworks else _difference(mine, theirs, meta.name)
-        difference = difference or _reads_others(subject, meta, row)
-        if difference:
-            return difference
-    return {}
-
-
-def _other_weight(subject: Subject, name: str) -> Evidence:
-    """A weight that the target's file holds rounded, whatever its backend calls the operator; {} where none is."""
-    baseline, target = subject.operators()
-    row = subject.row_of[name]
-    for meta in reversed(subject.region_of.get(name, ())):
-        mine = baseline.operator(meta.name)
-        there = row.target_name if meta.name == name else meta.name
-        theirs = target.operator(there) if target is not None else None
-        if mine is None or theirs is None:
-            continue
-        for key, value in mine.parameters.items():
-            weight = np.asarray(value)
-            others = [other for other in map(np.asarray, theirs.parameters.values()) if other.size == weight.size]
-            if weight.ndim < 2 or len(others) != 1 or others[0].dtype.kind != "f":
-                continue
-            b, t = weight.astype(np.float64).reshape(-1), others[0].astype(np.float64).reshape(-1)
-            apart = b != t
-            if apart.any() and np.allclose(t, b, rtol=2.0**-8, atol=2.0**-24):
-                place = int(np.argmax(np.abs(b - t)))
-                return {
-                    "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": int(b.size),
-                    "at": [int(i) for i in np.unravel_index(place, weight.shape)], "base": float(b[place]),
-                    "target": float(t[place]),
-                }  # fmt: skip
-    return {}
-
-
-def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Evidence:
-    """That the target's operator reads other tensors, or in another order; {} where that is not known."""
-    theirs = subject.targets.get(row.target_name) if row is not None else None
-    if theirs is None or subject.two_frameworks or any(name not in subject.partner for name in theirs.inputs):
-        return {}
-    mapped = tuple(subject.partner[name] for name in theirs.inputs)
-    if mapped == tuple(meta.inputs) or any(name not in subject.row_of for name in meta.inputs):
-        return {}
-    what = {"what": say("an_input"), "name": meta.name}
-    return {**what, "base": ", ".join(meta.inputs), "target": ", ".join(mapped)}
-
-
-def _other_constant(mine: Operator, theirs: Operator) -> Evidence:
-    """A constant that the other framework's operator has, too, with other values; {} where each has its equal."""
-    own = {key: np.asarray(value) for key, value in mine.parameters.items()}
-    others = [array for array in map(np.asarray, theirs.parameters.values()) if array.dtype.kind == "f"]
-    own = {key: array for key, array in own.items() if array.dtype.kind == "f" and array.size > 1}
-    apart = {key: array for key, array in own.items() if not any(_same_numbers(array, one) for one in others)}
-    spare = [one for one in others if not any(_same_numbers(array, one) for array in own.values())]
-    for key, array in apart.items():
-        one = next((one for one in spare if one.shape == array.shape), None)
-        if one is not None:
-            return _where_apart(key, array, one)
-    return {}
-
-
-def _same_numbers(first: Array, second: Array) -> bool:
-    """Whether two arrays hold the same, also where one is the other's transpose or has axes of 1 more."""
-    if first.size != second.size:
-        return False
-    b, t = (np.squeeze(array).astype(np.float64) for array in (first, second))
-    turned = [t, t.T] if b.ndim == 2 else [t]
-    return any(b.shape == one.shape and np.allclose(one, b, rtol=2e-3, atol=1e-6) for one in turned)
-
-
-def _difference(mine: Operator, theirs: Operator, name: str) -> Evidence:
-    if mine.op_type != theirs.op_type:
-        return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
-    for key in sorted({*mine.attributes, *theirs.attributes}):
-        first, second = mine.attributes.get(key), theirs.attributes.get(key)
-        if first != second:
-            return {"what": say("an_attribute"), "name": key, "base": str(first), "target": str(second)}
-    ours, others = list(mine.parameters.items()), list(theirs.parameters.items())
-    if len(ours) != len(others):
-        more = dict(ours if len(ours) > len(others) else others)
-        fewer = dict(others if len(ours) > len(others) else ours)
-        extra = next((key for key in more if key not in fewer), "")
-        return {"what": say("a_constant"), "name": extra, "base": len(ours), "target": len(others)}
-    for (key, first), (_, second) in zip(ours, others, strict=True):
-        b, t = np.asarray(first), np.asarray(second)
-        if b.shape != t.shape:
-            return {
-                "what": say("a_constant"),
-                "name": key,
-                "base": f"shape {list(b.shape)}",
-                "target": f"shape {list(t.shape)}",
-            }
-        found = _where_apart(key, b, t)
-        if found:
-            return found
-    return {}
-
-
-def _where_apart(key: str, b: Array, t: Array) -> Evidence:
-    """The first element that two arrays of one shape do not share; {} where they are the same, or rounded."""
-    if b.dtype.kind == "f" and t.dtype.kind == "f":
-        b, t = b.astype(np.float64), t.astype(np.float64)
-        apart = ~np.isclose(t, b, rtol=2e-3, atol=1e-6 * (float(np.abs(b).max()) if b.size else 0), equal_nan=True)
-    else:
-        apart = np.asarray(b != t)
-    if not apart.any():
-        return {}
-    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), b.shape)) if b.ndim else ()
-    return {
-        "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": int(b.size), "at": list(place),
-        "base": float(b[place]), "target": float(t[place]),
-    }  # fmt: skip

@@ -8,9 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ..pairing.align import stem
 from ..records import Culprit, Effect, Introduced, Row
-from .bounds import BEYOND, MOST, allowed_error
+from .bounds import BEYOND, LEAST, MOST, allowed_error
 from .causes import cause_of
 from .effects import Sink
+from .files import files_differ
 from .introduced import MASK, Alone
 from .kept import kept_through
 from .subject import Subject
@@ -22,6 +23,7 @@ __all__ = [
     "hidden_overflow",
     "non_finite_alone",
     "out_of_bounds",
+    "proven_to_differ",
     "rank",
     "suspects_before",
 ]
@@ -108,6 +110,18 @@ def out_of_bounds(subject: Subject, sinks: Sequence[Sink]) -> bool:
     )
 
 
+def proven_to_differ(subject: Subject, alone: Alone) -> bool:
+    """Whether an operator of two files is not the same one, and gives something else of the same inputs."""
+    for name, own in alone.found.items():
+        row = subject.row_of.get(name)
+        if row is None or row.comparison is None:
+            continue
+        unit = max(subject.unit(name, row.comparison.base), 2.0**-24)
+        if (own.flips or (own.rel_l2 or 0.0) > max(LEAST, FAR * unit)) and files_differ(subject, name):
+            return True
+    return False
+
+
 def candidates_of(subject: Subject, alone: Alone, before: Sequence[str]) -> list[str]:
     """Those whose effect is to be measured, most suspicious first."""
 
@@ -123,10 +137,11 @@ def candidates_of(subject: Subject, alone: Alone, before: Sequence[str]) -> list
 
 
 def _innocent(subject: Subject, alone: Alone, name: str) -> bool:
-    """Whether an operator only moves numbers about; that of another file may move others, or elsewhere."""
+    """Whether an operator only moves numbers about; that of another file may move others, or elsewhere, and what moves
+    a constant is the first to show what the type made of that."""
     own = alone.found[name]
     other = subject.two_files and (bool(own.flips) or subject.far(own.rel_l2, own.units, FAR))
-    return subject.only_moves(name) and not other
+    return subject.only_moves(name) and not other and bool(subject.sources(name))
 
 
 def rank(
@@ -186,11 +201,22 @@ def _ranked(
             at=effect.at,
             amplifier=amplifier,
             fails_first=_fails_first(subject, name, first),
-            keep=kept_through(subject, keep, cause, amplifier),
+            keep=_kept_together(subject, keep, cause, amplifier, together.get(name, ()) if share < HALF else ()),
         )
-        found.append(((-float(poisons), -round(share, 2), float(subject.order.get(name, 0))), culprit))
+        much = float(round(2 * share)) if poisons else round(share, 1)  # of about as much, the first in execution order
+        found.append(((-float(poisons), -much, float(subject.order.get(name, 0))), culprit))
     found.sort(key=lambda pair: pair[0])
     return _one_of_a_switch([culprit for _, culprit in found])
+
+
+def _kept_together(
+    subject: Subject, keep: Sequence[str], cause: str, amplifier: str, others: Sequence[str]
+) -> tuple[str, ...]:
+    """What to keep with a culprit. others: what the same operators amplify with it, each too little to be accused."""
+    found = dict.fromkeys(kept_through(subject, keep, cause, amplifier))
+    for other in others:
+        found |= dict.fromkeys(kept_through(subject, (other, *keep[1:]), cause, amplifier))
+    return tuple(found)
 
 
 def _really_beyond(subject: Subject, name: str, limit: float) -> bool:
@@ -219,6 +245,11 @@ def _iterations(
         if effect is not None and stem(name) != name:
             bodies.setdefault(stem(name), []).append((name, effect))
     found: dict[str, float] = {}
+    for name, group in bodies.items():
+        reach = [pair for pair in group if sinks[pair[1].at].is_output and pair[1].share >= MATTERS]
+        if reach:  # what an iteration does to a tensor before the outputs is no measure of what others do to these
+            found |= {one: 0.0 for one, _ in group}
+            bodies[name] = reach
     for group in bodies.values():
         most = max((effect.non_finite > 0, effect.share) for _, effect in group)
         group.sort(key=lambda pair: subject.order.get(pair[0], 0))
@@ -231,9 +262,10 @@ def _iterations(
 
 def _amplified_together(
     subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Mapping[str, Sink]
-) -> frozenset[str]:
+) -> Mapping[str, Sequence[str]]:
     """Operators whose ordinary rounding is amplified to over half of the error together: by one and the same later
-    operator, or by several that amplify strongly (two faults in a row)."""
+    operator, or by several that amplify strongly (two faults in a row). Each with those that are too little for that
+    by themselves."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for name, carried in effects.items():
         effect, own = _largest(carried, sinks), alone.found[name]
@@ -244,7 +276,10 @@ def _amplified_together(
             groups.setdefault(amplifier, []).append((name, effect.share))
     strong = [one for name, group in groups.items() if _growth(subject, name) >= STRONG for one in group]
     kept = [group for group in (*groups.values(), strong) if sum(share for _, share in group) >= HALF]
-    return frozenset(name for group in kept for name, share in group if share >= PART)
+    return {
+        name: [other for other, part in group if part < PART]
+        for group in kept for name, share in group if share >= PART
+    }  # fmt: skip
 
 
 def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
@@ -304,7 +339,7 @@ def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
 def _where_it_shows(subject: Subject, author: str, effect: Effect) -> str:
     """Where no operator makes much more of it than the others: the tensor that is out of bounds first because of it."""
     shown = _fails_first(subject, author, "") or effect.at
-    return "" if shown == author else shown
+    return "" if shown == author or shown not in subject.row_of else shown
 
 
 def _largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> str:

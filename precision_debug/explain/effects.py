@@ -58,7 +58,7 @@ def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
         if numbers is None or not (row.is_output or row.name == first_failing):
             continue
         count = numbers.base.elements
-        is_float = numbers.base.rms is not None and "float" in numbers.base.dtype  # all of the target's may be NaN
+        is_float = "float" in numbers.base.dtype  # and all of either side's may be NaN
         found.append(
             Sink(
                 name=row.name,
@@ -71,11 +71,12 @@ def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
                 flips=None if is_float else numbers.mismatched,
             )
         )
+    for row in subject.rows:
+        numbers = row.comparison
+        if row.is_output and numbers is not None and not numbers.shapes_match:
+            size = numbers.base.elements
+            found.append(Sink(name=row.name, squared=0.0, size=0.0, elements=size, is_output=True, flips=max(1, size)))
     return tuple(found)
-
-
-def _more(base: int, target: int) -> int:
-    return max(0, target - base)
 
 
 def known_sinks(subject: Subject, sinks: Sequence[Sink]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .introduced import MASK
-from .operators import MOVE, plain_type
+from .operators import BODIES, MOVE, SELECT, plain_type
 from .subject import Subject
 from .units import largest_of, smallest_of
 
@@ -22,13 +22,16 @@ _MOST = 64
 _CARRIED = 4
 """Tensors between an author and its amplifier up to which each is named."""
 
+_GROWN = 4.0
+"""Times that an error grows in one operator from which on what it was given is kept too."""
+
 _REGION = 8
 """Operators of a fused region up to which each is named."""
 
 
 def kept_through(subject: Subject, keep: Sequence[str], cause: str, amplifier: str) -> tuple[str, ...]:
     """The tensors with what is fused into them and what lies between an author and its amplifier, and behind them each
-    that only moves their numbers or is beyond the type as they are.
+    that only moves their numbers or is beyond the type as they are, or chooses among them for another amplifier.
 
     What reads the last of them is kept as well by whoever follows the advice: it is what brings the numbers back.
     """
@@ -41,7 +44,8 @@ def kept_through(subject: Subject, keep: Sequence[str], cause: str, amplifier: s
             beyond = (cause in _OUT_OF_RANGE and _beyond(subject, reader)) or (
                 cause in _TOO_SMALL and _below(subject, reader)
             )
-            if reader not in found and (beyond or subject.only_moves(reader)):
+            again = amplifier and reader != amplifier and _chooses(subject, reader) and _grows(subject, reader)
+            if reader not in found and (beyond or again or subject.only_moves(reader)):
                 found[reader] = None
                 waiting.append(reader)
     return tuple(found)
@@ -59,6 +63,27 @@ def _fused(subject: Subject, name: str) -> list[str]:
     own in the target, and each has a name that can be given."""
     inside = [meta.name for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) not in MOVE]
     return inside if len(inside) <= _REGION else []
+
+
+def _chooses(subject: Subject, name: str) -> bool:
+    """Whether a tensor's operators leave numbers as they are, whichever they choose."""
+    types = {plain_type(meta.op_type) for meta in subject.region_of.get(name, ())}
+    return bool(types) and types <= SELECT | MOVE | BODIES
+
+
+def _grows(subject: Subject, name: str) -> bool:
+    """Whether what reads a tensor, or what is chosen of it, makes its error much larger."""
+    seen, waiting = {name}, [name]
+    while waiting:
+        current = waiting.pop()
+        error = subject.row_of[current].relative_l2 or 0.0
+        for reader in subject.readers.get(current, ()):
+            if error and (subject.row_of[reader].relative_l2 or 0.0) > _GROWN * error:
+                return True
+            if reader not in seen and _chooses(subject, reader):
+                seen.add(reader)
+                waiting.append(reader)
+    return False
 
 
 def _beyond(subject: Subject, name: str) -> bool:

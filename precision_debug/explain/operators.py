@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CANCEL", "JOIN", "MOVE", "REACH_FURTHER", "SUM_UP", "plain_type"]
+__all__ = ["BODIES", "CANCEL", "JOIN", "MOVE", "REACH_FURTHER", "SELECT", "SUM_UP", "plain_type"]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -20,8 +20,19 @@ MOVE = _words("""
 """)
 """They only move numbers about, and never take blame."""
 
+BODIES = _words("Loop Scan If while if while_loop cond conditional_block TensorIterator")
+"""They have graphs inside, of which their results are."""
+
 JOIN = _words("Concat concat cat stack")
 """Of these, quantised ones round again: all that they join gets one range."""
+
+SELECT = _words("""
+    Gather GatherElements GatherND TopK MaxPool GlobalMaxPool ReduceMax ReduceMin Max Min Where Clip Relu Compress
+    ScatterND ScatterElements ScatterUpdate Trilu gather index index_select embedding take_along_dim topk sort amax
+    amin max min maximum minimum where clamp clip relu max_pool2d max_pool2d_with_indices scatter tril triu
+    masked_fill gather_nd top_k_v2 tril_triu max_pool GatherTree Maximum Minimum Select Clamp
+""")
+"""They choose among numbers and leave them as they are: rounded there again, they are as coarse again."""
 
 REACH_FURTHER = _words("""
     Exp Softmax LogSoftmax LayerNormalization InstanceNormalization GroupNormalization BatchNormalization Pow ReduceL2

@@ -20,6 +20,7 @@ from .culprits import (
     hidden_overflow,
     non_finite_alone,
     out_of_bounds,
+    proven_to_differ,
     rank,
     suspects_before,
 )
@@ -28,6 +29,7 @@ from .expected import expected_errors
 from .inherited import inherited_errors
 from .inputs import inputs_differ
 from .introduced import Alone, nothing_alone, run_alone
+from .shapes import shapes_differ
 from .subject import Subject, replaces
 from .unsteady import UNPROVEN, unsteady, unsteady_culprits
 
@@ -104,6 +106,11 @@ def _explained(
     worth_it = sick or small or level == "full"
     alone = run_alone(subject, suspects, folder) if worth_it else nothing_alone(subject, folder)
     try:
+        if subject.two_files and not sick and any(map(subject.whole_in_both, subject.row_of.values())):
+            subject = dataclasses.replace(subject, proven=proven_to_differ(subject, alone))
+            first = first_failing(subject)
+            sinks = sinks_of(subject, first)
+            sick = bool(first) or out_of_bounds(subject, sinks)
         if worth_it and (level == "full" or (small and len(subject.row_of) <= _FEW)):
             handed = inherited_errors(subject, folder)
             alone.found.update({
@@ -130,7 +137,7 @@ def _explained(
         if hidden is not None and hidden.name not in {culprit.name for culprit in culprits}:
             behind = subject.descendants(hidden.name)
             culprits = (hidden, *(culprit for culprit in culprits if culprit.name not in behind))
-        fed = inputs_differ(subject)
+        fed = (*inputs_differ(subject), *shapes_differ(subject, alone))
         told = {culprit.name for culprit in fed}
         culprits = (*fed, *(culprit for culprit in culprits if culprit.name not in told))
         judged = [sink for sink in sinks if sink.is_output] or list(sinks)

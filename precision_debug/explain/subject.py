@@ -11,7 +11,7 @@ from ..errors import BackendError
 from ..protocols import Feeds, Replace, Replacer, Session, Workbench
 from ..records import Row, TensorMeta, TensorStats
 from .bounds import LEAST
-from .operators import JOIN, MOVE, plain_type
+from .operators import BODIES, JOIN, MOVE, plain_type
 from .units import INT4, INT8, INTEGERS, NARROW, arithmetic_of, held_type, model_unit, unit_of
 from .workbench import HostWorkbench
 
@@ -37,8 +37,9 @@ class Subject:
     rows: those that were compared, with their numbers. tensors: the baseline's, in execution order.
     targets: the target's tensors, by name. together: the two may run side by side.
     target_feeds: the target's own, where its inputs have other names. memory_budget: bytes of waiting tensors to
-    hold in memory. two_frameworks: whose words for one operator are not the same. outputs, target_outputs: of both
-    sides, as the comparison's run returned them.
+    hold in memory. two_frameworks: whose words for one operator are not the same. proven: the two files are known to
+    differ, so that what both sides quantise alike excuses no error. outputs, target_outputs: of both sides, as the
+    comparison's run returned them.
     """
 
     baseline: Session
@@ -53,6 +54,7 @@ class Subject:
     simulation: bool = False
     two_files: bool = False
     two_frameworks: bool = False
+    proven: bool = False
     memory_budget: int | None = None
     outputs: Mapping[str, Any] = field(default_factory=dict)
     target_outputs: Mapping[str, Any] = field(default_factory=dict)
@@ -113,7 +115,10 @@ class Subject:
     @cached_property
     def typical_unit(self) -> float:
         """The unit of rounding that is typical of the target's tensors."""
-        units = [self.unit(row.name, row.comparison.base) for row in self.rows if row.comparison is not None]
+        units = [
+            self.unit(row.name, row.comparison.base) for row in self.rows
+            if row.comparison is not None and not (self.proven and self.whole_in_both(row))
+        ]  # fmt: skip
         arithmetic = self.arithmetic
         known = max(model_unit(units), unit_of(arithmetic, None))
         if arithmetic == "int4":  # of weights alone: the tensors are held in another type
@@ -139,6 +144,11 @@ class Subject:
     def whole_steps(self, name: str) -> bool:
         """Whether the target holds a tensor as integers, whose rounding error does not depend on the value."""
         return self.held_as.get(name, "") in INTEGERS
+
+    def whole_in_both(self, row: Row) -> bool:
+        """Whether both sides hold a tensor as the same integers."""
+        meta = self.meta_of.get(row.name)
+        return meta is not None and self.whole_steps(row.name) and self.held_as.get(row.name) == meta.dtype
 
     def held(self, target_name: str, value: Any) -> Any:
         """What the target holds of a value; None where that is not known, or is the value itself."""
@@ -180,14 +190,45 @@ class Subject:
 
     def only_moves(self, name: str) -> bool:
         """Whether a tensor's operators only move numbers about, and so take no blame."""
-        types = {plain_type(meta.op_type) for meta in self.region_of.get(name, ())}
-        return bool(types) and types <= MOVE and not (types & JOIN and self.whole_steps(name))
+        region = self.region_of.get(name, ())
+        types = {plain_type(meta.op_type) for meta in region}
+        if not types or not types <= MOVE or (types & JOIN and self.whole_steps(name)):
+            return False
+        return not any(self._rounds_integers(meta) for meta in region)
+
+    def _rounds_integers(self, meta: TensorMeta) -> bool:
+        """Whether an operator makes floats of integers: then it is the first to round them, or to overflow."""
+        given = [self.meta_of[source].dtype for source in meta.inputs if source in self.meta_of]
+        return "float" in meta.dtype and any(dtype.lstrip("u").startswith("int") for dtype in given)
 
     def sources(self, name: str) -> list[str]:
-        """The nearest compared tensors that a tensor's region reads."""
+        """The nearest compared tensors that a tensor's region reads, and what a body hands to the operator it is of."""
+        found = {*self._read(name), *self._handed.get(name, ())}
+        return sorted(found, key=lambda source: self.order[source])
+
+    def _read(self, name: str) -> set[str]:
         inside = {meta.name for meta in self.region_of.get(name, ())}
         found = {source for meta in self.region_of.get(name, ()) for source in meta.inputs if source not in inside}
-        return sorted((source for source in found if source in self.row_of), key=lambda source: self.order[source])
+        return found & self.row_of.keys()
+
+    @cached_property
+    def _handed(self) -> Mapping[str, list[str]]:
+        """Outputs of loops and branches, to the tensors of the body that ran right before and that nothing reads: no
+        session lists these edges."""
+        read = {source for name in self.row_of for source in self._read(name)}
+        bodies = {name for name in self.row_of if plain_type(self.row_of[name].op_type) in BODIES}
+        found: dict[str, list[str]] = {}
+        leaves: list[str] = []
+        node, given = "", list[str]()
+        for name in sorted(self.row_of, key=lambda one: self.order.get(one, 0)) if bodies else ():
+            row = self.row_of[name]
+            if name in bodies:
+                if leaves or row.node != node:
+                    node, given, leaves = row.node, leaves, []
+                found[name] = given
+            elif name not in read and not row.is_output and row.op_type != "Input":
+                leaves.append(name)
+        return found
 
     def broken(self, name: str) -> bool:
         """Whether the target's tensor has NaN or Inf where the baseline's has numbers."""

@@ -47,8 +47,10 @@ def _written(
     change: Callable[[dict[str, Array]], None] | None,
 ) -> Path:  # fmt: skip
     """Export a layer made of parts. Weights are seeded; change(weights): may edit them, by name."""
-    import paddle
-    from paddle import nn
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Paddle misses a compiler's cache while it is imported
+        import paddle
+        from paddle import nn
 
     traced = paddle.jit.not_to_static(forward)  # as it is, not as Paddle would rewrite it
 

@@ -2,7 +2,7 @@
 
 Each case is one command with its default settings, in a process of its own. Judged are the exit status, the first
 culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
-repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, or all.
+repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third, or all.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 BATCHES = {
     "first": ("unseen_onnx", "unseen_clean", "unseen_files", "unseen_torch", "unseen_paddle", "unseen_openvino"),
     "second": ("second_onnx", "second_torch"),
+    "third": ("third_onnx", "third_clean", "third_files", "third_torch", "third_paddle", "third_openvino"),
 }
+
+
+_MAKING = threading.Lock()
+"""Paddle exports one program at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +71,8 @@ class Said:
 
 def command(case: Unseen, folder: Path, outputs: Sequence[str], extra: Sequence[str] = ()) -> tuple[int, str]:
     """Run it as a user does."""
-    model, base, feeds = case.make(folder)
+    with _MAKING:
+        model, base, feeds = case.make(folder)
     words = [sys.executable, "-m", "precision_debug", "--model_file", str(model), "--run_mode", case.mode]
     if base is not None:
         words += ["--baseline_model", str(base), "--baseline", case.baseline or case.mode]
@@ -167,7 +174,8 @@ def _repaired(
     case: Unseen, folder: Path, found: Sequence[Mapping[str, Any]], report: Mapping[str, Any], said: Said
 ) -> bool:
     """Whether the command with every culprit kept passes, or is at least ten times nearer at its worst output."""
-    model = case.make(folder)[0]
+    with _MAKING:
+        model = case.make(folder)[0]
     kept = [name for one in found for name in one["keep"]]
     status, printed = command(case, folder, ["k.json"], KEEPERS[case.mode](case, model, kept))
     if not (folder / "k.json").exists():

@@ -18,7 +18,7 @@ CASES: list[Unseen] = []
 
 def unseen(
     kind: str, modes: str, who: str = "", why: str = "", *, status: int | None = None, cases: list[Unseen] = CASES,
-    base: str = "", level: str = "", **more: Any,
+    base: str = "", level: str = "", baseline: str = "", **more: Any,
 ) -> Callable[[Body], Body]:  # fmt: skip
     """Register a factory once for each mode. base: the factory of the baseline, where the two differ."""
 
@@ -35,7 +35,7 @@ def unseen(
             cases.append(
                 Unseen(
                     name=build.__name__ + ("_by_module" if level else ""), kind=kind, mode=mode, make=make,
-                    who=tuple(who.split()), why=tuple(why.split()), baseline="torch_fp32" if base else "",
+                    who=tuple(who.split()), why=tuple(why.split()), baseline=baseline or ("torch_fp32" if base else ""),
                     status=int(bool(who)) if status is None else status,
                     options=["--level", level] if level else [], **more,
                 )

@@ -11,12 +11,13 @@ from precision_debug.inspector import EngineLayer
 from precision_debug.onnx.graph import attribute, initializers_of, subgraphs
 from precision_debug.onnx.model import Model, read_model, tensor_shape
 from precision_debug.onnx.types import dtype_name
-from precision_debug.protocols import Feeds, Hook, Session
+from precision_debug.protocols import Feeds, Hook, Replace, Replacer, Session
 from precision_debug.reasons import NOTHING, Plain, Reason, some
-from precision_debug.records import Doubt, SessionSpec, TensorMeta
+from precision_debug.records import Doubt, Operator, SessionSpec, TensorMeta
 
 from ..reasons import say
 from .check_feeds import checked_feeds
+from .engine_layout import Constants
 from .model_layout import View
 from .reference_fallback import Borrowed, OneByOne
 from .reference_subgraphs import (
@@ -49,7 +50,7 @@ class _ReferenceSession:
     doubts: Sequence[Doubt] = ()
     layers: Sequence[EngineLayer] = ()
     alone = arithmetic = ""
-    replacer = None
+    replaces = True
 
     def __init__(self, model: Model) -> None:
         import onnx
@@ -79,8 +80,29 @@ class _ReferenceSession:
         self._narrow: dict[str, str] = {}
         self._loops: set[Any] = set()
         self._shown = Shown((), None)
-        self._hook: Hook | None = None
+        self._hook: Replace | None = None
         self._raised: BaseException | None = None
+        self._replacing = False
+        self._source = Constants(model)
+
+    @property
+    def replacer(self) -> Replacer:
+        return self
+
+    def held(self, name: str, value: Any) -> Any:
+        """See protocols.Replacer: it holds float64, and so whatever it is given."""
+
+    def operator(self, name: str) -> Operator | None:
+        """See protocols.Replacer."""
+        return self._source.operator_of(name) or self._source.operator_of(name.rpartition("@")[0])
+
+    def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
+        """See protocols.Replacer."""
+        self._replacing = True
+        try:
+            return self.run(feeds, replace, names)
+        finally:
+            self._replacing = False
 
     @property
     def notes(self) -> Sequence[Reason]:
@@ -124,20 +146,24 @@ class _ReferenceSession:
     def close(self) -> None:
         self._evaluator = None
 
-    def _show(self, scope: Any, name: str, value: Any) -> None:
+    def _show(self, scope: Any, name: str, value: Any) -> Any:
+        """Tell the hook of a value; returns what its readers are given."""
         entry = self._by_key.get((scope, name))
         if self._hook is None or entry is None or not hasattr(value, "dtype"):
-            return
+            return value
         if entry.meta.unseen and entry.meta.unseen.code != _NONE:
-            return
+            return value
         meta = self._shown.instance(entry)
         if meta is None or meta.unseen:
-            return
+            return value
         try:
-            self._hook(meta.op_type, meta.name, value)
+            new = self._hook(meta.op_type, meta.name, value)
         except BaseException as error:
             self._raised = error
             raise
+        if not self._replacing or new is None or getattr(new, "shape", None) != value.shape:
+            return value
+        return new.astype(value.dtype)
 
     def _execute(self, evaluator: Any, feeds: Mapping[str, Any], attributes: Any) -> list[Any]:
         """Run the nodes of one graph; ``evaluator`` is that of the main graph or of one inside it."""
@@ -148,14 +174,12 @@ class _ReferenceSession:
         if not key:
             for entry in self._entries:
                 if entry.value.node is None and entry.value.name in results:
-                    self._show((), entry.value.name, results[entry.value.name])
+                    results[entry.value.name] = self._show((), entry.value.name, results[entry.value.name])
         last = last_uses(evaluator)
         for place, node in enumerate(evaluator.rt_nodes_):
             outputs = self._node(node, [results[name] for name in node.input], results, attributes, key)
             for name, value in zip(node.output, outputs, strict=False):
-                results[name] = value
-                if name:
-                    self._show(key, name, value)
+                results[name] = self._show(key, name, value) if name else value
             for name in last.get(place, ()):
                 results.pop(name, None)
         missing = [name for name in evaluator.output_names if name not in results]

@@ -72,7 +72,7 @@ def build(source: Model, given: Model, recipe: Recipe, runtime: Runtime, folder:
         from .simulate import simulate
 
         running, notes = simulate(
-            running, types, recipe.change.removesuffix("_sim"), folder, Blocked.of(runtime, source)
+            running, types, recipe.change.removesuffix("_sim"), folder, Blocked.of(runtime, source, running)
         )
         types = infer_types(running, runtime, folder)
     if recipe.change == "float16":

@@ -21,6 +21,7 @@ from precision_debug.reasons import Reason
 from ..engine.types import Types
 from ..keep import Blocked
 from ..reasons import say
+from .kept import separate_constants
 from .narrowing import Trouble, constant_tensor, trouble, trouble_notes
 
 __all__ = ["internal", "is_rounded", "simulate"]
@@ -55,12 +56,16 @@ def simulate(plain: Model, types: Types, to: str, folder: Path, blocked: Blocked
     """A copy of the unoptimised graph that rounds, with its weights rounded in a file of its own; and notes.
 
     to: "float16" or "bfloat16". blocked: what computes in float32; between two such operators nothing is rounded, nor
-    are weights that only they read.
+    are the weights that they read.
     """
     import onnx
 
     proto = onnx.ModelProto()
     proto.CopyFrom(plain.proto)
+    before = len(proto.graph.initializer)
+    separate_constants(proto, blocked)
+    for tensor in list(proto.graph.initializer)[before:]:
+        _inside(tensor, plain.folder)
     weights = _Weights(plain.folder, folder, to)
     found = list(scopes(proto.graph))
     for scope in found:
@@ -74,6 +79,15 @@ def simulate(plain: Model, types: Types, to: str, folder: Path, blocked: Blocked
     if doubles:
         notes.append(say("doubles_left", count=doubles))
     return Model(proto=proto, folder=weights.folder, path=plain.path), tuple(notes)
+
+
+def _inside(tensor: Any, folder: Path) -> None:
+    """Put a copy's numbers into the graph: those in the file are rounded, for whoever else reads them."""
+    from onnx import numpy_helper
+
+    if tensor.external_data:
+        array = numpy_helper.to_array(tensor, base_dir=str(folder))
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
 def is_rounded(node: Any, scope: Scope, blocked: Blocked) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from precision_debug.records import TensorMeta
 
-from ..isolate import fitted
+from ..isolate import fitted, rounded
 from ..reasons import say
 from .graph import Key
 from .tensor_list import Entry
@@ -69,7 +69,9 @@ class Shown:
                 if value is None:
                     value = _typed(memory, entry.value.dtype, self.copies)
                 given = self._one(entry, value)
-                new = given if given is not None else new
+                if given is not None:  # a tap may hold in float32 what the engine holds in less
+                    held = rounded(given, entry.meta.dtype)
+                    new = given if held is None else held
             self._turns[key] = self._turns.get(key, -1) + 1
             return None if new is None else fitted(new, memory)
         except BaseException as error:

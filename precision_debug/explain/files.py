@@ -1,0 +1,192 @@
+"""What the operators of two files do not share: a constant, an attribute, what they read."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..reasons import say
+from ..records import Operator, Row, TensorMeta
+from .subject import Subject
+
+__all__ = ["files_differ", "other_weight"]
+
+Array = np.ndarray[Any, Any]
+Evidence = dict[str, Any]
+
+
+def files_differ(subject: Subject, name: str) -> Evidence:
+    """A constant or an attribute that the two sides' operators do not share; {} where they are the same operator.
+
+    Only where both sides are to compute the same: with one file, a target's rounded constants are no difference.
+    """
+    baseline, target = subject.operators()
+    if not subject.two_files or target is None:
+        return {}
+    rows = {row.name: row for row in subject.rows if row.comparison is not None}  # those of other shapes, too
+    own = (subject.meta_of[name],) if name in rows and name in subject.meta_of else ()
+    for meta in reversed(subject.region_of.get(name, own)):
+        row = rows.get(meta.name)
+        mine, theirs = baseline.operator(meta.name), target.operator(row.target_name if row is not None else meta.name)
+        if mine is None or theirs is None:
+            continue
+        if row is None and mine.op_type != theirs.op_type:
+            continue  # inside a fused region equal names do not tell that the operators are the same
+        if subject.two_frameworks:
+            difference = _other_constant(mine, theirs) or _other_attribute(mine, theirs)
+        else:
+            difference = _difference(mine, theirs, meta.name)
+        difference = difference or _reads_others(subject, meta, row)
+        if difference:
+            return difference
+    return {}
+
+
+def other_weight(subject: Subject, name: str) -> Evidence:
+    """A weight that the target's file holds rounded, whatever its backend calls the operator; {} where none is."""
+    baseline, target = subject.operators()
+    row = subject.row_of[name]
+    for meta in reversed(subject.region_of.get(name, ())):
+        mine = baseline.operator(meta.name)
+        there = row.target_name if meta.name == name else meta.name
+        theirs = target.operator(there) if target is not None else None
+        if mine is None or theirs is None:
+            continue
+        for key, value in mine.parameters.items():
+            weight = np.asarray(value)
+            others = [other for other in map(np.asarray, theirs.parameters.values()) if other.size == weight.size]
+            if weight.ndim < 2 or len(others) != 1 or others[0].dtype.kind != "f":
+                continue
+            b, t = weight.astype(np.float64).reshape(-1), others[0].astype(np.float64).reshape(-1)
+            apart = b != t
+            if apart.any() and np.allclose(t, b, rtol=2.0**-8, atol=2.0**-24):
+                place = int(np.argmax(np.abs(b - t)))
+                return {
+                    "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": int(b.size),
+                    "at": [int(i) for i in np.unravel_index(place, weight.shape)], "base": float(b[place]),
+                    "target": float(t[place]),
+                }  # fmt: skip
+    return {}
+
+
+def _reads_others(subject: Subject, meta: TensorMeta, row: Row | None) -> Evidence:
+    """That the target's operator reads other tensors, or in another order; {} where that is not known."""
+    theirs = subject.targets.get(row.target_name) if row is not None else None
+    if theirs is None or subject.two_frameworks or any(name not in subject.partner for name in theirs.inputs):
+        return {}
+    mapped = tuple(subject.partner[name] for name in theirs.inputs)
+    if mapped == tuple(meta.inputs) or any(name not in subject.row_of for name in meta.inputs):
+        return {}
+    what = {"what": say("an_input"), "name": meta.name}
+    return {**what, "base": ", ".join(meta.inputs), "target": ", ".join(mapped)}
+
+
+def _other_constant(mine: Operator, theirs: Operator) -> Evidence:
+    """A constant that the other framework's operator has, too, with other values; {} where each has its equal."""
+    own = {key: np.asarray(value) for key, value in mine.parameters.items()}
+    others = [array for array in map(np.asarray, theirs.parameters.values()) if array.dtype.kind == "f"]
+    own = {key: array for key, array in own.items() if array.dtype.kind == "f" and array.size > 1}
+    apart = {key: array for key, array in own.items() if not any(_same_numbers(array, one) for one in others)}
+    spare = [one for one in others if not any(_same_numbers(array, one) for array in own.values())]
+    for key, array in apart.items():
+        one = next((one for one in spare if one.shape == array.shape), None)
+        if one is not None:
+            return _where_apart(key, array, one)
+    return {}
+
+
+def _other_attribute(mine: Operator, theirs: Operator) -> Evidence:
+    """An attribute, or the only number that each of two frameworks' operators reads, with another value; {} where what
+    both say is the same."""
+    own, others = _numbers_of(mine), _numbers_of(theirs)
+    for key in sorted((own.keys() & others.keys()) | ((own.keys() | others.keys()) & _OFF)):
+        b, t = own.get(key, (0.0,)), others.get(key, (0.0,))
+        if len(b) == len(t) and not np.allclose(t, b, rtol=2e-3, atol=1e-9):
+            return {"what": say("an_attribute"), "name": key, "base": str(_short(b)), "target": str(_short(t))}
+    scalars = [
+        [(key, float(array.reshape(-1)[0])) for key, array in ((k, np.asarray(v)) for k, v in one.parameters.items())
+         if array.dtype.kind == "f" and array.size == 1]
+        for one in (mine, theirs)
+    ]  # fmt: skip
+    if all(len(one) == 1 for one in scalars):
+        (key, first), (_, second) = scalars[0][0], scalars[1][0]
+        if not math.isclose(first, second, rel_tol=2e-3, abs_tol=1e-9):
+            return {"what": say("a_constant"), "name": key, "base": first, "target": second}
+    return {}
+
+
+_OFF = {"exclusive", "reverse"}
+"""Flags that are off where nothing is said."""
+
+_SAME_WORD = {"eps": "epsilon", "stride": "strides", "dilation": "dilations", "groups": "group"}
+
+
+def _numbers_of(operator: Operator) -> dict[str, tuple[float, ...]]:
+    """Attributes that are numbers, in words that frameworks share; axes are counted from either end."""
+    found: dict[str, tuple[float, ...]] = {}
+    for key, value in operator.attributes.items():
+        several = value if isinstance(value, (tuple, list)) else (value,)
+        if "ax" not in key and several and all(isinstance(one, (bool, int, float)) for one in several):
+            found[_SAME_WORD.get(key, key)] = tuple(float(one) for one in several)
+    begin, end = found.pop("pads_begin", None), found.pop("pads_end", None)
+    return {**found, "pads": (*begin, *end)} if begin is not None and end is not None else found
+
+
+def _short(values: tuple[float, ...]) -> Any:
+    whole = [int(one) if one == int(one) else one for one in values]
+    return whole[0] if len(whole) == 1 else whole
+
+
+def _same_numbers(first: Array, second: Array) -> bool:
+    """Whether two arrays hold the same, also where one is the other's transpose or has axes of 1 more."""
+    if first.size != second.size:
+        return False
+    b, t = (np.squeeze(array).astype(np.float64) for array in (first, second))
+    turned = [t, t.T] if b.ndim == 2 else [t]
+    return any(b.shape == one.shape and np.allclose(one, b, rtol=2e-3, atol=1e-6) for one in turned)
+
+
+def _difference(mine: Operator, theirs: Operator, name: str) -> Evidence:
+    if mine.op_type != theirs.op_type:
+        return {"what": say("an_operator"), "name": name, "base": mine.op_type, "target": theirs.op_type}
+    for key in sorted({*mine.attributes, *theirs.attributes}):
+        first, second = mine.attributes.get(key), theirs.attributes.get(key)
+        if first != second:
+            return {"what": say("an_attribute"), "name": key, "base": str(first), "target": str(second)}
+    ours, others = list(mine.parameters.items()), list(theirs.parameters.items())
+    if len(ours) != len(others):
+        more = dict(ours if len(ours) > len(others) else others)
+        fewer = dict(others if len(ours) > len(others) else ours)
+        extra = next((key for key in more if key not in fewer), "")
+        return {"what": say("a_constant"), "name": extra, "base": len(ours), "target": len(others)}
+    for (key, first), (_, second) in zip(ours, others, strict=True):
+        b, t = np.asarray(first), np.asarray(second)
+        if b.shape != t.shape:
+            return {
+                "what": say("a_constant"),
+                "name": key,
+                "base": f"shape {list(b.shape)}",
+                "target": f"shape {list(t.shape)}",
+            }
+        found = _where_apart(key, b, t)
+        if found:
+            return found
+    return {}
+
+
+def _where_apart(key: str, b: Array, t: Array) -> Evidence:
+    """The first element that two arrays of one shape do not share; {} where they are the same, or rounded."""
+    if b.dtype.kind == "f" and t.dtype.kind == "f":
+        b, t = b.astype(np.float64), t.astype(np.float64)
+        apart = ~np.isclose(t, b, rtol=2e-3, atol=1e-6 * (float(np.abs(b).max()) if b.size else 0), equal_nan=True)
+    else:
+        apart = np.asarray(b != t)
+    if not apart.any():
+        return {}
+    place = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), b.shape)) if b.ndim else ()
+    return {
+        "what": say("a_constant"), "name": key, "count": int(apart.sum()), "elements": int(b.size), "at": list(place),
+        "base": float(b[place]), "target": float(t[place]),
+    }  # fmt: skip
