@@ -292,13 +292,14 @@ def hidden_overflow(subject: Subject, sinks: Sequence[Sink]) -> Culprit | None:
     broken = [sink for sink in sinks if sink.is_output and sink.non_finite]
     if not broken or limit > MASK:
         return None
+    before = {sink.name: {sink.name} | subject.ancestors(sink.name) for sink in broken}
     for name in sorted(subject.row_of, key=lambda item: subject.order.get(item, 0)):
         row = subject.row_of[name]
         numbers = row.comparison
         if numbers is None or subject.only_moves(name):
             continue
         largest = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
-        at = next((sink.name for sink in broken if sink.name == name or sink.name in subject.descendants(name)), "")
+        at = next((sink for sink, above in before.items() if name in above), "")
         if limit < largest < MASK and at:
             return Culprit(
                 name=name,
@@ -332,7 +333,7 @@ def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
     """The operator, after an author of ordinary rounding, that makes the most of it; "" where none makes more."""
     after = subject.descendants(author)
     # what a loop's body hands to the loop's output is no edge that is listed: then any operator behind the author
-    on_the_way = after & ({at} | {name for name in after if at in subject.descendants(name)})
+    on_the_way = after & ({at} | subject.ancestors(at))
     return _largest_growth(subject, alone, on_the_way) or _largest_growth(subject, alone, after)
 
 

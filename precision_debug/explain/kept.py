@@ -53,8 +53,7 @@ def kept_through(subject: Subject, keep: Sequence[str], cause: str, amplifier: s
 
 def _between(subject: Subject, author: str, amplifier: str) -> list[str]:
     """What carries an author's numbers to the amplifier, in order: rounded there, they would be as coarse again."""
-    after = subject.descendants(author)
-    carry = {name for name in after - {amplifier} if amplifier in subject.descendants(name)}
+    carry = (subject.descendants(author) - {amplifier}) & subject.ancestors(amplifier)
     return sorted(carry, key=lambda name: subject.order.get(name, 0)) if len(carry) <= _CARRIED else []
 
 

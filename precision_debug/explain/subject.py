@@ -84,6 +84,11 @@ class Subject:
         return replaces(self.target)
 
     @cached_property
+    def constants(self) -> dict[str, Any]:
+        """Room for what an explanation reads of the model's constants."""
+        return {}
+
+    @cached_property
     def row_of(self) -> Mapping[str, Row]:
         """Compared rows by the baseline's name."""
         return {row.name: row for row in self.rows if row.comparison is not None and row.comparison.shapes_match}
@@ -201,10 +206,14 @@ class Subject:
         given = [self.meta_of[source].dtype for source in meta.inputs if source in self.meta_of]
         return "float" in meta.dtype and any(dtype.lstrip("u").startswith("int") for dtype in given)
 
-    def sources(self, name: str) -> list[str]:
+    def sources(self, name: str) -> tuple[str, ...]:
         """The nearest compared tensors that a tensor's region reads, and what a body hands to the operator it is of."""
-        found = {*self._read(name), *self._handed.get(name, ())}
-        return sorted(found, key=lambda source: self.order[source])
+        return self._sources_of.get(name, ())
+
+    @cached_property
+    def _sources_of(self) -> Mapping[str, tuple[str, ...]]:
+        found = {name: {*self._read(name), *self._handed.get(name, ())} for name in self.row_of}
+        return {name: tuple(sorted(one, key=lambda source: self.order[source])) for name, one in found.items()}
 
     def _read(self, name: str) -> set[str]:
         inside = {meta.name for meta in self.region_of.get(name, ())}
@@ -246,14 +255,23 @@ class Subject:
 
     def descendants(self, name: str) -> set[str]:
         """Every compared tensor that depends on one."""
-        found: set[str] = set()
-        waiting = [name]
-        while waiting:
-            for reader in self.readers.get(waiting.pop(), ()):
-                if reader not in found:
-                    found.add(reader)
-                    waiting.append(reader)
-        return found
+        return _reached(self.readers, name)
+
+    def ancestors(self, name: str) -> set[str]:
+        """Every compared tensor that one depends on."""
+        return _reached(self._sources_of, name)
+
+
+def _reached(next_of: Mapping[str, tuple[str, ...]], name: str) -> set[str]:
+    """What is come to from one name, without it unless it is come to again."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        for one in next_of.get(waiting.pop(), ()):
+            if one not in found:
+                found.add(one)
+                waiting.append(one)
+    return found
 
 
 def replaces(session: Session) -> bool:

@@ -1,18 +1,25 @@
 """What each operator of a PyTorch model costs the host: a Llama of 16 layers so small that nothing else takes time.
 
-    PYTHONPATH=.:backends python tests/benchmarks/bench_torch_operators.py [--repeat 5]
+    PYTHONPATH=.:backends python tests/benchmarks/bench_torch_operators.py [--repeat 5] [--road device]
 
 float32 against bfloat16 on the CPU, operator by operator, in lockstep, each in this process. Prints the least of a few:
 seconds of the processor and of the clock for two bare forwards, for both runs of a comparison, and for its explanation.
+
+--road device: as on a card, tensors stay where they are, turns are as long as there, and comparisons go through the
+calls of the CUDA driver, which a stand-in has (tests/cuda_driver_emulated.cpp, compiled here). Its kernels do their work
+on the processor when they are queued: their seconds are told apart, and are no part of the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import ctypes
 import json
 import os
+import sys
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +34,13 @@ def build() -> Any:
         num_attention_heads=4, num_key_value_heads=4, use_cache=False,
     )  # fmt: skip
     torch.manual_seed(0)
-    return LlamaForCausalLM(config).eval(), {"input_ids": torch.randint(0, 320, (1, 16))}
+    model = LlamaForCausalLM(config).eval()
+    if os.environ.get("FAULT"):  # angles that bfloat16 does not hold, which every layer then makes more of
+        model.model.rotary_emb.inv_freq *= 53.37
+        for layer in model.model.layers:
+            for weight in layer.self_attn.parameters():
+                weight.data *= 8
+    return model, {"input_ids": torch.randint(0, 320, (1, int(os.environ.get("TOKENS", "16"))))}
 
 
 def least(call: Any, repeat: int) -> dict[str, float]:
@@ -40,10 +53,45 @@ def least(call: Any, repeat: int) -> dict[str, float]:
     return {"cpu": round(min(one for one, _ in found), 3), "clock": round(min(one for _, one in found), 3)}
 
 
+KERNELS = [0.0]
+"""Seconds that the stand-in's kernels have taken."""
+
+
+def stand_in() -> None:
+    """The driver's stand-in in its place, and tensors of the processor for those of a card."""
+    sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+    from cuda_emulated import emulated
+
+    from precision_debug.numbers.cuda import compare, describe, device, driver
+
+    library, plain, launch = emulated(), ctypes.CDLL, driver.Device.launch
+    ctypes.CDLL = lambda name, *more: plain(str(library) if "libcuda" in str(name) else name, *more)  # type: ignore[misc,assignment]
+
+    def timed(*given: Any) -> None:
+        begun = time.perf_counter()
+        launch(*given)
+        KERNELS[0] += time.perf_counter() - begun
+
+    def array_of(tensor: Any) -> Any:
+        dtype = compare._dtype(tensor.dtype)
+        flat = tensor.contiguous()
+        where = driver.device(0)
+        return dtype and device.DeviceArray(where, flat.data_ptr(), tuple(tensor.shape), dtype, flat)
+
+    driver.Device.lanes, driver.Device.threads = 1, lambda self, warps: 1  # type: ignore[method-assign]
+    driver.Device.launch = timed  # type: ignore[method-assign]
+    compare.array_of = describe.array_of = array_of
+    stream = types.SimpleNamespace(cuda_stream=0)
+    torch.cuda.current_stream = lambda device=None: stream  # type: ignore[assignment,return-value]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--road", choices=("host", "device"), default="host")
     chosen = parser.parse_args()
+    if chosen.road == "device":
+        stand_in()
     torch.set_num_threads(1)
     import precision_debug
     from precision_debug.run import both, pipeline
@@ -64,11 +112,12 @@ def main() -> int:
         plain = getattr(owner, name)
 
         def call(*given: Any, **more: Any) -> Any:
-            begun, cpu = time.perf_counter(), time.process_time()
+            begun, cpu, kernels = time.perf_counter(), time.process_time(), KERNELS[0]
             try:
                 return plain(*given, **more)
             finally:
-                spent[key].append((time.process_time() - cpu, time.perf_counter() - begun))
+                own = KERNELS[0] - kernels
+                spent[key].append((time.process_time() - cpu - own, time.perf_counter() - begun - own))
 
         setattr(owner, name, call)
 
@@ -78,7 +127,8 @@ def main() -> int:
         spent["runs"].clear()
         for _ in range(chosen.repeat):
             report = precision_debug.compare(
-                f"{Path(__file__).resolve()}:build", run_mode="torch_bf16", device="cpu", lockstep=True, explain=explain
+                f"{Path(__file__).resolve()}:build", run_mode="torch_bf16", device="cpu", lockstep=True, explain=explain,
+                compare_on=chosen.road,
             )
         told: dict[str, Any] = {"explain": explain, "rows": len(report.rows)}
         for key in ("runs", "explaining") if explain != "off" else ("runs",):
