@@ -49,10 +49,11 @@ class Made:
 
 
 class Replacing:
-    """What one run may write, and what it has noted. constants: parameters and buffers."""
+    """What one run may write, and what it has noted. constants: parameters and buffers. made: what was noted before,
+    which holds."""
 
-    def __init__(self, constants: Iterable[Any]) -> None:
-        self.made: dict[str, Made] = {}
+    def __init__(self, constants: Iterable[Any], made: Mapping[str, Made]) -> None:
+        self.made: dict[str, Made] = dict(made)
         self._kept: dict[int, Any] = {}  # start of memory that is not the run's to the tensor that holds it
         for tensor in constants:
             self.protect(tensor)
@@ -65,6 +66,8 @@ class Replacing:
 
     def note(self, name: str, func: Any, args: Any, kwargs: Any, constants: Iterable[str]) -> None:
         """A row's operator ran."""
+        if name in self.made:
+            return
         arguments, numbers = _plain_arguments(func, args, kwargs)
         self.made[name] = Made(
             op_type=op_type(func), arguments=arguments, numbers=numbers, constants=tuple(dict.fromkeys(constants))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from precision_debug.report.model import Report
 from precision_debug.run import deliver, pipeline
 from precision_debug.run.folder import JOURNAL, PREFIX
 from precision_debug.run.journal import Journal
+from precision_debug.run.old_objects import old_objects_at_rest
 from precision_debug.run.plan import Opening, Plan
 
 from . import modes
@@ -56,7 +55,7 @@ def compare_module(
             on_row(event.row)
 
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    with _old_objects_at_rest(), Journal(folder / JOURNAL, on_event=tell) as journal:
+    with old_objects_at_rest(), Journal(folder / JOURNAL, on_event=tell) as journal:
         pipeline.execute(spec, journal, folder=folder, feeds=(example_feeds(model),), plan=_plan(model, spec))
     return deliver.deliver(folder, ())
 
@@ -70,17 +69,3 @@ def _plan(model: Model, spec: RunSpec) -> Plan:
         return Opening(spec=session, mode=modes.recipe(mode).mode, backend=backend)
 
     return Plan(baseline=side("baseline", spec.baseline), target=side("target", spec.run_mode))
-
-
-@contextlib.contextmanager
-def _old_objects_at_rest() -> Iterator[None]:
-    """What the process had before is no garbage of ours: without this, looking for some among it takes a third of the
-    time."""
-    if gc.get_freeze_count():  # somebody else's
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()

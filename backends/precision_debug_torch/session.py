@@ -141,7 +141,7 @@ class TorchSession:
                 return replace(meta.op_type, meta.name, value if on_device else as_array(value, name=meta.name))
             return None
 
-        outputs = self._execute(feeds, show, replaces=True)
+        outputs = self._execute(feeds, show, replaces=True, names=wanted)
         return _Outputs(outputs) if on_device else _arrays(outputs)
 
     @property
@@ -170,9 +170,12 @@ class TorchSession:
         return module_operator(known[path], path) if path in known else None
 
     def _meta(self, name: str) -> TensorMeta | None:
+        return self._listed().get(name)
+
+    def _listed(self) -> Mapping[str, TensorMeta]:
         if self._by_name is None:
             self._by_name = {meta.name: meta for meta in self._metas or ()}
-        return self._by_name.get(name)
+        return self._by_name
 
     def close(self) -> None:
         held = weakref.ref(self._built.module) if self._built is not None else None
@@ -185,8 +188,9 @@ class TorchSession:
             on_close()
 
     def _execute(
-        self, feeds: Feeds, show: Show | None, *, replaces: bool = False, loans: Loans | None = None
-    ) -> Mapping[str, Any]:
+        self, feeds: Feeds, show: Show | None, *, replaces: bool = False, loans: Loans | None = None,
+        names: frozenset[str] | None = None,
+    ) -> Mapping[str, Any]:  # fmt: skip
         built = self._built
         if built is None:
             raise BackendError("the session is closed", where=self._recipe.mode.name)
@@ -197,12 +201,12 @@ class TorchSession:
         trace, undo, replacing = None, None, None
         if show is not None:
             constants = [*module.named_parameters(), *module.named_buffers()]
-            replacing = Replacing([tensor for _, tensor in constants]) if replaces else None
+            replacing = Replacing([tensor for _, tensor in constants], self._made) if replaces else None
             trace = Trace(
                 self._level, constants=constants, given=given, show=self._guarded(show, failed),
                 quantised=built.quantised, type=type_of(self._recipe.change),
                 results=self._plain_results(built, given), replacing=replacing,
-                listed={meta.name: meta for meta in self._metas or ()},
+                listed=self._listed(), names=names,
             )  # fmt: skip
             undo = wrap(module, trace)
         self._arithmetic.reset()
@@ -212,8 +216,9 @@ class TorchSession:
                 outputs = trace.outputs(result)
                 if loans is not None:
                     loans.end()
-                self._compare_with_list(trace.metas)
-                self._metas, self._by_name = tuple(trace.metas), None
+                if not (replaces and self._metas):  # a run with other values has the same tensors
+                    self._compare_with_list(trace.metas)
+                    self._metas, self._by_name = tuple(trace.metas), None
                 if replacing is not None:
                     self._made = replacing.made
             else:

@@ -84,7 +84,7 @@ class Subject:
         return replaces(self.target)
 
     @cached_property
-    def constants(self) -> dict[str, Any]:
+    def constants(self) -> dict[str, dict[str, Any]]:
         """Room for what an explanation reads of the model's constants."""
         return {}
 

@@ -57,14 +57,28 @@ class _Names:
         return key
 
 
+@functools.lru_cache(maxsize=256)
+def _is_blocked(layout: str) -> bool:
+    return _BLOCKED.search(layout) is not None
+
+
 def _distrust(op_type: str, tensor: Any) -> None:
     """Warn where a raw hook shows a tensor in an order of elements that is not the model's."""
-    if _BLOCKED.search(str(getattr(tensor, "layout", ""))):
+    if _is_blocked(str(getattr(tensor, "layout", ""))):
         warnings.warn(
             f"{op_type}: oneDNN holds this tensor in a layout of its own, and a raw hook shows the elements in that "
             "order; compare predictors that precision_debug.watch(config) gives",
             PrecisionWarning, stacklevel=4,
         )  # fmt: skip
+
+
+_Seen = tuple[str, str, str, tuple[int, ...]]
+"""Name, operator type, type and shape of what was shown: of every tensor, so that no more is made of it than that."""
+
+
+def _meta(seen: _Seen) -> TensorMeta:
+    key, op_type, dtype, shape = seen
+    return TensorMeta(name=key, op_type=op_type, dtype=dtype, shape=shape)
 
 
 class SaveBaseline:
@@ -95,14 +109,14 @@ class SaveBaseline:
         self._wanted = wanted
         self._on_saved = on_saved
         self._keys = _Names()
-        self._tensors: list[TensorMeta] = []
+        self._tensors: list[_Seen] = []
         self._types: dict[str, str] = {}
         self._alone: set[str] = set()
 
     @property
     def tensors(self) -> tuple[TensorMeta, ...]:
         """What was seen, in order."""
-        return tuple(self._tensors)
+        return tuple(map(_meta, self._tensors))
 
     def op_type(self, key: str, otherwise: str = "") -> str:
         """Type of the operator that produced a tensor."""
@@ -114,7 +128,7 @@ class SaveBaseline:
 
     def __iter__(self) -> Iterator[str]:
         """The names of what was seen, in order: what ``assign_mark_names`` takes as its baseline."""
-        return iter(meta.name for meta in self._tensors)
+        return iter(key for key, *_ in self._tensors)
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
         if self._names is not None and tensor_name not in self._names:
@@ -133,7 +147,7 @@ class SaveBaseline:
         value = self.comparer.take(tensor, tensor_name)
         key = self._keys.key(tensor_name)
         dtype, shape = self.comparer.dtype(value), tuple(value.shape)
-        self._tensors.append(TensorMeta(name=key, op_type=op_type, dtype=dtype, shape=shape))
+        self._tensors.append((key, op_type, dtype, shape))
         self._types[key] = op_type
         if self._wanted is not None and not self._wanted(key):
             self._alone.add(key)
@@ -238,7 +252,7 @@ class CheckTarget:
         self._on_row = on_row
         self._lookers = tuple(lookers)
         self._keys = _Names()
-        self._tensors: list[TensorMeta] = []
+        self._tensors: list[_Seen] = []
         self._rows: list[Row] = []
 
     @property
@@ -249,7 +263,7 @@ class CheckTarget:
     @property
     def tensors(self) -> tuple[TensorMeta, ...]:
         """What was seen, in order."""
-        return tuple(self._tensors)
+        return tuple(map(_meta, self._tensors))
 
     def __call__(self, op_type: str, tensor_name: str, tensor: Any, /) -> None:
         op_type, tensor_name = str(op_type), str(tensor_name)  # a number, or None, in a script of somebody's
@@ -258,7 +272,7 @@ class CheckTarget:
         value = comparer.take(tensor, tensor_name)
         key = self._keys.key(tensor_name)
         dtype, shape = comparer.dtype(value), tuple(value.shape)
-        self._tensors.append(TensorMeta(name=key, op_type=op_type, dtype=dtype, shape=shape))
+        self._tensors.append((key, op_type, dtype, shape))
         pair = self._alignment.partner(key) if self._alignment is not None else None
         base_name, how = (pair.base.name, pair.how) if pair is not None else (key, "exact")
         rival = self._alignment.rivals.get(key) if self._alignment is not None else None

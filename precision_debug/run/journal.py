@@ -46,14 +46,14 @@ class Journal:
         """
         line = _line(written(event))
         with self._lock:
-            end = os.fstat(self._file.fileno()).st_size
-            rest = memoryview(line + b"\n")
+            whole = rest = memoryview(line + b"\n")
             try:
                 while rest:
                     rest = rest[self._file.write(rest) or 0 :]
             except OSError as error:
                 with contextlib.suppress(OSError):  # half a line in the middle would spoil all that follow
-                    os.ftruncate(self._file.fileno(), end)
+                    end = os.fstat(self._file.fileno()).st_size
+                    os.ftruncate(self._file.fileno(), end - (len(whole) - len(rest)))
                 raise OutputError(
                     f"the run's journal cannot be written ({error.strerror or error})", where=str(self.path.parent),
                     hint="free some space there, or choose another place with --output",

@@ -32,6 +32,7 @@ from .comparer import placed, placed_on_host
 from .fail_fast import Enough, enough
 from .inputs import feeds_of, storing
 from .journal import Journal
+from .old_objects import old_objects_at_rest
 from .plan import NONE, Opening, Plan, crosses, make_plan
 from .repetition import Repetition
 from .samples import Samples, chosen_samples, finish_scores, worst_sample
@@ -91,7 +92,7 @@ def _compare(
         open_one(place.target, given, journal) if alone
         else open_both(place.baseline, place.target, given, journal, together)
     )  # fmt: skip
-    with opened as (base, target):
+    with opened as (base, target), old_objects_at_rest():
         answers.check([meta for meta in base.tensors if meta.is_output])
         names = _selected(spec, base.tensors, journal)
         _if_alone(together, base, target)

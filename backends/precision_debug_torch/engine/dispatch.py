@@ -81,7 +81,8 @@ class Trace:
     constants: parameters and buffers, tensor to name. given: the feeds, tensor to name.
     level: "op" shows each operator's results, "module" each module call's.
     show: called with each tensor while it lives. replacing: writes what it returns in the tensor's place.
-    listed: what an earlier run found out, by tensor name.
+    listed: what an earlier run found out, by tensor name. names: of what is shown; None: everything. A run that
+    replaces, and whose tensors are listed, makes no table of its own of the others.
     quantised: paths of quantised layers, of that type. results: name of such a layer's result to its row's name without
     quantisation.
     """
@@ -90,9 +91,11 @@ class Trace:
         self, level: str, *, constants: Iterable[tuple[str, Any]], given: Mapping[str, Any], show: Show | None,
         quantised: frozenset[str] = frozenset(), type: str = "int8", results: Mapping[str, str] | None = None,
         listed: Mapping[str, TensorMeta] | None = None, replacing: Replacing | None = None,
+        names: frozenset[str] | None = None,
     ) -> None:  # fmt: skip
         self.level = level
         self._listed = listed or {}
+        self._names_wanted = names if self._listed and replacing is not None and level == "op" else None
         self._replacing = replacing
         self._roots = ByTensor[tuple[str, ...]]()  # what only moves constants about to their names
         self.namer, self._type = Namer(quantised, type), type
@@ -123,7 +126,7 @@ class Trace:
             own = self.namer.plain(name)
             found[own] = tensor
             self._tell(own, "Output", tensor, node=name, inputs=self._sources(tensor), is_output=True)
-        for place, meta in enumerate(self.metas):
+        for place, meta in enumerate(self.metas if self._calls_of else ()):
             calls = self._calls_of.get(meta.name)
             if calls is not None:
                 self.metas[place] = replace(meta, call=replace(meta.call or CallSite(), results=calls))
@@ -132,6 +135,9 @@ class Trace:
     def operator(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """An operator was run."""
         given = [*_tensors(args), *_tensors(kwargs)] if kwargs else list(_tensors(args))
+        if self._names_wanted is not None and self._replacing is not None:
+            self._operator_again(func, args, kwargs, result, given, self._names_wanted, self._replacing)
+            return
         constants = tuple([found for tensor in given if (found := self._constants.get(tensor)) is not None])
         read = self._names_of(given)
         facts = _facts(func)
@@ -184,6 +190,34 @@ class Trace:
                     name=name, op_type=kind, node=name, inputs=read, unseen=say("no_tensor"), extra=extra, call=call
                 )
             )  # fmt: skip
+
+    def _operator_again(
+        self, func: Any, args: Any, kwargs: Any, result: Any, given: list[Any], wanted: frozenset[str],
+        replacing: Replacing,
+    ) -> None:  # fmt: skip
+        """What ``operator`` does, of a run like one before: only what is wanted is shown."""
+        facts = _facts(func)
+        constants = self._constants_of(given, replacing)
+        moved = facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in given)
+        name = self._call_name(func, args, kwargs)
+        for place, value in enumerate(result if isinstance(result, (tuple, list)) else (result,)):
+            full = name if place == 0 else self.namer.further(func, name, place)
+            known = self._listed.get(full)
+            if known is not None:
+                self.metas.append(known)
+            if isinstance(value, torch.Tensor):
+                replacing.note(full, func, args, kwargs, constants)
+            elif isinstance(value, (bool, int, float, complex)) and place == 0:
+                value = torch.tensor(value)
+            else:
+                continue
+            if moved:
+                self._roots[value] = constants
+            self._names[value] = (full,)
+            self._constants.pop(value, None)
+            if known is not None and full in wanted and not known.unseen and self._show is not None:
+                meta = known if known.op_type == facts.kind else replace(known, op_type=facts.kind)
+                self._shown(meta, value, _visible(value)[0], facts.writes, not moved)
 
     def enter(self, path: str, given: Any) -> str:
         """A module call begins, of these arguments; returns its name."""
@@ -243,7 +277,7 @@ class Trace:
                 for full, tensor in leaves(result, name):
                     own = self.namer.plain(self._results.get(full, f"{full}/{self._type}"))
                     self._tell(own, f"{self._type}.{kind}", tensor, node=name, inputs=read, call=CallSite(scope=name))
-            else:
+            elif not self._listed:
                 for full, tensor in leaves(result, name):
                     sources = self._names.get(tensor, ())
                     if len(sources) == 1:
@@ -321,10 +355,17 @@ class Trace:
     ) -> None:  # fmt: skip
         dtype, shape, known = _type_name(tensor.dtype), tuple(tensor.shape), self._listed.get(name)
         value, view = _visible(tensor)
-        meta = TensorMeta(
-            name=name, op_type=kind, node=node, dtype=dtype, shape=shape, inputs=inputs, view=view, unseen=unseen,
-            is_output=is_output, extra=extra or {}, call=call if known is None else known.call,
-        )  # fmt: skip
+        if (
+            known is not None and (known.op_type, known.shape, known.inputs) == (kind, shape, inputs)
+            and (known.node, known.dtype, known.view, known.unseen) == (node, dtype, view, unseen)
+            and known.is_output == is_output and known.extra is (extra or known.extra)
+        ):  # fmt: skip
+            meta = known
+        else:
+            meta = TensorMeta(
+                name=name, op_type=kind, node=node, dtype=dtype, shape=shape, inputs=inputs, view=view, unseen=unseen,
+                is_output=is_output, extra=extra or {}, call=call if known is None else known.call,
+            )  # fmt: skip
         self.metas.append(meta)
         self._names[tensor] = (name,)
         self._constants.pop(tensor, None)
@@ -334,12 +375,17 @@ class Trace:
                 if held is None:
                     held = self._elements[tensor] = Elements()
                 value.elements_held = held
-            if self._inside is not None and self._inside.held is not None:
-                self._inside.held.append((meta, value, tensor if replaced else None))
-            else:
-                new = self._show(meta, value)
-                if new is not None and self._replacing is not None and replaced:
-                    self._replacing.put(tensor, new, written=written)
+            self._shown(meta, tensor, value, written, replaced)
+
+    def _shown(self, meta: TensorMeta, tensor: Any, value: Any, written: bool, replaced: bool) -> None:
+        """value: what is visible of the tensor."""
+        if self._inside is not None and self._inside.held is not None:
+            self._inside.held.append((meta, value, tensor if replaced else None))
+            return
+        assert self._show is not None
+        new = self._show(meta, value)
+        if new is not None and self._replacing is not None and replaced:
+            self._replacing.put(tensor, new, written=written)
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
