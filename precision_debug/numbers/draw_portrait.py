@@ -92,16 +92,27 @@ def _against(b: Array, error: Array) -> Density | None:
     some = np.isfinite(error) & (error > 0) & (b != 0)
     if not some.any():
         return None
-    found = [np.log10(one[some]) for one in (np.abs(b), error)]
-    edges = []
-    for logs, bins in zip(found, (_MAGNITUDES, _ERRORS), strict=True):
+    edges, places = [], []
+    for values, bins in ((np.abs(b), _MAGNITUDES), (error, _ERRORS)):
+        logs = np.log10(values[some])
         low, high = math.floor(logs.min() * 2) / 2, math.ceil(logs.max() * 2) / 2
         edges.append(np.linspace(low, high if high > low else low + 0.5, bins + 1))
-    counts, *_ = np.histogram2d(found[1], found[0], (edges[1], edges[0]))
+        places.append(_places(logs, edges[-1]))
+    counts = np.bincount(places[1] * _MAGNITUDES + places[0], minlength=_ERRORS * _MAGNITUDES)
     return Density(
         magnitudes=_short(edges[0]), errors=_short(edges[1]),
-        counts=tuple(tuple(map(int, line)) for line in counts),
+        counts=tuple(tuple(line) for line in counts.reshape(_ERRORS, _MAGNITUDES).tolist()),
     )  # fmt: skip
+
+
+def _places(values: Array, edges: Array) -> Array:
+    """In which bin each value is, of bins of one width that hold all of them: numpy's searchsorted (and its last bin,
+    which has both edges) in a tenth of the time."""
+    last = len(edges) - 2
+    found: Array = ((values - edges[0]) * ((last + 1) / (edges[-1] - edges[0]))).astype(np.intp).clip(0, last)
+    found -= values < edges[found]
+    found += (values >= edges[found + 1]) & (found < last)
+    return found
 
 
 def _maps(base: Any, target: Any, read: Callable[[Any], Array]) -> tuple[ErrorMap | None, ErrorMap | None]:

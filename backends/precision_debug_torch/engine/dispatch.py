@@ -200,17 +200,20 @@ class Trace:
         constants = self._constants_of(given, replacing)
         moved = facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in given)
         name = self._call_name(func, args, kwargs)
-        for place, value in enumerate(result if isinstance(result, (tuple, list)) else (result,)):
+        shown = 0
+        for place, one in enumerate(result if isinstance(result, (tuple, list)) else (result,)):
             full = name if place == 0 else self.namer.further(func, name, place)
             known = self._listed.get(full)
             if known is not None:
                 self.metas.append(known)
-            if isinstance(value, torch.Tensor):
+            if isinstance(one, torch.Tensor):
+                value = one
                 replacing.note(full, func, args, kwargs, constants)
-            elif isinstance(value, (bool, int, float, complex)) and place == 0:
-                value = torch.tensor(value)
+            elif isinstance(one, (bool, int, float, complex)) and not shown:
+                value = torch.tensor(one)
             else:
                 continue
+            shown += 1
             if moved:
                 self._roots[value] = constants
             self._names[value] = (full,)
