@@ -190,6 +190,13 @@ def recorded_subject(report: Report) -> Subject:
     )
 
 
+def test_what_is_above_a_tensor_is_what_has_it_below() -> None:
+    subject = recorded_subject(recorded_encoder())
+    assert any(subject.ancestors(name) for name in subject.row_of)
+    for at in subject.row_of:
+        assert subject.ancestors(at) == {name for name in subject.row_of if at in subject.descendants(name)}
+
+
 def test_a_real_engine_names_the_dense_that_overflows() -> None:
     report = recorded_encoder()
     culprit = report.to_dict()["summary"]["culprits"][0]

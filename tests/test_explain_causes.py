@@ -12,7 +12,7 @@ from planted.onnx_faults import Graph
 
 from precision_debug import numbers, registry
 from precision_debug.explain import Subject, explain
-from precision_debug.explain.causes import cause_of
+from precision_debug.explain.causes import _vanished, cause_of
 from precision_debug.explain.inputs import inputs_differ
 from precision_debug.explain.introduced import Alone, measure
 from precision_debug.observe.store import Store
@@ -176,3 +176,21 @@ def test_what_differs_between_two_files_has_a_chinese_name() -> None:
     assert "constant w" in sentence_of(found, "ort_fp16").en
     assert "常量 w" in sentence_of(found, "ort_fp16").zh
     assert "constant" not in sentence_of(found, "ort_fp16").zh
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_a_constant_vanishes_where_the_median_of_what_is_not_zero_does() -> None:
+    """Counting decides nothing that the median would not."""
+    random, least = np.random.default_rng(0), 2.0**-24
+    some = [0.0, -0.0, 1e-9, -1e-9, least, np.nextafter(least, 0), 1e-5, 1.0, np.nan, np.inf]
+    cases = [random.choice(some, int(random.integers(1, 9))).astype(np.float32) for _ in range(2000)]
+    cases += [np.full(600_000, 1e-9, np.float32), random.normal(size=600_000).astype(np.float32)]
+    found = []
+    for values in cases:
+        sizes = np.abs(values[values != 0])
+        told = _vanished({"w": values}, least)
+        found.append(bool(told))
+        assert found[-1] == bool(sizes.size and np.median(sizes) < least)
+        assert not told or told["value"] == np.median(sizes)
+        assert _vanished({"w": values}, 0.0) == {}
+    assert 100 < sum(found) < 1900

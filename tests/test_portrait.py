@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from report_factory import make_comparison, make_report, make_row, make_stats
 
-from precision_debug.numbers.draw_portrait import portrait_of
+from precision_debug.numbers.draw_portrait import _places, portrait_of
 from precision_debug.numbers.portrait import Bins, Density, ErrorMap, Portrait
 from precision_debug.observe.hooks import SaveBaseline
 from precision_debug.observe.portraits import Portraits
@@ -24,6 +24,17 @@ def drawn(base: np.ndarray, target: np.ndarray) -> Portrait:
     found = portrait_of("x", base, target)
     assert found is not None
     return found
+
+
+def test_bins_that_arithmetic_finds_are_those_of_numpys_histogram() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        low = random.integers(-40, 10) / 2
+        edges = np.linspace(low, low + random.integers(1, 60) / 2, int(random.choice([4, 21, 33])))
+        near = np.nextafter(edges, np.inf)[:-1], np.nextafter(edges, -np.inf)[1:]
+        values = np.concatenate([random.uniform(edges[0], edges[-1], 1000), edges, *near])
+        counts, _ = np.histogram(values, edges)
+        np.testing.assert_array_equal(np.bincount(_places(values, edges), minlength=len(edges) - 1), counts)
 
 
 def test_the_map_shows_where_the_error_lies() -> None:

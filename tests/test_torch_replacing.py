@@ -125,6 +125,46 @@ def test_readers_views_and_in_place_operators_see_what_was_put(mode: str) -> Non
     assert np.array_equal(again, plain)
 
 
+class Odd(torch.nn.Module):
+    """Views, an operator in place, a number as a result, several results, a weight that is only moved about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.arange(12.0).view(3, 4))
+
+    def forward(self, x: Any) -> Any:
+        first, second = (x @ self.weight.t()).split([1, 2], dim=1)
+        wide = first.expand(-1, 2).clone().add_(second.to(torch.bfloat16).float())
+        return wide.topk(1).values * wide.sum().item()
+
+
+def test_a_run_that_is_asked_for_some_names_shows_of_them_what_another_shows_of_all() -> None:
+    """In every mode of looking: the first run, which lists, another one, and one that is asked for a few."""
+    session, feeds = opened(Odd().eval(), torch.linspace(-1, 1, 8).view(2, 4))
+    looks: list[dict[str, Any]] = []
+    for _ in range(2):
+        looks.append({})
+        session.run_replacing(feeds, lambda op, name, value: looks[-1].setdefault(name, (op, np.array(value))) and None)
+    listed = tuple(session.tensors)
+    assert set(looks[0]) == {meta.name for meta in listed if not meta.unseen}
+    assert any("item" in name or "scalar" in name for name in looks[0])
+    for names in ([*looks[0]][::2], [*looks[0]][1::2], [*looks[0]], ["no such name"]):
+        seen: dict[str, Any] = {}
+        outputs = session.run_replacing(
+            feeds, lambda op, name, value, seen=seen: seen.setdefault(name, (op, np.array(value))) and None, names
+        )
+        assert [*seen] == [name for name in looks[0] if name in names]
+        for name, (op, value) in seen.items():
+            for look in looks:
+                assert look[name][0] == op
+                np.testing.assert_array_equal(look[name][1], value)
+        np.testing.assert_array_equal(outputs["output"], looks[0]["output"][1])
+        assert tuple(session.tensors) == listed
+    operator = session.operator("mm")
+    assert operator is not None
+    np.testing.assert_array_equal(operator.parameters["weight"], np.arange(12.0).reshape(3, 4))
+
+
 @pytest.mark.parametrize("level", ["op", "module"])
 def test_the_models_own_tensors_and_the_feeds_are_never_written(level: str) -> None:
     module = Views()

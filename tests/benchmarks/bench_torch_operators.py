@@ -34,7 +34,8 @@ def build() -> Any:
         num_attention_heads=4, num_key_value_heads=4, use_cache=False,
     )  # fmt: skip
     torch.manual_seed(0)
-    return LlamaForCausalLM(config).eval(), {"input_ids": torch.randint(0, 320, (1, int(os.environ.get("TOKENS", "16"))))}
+    tokens = int(os.environ.get("TOKENS", "16"))
+    return LlamaForCausalLM(config).eval(), {"input_ids": torch.randint(0, 320, (1, tokens))}
 
 
 def least(call: Any, repeat: int) -> dict[str, float]:
