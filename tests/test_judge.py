@@ -10,7 +10,7 @@ import pytest
 from precision_debug.numbers import compare, describe, measure
 from precision_debug.numbers.judge import as_expected, validated, verdict
 from precision_debug.numbers.merged import Merged
-from precision_debug.records import Row, Status, Tolerance
+from precision_debug.records import Introduced, Row, Status, Tolerance
 
 NAN, INF = np.nan, np.inf
 UNKNOWN = Status.INCONCLUSIVE
@@ -135,6 +135,27 @@ def test_validating_fails_every_nan_and_inf_wherever_it_stands() -> None:
     assert row([1.0, 2.0], [1.0, NAN]).reason == "1 of 2 elements, NaN in the target"
     alone = Row(index=0, op_type="Op", name="a", status=Status.UNMATCHED, target=describe(np.float32([NAN, 1])))
     assert (validated(alone).status, validated(alone).reason) == (Status.FAIL, "1 NaN in the target")
+
+
+@pytest.mark.parametrize(
+    ("held", "rel_l2", "inherited", "passes"),
+    [
+        (-65504.0, 1e-3, 1e-3, True),
+        (-1e4, 0.0, 0.0, True),
+        (-65504.0, 0.5, 0.0, False),  # what is left of the tensor is wrong
+        (-65504.0, 0.0, 0.5, False),
+        (-65504.0, 0.0, None, False),  # not known
+        (-10.0, 0.0, 0.0, False),  # no mask any more
+    ],
+)
+def test_a_mask_at_the_end_of_the_targets_type_is_as_expected(
+    held: float, rel_l2: float, inherited: float | None, passes: bool
+) -> None:
+    wanted = Tolerance(given=False)
+    numbers = compare(np.float32([-3.4e38, 1.0]), np.float32([held, 1.0]), wanted)
+    own = Introduced(name="x", method="isolated", elements=2, rel_l2=rel_l2, inherited=inherited)
+    row = Row(index=0, op_type="Where", name="x", status=Status.FAIL, comparison=numbers, introduced=own)
+    assert (as_expected(row, 0.01).status is Status.PASS) is passes
 
 
 @pytest.mark.parametrize(
