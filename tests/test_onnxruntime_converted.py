@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -332,3 +335,22 @@ def test_types_are_inferred_as_with_the_weights(tmp_path: Path) -> None:
             assert float16._inferred(copy).SerializeToString(deterministic=True) == want
         finally:
             float16._HEAVY = before
+
+
+@pytest.mark.parametrize("mode", ["ort_int8", "ort_fp16", "ort_opt"])
+def test_a_full_disk_is_not_the_models_fault(mode: str, tmp_path: Path) -> None:
+    """Files may not grow beyond 4 kB there, which is errno EFBIG; where the disk is full it is ENOSPC."""
+    onnx.save(onnx_models.convnet(64), tmp_path / "m.onnx")
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "from precision_debug.cli import main; import precision_debug.run.worker;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384)); import precision_debug as p;"
+        f"p.compare('m.onnx', run_mode={mode!r})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    last = done.stderr.strip().splitlines()[-1]
+    assert "OutputError" in last, last
+    assert "there is no room" in last or "cannot be written" in last or "full" in last

@@ -51,6 +51,8 @@ MISTAKES: Mapping[str, Wording] = {
     "add_a_baseline": Wording("add --baseline MODE, or leave it out", "请加上 --baseline 模式，或去掉该选项"),
     # files
     "no_onnx": Wording("is not an ONNX model, or is cut off", "不是 ONNX 模型，或文件不完整"),
+    "no_room": Wording("there is no room for what a framework needs on disk", "磁盘空间不足，无法写入框架所需的文件"),
+    "free_space": Wording("free some space, or name another --output", "请释放空间，或指定另一个 --output"),
     "not_utf8": Wording(
         "its path is not UTF-8, and the frameworks cannot be told of it", "其路径不是 UTF-8 编码，各框架无法打开"
     ),

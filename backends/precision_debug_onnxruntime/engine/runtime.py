@@ -16,6 +16,7 @@ from precision_debug.onnx.graph import external_data, external_tensors
 from precision_debug.onnx.model import Model
 
 from ..settings import setting
+from .full_disk import raise_if_full
 from .providers import CPU, RECORD, Shares, missing, saved_shares, shares_of
 from .taps import library as taps_library
 
@@ -170,6 +171,7 @@ def our_errors(where: str, hint: str = "", *, loading: bool = False) -> Iterator
     except MemoryError as error:
         raise BackendError("out of memory", where=where, hint="use a smaller batch or mark fewer tensors") from error
     except Exception as error:
+        raise_if_full(error, where)
         raise _translated(str(error) or type(error).__name__, where, hint, loading) from error
 
 

@@ -23,6 +23,7 @@ from precision_debug.onnx.model import Model, name_nodes, read_model
 from precision_debug.protocols import Feeds
 from precision_debug.reasons import NOTHING, Reason
 
+from ..engine.full_disk import raise_if_full
 from ..engine.quiet_logging import quietly
 from ..engine.runtime import Runtime, our_errors, plain
 from ..keep import nodes_named
@@ -123,6 +124,7 @@ def _quantised(
     except MemoryError:
         raise
     except Exception as error:
+        raise_if_full(error, str(folder))
         raise ModelError(
             f"onnxruntime.quantization fails on it ({_told_by(error)})",
             where=source.path, hint=_HINT,
