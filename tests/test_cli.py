@@ -121,7 +121,44 @@ def test_doctor_lists_modes_and_what_they_need() -> None:
     assert done.returncode == 0, done.stderr
     assert "ort_int8" in done.stdout
     assert "onnxruntime-gpu" in done.stdout
-    assert "precision_debug[tensorrt]" in done.stdout
+    assert "precision_debug[tensorrt]" in done.stdout or "trt_fp16  " in done.stdout
+
+
+def test_doctor_says_once_what_all_modes_of_a_backend_lack(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from precision_debug import registry
+    from precision_debug.cli import main
+    from precision_debug.records import Availability
+
+    for backend in registry.backends():
+        if backend.name != "onnxruntime":
+            lacks = Availability(ok=False, needs="pip install something")
+            monkeypatch.setattr(type(backend), "availability", lambda _self, _mode, lacks=lacks: lacks)
+    assert main(["doctor", "--lang", "en"]) == 0
+    said = capsys.readouterr().out
+    assert "backend torch: none of its modes runs here: pip install something" in said
+    assert said.count("pip install something") == sum(one.name != "onnxruntime" for one in registry.backends())
+    assert "torch_fp16" in said
+
+
+def test_help_of_a_verb_begins_with_a_short_usage() -> None:
+    for verb in ("search", "sweep", "ladder", "reduce"):
+        first, second, *_ = command(verb, "--help").stdout.splitlines()
+        assert verb in first
+        assert first.endswith("[options]")
+        assert not second
+
+
+def test_a_verb_that_reads_a_model_asks_a_backend_that_reads_such_files(tmp_path: Path) -> None:
+    """A .py may be TensorRT's network script, Paddle's layer or PyTorch's module: who knows it answers."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    (tmp_path / "net.py").write_text(
+        "import torch\n\n\ndef make():\n    return torch.nn.Linear(4, 2), torch.ones(1, 4)\n"
+    )
+    done = command("inputs", f"{tmp_path / 'net.py'}:make")
+    assert done.returncode == 0, done.stderr
+    assert "torch_" in done.stdout
 
 
 def test_marks_lists_names_that_can_be_given_back(digits: list[str]) -> None:

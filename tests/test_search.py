@@ -305,3 +305,21 @@ def test_files_of_its_names_that_are_somebody_elses_are_left_alone(
     assert main(["search", *common, "--quiet", "--output", str(tmp_path / "other.json")]) == 2
     assert "nothing here wrote it" in capsys.readouterr().err
     assert journal.read_text() == "somebody's own\nand more"
+
+
+def test_every_set_that_is_run_has_a_result(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two of one size and one error are two lines each, not the second one's first half."""
+    graph = Graph(seed=5)
+    x = tokens(graph, size=16, length=4)
+    for name in ("p", "q"):
+        big = graph.op("Mul", [x, graph.weight(f"{name}.k", np.float32(3e5))], f"{name}_big")
+        x = graph.op("Mul", [big, graph.weight(f"{name}.l", np.float32(1 / 3e5))], f"{name}_back")
+    model = graph.save(tmp_path / "two.onnx", [graph.op("Tanh", [x], "y")])
+    np.savez(tmp_path / "x.npz", **graph.feeds)
+    main(["search", "--model_file", str(model), "--run_mode", "ort_fp16_sim", "--inputs", str(tmp_path / "x.npz"),
+          "--output", str(tmp_path / "o.json"), "--lang", "en"])  # fmt: skip
+    lines = capsys.readouterr().err.splitlines()
+    begun = [place for place, line in enumerate(lines) if line.startswith("  set ")]
+    assert len(begun) > 3
+    for place in begun:
+        assert " kept: " in lines[place + 1], lines[place]

@@ -239,7 +239,11 @@ def test_paddles_pir_programs_keep_nothing_and_say_so(tmp_path: Path, capsys: py
     common = ["--model_file", str(model), "--inputs", str(tmp_path / "feeds.npz")]
     report = compared(tmp_path, "onednn_bf16", common)
     assert report.explanation is not None
-    assert report.to_keep == ToKeep()
+    assert report.to_keep is not None
+    assert not report.to_keep.option
+    said = blame(report).lines[-1][-1].text
+    assert "has no setting that keeps single operators (Paddle's passes over a PIR program" in said.en
+    assert "不理会哪些算子" in said.zh
     capsys.readouterr()
     only = ["--option", "bfloat16_ops=conv2d", "--output", str(tmp_path / "o.md")]
     given = [*common, "--run_mode", "onednn_bf16", *only]
@@ -247,6 +251,7 @@ def test_paddles_pir_programs_keep_nothing_and_say_so(tmp_path: Path, capsys: py
         assert main([*given, "--lang", language]) == 2
         assert words in capsys.readouterr().err
     assert main(["search", *common, "--run_mode", "onednn_bf16", "--output", str(tmp_path / "o.json")]) == 2
+    assert "export the model as .pdmodel" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

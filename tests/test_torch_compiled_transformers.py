@@ -112,6 +112,42 @@ def test_each_way_through_a_model_has_a_graph_of_its_own(tmp_path: Path) -> None
     assert {row.name for row in report.compared} >= {"first/addmm", "sin", "output"}
 
 
+ATTENTION = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(16), nn.MultiheadAttention(16, 2, batch_first=True)
+        self.out = nn.Linear(16, 16)
+
+    def forward(self, x):
+        h = self.norm(x)
+        return self.out(x + self.attention(h, h, h, need_weights=False)[0])
+
+
+def build():
+    torch.manual_seed(0)
+    return Net().eval(), torch.randn(2, 4, 16)
+"""
+
+
+def test_attention_that_eager_runs_as_one_operator(tmp_path: Path) -> None:
+    """What lies inside is the compiled side's alone; what comes before and after is compared."""
+    import torch
+
+    (tmp_path / "net.py").write_text(ATTENTION)
+    before = torch.backends.mha.get_fastpath_enabled()
+    report = precision_debug.compare(f"{tmp_path / 'net.py'}:build", run_mode="torch_compile", device="cpu")
+    assert torch.backends.mha.get_fastpath_enabled() == before
+    assert not [row for row in report.rows if row.status is Status.FAIL]
+    assert {row.name for row in report.compared} >= {
+        "norm/layer_norm", "attention/_native_multi_head_attention", "out/addmm", "output",
+    }  # fmt: skip
+
+
 def test_operators_that_differ_are_named() -> None:
     from precision_debug_torch.engine.compiled_session import _other
 

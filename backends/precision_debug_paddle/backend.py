@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.errors import BackendUnavailable, ModelError
+from precision_debug.errors import BackendUnavailable, ModelError, UsageError
 from precision_debug.protocols import Capabilities
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
 
 from . import modes
-from .reasons import REASONS
+from .reasons import REASONS, say
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class PaddleBackend:
             return None
         program = read_model(spec.model).program
         if program.pir and chosen.onednn:  # its passes ask nobody which operators may run in bfloat16
-            return None
+            raise UsageError(say("bfloat16_ops_of_pir"), where=spec.model.path, hint=say("export_as_legacy"))
         return PaddleKeep(spec=spec, recipe=chosen, types=types_of(program.values))
 
     def heard(self, line: str) -> Reason | None:

@@ -125,6 +125,6 @@ def availability(mode: str) -> Availability:
             tensorrt=wanted.tensorrt, precision=wanted.precision,
         )  # fmt: skip
     except Exception as error:
-        needs = f"pip install paddlepaddle ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+        needs = f"pip install 'precision_debug[paddle]' ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
         return Availability(ok=False, needs=needs)
     return Availability(ok=not needs, needs=say("needs", what=needs) if needs else "")

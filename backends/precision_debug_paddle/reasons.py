@@ -316,6 +316,9 @@ REASONS = Catalogue("paddle", {
         "Paddle's passes over a PIR program (.json) do not ask which operators may run in bfloat16",
         "Paddle 对 PIR 程序（.json）的 pass 不理会哪些算子可以以 bfloat16 运行",
     ),
+    "export_as_legacy": Wording(
+        "export the model as .pdmodel (FLAGS_enable_pir_api=0)", "请将模型导出为 .pdmodel（FLAGS_enable_pir_api=0）"
+    ),
     "export_legacy": Wording(
         "leave it out, or export the model as .pdmodel (FLAGS_enable_pir_api=0)",
         "请去掉该选项，或将模型导出为 .pdmodel（FLAGS_enable_pir_api=0）",

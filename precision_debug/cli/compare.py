@@ -22,11 +22,14 @@ from .engine_options import add_engine_options, engine_options, settings_help
 from .language import Both, add_language, in_words, language_of, told
 from .parser import Parser, formatter, parse, program
 
-__all__ = ["DEFAULT_OUTPUT", "build_parser", "check_before", "make_spec", "run", "spread_of"]
+__all__ = ["DEFAULT_OUTPUT", "USAGE", "build_parser", "check_before", "make_spec", "run", "spread_of"]
 
 SUMMARY = "compare two run modes of a model (the default)"
 
 DEFAULT_OUTPUT = "output/output.xlsx"
+
+USAGE = "%(prog)s --model_file M --run_mode MODE [options]"
+"""Of each verb that takes these options: a list of all of them would fill the screen before what they are."""
 
 EPILOG = (
     """exit status:
@@ -50,7 +53,7 @@ def build_parser() -> Parser:
     verbs = "\n".join(f"  {name:9s} {text}" for name, text in all_verbs().items())
     parser = Parser(
         prog=program(),
-        usage="%(prog)s --model_file M --run_mode MODE [options]\n       %(prog)s VERB --help",
+        usage=f"{USAGE}\n       %(prog)s VERB --help",
         formatter_class=formatter,
         description="Which operator lost the precision? Runs a model in two modes on the same input, compares every "
         f"intermediate tensor,\nand writes a table.\n\nverbs:\n{verbs}",

@@ -73,12 +73,19 @@ def run(arguments: Sequence[str]) -> int:
             failed = Text("could not be loaded", "无法加载")
             console.print(visible(f"backend {plugin.name}: {in_words(failed, language)}: {plugin.problem}"))
             continue
+        modes = {mode: plugin.backend.availability(mode.name) for mode in plugin.backend.run_modes}
+        runnable += sum(found.ok for found in modes.values())
+        needs = {found.needs for found in modes.values()}
+        if len(needs) == 1 and not any(found.ok for found in modes.values()):  # one line says it of all
+            lacking = Text("none of its modes runs here", "其运行模式均不能在此运行")
+            lack = word(needs.pop(), language)
+            console.print(visible(f"backend {plugin.name}: {in_words(lacking, language)}: {lack}"))
+            console.print("  " + " ".join(mode.name for mode in modes))
+            continue
         table = Table(title=f"backend {plugin.name}", title_justify="left", box=None, pad_edge=False)
         for column in _HEAD:
             table.add_column(in_words(column, language), overflow="fold")
-        for mode in plugin.backend.run_modes:
-            available = plugin.backend.availability(mode.name)
-            runnable += available.ok
+        for mode, available in modes.items():
             reads = " ".join(suffix or in_words(_FOLDER, language) for suffix in mode.suffixes)
             table.add_row(
                 mode.name,

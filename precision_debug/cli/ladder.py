@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     """Print the stages and the explanation; 0 where the target passes, 1 where a stage does not, 2 or 3 where the
     target could not run."""
     parser = compare.build_parser()
-    parser.prog, parser.description = program("ladder"), __doc__
+    parser.prog, parser.description, parser.usage = program("ladder"), __doc__, compare.USAGE
     group = parser.add_argument_group("how far does the ladder go?")
     group.add_argument(
         "--on", choices=("outputs", "all"), default="outputs",

@@ -18,22 +18,23 @@ T = TypeVar("T")
 def with_a_mode(model: ModelFiles, asked: str, use: Callable[[str], T]) -> T:
     """``use`` of the mode that was asked for; without one of each backend's baseline mode, until one reads the model.
 
-    Raises UsageError where no backend reads such a file, and what the first one raised where none reads this file.
+    Raises UsageError where no backend reads such a file, and what the first one that is installed raised where none
+    reads this file.
     """
     if asked:
         return use(asked)
+    offered = registry.modes_for(model)
+    known = {mode.name for _, mode in offered}
     names: dict[str, str] = {}
-    for backend, mode in registry.modes_for(model):
-        if mode.baseline == mode.name or backend.name not in names:
-            names.setdefault(backend.name, mode.baseline)
+    for backend, mode in offered:  # a backend's baseline may be another's mode, which does not read every file of it
+        names.setdefault(backend.name, mode.baseline if mode.baseline in known else mode.name)
     if not names:
         kind = registry.suffix(model) or say("model_folder")
         raise UsageError(say("no_backend_reads", kind=kind), where=model.path or "--model_file")
-    first: ModelError | BackendUnavailable | None = None
+    problems: list[ModelError | BackendUnavailable] = []
     for name in names.values():
         try:
             return use(name)
         except (ModelError, BackendUnavailable) as error:
-            first = first or error
-    assert first is not None
-    raise first
+            problems.append(error)
+    raise next((one for one in problems if isinstance(one, ModelError)), problems[0])  # one that is installed read it

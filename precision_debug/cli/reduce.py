@@ -44,7 +44,7 @@ _LARGEST = 2**31 - 2**20
 def run(arguments: Sequence[str]) -> int:
     """0 where a part was written, 1 where there is none; 2 or 3 as ever."""
     parser = compare.build_parser()
-    parser.prog, parser.description = program("reduce"), __doc__
+    parser.prog, parser.description, parser.usage = program("reduce"), __doc__, compare.USAGE
     group = parser.add_argument_group("what is left, and where does it go?")
     group.add_argument("--tensor", metavar="NAME", default="", help="that must fail (default: the first that does)")
     group.add_argument("--part", metavar="FILE.onnx", default="", help="the part (default: MODEL.part.onnx)")

@@ -43,7 +43,7 @@ _SAVED = ("save_model", "save_engine", "save_ir", "save_inspector", "save_tactic
 def run(arguments: Sequence[str]) -> int:
     """0 where a set was found and verified, or none is needed; 1 where there is none; 2 or 3 as ever."""
     parser = compare.build_parser()
-    parser.prog, parser.description = program("search"), __doc__
+    parser.prog, parser.description, parser.usage = program("search"), __doc__, compare.USAGE
     group = parser.add_argument_group("what has to hold, and for how long is it searched?")
     group.add_argument(
         "--on", metavar="outputs|all|FILE.py:f", default="outputs",
@@ -146,21 +146,25 @@ def _progress(quiet: bool, language: str, on: str) -> Callable[[Mapping[str, Any
 
     language = language_of(language)
     said_before: set[tuple[int, str, str]] = set()
+    running = False  # a set was begun whose result has not been said
 
     def tell(event: Mapping[str, Any]) -> None:
+        nonlocal running
         if quiet:
             return
         if event["event"] not in (Stage.event, Tried.event):
             return
         match read(event):
             case Stage(text=text):
+                running = running or text.code in ("stage_set", "stage_for")
                 print(visible(f"  {word(text, language)} …"), file=sys.stderr, flush=True)
             case Tried(kept=kept, evaluation=found, what=what):
                 holds = Text("holds", "成立") if found.passes else Text("fails", "不成立")
                 by = Text("Rel L2", "相对 L2") if on in ("outputs", "all") else Text("metric", "指标")
                 said = found.text or "NaN or Inf" if found.error is None else f"{found.error:.3g}"
-                if (kept, what, said) in said_before:  # known, and asked for again
+                if (kept, what, said) in said_before and not running:  # known, and asked for again
                     return
+                running = False
                 said_before.add((kept, what, said))
                 en, zh = (said, said) if found.error is None else (f"{by.en} {said}", f"{by.zh} {said}")
                 line = Text(f"{kept} kept: {holds.en}, {en}", f"保留 {kept}：{holds.zh}，{zh}")

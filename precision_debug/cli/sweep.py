@@ -40,7 +40,8 @@ _DEFAULT = "output/sweep.html"
 def run(arguments: Sequence[str]) -> int:
     """0 where every mode ran, 1 where one is out of tolerance, 2 where one was refused, 3 where one crashed."""
     parser = compare.build_parser()
-    parser.prog, parser.description, parser.usage = program("sweep"), __doc__, None
+    parser.prog, parser.description = program("sweep"), __doc__
+    parser.usage = "%(prog)s --model_file M --run_modes MODE MODE … [options]"
     group = parser.add_argument_group("which modes, and how are they timed?")
     group.add_argument(
         "--run_modes", metavar="A,B,…", default="",

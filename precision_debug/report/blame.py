@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ..explain import is_mended, is_narrow
@@ -14,7 +14,7 @@ from ..search import ToKeep
 from .figures import count, figure, percent
 from .model import Report
 from .section import Cell, Section, plain
-from .words import Text, recognised, same, sentence, word
+from .words import Text, explained, recognised, same, sentence, word
 
 __all__ = ["CAUSES", "NEXT", "PASTE", "UNITS", "blame", "culprits", "expectation", "sentence_of"]
 
@@ -112,7 +112,7 @@ def expectation(report: Report) -> list[Text]:
     english = f"No tolerance was given: {explained.at} is off by {figure(explained.actual)} (Rel L2){at.en}"
     chinese = f"未给出容差：{explained.at} 的相对 L2 误差{at.zh}为 {figure(explained.actual)}"
     if explained.expected:
-        times = figure(round(explained.actual / explained.expected, 2))
+        times = figure(float(f"{explained.actual / explained.expected:.3g}"))
         english += f", {times} x what rounding everywhere predicts"
         chinese += f"，是处处舍入所预测误差的 {times} 倍"
     return [
@@ -163,7 +163,7 @@ def _next(report: Report) -> list[tuple[Cell, ...]]:
     if kept is None:
         return [(Cell(text=NEXT), plain(SEARCH))]
     if not kept.option:
-        return [(Cell(text=NEXT), plain(_no_option(mode, kept.modes)))]
+        return [(Cell(text=NEXT), plain(_no_option(mode, kept)))]
     return [
         (Cell(text=PASTE), Cell(text=same(kept.option), tone="paste")),
         (plain(same("")), plain(_about(kept))),
@@ -199,18 +199,20 @@ def _about(kept: ToKeep) -> Text:
     return Text(f"added to the same command, it {en}; not run yet", f"加到同一命令后，{zh}；尚未运行验证")
 
 
-def _no_option(mode: str, others: Sequence[str]) -> Text:
-    if others:
+def _no_option(mode: str, kept: ToKeep) -> Text:
+    why = explained(kept.why)
+    en, zh = (f" ({why.en})", f"（{why.zh}）") if kept.why else ("", "")
+    if kept.modes:
         return Text(
-            f"{mode} has no setting that keeps single operators: precision_debug search in {' or '.join(others)} finds"
-            " what to keep",
-            f"{mode} 没有可保留单个算子的设置：在 {' 或 '.join(others)} 中运行 precision_debug search"
+            f"{mode} has no setting that keeps single operators{en}: precision_debug search in"
+            f" {' or '.join(kept.modes)} finds what to keep",
+            f"{mode} 没有可保留单个算子的设置{zh}：在 {' 或 '.join(kept.modes)} 中运行 precision_debug search"
             " 可找出应保留的算子",
         )
     return Text(
-        f"{mode} has no setting that keeps single operators: leave them out where the model is quantised, converted or"
-        " built, and compare again",
-        f"{mode} 没有可保留单个算子的设置：请在量化、转换或构建模型时排除这些算子，然后重新对比",
+        f"{mode} has no setting that keeps single operators{en}: leave them out where the model is quantised, converted"
+        " or built, and compare again",
+        f"{mode} 没有可保留单个算子的设置{zh}：请在量化、转换或构建模型时排除这些算子，然后重新对比",
     )
 
 

@@ -10,6 +10,7 @@ from .. import explain, registry
 from ..errors import PrecisionDebugError
 from ..explain.units import arithmetic_of
 from ..protocols import Feeds, Keep
+from ..reasons import as_reason
 from ..records import Culprit, Row, TensorMeta
 from ..search import ToKeep, Units
 from .plan import Opening
@@ -31,10 +32,13 @@ def to_keep(
     keeper = target.capabilities.keeper
     if not names or target.backend is None:
         return None
-    with contextlib.suppress(PrecisionDebugError):
+    try:
         keep = keeper.keep(target.spec) if keeper is not None else None
-        if keep is None:
-            return ToKeep(modes=_others(target))
+    except PrecisionDebugError as error:
+        return ToKeep(modes=_others(target), why=as_reason(error.what))
+    if keep is None:
+        return ToKeep(modes=_others(target))
+    with contextlib.suppress(PrecisionDebugError):
         if foreign:
             known = {row.name: targets[row.target_name] for row in rows if row.target_name in targets}
             names = [known[name].origin or known[name].name for name in names if name in known]

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..reasons import NOTHING, Reason
+
 __all__ = ["ToKeep"]
 
 
@@ -16,7 +18,7 @@ class ToKeep:
     option: the words to add to the command; "" where the mode has no such setting. settings: the same as values, by
     name. replaced: names of settings that the command has already, and that it takes the place of. unit: "operator",
     "operator type" or "module". keys: those that it keeps, ``of`` how many there are. modes: where there is no option,
-    run modes of the same backend and precision that have one.
+    run modes of the same backend and precision that have one; why: what the backend says.
     """
 
     option: str = ""
@@ -26,3 +28,4 @@ class ToKeep:
     keys: tuple[str, ...] = ()
     of: int = 0
     modes: tuple[str, ...] = ()
+    why: Reason = NOTHING

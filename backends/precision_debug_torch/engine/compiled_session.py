@@ -243,7 +243,7 @@ class CompiledSession:
         self._arithmetic.reset()
         try:
             families = Families(trace) if level == "op" else contextlib.nullcontext()
-            with torch.no_grad(), families, Watch(self._arithmetic, trace):
+            with torch.no_grad(), families, _unfused_attention(), Watch(self._arithmetic, trace):
                 result = module(*args, **kwargs)
             trace.outputs(result)
         except Exception as error:
@@ -267,7 +267,7 @@ class CompiledSession:
 
             self._arithmetic.reset()
             try:
-                with torch.no_grad(), _quiet(), self._arithmetic.globally():
+                with torch.no_grad(), _quiet(), _unfused_attention(), self._arithmetic.globally():
                     graph = make_fx(flat, **how)(*(tensor.clone() for tensor in given.values()))
             except Exception as error:
                 problem = problem or say("in_pieces", detail=_first(error))
@@ -349,6 +349,18 @@ def _copy_of(graph: Any, node: Any, place: int | None) -> Any:
         value = node if place is None else graph.call_function(operator.getitem, (node, place))
     with graph.inserting_after(value):
         return graph.call_function(torch.ops.aten.clone.default, (value,))
+
+
+@contextlib.contextmanager
+def _unfused_attention() -> Iterator[None]:
+    """Without the one operator that eager runs of nn.MultiheadAttention and nn.TransformerEncoderLayer take where no
+    gradient is asked for: neither tracing nor torch.compile takes it. The switch is the process's."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _shapes(given: Mapping[str, Any]) -> Any:
