@@ -229,7 +229,7 @@ def test_an_overflow_that_a_rebuilt_engine_hides_is_told_from_the_baseline() -> 
 def test_every_cause_has_its_words() -> None:
     source = (Path(precision_debug.__file__).parent / "explain" / "causes.py").read_text(encoding="utf-8")
     codes = set(re.findall(r'return "([a-z0-9_]+)",', source)) | {
-        "files_differ", "amplified", "cancellation", "inputs_differ", "random"
+        "files_differ", "amplified", "cancellation", "inputs_differ", "random", "drift"
     }  # fmt: skip
     assert codes == set(CAUSES)
 

@@ -203,3 +203,40 @@ def test_two_frameworks_attributes_are_held_against_each_other(tmp_path: Path) -
     (base, _), (target, outputs) = graph([1, 2]), graph([2, 1])
     first = found(compared(target, outputs, tmp_path, "ov_fp32", base))[0]
     assert (first.name, first.cause) == ("c", "files_differ")
+
+
+def _looped(g: Graph, op: str, value: float, turns: int) -> str:
+    """A state that one operator and a Relu change again and again."""
+    body = _body(
+        [
+            helper.make_node("Identity", ["go"], ["go_on"], name="b_go"),
+            helper.make_node(op, ["state", "step"], ["moved"], name="b_step"),
+            helper.make_node("Relu", ["moved"], ["next"], name="b_relu"),
+        ],
+        [_info("i", [], TensorProto.INT64), _info("go", [], TensorProto.BOOL), _info("state", [2, 4])],
+        [_info("go_on", [], TensorProto.BOOL), _info("next", [2, 4])],
+        {"step": np.float32(value)},
+    )  # fmt: skip
+    x = g.input("x", g.random.uniform(1, 2, size=(2, 4)).astype(np.float32))
+    g.nodes.append(helper.make_node("Loop", [g.weight("n", np.int64(turns)), "", x], ["lo"], name="node_lo", body=body))
+    return g.op("Mul", ["lo", k(g, "half", 0.5)], "y")
+
+
+@pytest.mark.parametrize(("op", "value"), [("Mul", 0.999), ("Sub", 0.0017), ("Add", 0.0017)])
+def test_a_state_that_a_narrow_type_stops_has_an_author(op: str, value: float, tmp_path: Path) -> None:
+    """Each step is less than half of what the type can tell there; of the baseline's state its rounding is ordinary."""
+    g = Graph(seed=5)
+    y = _looped(g, op, value, 200)
+    report = compared(g, [y], tmp_path, "ort_bf16_sim")
+    (only,) = found(report)
+    assert (only.name.partition("@")[0], only.cause) == ("moved", "drift")
+    assert only.evidence["depth"] == 200
+    kept = compared(g, [y], tmp_path, "ort_bf16_sim", node_block_list=",".join([*only.keep, "lo", "y"]))
+    assert row(kept, "y").status is Status.PASS
+
+
+def test_a_loop_of_many_steps_that_a_type_can_tell_accuses_nobody(tmp_path: Path) -> None:
+    g = Graph(seed=5)
+    assert not found(compared(g, [_looped(g, "Mul", 1.0, 100)], tmp_path, "ort_bf16_sim"))
+    g = Graph(seed=5)
+    assert not found(compared(g, [_looped(g, "Add", 0.25, 60)], tmp_path, "ort_bf16_sim"))

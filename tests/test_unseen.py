@@ -17,7 +17,6 @@ _NEEDS = {
 
 
 _LEFT = {
-    ("sum_that_stands_still", "ort_bf16_sim"): "what a loop's own state loses is called diffuse",
     ("clean_gpt", "torch_compile"): "its traced run has other operators than its plain one: inconclusive",
 }
 

@@ -19,6 +19,7 @@ Codes, with the arguments that ``sentences`` words:
   is what is left; the amplifier is the operator itself where that happens within its own sum
 - amplified(amplifier, factor): ordinary rounding that a later operator makes large
 - long_reduction(depth): the sum of very many terms in a narrow type
+- drift(depth, share): in all iterations of a loop the rounding is to one side, of its own state (``drift``)
 - born(what): NaN or Inf from finite inputs, for none of the reasons above
 - flips(count, elements): decisions (argmax, comparison) that came out differently on the same inputs
 - other_arithmetic(): the target computes something else than the baseline

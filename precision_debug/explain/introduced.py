@@ -26,7 +26,18 @@ from .subject import Subject
 from .units import largest_of
 from .workbench import HostWorkbench
 
-__all__ = ["MASK", "WAITING", "Alone", "nothing_alone", "relative_error", "run_alone", "same_kind", "start_measuring"]
+__all__ = [
+    "MASK",
+    "WAITING",
+    "Alone",
+    "Kept",
+    "nothing_alone",
+    "relative_error",
+    "replayed",
+    "run_alone",
+    "same_kind",
+    "start_measuring",
+]
 
 Array = np.ndarray[Any, Any]
 
@@ -116,7 +127,7 @@ def run_alone(subject: Subject, suspects: Callable[[str, float | None], bool], f
 
     try:
         with contextlib.closing(subject.bench.waiting(folder, subject.budget(WAITING))) as waiting:
-            (_isolated if subject.target_replaces else _replayed)(subject, note, cast("Kept", waiting))
+            (_isolated if subject.target_replaces else replayed)(subject, note, cast("Kept", waiting))
             subject.bench.settle()
     except BaseException:
         alone.close()
@@ -177,7 +188,8 @@ def _isolated(subject: Subject, note: Callable[[str, Any, Any], None], waiting: 
         target()
 
 
-def _replayed(subject: Subject, note: Callable[[str, Any, Any], None], waiting: Kept) -> None:
+def replayed(subject: Subject, note: Callable[[str, Any, Any], None], waiting: Kept) -> None:
+    """Tell of each operator what the baseline's and the target's arithmetic make of the target's inputs."""
     partner = subject.partner
     target_of = {base: target for target, base in partner.items()}
 

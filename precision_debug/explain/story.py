@@ -24,6 +24,7 @@ from .culprits import (
     rank,
     suspects_before,
 )
+from .drift import drifting
 from .effects import Sink, carried, known_sinks, plain_sinks, sinks_of
 from .expected import expected_errors
 from .inherited import inherited_errors
@@ -133,6 +134,8 @@ def _explained(
             names = None if some else {*(sink.name for sink in sinks), *(culprit.name for culprit in culprits)}
             twice = unsteady(subject, at, off, folder, names, None if known else plain.get(at))
             culprits = unsteady_culprits(subject, culprits, twice, alone.method, at)
+        if wrong and not culprits and alone.method == "isolated":
+            culprits = drifting(subject, sinks, plain, folder)
         hidden = hidden_overflow(subject, sinks) if alone.method == "replayed" else None
         if hidden is not None and hidden.name not in {culprit.name for culprit in culprits}:
             behind = subject.descendants(hidden.name)

@@ -61,6 +61,11 @@ CAUSES: Mapping[str, Wording] = {
         "ordinary rounding, amplified", "普通舍入误差被放大", "Keep the operator and the one that amplifies in FP32."
     ),
     "cause_long_reduction": Wording("a long sum in a narrow type", "窄类型长求和", "Let the sum accumulate in FP32."),
+    "cause_drift": Wording(
+        "rounding to one side in each iteration",
+        "每次迭代的舍入都偏向同一侧",
+        "Keep the state of the loop in FP32, or use larger steps.",
+    ),
     "cause_born": Wording(
         "NaN or Inf is born here",
         "此处产生 NaN 或 Inf",
@@ -137,6 +142,11 @@ WHY: Mapping[str, Wording] = {
         "普通舍入误差，被 {amplifier_type} `{amplifier}` 放大 {factor} 倍",
     ),
     "why_long_reduction": Wording("it sums up to {depth} terms in a narrow type", "以窄类型对多达 {depth} 项求和"),
+    "why_drift": Wording(
+        "in {depth} iterations its rounding is off to one side, as the loop's own state has it, which together makes"
+        " {share} of the squared error",
+        "在 {depth} 次迭代中，其舍入因循环自身的状态而总偏向同一侧，合计占平方误差的 {share}",
+    ),
     "a_constant": Wording("constant", "常量"),
     "an_operator": Wording("operator", "算子"),
     "an_attribute": Wording("attribute", "属性"),
