@@ -104,7 +104,7 @@ def _culprit(subject: Subject, names: Sequence[str], share: float, at: str) -> C
     first = out[0] if out else ordered[-1]
     place = ordered.index(first)
     before, after = (ordered[place - 1], first) if place else (first, ordered[1])
-    state = subject.descendants(before) & _ancestors(subject, after)
+    state = subject.descendants(before) & subject.ancestors(after)
     turn = first.rpartition("@")[2]
     meta = subject.meta_of.get(first)
     return Culprit(
@@ -127,14 +127,3 @@ def _error(subject: Subject, name: str) -> float | None:
 
 def _units(subject: Subject, name: str) -> float | None:
     return subject.error_units(subject.row_of[name])
-
-
-def _ancestors(subject: Subject, name: str) -> set[str]:
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        for source in subject.sources(waiting.pop()):
-            if source not in found:
-                found.add(source)
-                waiting.append(source)
-    return found
