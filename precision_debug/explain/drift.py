@@ -20,6 +20,7 @@ from .bounds import BEYOND
 from .culprits import HALF
 from .effects import Sink, squares_of
 from .introduced import WAITING, Kept, replayed
+from .operators import BODIES, plain_type
 from .subject import Subject
 
 __all__ = ["drifting"]
@@ -117,8 +118,15 @@ def _culprit(subject: Subject, names: Sequence[str], share: float, at: str) -> C
         share=share,
         at=at,
         fails_first=first,
-        keep=(first, *sorted({f"{stem(name)}@{turn}" for name in state} - {first})),
+        keep=(first, *sorted({f"{stem(name)}@{turn}" for name in state} - {first}), *_handed_on(subject, ordered[-1])),
     )
+
+
+def _handed_on(subject: Subject, last: str) -> list[str]:
+    """What the loop gives of its state: rounded there, the sum would still be what it should be, and coarse."""
+    after = subject.descendants(last)
+    given = [name for name in after if plain_type(subject.row_of[name].op_type) in BODIES]
+    return sorted(given, key=lambda name: subject.order.get(name, 0))[:1]
 
 
 def _error(subject: Subject, name: str) -> float | None:
