@@ -161,6 +161,21 @@ def test_a_verb_that_reads_a_model_asks_a_backend_that_reads_such_files(tmp_path
     assert "torch_" in done.stdout
 
 
+def test_marks_take_the_model_as_inputs_do(digits: list[str]) -> None:
+    said = [command("marks", *words).stdout for words in (digits[:2], digits[1:2])]
+    assert said[0] == said[1]
+    assert "relu1_out" in said[0]
+    assert "two models" in command("marks", digits[1], *digits[:2]).stderr
+
+
+def test_the_command_to_copy_says_where_a_shape_goes(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    (tmp_path / "net.py").write_text("import torch\n\n\ndef make():\n    return torch.nn.Linear(4, 2)\n")
+    done = command("inputs", f"{tmp_path / 'net.py'}:make")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip().endswith("--input_shapes 'input:[...]'")
+
+
 def test_marks_lists_names_that_can_be_given_back(digits: list[str]) -> None:
     done = command("marks", *digits[:2], "--output", "names.txt")
     assert done.returncode == 0, done.stderr

@@ -156,7 +156,6 @@ HELP: Mapping[str, str] = {
     "another engine: was the fusion kept?": "另一个引擎：融合是否保持？",
     "of a model or an engine, each of these": "逐一列出模型或引擎的这些内容",
     "of inspect capability: trt_fp16, ov_fp32, …": "用于 inspect capability：trt_fp16、ov_fp32 等",
-    "the model": "模型",
     "the graph of this mode (default: the baseline's)": "该模式的图（默认为基线的图）",
     "only what these match": "只列出与之匹配的",
     "in place of a model: engine-inspector files": "代替模型：engine inspector 文件",

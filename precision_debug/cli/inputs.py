@@ -49,9 +49,10 @@ def run(arguments: Sequence[str]) -> int:
     target = given.run_mode or next(
         (mode.name for _, mode in registry.modes_for(model) if mode.baseline == asked and mode.name != asked), "MODE"
     )
+    wanted = [(meta.name, defaults[meta.name]) for meta in metas if not meta.optional]
     shapes = [
-        as_option(meta.name, shape).split()[1] for meta in metas
-        if (shape := defaults[meta.name].shape) is not None and not meta.optional
+        f"{name}:[...]" if default.shape is None else as_option(name, default.shape).split()[1]
+        for name, default in wanted if default.shape is not None or "--input_shapes" in default.words
     ]  # fmt: skip
     files = ["--model_dir", model.model_dir] if model.model_dir else ["--model_file", model.model_file]
     files += ["--params_file", model.params_file] if model.params_file else []

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..errors import OutputError
+from ..errors import OutputError, UsageError
 from ..feeds import make_feeds
 from ..feeds.parse import parse_shapes
 from ..pairing.marks import get_mark_names_from_serialized_json, select
@@ -35,13 +35,14 @@ _TAB = "\t"
 def run(arguments: Sequence[str]) -> int:
     """Print or write the names; 0, or an error."""
     parser = Parser(prog=program("marks"), formatter_class=formatter, description=__doc__)
-    parser.add_argument("--model_file", metavar="M", default="", help="the model")
-    parser.add_argument("--params_file", metavar="P", default="")
-    parser.add_argument("--model_dir", metavar="D", default="")
+    parser.add_argument("model", metavar="M", nargs="?", default="", help="the model: .onnx, .pdmodel, .json, …")
+    parser.add_argument("--model_file", metavar="M", default="", help="the same")
+    parser.add_argument("--params_file", metavar="P", default="", help="its parameters, where they are a file")
+    parser.add_argument("--model_dir", metavar="D", default="", help="a folder that holds the model")
     parser.add_argument(
         "--run_mode", metavar="MODE", default="", help="the graph of this mode (default: the baseline's)"
     )
-    parser.add_argument("--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[])
+    parser.add_argument("--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help="shapes to try")
     parser.add_argument("--mark", metavar="NAME", nargs="+", action="extend", default=[], help="only what these match")
     parser.add_argument("--marks_between", metavar=("START", "END"), nargs=2, default=None)
     parser.add_argument(
@@ -51,6 +52,9 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", metavar="FILE", default="", help="write here in place of printing")
     parser.add_argument("--verbose", action="store_true", help="tracebacks")
     given = parse(parser, arguments)
+    if given.model and (given.model_file or given.model_dir):
+        raise UsageError("two models", hint="name one")
+    given.model_file = given.model or given.model_file
     if given.output:
         refuse_overwriting([given.output], given.model_file, given.params_file, given.model_dir, given.from_inspector)
     between = tuple(given.marks_between) if given.marks_between else None
