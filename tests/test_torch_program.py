@@ -73,3 +73,27 @@ def test_written_types_follow_and_are_told(mode: str, tmp_path: Path) -> None:
         assert report.outputs[0].comparison.target.dtype == wanted
         assert any("name float32, and were given" in note for note in report.target.notes)
         assert 0 < (report.outputs[0].relative_l2 or 0) < (1e-5 if mode == "torch_fp64" else 0.05)
+
+
+class Masked(nn.Module):
+    """A mask of the type's own end, as the transformers library makes it; the export writes float32's down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        scores = self.linear(x)
+        hidden = torch.ones(8, 8, dtype=torch.bool).triu(1)
+        return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1)
+
+
+@pytest.mark.parametrize("mode", ["torch_fp16", "torch_bf16", "torch_fp64"])
+def test_a_mask_at_the_end_of_float32_is_one_at_the_end_of_the_type(mode: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    path = tmp_path / "m.pt2"
+    x = torch.randn(8, 8)
+    torch.export.save(torch.export.export(Masked().eval(), (x,)), path)
+    report = precision_debug.compare(path, run_mode=mode, inputs={"x": x.numpy()})
+    assert report.exit_status == 0
+    assert all(row.status is Status.PASS for row in report.outputs)

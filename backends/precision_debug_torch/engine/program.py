@@ -28,18 +28,27 @@ def cast_program(module: Any, dtype: torch.dtype) -> int:
     """Cast a program's own copy in place, whose parameters and buffers are in the type already.
 
     Constants follow, and so does each float32 that an operator was exported with: a program does not tell the model's
-    own type from one that the model asked for. Returns how many operators were changed.
+    own type from one that the model asked for. So do float32's ends, which a model asks ``torch.finfo`` for to mask:
+    no narrower type holds them. Returns how many operators were changed.
     """
     changed = 0
+    here, there = torch.finfo(torch.float32), torch.finfo(dtype)
+    ends = {here.min: there.min, here.max: there.max} if there.max < here.max else {}
+
+    def cast(value: Any) -> Any:
+        if isinstance(value, float):
+            return ends.get(value, value)
+        return dtype if value is torch.float32 else value
+
     for part in module.modules():
         for name, value in vars(part).items():
             if isinstance(value, torch.Tensor) and value.is_floating_point():
                 part.__dict__[name] = value.detach().to(dtype)
         graph = getattr(part, "graph", None)
         for node in graph.nodes if isinstance(graph, torch.fx.Graph) else ():
-            if any(value is torch.float32 for value in (*node.args, *node.kwargs.values())):
-                node.args = tuple(dtype if value is torch.float32 else value for value in node.args)
-                node.kwargs = {key: dtype if value is torch.float32 else value for key, value in node.kwargs.items()}
+            if any(cast(value) is not value for value in (*node.args, *node.kwargs.values())):
+                node.args = tuple(map(cast, node.args))
+                node.kwargs = {key: cast(value) for key, value in node.kwargs.items()}
                 changed += 1
         if isinstance(graph, torch.fx.Graph) and hasattr(part, "recompile"):
             part.recompile()
