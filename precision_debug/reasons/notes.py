@@ -123,6 +123,12 @@ NOTES: Mapping[str, Wording] = {
         "{mode} holds with nothing kept, so that it tells nothing of this engine.",
         "{mode} 不保留任何算子也满足要求，因此无法说明该引擎的情况。",
     ),
+    "simulation_unlike": Wording(
+        "With nothing kept {mode} is off by {simulated:.3g} (Rel L2) and the engine by {real:.3g}: it is no picture of "
+        "this engine, which was asked itself. Most likely few of its layers run in the mode's type.",
+        "不保留任何算子时，{mode} 的误差为 {simulated:.3g}（Rel L2），引擎为 {real:.3g}：前者不能代表该引擎，"
+        "因此直接在引擎上搜索。很可能引擎中只有少数层以该模式的类型运行。",
+    ),
 }  # fmt: skip
 
 STAGES: Mapping[str, Wording] = {

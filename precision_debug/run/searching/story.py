@@ -45,6 +45,9 @@ EVALUATIONS = "evaluations.jsonl"
 _WHOLE = 500
 """Tensors up to which the effect of every operator is measured for the ranking."""
 _TRADE = "for the trade"
+_UNLIKE = 30.0
+"""Times that a simulation's error with nothing kept may be apart from the engine's: beyond, it is of something else."""
+
 _CHECKS = ("held out", "islands joined", _TRADE)
 
 
@@ -351,12 +354,21 @@ class _Search:
             if oracle.holds(()):
                 self.notes.append(say("simulation_blind", mode=mode))
                 return None
+            real, simulated = self._error(self.spec.run_mode), self._error(mode)
+            if real and simulated and not 1 / _UNLIKE <= real / simulated <= _UNLIKE:
+                self.notes.append(say("simulation_unlike", mode=mode, simulated=simulated, real=real))
+                return None
             found = minimise(oracle, self.units, self._ranked(mode, keep, None), start=None)
             self.simulation = mode
             return found.kept if found.state in ("found", "unfinished") else None
         return None
 
     simulation = ""
+
+    def _error(self, mode: str) -> float | None:
+        """With nothing kept, as far as that is known by now; None where it is no positive number."""
+        known = self.known.find(mode, ())
+        return known.error if known is not None and known.error and math.isfinite(known.error) else None
 
     @property
     def _checking(self) -> str:
