@@ -85,13 +85,14 @@ def stages(explain: str) -> list[tuple[float, str]]:
 
 
 def inside(explain: str) -> dict[str, object]:
+    from phases import phases
     from torch_llama import Sampler
 
     import precision_debug
 
     BUILT.clear()
     begun = time.perf_counter()
-    with Sampler() as sampler:
+    with phases() as timed, Sampler() as sampler:
         report = precision_debug.compare(
             f"{Path(__file__).resolve()}:build", run_mode="torch_bf16", device="cuda", lockstep=True, explain=explain
         )
@@ -100,7 +101,7 @@ def inside(explain: str) -> dict[str, object]:
         "seconds": round(time.perf_counter() - begun, 2),
         "runs": [report.baseline.seconds, report.target.seconds], "rows": len(report.rows),
         "explaining": None if report.explanation is None else report.explanation.seconds,
-        "verdict": str(report.verdict), "lines": told["lines"][:45], "functions": told["functions"][:70],
+        "verdict": str(report.verdict), "phases": timed, "lines": told["lines"][:45], "functions": told["functions"][:70],
         "peak_GiB": round(torch.cuda.max_memory_allocated() / 2**30, 2),
     }  # fmt: skip
 

@@ -120,6 +120,8 @@ def by_command(chosen: argparse.Namespace, weights: int, explain: str) -> dict[s
     loading the model. The factory's model is the baseline's own."""
     import gc
 
+    from phases import phases
+
     import precision_debug
 
     os.environ["LAYERS"], os.environ["TOKENS"] = str(chosen.layers), str(chosen.tokens)
@@ -128,10 +130,11 @@ def by_command(chosen: argparse.Namespace, weights: int, explain: str) -> dict[s
     torch.cuda.reset_peak_memory_stats()
     torch.cuda.synchronize()
     begun = time.perf_counter()
-    report = precision_debug.compare(
-        f"{Path(__file__).resolve()}:build", run_mode="torch_bf16", device="cuda", lockstep=True, atol=1e-2, rtol=1e-2,
-        explain=explain,
-    )  # fmt: skip
+    with phases() as timed:
+        report = precision_debug.compare(
+            f"{Path(__file__).resolve()}:build", run_mode="torch_bf16", device="cuda", lockstep=True, atol=1e-2,
+            rtol=1e-2, explain=explain,
+        )  # fmt: skip
     torch.cuda.synchronize()
     peak = torch.cuda.max_memory_allocated()
     return {
@@ -142,6 +145,7 @@ def by_command(chosen: argparse.Namespace, weights: int, explain: str) -> dict[s
         "peak_bytes": peak,
         "times_two_models": peak / weights,
         "rows": len(report.rows),
+        "phases": timed,
         "statuses": collections.Counter(str(row.status) for row in report.rows),
         "paired_by": collections.Counter(row.paired_by for row in report.rows),
     }
