@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from report_factory import make_comparison, make_report, make_row, make_stats
 
+from precision_debug.errors import OutputError
 from precision_debug.numbers.draw_portrait import _places, portrait_of
 from precision_debug.numbers.portrait import Bins, Density, ErrorMap, Portrait
 from precision_debug.observe.hooks import SaveBaseline
@@ -85,12 +86,12 @@ def test_types_and_shapes_of_all_kinds(dtype: type) -> None:
 
 def test_few_rows_are_drawn_and_the_worst_among_them() -> None:
     told: list[str] = []
-    portraits = Portraits(0.01, lambda portrait: told.append(portrait.name))
     base = np.ones(4, np.float32)
-    for number in range(500):
-        error = 0.005 if number < 50 else 0.02 + (number * 37 % 450) / 1000
-        row = make_row(number, error, comparison=make_comparison(error, base=make_stats(shape=(4,), elements=4)))
-        portraits.look(row, base, base * (1 + error))
+    with Portraits(0.01, lambda portrait: told.append(portrait.name)) as portraits:
+        for number in range(500):
+            error = 0.005 if number < 50 else 0.02 + (number * 37 % 450) / 1000
+            row = make_row(number, error, comparison=make_comparison(error, base=make_stats(shape=(4,), elements=4)))
+            portraits.look(row, base, base * (1 + error))
     assert told[0] == "/layer1/conv50/Conv_output_0", "the first beyond bounds"
     assert 8 < len(told) <= 41
     worst = sorted(range(50, 500), key=lambda number: number * 37 % 450)[-60:]
@@ -102,9 +103,22 @@ def test_a_hook_draws_what_it_compares() -> None:
     base, target = np.ones((4, 4), np.float32), np.full((4, 4), 1.5, np.float32)
     save = SaveBaseline()
     save("Add", "x", base)
-    AssertClose(save, lookers=[Portraits(0.1, told.append)])("Add", "x", target)
+    with Portraits(0.1, told.append) as portraits:
+        AssertClose(save, lookers=[portraits])("Add", "x", target)
+        target[:] = base[:] = 7.0  # it is drawn beside the run, which goes on
     assert [portrait.name for portrait in told] == ["x"]
     assert told[0].worst[0].target == 1.5
+
+
+def test_what_telling_of_a_portrait_raises_ends_the_run() -> None:
+    def full(portrait: Portrait) -> None:
+        raise OutputError("no room")
+
+    base = np.ones((4, 4), np.float32)
+    save = SaveBaseline()
+    save("Add", "x", base)
+    with pytest.raises(OutputError, match="no room"), Portraits(0.1, full) as portraits:
+        AssertClose(save, lookers=[portraits])("Add", "x", base * 2)
 
 
 def test_portraits_survive_json_and_reach_the_page(tmp_path: Path) -> None:

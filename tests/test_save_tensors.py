@@ -133,8 +133,9 @@ def test_tensors_of_a_device_are_copied_once_their_numbers_are_there(tmp_path: P
     drawn: list[Portrait] = []
     save = SaveBaseline(comparer=DeviceComparer(), store=DeviceStore())
     save("Op", "t", base)
-    AssertClose(save, lookers=[Portraits(0.1, drawn.append)])("Op", "t", base * 2)
-    save.comparer.settle()
+    with Portraits(0.1, drawn.append) as portraits:
+        AssertClose(save, lookers=[portraits])("Op", "t", base * 2)
+        save.comparer.settle()
     assert [portrait.name for portrait in drawn] == ["t"]
 
 

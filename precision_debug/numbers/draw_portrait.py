@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .portrait import Bins, Density, Element, ErrorMap, Portrait
 
-__all__ = ["portrait_of"]
+__all__ = ["Seen", "portrait_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -33,27 +34,61 @@ def portrait_of(
 
     read: makes an array of a piece of them, where they are tensors of a device; only what is looked at is read.
     """
-    size, flat = math.prod(base.shape), (base.reshape(-1), target.reshape(-1))
-    if base.shape != target.shape or not size or not all(_is_real(read(one[:1])) for one in flat):
-        return None
-    with np.errstate(all="ignore"):
-        step = -(-size // _LOOKED_AT)
-        b, t = (read(one[::step]).astype(np.float64) for one in flat)
-        error = np.abs(t - b)
-        edges = _edges(b, t)
-        mapped, channels = _maps(base, target, read)
-        return Portrait(
-            name=name,
-            introduced=introduced,
-            base=_bins(b, edges),
-            target=_bins(t, edges),
-            errors=_error_bins(error),
-            against=_against(b, error),
-            map=mapped,
-            channels=channels,
-            worst=_worst(tuple(base.shape), b, t, step),
-            sampled=int(b.size),
-        )
+    seen = Seen.of(name, base, target, introduced=introduced, read=read)
+    return None if seen is None else seen.drawn()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a portrait is made of: copies of a part of two arrays, which may be overwritten then.
+
+    base, target: every ``step``-th element. squared: the squared errors of what the maps are made of.
+    """
+
+    name: str
+    introduced: bool
+    shape: tuple[int, ...]
+    step: int
+    base: Array
+    target: Array
+    squared: Array | None
+
+    @classmethod
+    def of(
+        cls, name: str, base: Any, target: Any, *, introduced: bool = False, read: Callable[[Any], Array] = np.asarray
+    ) -> Seen | None:
+        """See ``portrait_of``."""
+        size, flat = math.prod(base.shape), (base.reshape(-1), target.reshape(-1))
+        if base.shape != target.shape or not size or not all(_is_real(read(one[:1])) for one in flat):
+            return None
+        step, shape = -(-size // _LOOKED_AT), tuple(base.shape)
+        with np.errstate(all="ignore"):
+            b, t = (read(one[::step]).astype(np.float64) for one in flat)
+            squared = None
+            if shape:
+                some = _some_of(shape)
+                squared = np.square(read(target[some]).astype(np.float32) - read(base[some]).astype(np.float32))
+        return cls(name=name, introduced=introduced, shape=shape, step=step, base=b, target=t, squared=squared)
+
+    def drawn(self) -> Portrait:
+        """The portrait."""
+        b, t = self.base, self.target
+        with np.errstate(all="ignore"):
+            error = np.abs(t - b)
+            edges = _edges(b, t)
+            mapped, channels = _maps(self.shape, self.squared)
+            return Portrait(
+                name=self.name,
+                introduced=self.introduced,
+                base=_bins(b, edges),
+                target=_bins(t, edges),
+                errors=_error_bins(error),
+                against=_against(b, error),
+                map=mapped,
+                channels=channels,
+                worst=_worst(self.shape, b, t, self.step),
+                sampled=int(b.size),
+            )
 
 
 def _is_real(array: Array) -> bool:
@@ -115,13 +150,10 @@ def _places(values: Array, edges: Array) -> Array:
     return found
 
 
-def _maps(base: Any, target: Any, read: Callable[[Any], Array]) -> tuple[ErrorMap | None, ErrorMap | None]:
+def _maps(shape: tuple[int, ...], squared: Array | None) -> tuple[ErrorMap | None, ErrorMap | None]:
     """Over the last two axes, and over the second one."""
-    shape = tuple(base.shape)
-    if not shape:
+    if squared is None:
         return None, None
-    some = _some_of(shape)
-    squared = np.square(read(target[some]).astype(np.float32) - read(base[some]).astype(np.float32))
     channels = None
     if len(shape) > 2 and shape[1] > 1:
         over = tuple(axis for axis in range(len(shape)) if axis != 1)

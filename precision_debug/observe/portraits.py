@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
-from ..numbers.draw_portrait import portrait_of
+from ..numbers.draw_portrait import Seen
 from ..numbers.portrait import Portrait
 from ..records import Comparison, Row, Status
 
@@ -30,12 +32,16 @@ _READ = 1 << 21
 _COPIED = 4
 """What an element of a device counts for: it must be copied first, and its engine waits meanwhile."""
 
+_WAITING = 8
+"""Portraits that wait to be drawn; each holds up to 6 MB."""
+
 
 class Portraits:
     """Draws tensors as they are compared; those of a device are copied once they are known to be drawn.
 
     beyond: relative L2 error up to which a tensor is not worth a picture; None: its status tells.
-    on_portrait: called with each one.
+    on_portrait: called with each one, in the order in which they came. Use as a context manager: what is seen is drawn
+    in a thread of its own, and all of it at the end.
     A tensor that was among the worst when it came may not be in the end: its portrait is told all the same.
     """
 
@@ -46,6 +52,19 @@ class Portraits:
         self._worst: list[float] = []
         self._left = _ELEMENTS
         self._most = _MOST
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="portraits")
+        self._drawing: deque[Future[None]] = deque()
+
+    def __enter__(self) -> Portraits:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Raises what telling of a portrait has raised, unless something else is raised already."""
+        with self._beside:
+            while self._drawing:
+                drawing = self._drawing.popleft()
+                if kind is None:
+                    drawing.result()
 
     def look(self, row: Row, base: Any, target: Any, /) -> None:
         """Draw the pair that a row was made of, if it is worth it."""
@@ -63,11 +82,16 @@ class Portraits:
         self._most -= 1
         try:
             pair = (one if hasattr(one, "reshape") else as_array(one) for one in (base, target))
-            portrait = portrait_of(row.name, *pair, read=as_array)
+            seen = Seen.of(row.name, *pair, read=as_array)
         except PrecisionDebugError:  # no array of numbers
             return
-        if portrait is not None:
-            self._tell(portrait)
+        if seen is not None:
+            self._drawing.append(self._beside.submit(self._draw, seen))
+            while len(self._drawing) > _WAITING:
+                self._drawing.popleft().result()
+
+    def _draw(self, seen: Seen) -> None:
+        self._tell(seen.drawn())
 
     def _is_wanted(self, error: float) -> bool:
         if self._first:

@@ -153,17 +153,16 @@ def _compare(
                 if enough(spec, row):
                     raise Enough(row)
 
+            portraits = Portraits(
+                None if spec.tolerance.given else explain.usual_error(target.opening.spec.mode),
+                lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
+            )
             try:
-                ran = both.run(
-                    given.feeds[0], given.for_target().feeds[0], journal=journal, on_row=finished, also=writer,
-                    lookers=[
-                        Portraits(
-                            None if spec.tolerance.given else explain.usual_error(target.opening.spec.mode),
-                            lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
-                        ),
-                        *_worst_pairs(spec, folder, journal),
-                    ],
-                )  # fmt: skip
+                with portraits:
+                    ran = both.run(
+                        given.feeds[0], given.for_target().feeds[0], journal=journal, on_row=finished, also=writer,
+                        lookers=[portraits, *_worst_pairs(spec, folder, journal)],
+                    )
             except Enough as reason:
                 journal.write(events.Note(text=say("fail_fast", name=reason.row.name)))
                 return

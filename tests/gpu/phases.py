@@ -38,7 +38,7 @@ PHASES = {
 
 @contextmanager
 def phases() -> Iterator[dict[str, Any]]:
-    """Times what runs inside; filled at its end: name to [calls, seconds], the longest first, both threads' together."""
+    """Times what runs inside; at its end: name to [calls, seconds], the longest first, both threads' together."""
     spent: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0.0])
     put_back, told, begun = [], dict[str, Any](), [0.0]
 
