@@ -3,7 +3,8 @@
     PYTHONPATH=.:backends python tests/benchmarks/bench_torch_operators.py [--repeat 5] [--road device]
 
 float32 against bfloat16 on the CPU, operator by operator, in lockstep, each in this process. Prints the least of a few:
-seconds of the processor and of the clock for two bare forwards, for both runs of a comparison, and for its explanation.
+seconds of the processor and of the clock for two bare forwards, for one run with another value, for both runs of a
+comparison, and for its explanation.
 
 --road device: as on a card, tensors stay where they are, turns are as long as there, and comparisons go through the
 calls of the CUDA driver, which a stand-in has (tests/cuda_driver_emulated.cpp, compiled here). Its kernels do their
@@ -46,6 +47,21 @@ def least(call: Any, repeat: int) -> dict[str, float]:
         call()
         found.append((time.process_time() - cpu, time.perf_counter() - begun))
     return {"cpu": round(min(one for one, _ in found), 3), "clock": round(min(one for _, one in found), 3)}
+
+
+def replaying(model: Any, inputs: Any, repeat: int) -> dict[str, float]:
+    """What the effect of one error costs: the baseline once more, asked for one tensor and the output."""
+    from precision_debug_torch.backend import open_model
+    from precision_debug_torch.model import example_feeds, from_module
+
+    known = from_module(model, inputs)
+    feeds = example_feeds(known)
+    session = open_model(known, "torch_fp32", {"device": "cpu"}, [feeds])
+    names = [session.tensors[600].name, session.tensors[-1].name]
+    replacer = session.replacer
+    assert replacer is not None
+    replacer.run_replacing(feeds, lambda *_: None, names)
+    return least(lambda: replacer.run_replacing(feeds, lambda *_: None, names), 4 * repeat)
 
 
 KERNELS = [0.0]
@@ -101,6 +117,7 @@ def main() -> int:
 
     forwards()
     print(json.dumps({"two bare forwards": least(forwards, chosen.repeat)}), flush=True)
+    print(json.dumps({"a run with one other value": replaying(model, inputs, chosen.repeat)}), flush=True)
     spent: dict[str, list[tuple[float, float]]] = {"runs": [], "explaining": []}
 
     def timed(owner: Any, name: str, key: str) -> None:
