@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ __all__ = [
 ]  # fmt: skip
 
 _AGAIN = say("export_again")
+_BYTES = {1: 4, 2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 8, 9: 1, 10: 2, 11: 8, 12: 4, 13: 8, 14: 8, 15: 16, 16: 2}
+"""Of one element, by ONNX's number of the type."""
 _GIT_LFS = b"version https://git-lfs"
 
 
@@ -42,6 +45,7 @@ class Model:
 def read_model(path: str) -> Model:
     """Read an ``.onnx`` file without its external weights. Raises ModelError."""
     proto = parsed(opened(Path(path)), path)
+    _refuse_damaged(proto, path)
     folder = _find_external(proto, Path(path))
     return Model(proto=named(proto, path), folder=folder, path=path)
 
@@ -105,6 +109,18 @@ def loaded(path: str | Path) -> Any:
         return onnx.load(str(path), load_external_data=False)
     except Exception as error:
         raise ModelError(f"is no ONNX model: {type(error).__name__}: {error}", where=str(path)) from error
+
+
+def _refuse_damaged(proto: Any, path: str) -> None:
+    """Raise ModelError where a weight's bytes are not what its shape and type say. An engine may leave such a weight
+    out unread where nothing needs it."""
+    for graph in all_graphs(proto.graph):
+        for weight in graph.initializer:
+            width = _BYTES.get(weight.data_type, 0)
+            size = math.prod(weight.dims) * width
+            if width and weight.HasField("raw_data") and size != len(weight.raw_data):
+                what = say("damaged_weight", name=weight.name, bytes=len(weight.raw_data), shape=str(list(weight.dims)))
+                raise ModelError(what, where=path, hint=_AGAIN)
 
 
 def threads_may_read() -> bool:

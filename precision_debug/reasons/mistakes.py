@@ -57,6 +57,10 @@ MISTAKES: Mapping[str, Wording] = {
         "its path is not UTF-8, and the frameworks cannot be told of it", "其路径不是 UTF-8 编码，各框架无法打开"
     ),
     "move_it": Wording("move or rename it, or the folder that it lies in", "请移动它，或为它或其所在文件夹改名"),
+    "damaged_weight": Wording(
+        "its weight '{name}' of shape {shape} has {bytes:,} bytes, which do not fit",
+        "其权重 '{name}'（形状 {shape}）有 {bytes:,} 字节，与形状不符",
+    ),
     "too_many_nodes": Wording(
         "its functions, written out, are {count:,} operators: more than a model can have",
         "其函数展开后有 {count:,} 个算子，超出模型可能的规模",

@@ -21,7 +21,7 @@ for _path in (_TESTS, _TESTS.parent, _TESTS.parent / "backends"):
     if str(_path) not in sys.path:
         sys.path.insert(0, str(_path))
 
-from attack import commands, data, names, served, surfaces, written  # noqa: E402
+from attack import commands, data, graphs, names, served, surfaces, written  # noqa: E402
 from attack.case import Attack, holds  # noqa: E402
 
 __all__ = ["CLASSES", "Result", "main", "run", "table"]
@@ -52,6 +52,7 @@ CLASSES: dict[str, tuple[Attack, float, float]] = {
     "inputs": (data.inputs, 0.07, 0.07),
     "recordings": (data.recordings, 0.06, 0.06),
     "models": (data.models, 0.06, 0.04),
+    "odd_graphs": (graphs.odd_graphs, 0.03, 0.02),
     "settings": (commands.settings, 0.03, 0.02),
     "special_files": (data.special_files, 0.03, 0.03),
     "programs": (data.programs, 0.015, 0.0),
