@@ -431,16 +431,20 @@ def test_a_current_folder_that_is_gone(model: Path, tmp_path: Path) -> None:
     assert Path("there.xlsx").exists()
 
 
-def test_a_name_that_is_no_utf8(model: Path) -> None:
-    name = os.fsdecode(b"m\xff.fake")
-    Path(name).write_bytes(model.read_bytes())
+def test_reports_whose_names_are_no_utf8(model: Path) -> None:
+    """We write them ourselves. A model's path must be UTF-8, since C++ opens it: see test_cli_statuses."""
     outputs = [
         word for suffix in ("xlsx", "json", "html", "csv", "md") for word in ("--output", f"out/\udcfe.{suffix}")
     ]
-    done = command("--model_file", name, "--run_mode", "fake_off", *outputs)
+    done = command("--model_file", str(model), "--run_mode", "fake_off", *outputs)
     assert done.returncode == 1, done.stderr
-    assert Report.load("out/\udcfe.json").spec.model.model_file == name
+    assert Report.load("out/\udcfe.json").spec.model.model_file == str(model)
     assert len(found("*")) == 6
+    name = os.fsdecode(b"m\xff.fake")
+    Path(name).write_bytes(model.read_bytes())
+    done = command("--model_file", name, "--run_mode", "fake_off", "--output", "out/other.json")
+    assert done.returncode == 2
+    assert "is not UTF-8" in done.stderr
 
 
 def test_a_long_name(model: Path) -> None:
