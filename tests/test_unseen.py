@@ -16,11 +16,6 @@ _NEEDS = {
 }  # fmt: skip
 
 
-_LEFT = {
-    ("clean_gpt", "torch_compile"): "its traced run has other operators than its plain one: inconclusive",
-}
-
-
 def _missing(case: Unseen) -> str:
     needs = _NEEDS[case.mode.partition("_")[0]]
     return "" if importlib.util.find_spec(needs) is not None else f"needs {needs}"
@@ -37,8 +32,6 @@ def _all() -> list[object]:
         marks = [pytest.mark.slow] if kind in seen else []
         if why := _missing(case):
             marks.append(pytest.mark.skip(reason=why))
-        if left := _LEFT.get((case.name, case.mode)):
-            marks.append(pytest.mark.xfail(reason=left, strict=True))
         seen.add(kind)
         found.append(pytest.param(case, id=f"{case.name}_{case.mode}", marks=marks))
     return found

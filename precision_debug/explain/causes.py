@@ -315,8 +315,6 @@ def _half_are_below(values: Array, least: float) -> bool:
     return 0 < some <= 2 * below
 
 
-
-
 def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array]) -> Evidence:
     """A product with a weight whose terms nearly sum to 0, so that the weight's own rounding is what is left; {} where
     the result is as large as products of such numbers are."""

@@ -11,10 +11,15 @@ __all__ = ["shapes_differ"]
 
 
 def shapes_differ(subject: Subject, alone: Alone) -> tuple[Culprit, ...]:
-    """One for each operator, in order, that is the first on its way to give another shape."""
+    """One for each operator, in order, that is the first on its way to an output of another shape.
+
+    Where the outputs have theirs, a shape on the way to them is a matter of words: numbers tell who did it.
+    """
     rows = {row.name: row for row in subject.rows if row.comparison is not None and not row.comparison.shapes_match}
+    outputs = [row.name for row in rows.values() if row.is_output]
+    lead = {name for output in outputs for name in (output, *_before(subject, output))}
     found: dict[str, Culprit] = {}
-    for name in sorted(rows, key=lambda one: subject.order.get(one, 0)):
+    for name in sorted(rows.keys() & lead, key=lambda one: subject.order.get(one, 0)):
         exact, wrong = alone.exact.get(name), alone.wrong.get(name)
         if exact is None or wrong is None or exact.shape == wrong.shape or _before(subject, name) & rows.keys():
             continue
