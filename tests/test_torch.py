@@ -437,7 +437,7 @@ def test_transformers_models_from_a_local_config_work_with_their_cache(attention
         ("raise RuntimeError('built for torch 2.1')", "torchao does not fit this torch (RuntimeError: built for"),
         ("import no_such_thing", "no module no_such_thing"),
         ("import warnings, logging, sys; warnings.warn('a'); logging.warning('b'); print('c', file=sys.stderr)",
-         "a newer torchao, with quantize_ and Int8"),
+         "a newer torchao, with quantize_, Int8"),
     ],
 )  # fmt: skip
 def test_what_int8_needs_is_said_and_torchao_is_not_heard(torchao: str, needs: str, tmp_path: Path) -> None:
