@@ -164,9 +164,16 @@ FAIL_FAST = Setting(
     zh="遇到首个未通过的张量即停止；多个样本时，在含有它的样本之后停止",
 )  # fmt: skip
 
+FIND_PASS = Setting(
+    name="find_pass", kind="flag",
+    help="which pass of the engine brings the error, by bisection; false: never (default: where it is cheap, and the"
+    " target computes something else than the baseline)",
+    zh="二分找出引入误差的引擎 pass；false：从不（默认：代价低且目标的计算与基线不同时）",
+)  # fmt: skip
+
 CORE = (
     MEMORY_BUDGET, SAMPLES_AXIS, SAMPLE, METRIC, TOP_K, COMPARE, SAVE_INPUTS, SAVE_OUTPUTS, SAVE_TENSORS, REPEAT,
-    FAIL_FAST,
+    FAIL_FAST, FIND_PASS,
 )  # fmt: skip
 """Settings that no engine sees: any command may have them."""
 

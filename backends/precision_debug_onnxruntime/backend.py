@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -114,8 +115,10 @@ class OnnxRuntimeBackend:
         return ladder.rungs(spec)
 
     def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:  # noqa: ARG002
-        """See ``protocols.Ladder``: operators are left to ``precision_debug search``."""
-        return ()
+        """See ``protocols.Ladder``: optimisers; operators are left to ``precision_debug search``."""
+        from .engine import passes
+
+        return passes.switches(dataclasses.replace(spec, mode=rung.mode))
 
     def keep(self, spec: SessionSpec) -> OrtKeep | None:
         """See ``protocols.Keeper``."""

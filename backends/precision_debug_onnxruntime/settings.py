@@ -14,6 +14,7 @@ _ENGINE = ("ort_*",)
 _FLOAT16 = ("ort_fp16", "ort_cuda_fp16", "ort_fp16_sim", "ort_bf16_sim")
 _INT8 = ("ort_int8", "ort_int8_dynamic")
 _CHANGED = (*_FLOAT16[:2], *_INT8)
+_OPTIMISED = ("ort_opt", "ort_fp16", "ort_int8", "ort_int8_dynamic", "ort_cuda_*")
 _TYPES = ("int8", "uint8", "int16", "uint16", "int4", "uint4")
 
 
@@ -38,6 +39,11 @@ SETTINGS = (
     Setting(
         name="verbose", kind="flag", default=False, modes=_ENGINE,
         help="let ONNX Runtime log its warnings", zh="允许 ONNX Runtime 输出警告日志",
+    ),
+    Setting(
+        name="disabled_optimizers", kind="names", default=(), modes=_OPTIMISED,
+        help="ONNX Runtime's optimisers that stay off, by its own names: ConvBNFusion, NchwcTransformer, …",
+        zh="关闭的 ONNX Runtime 优化器（用其自身的名称）：ConvBNFusion、NchwcTransformer 等",
     ),
     Setting(
         name="op_block_list", kind="names", default=(), modes=_FLOAT16,

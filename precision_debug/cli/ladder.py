@@ -17,7 +17,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..explain.ladder import Climb, Explanation, Step, climb, explain
-from ..protocols import Ladder, Rung
+from ..protocols import Ladder, Rung, Switch
 from ..records import RunSpec, SessionSpec, Status
 from ..report.atomic_file import replacing
 from ..report.failure import sentence_of
@@ -100,6 +100,20 @@ class _Climber:
             )
         return self._judge(outcome.report)
 
+    def bisected(self, rung: Rung, switches: Sequence[Switch]) -> Explanation | None:
+        """What one child finds that builds the target again and again, in place of a child for each build."""
+        spec = stage_of(self.spec, rung.mode, rung.options)
+        spec = dataclasses.replace(spec, options={**spec.options, "find_pass": True})
+        with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
+            report = supervise(spec, [Path(folder, "report.json")], verbose=self.verbose).report
+        found = report.explanation.culprits if report is not None and report.explanation is not None else ()
+        for told in (one.evidence for one in found if "passes" in one.evidence):
+            off = tuple(str(told["passes"]).split(" and "))
+            switch = next((one for one in switches if {*off} <= {*one.items}), None)
+            if switch is not None:
+                return Explanation(switch=switch, off=off, found=True, minimal=True, runs=int(told["runs"]))
+        return None
+
     def _judge(self, report: Report) -> Step:
         from .summary import described
 
@@ -128,7 +142,12 @@ def _explain(
     session = dataclasses.replace(spec, mode=rung.mode)
     before = next((step.passes for other, step in reversed(found.steps) if other is not rung), None)
     explanations = []
-    for switch in ladder.switches(session, rung, step.op_types):
+    switches = ladder.switches(session, rung, step.op_types)
+    if any(switch.quick for switch in switches) and not climber.on_all and not climber.spec.tolerance.given:
+        quickly = climber.bisected(rung, switches)
+        if quickly is not None:
+            return [quickly]
+    for switch in switches:
         if switch.needs:
             cannot = Text(f"cannot be switched off here, as {switch.needs}", f"无法在此关闭：{switch.needs}")
             print(visible(f"{switch.name}: {in_words(cannot, language)}"))

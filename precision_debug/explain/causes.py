@@ -23,6 +23,9 @@ Codes, with the arguments that ``sentences`` words:
 - born(what): NaN or Inf from finite inputs, for none of the reasons above
 - flips(count, elements): decisions (argmax, comparison) that came out differently on the same inputs
 - other_arithmetic(): the target computes something else than the baseline
+- faulty_pass(passes, before, after, runs, of, replaced, instead, paste, option): without these passes of the engine
+  the outputs are right (``run.faulty_pass``)
+- pass_rounding(the same): the same, where the error is no more than this model makes of rounding
 - coarse(units): the operator's own arithmetic is that coarse in this type
 """
 

@@ -1,8 +1,9 @@
 """Which stage of an engine brings a mismatch, and the fewest of its parts that must be off for it to go.
 
 Stages are climbed one at a time, from everything off to the target. Of the first one that fails, the parts that can be
-switched off (passes, operators) are minimised by delta debugging: A. Zeller, R. Hildebrandt, "Simplifying and
-Isolating Failure-Inducing Input", IEEE Trans. Software Eng. 28 (2002), algorithm ddmin, applied to the set that is off.
+switched off (passes, operators) are bisected: the shortest beginning of their list with which the stage passes ends in
+a part that must be off; with that one off, the next is looked for before it. So each costs log2(n) + 1 runs, where
+delta debugging's ddmin (A. Zeller, R. Hildebrandt, IEEE Trans. Software Eng. 28, 2002) takes up to twice as many.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ def explain(
     """The smallest set of items that must be off.
 
     passes: whether the stage passes with these settings; a run that ends in an error does not. budget: how often it
-    may be asked. all_off_passes: known already, so it is not tried.
+    may be asked. all_off_passes: known already, so it is not tried. Where switching more off never brings the mismatch
+    back, the answer is minimal after at most log2(n) + 3 runs for each item that must be off.
     """
     asked: dict[frozenset[str], bool] = {}
     if all_off_passes:
@@ -115,24 +117,36 @@ def explain(
     def runs() -> int:
         return len(asked) - all_off_passes
 
-    off = tuple(switch.items)
-    if not off or not good(off):
-        return Explanation(switch=switch, off=(), found=False, minimal=False, runs=runs())
-    parts = 2
-    while len(off) > 1:
-        size = -(-len(off) // parts)
-        chunks = [off[start : start + size] for start in range(0, len(off), size)]
-        rests = [tuple(item for item in off if item not in chunk) for chunk in chunks] if len(chunks) > 2 else []
-        for smaller in (*chunks, *rests):
-            verdict = good(smaller)
+    def answer(off: Sequence[str], *, minimal: bool) -> Explanation:
+        return Explanation(switch=switch, off=tuple(off), found=bool(off), minimal=minimal, runs=runs())
+
+    items = tuple(switch.items)
+    if not items or not good(items):
+        return answer((), minimal=False)
+
+    def ordered(*names: str) -> tuple[str, ...]:
+        return tuple(item for item in items if item in names)
+
+    found: tuple[str, ...] = ()
+    left = items
+    while True:
+        enough = good(found) if found else False
+        if enough is None:
+            return answer(ordered(*found, *left), minimal=False)
+        if enough:
+            break
+        low, high = 0, len(left)  # beside ``found`` the first ``low`` are too few, and ``high`` are enough
+        while high - low > 1:
+            middle = (low + high) // 2
+            verdict = good(ordered(*found, *left[:middle]))
             if verdict is None:
-                return Explanation(switch=switch, off=off, found=True, minimal=False, runs=runs())
-            if verdict:
-                parts = 2 if smaller in chunks else max(parts - 1, 2)
-                off = smaller
-                break
-        else:
-            if size == 1:
-                break
-            parts = min(2 * parts, len(off))
-    return Explanation(switch=switch, off=off, found=True, minimal=True, runs=runs())
+                return answer(ordered(*found, *left[:high]), minimal=False)
+            low, high = (low, middle) if verdict else (middle, high)
+        found, left = ordered(*found, left[high - 1]), left[: high - 1]
+    for item in found if len(found) > 1 else ():
+        rest = tuple(other for other in found if other != item)
+        verdict = good(rest)
+        if verdict is None:
+            return answer(found, minimal=False)
+        found = rest if verdict else found
+    return answer(found, minimal=True)

@@ -97,7 +97,9 @@ def is_narrow(run_mode: str) -> bool:
     return arithmetic_of(run_mode) not in {"", "float32", "float64"}
 
 
-_OTHERWISE = frozenset({"files_differ", "inputs_differ", "random", "not_obeyed", "tf32"})
+_OTHERWISE = frozenset({
+    "files_differ", "inputs_differ", "random", "not_obeyed", "tf32", "faulty_pass", "pass_rounding",
+})  # fmt: skip
 """Causes that something else mends than more precision for one operator."""
 
 

@@ -234,6 +234,10 @@ class Switch(Protocol):
     def needs(self) -> str:
         """What is missing here for its parts to be switched off; "" where nothing is."""
 
+    @property
+    def quick(self) -> bool:
+        """Whether building a small model again costs little, so that they may be bisected unasked."""
+
     def snippet(self, off: Collection[str]) -> str:
         """What the user pastes into a script of their own."""
 

@@ -77,6 +77,16 @@ CAUSES: Mapping[str, Wording] = {
     "cause_other_arithmetic": Wording(
         "the target computes something else", "目标的计算不同", "Compare what both sides compute there."
     ),
+    "cause_faulty_pass": Wording(
+        "a pass of the engine computes something else",
+        "引擎的某个 pass 改变了计算",
+        "Switch the pass off, as the pasted line does, and report it to the engine's developers.",
+    ),
+    "cause_pass_rounding": Wording(
+        "a pass of the engine rounds elsewhere, and this model makes that large",
+        "引擎的某个 pass 改变了舍入位置，而该模型将其放大",
+        "Switch the pass off, as the pasted line does, where that matters.",
+    ),
     "cause_coarse": Wording("too coarse in this type", "该类型精度不足", "Keep the operator in higher precision."),
 }
 """Every cause that explain.causes knows, in a few words."""
@@ -151,6 +161,19 @@ WHY: Mapping[str, Wording] = {
     "an_operator": Wording("operator", "算子"),
     "an_attribute": Wording("attribute", "属性"),
     "an_input": Wording("what is read by", "所读取的张量："),
+    "why_faulty_pass": Wording(
+        "the engine's {passes} makes {instead} of {replaced} and computes something else: the outputs are off by"
+        " {before} (Rel L2) with it, and by {after} without it ({runs} builds, of {of} passes)",
+        "引擎的 {passes} 将 {replaced} 变为 {instead}，改变了计算：启用时输出相差 {before}（相对 L2），关闭后为 {after}"
+        "（{of} 个 pass 中二分，构建 {runs} 次）",
+    ),
+    "why_pass_rounding": Wording(
+        "the engine's {passes} makes {instead} of {replaced}, which rounds elsewhere, and this model makes rounding"
+        " large: the outputs are off by {before} (Rel L2) with it, and by {after} without it ({runs} builds, of {of}"
+        " passes)",
+        "引擎的 {passes} 将 {replaced} 变为 {instead}，舍入位置不同，而该模型会放大舍入误差：启用时输出相差 {before}"
+        "（相对 L2），关闭后为 {after}（{of} 个 pass 中二分，构建 {runs} 次）",
+    ),
     "why_born": Wording("{what} from finite inputs ({count} elements)", "由有限输入产生 {what}（{count} 个元素）"),
     "why_flips": Wording(
         "{count} of {elements} decisions differ on the same inputs", "相同输入下 {elements} 个判定中有 {count} 个不同"

@@ -142,6 +142,9 @@ WHAT_TO_DO: Mapping[str, str] = {
         "查看运行说明与实际精度一列；换一个模式或设备也许真正以该精度运行。",
     "Switch TF32 off for these operators, or accept about three digits.":
         "对这些算子关闭 TF32，或接受约三位有效数字。",
+    "Switch the pass off, as the pasted line does, where that matters.": "若有影响，按可粘贴的那一行关闭该 pass。",
+    "Switch the pass off, as the pasted line does, and report it to the engine's developers.":
+        "按可粘贴的那一行关闭该 pass，并向引擎开发者报告。",
     "Use --option observe=marks.": "使用 --option observe=marks。",
     "Use a larger epsilon, or keep its reader in FP32.": "用更大的 epsilon，或将读取它的算子保留为 FP32。",
     "Use ov_opt_fp32 to see it in float32, or set INFERENCE_PRECISION_HINT where the model is deployed.":

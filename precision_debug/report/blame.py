@@ -68,6 +68,12 @@ def sentence_of(culprit: Culprit, target_mode: str) -> Text:
             f"Input `{culprit.name}` is not the same on both sides: {why.en}. Nothing behind it says anything.",
             f"两侧的输入 `{culprit.name}` 不同：{why.zh}。其后的一切误差均无意义。",
         )
+    if culprit.cause in _PASSES:
+        paste, then = culprit.evidence.get("paste", ""), _PASSES[culprit.cause]
+        return Text(
+            f"{what} `{culprit.name}` did it: {why.en}. {then.en}: `{paste}`.",
+            f"{what} `{culprit.name}`：{why.zh}。{then.zh}：`{paste}`。",
+        )
     if culprit.cause in _ADVICE:
         advice = _ADVICE[culprit.cause]
         return Text(
@@ -84,6 +90,11 @@ def sentence_of(culprit: Culprit, target_mode: str) -> Text:
         f"精度损失于 {what} `{culprit.name}`：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
     )
 
+
+_PASSES: Mapping[str, Text] = {
+    "faulty_pass": Text("Switch it off, and report it", "请关闭它并向引擎开发者报告"),
+    "pass_rounding": Text("Without it", "关闭它"),
+}
 
 _ADVICE: Mapping[str, Text] = {
     "random": Text(
@@ -157,6 +168,9 @@ def _next(report: Report) -> list[tuple[Cell, ...]]:
     """What to paste so that the culprits are kept, and what finds less to keep and verifies it."""
     mode, explanation = report.target.mode, report.explanation
     named = explanation.culprits if explanation is not None else ()
+    for one in named:
+        if one.cause in _PASSES and one.evidence.get("option"):
+            return [(Cell(text=PASTE), Cell(text=same(str(one.evidence["option"])), tone="paste"))]
     if report.fix is not None or not any(is_mended(one.cause, mode) for one in named):
         return []
     kept = report.to_keep

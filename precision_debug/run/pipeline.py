@@ -30,6 +30,7 @@ from .answers import finish as finish_answers
 from .both import Both, Each, Ran
 from .comparer import placed, placed_on_host
 from .fail_fast import Enough, enough
+from .faulty_pass import with_faulty_pass
 from .inputs import feeds_of, storing
 from .journal import Journal
 from .old_objects import old_objects_at_rest
@@ -246,6 +247,9 @@ def _explain(
     explanation, found = explain.explain(
         subject, level=spec.explain, seconds=patience, folder=folder,
         on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
+    )  # fmt: skip
+    explanation = with_faulty_pass(
+        explanation, subject, target.opening, spec.options, given.for_target().feeds[0], given.for_target().feeds
     )  # fmt: skip
     kept = to_keep(
         target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, given.for_target().feeds,

@@ -35,13 +35,14 @@ _INLINE_BYTES = "1024"
 class Runtime:
     """How sessions of one run are opened.
 
-    settings: the user's, see ``settings.SETTINGS``. cores: see SessionSpec.
+    settings: the user's, see ``settings.SETTINGS``. cores: see SessionSpec. telling: ONNX Runtime logs what it does.
     """
 
     providers: tuple[str, ...] = (CPU,)
     provider_options: tuple[dict[str, str], ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     cores: int = 0
+    telling: bool = False
 
     def open(
         self, model: Model, *, optimise: str = "none", taps: bool = False, dump: Path | None = None,
@@ -60,7 +61,7 @@ class Runtime:
         options.graph_optimization_level = {
             "none": levels.ORT_DISABLE_ALL, "basic": levels.ORT_ENABLE_BASIC, "all": levels.ORT_ENABLE_ALL,
         }[optimise]  # fmt: skip
-        options.log_severity_level = 2 if setting(self.settings, "verbose") else 4
+        options.log_severity_level = 1 if self.telling else 2 if setting(self.settings, "verbose") else 4
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED if taps else ort.ExecutionOrder.DEFAULT
         options.intra_op_num_threads = setting(self.settings, "intra_op_num_threads") or self.cores
         entry = options.add_session_config_entry
@@ -81,6 +82,7 @@ class Runtime:
             if dump.suffix == ".onnx" and not inline:
                 entry("session.optimized_model_external_initializers_file_name", f"{dump.name}.bin")
                 entry("session.optimized_model_external_initializers_min_size_in_bytes", _INLINE_BYTES)
+        off = list(setting(self.settings, "disabled_optimizers")) if optimise != "none" else []
         with our_errors(model.path):
             for library in self._libraries(taps):
                 options.register_custom_ops_library(library)
@@ -88,7 +90,7 @@ class Runtime:
             if self.provider_options:
                 providers = list(zip(self.providers, self.provider_options, strict=True))
         with our_errors(model.path, loading=self.asked == CPU), _loadable(model, ort.__version__) as source:
-            session = ort.InferenceSession(source, options, providers=providers)
+            session = ort.InferenceSession(source, options, providers=providers, disabled_optimizers=off or None)
         if self.asked != CPU:
             session.disable_fallback()  # it would go on without the provider when a run fails
             self._demand(session, model.path, of_nodes=optimise == "all" or taps)

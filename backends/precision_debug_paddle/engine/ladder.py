@@ -40,6 +40,7 @@ class Passes:
     before: tuple[str, ...] = ()
     name: str = "passes"
     needs: str = ""
+    quick: bool = False
 
     def options(self, off: Collection[str]) -> Mapping[str, Any]:
         return {"delete_pass": [*self.before, *off]}
@@ -59,6 +60,7 @@ class Operators:
     key: str
     before: tuple[str, ...] = ()
     needs: str = ""
+    quick: bool = False
 
     @property
     def name(self) -> str:

@@ -1,0 +1,116 @@
+"""ONNX Runtime's optimisers: which of them change a model, and how each is switched off."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from precision_debug.errors import BackendError
+from precision_debug.records import ModelFiles, SessionSpec
+from precision_debug.safety import import_path
+
+from .. import modes
+from ..settings import setting
+
+__all__ = ["Optimisers", "passes_of", "switches"]
+
+_CHANGED = re.compile(r"GraphTransformer (\S+) modified: ([01])")
+
+# rules of the transformers named Level1_ and Level2_RuleBasedTransformer, whose log does not tell them apart: the
+# names that onnxruntime/core/optimizer gives them, of the releases from 1.15 on. One that a release lacks is ignored
+_RULES = (
+    "ConvAddFusion", "ConvMulFusion", "ConvBNFusion", "Pad_Fusion", "GemmTransposeFusion", "GemmSumFusion",
+    "MatMul_BatchNormalization_Fusion", "DivMulFusion", "FuseReluClip", "NotWhereFusion", "LabelEncoderFusion",
+    "CastElimination", "CastChainElimination", "EliminateIdentity", "EliminateSlice", "EliminateDropout",
+    "ExpandElimination", "UnsqueezeElimination", "NoopElimination", "PreShapeNodeElimination", "ClipQuantRewrite",
+    "ReluQuantRewrite",
+)  # fmt: skip
+_RULE_BASED = "RuleBasedTransformer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimisers:
+    """Switched off by name; before: those that the user switched off already."""
+
+    items: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    name: str = "optimisers"
+    needs: str = ""
+    quick: bool = True
+
+    def options(self, off: Collection[str]) -> Mapping[str, Any]:
+        return {"disabled_optimizers": [*self.before, *off]}
+
+    def snippet(self, off: Collection[str]) -> str:
+        return f"onnxruntime.InferenceSession(model, disabled_optimizers={[*self.before, *off]})"
+
+
+def switches(spec: SessionSpec) -> tuple[Optimisers, ...]:
+    """Those that change the model; then all others that run, which matter once the first are off."""
+    recipe = modes.recipe(spec.mode)
+    if not recipe.optimise:
+        return ()
+    before = tuple(setting(spec.options, "disabled_optimizers"))
+    known = [name for name in passes_of(spec) if name[0] not in before]
+    changing = _with_rules([name for name, changes in known if changes])
+    others = tuple(name for name, changes in known if not changes and name not in changing)
+    found = [Optimisers(items=tuple(name for name in changing if name not in before), before=before)]
+    if others:
+        found.append(Optimisers(items=(*others, *found[0].items), before=before, name="all optimisers"))
+    return tuple(one for one in found if one.items)
+
+
+def _with_rules(names: Sequence[str]) -> tuple[str, ...]:
+    """A transformer made of rules stands for them, and comes after them: it is the answer where none of them is."""
+    based = [name for name in names if name.endswith(_RULE_BASED)]
+    return (*(_RULES if based else ()), *based, *(name for name in names if name not in based))
+
+
+def passes_of(spec: SessionSpec) -> tuple[tuple[str, bool], ...]:
+    """The graph transformers that ONNX Runtime applies to a model in a mode, and whether each changes it, as a session
+    in a process of its own logs them. Raises BackendError.
+    """
+    options = {name: one for name, one in spec.options.items() if name != "save_model"}
+    args = (spec.mode, spec.model.model_file, json.dumps(options, default=list))
+    done = subprocess.run(
+        import_path.command(f"from precision_debug_onnxruntime.engine.passes import _log; _log(*{args!a})"),
+        capture_output=True, text=True, check=False, timeout=600, errors="replace",
+    )  # fmt: skip
+    told: dict[str, bool] = {}
+    for name, changed in _CHANGED.findall(done.stderr):
+        told[name] = told.get(name, False) or changed == "1"
+    if not told:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise BackendError(
+            f"ONNX Runtime's optimisers could not be listed ({lines[-1] if lines else 'it logged none'})",
+            where=spec.model.path, hint=f"does --run_mode {spec.mode} run by itself?",
+        )  # fmt: skip
+    return tuple(told.items())
+
+
+def _log(mode: str, file: str, options: str) -> None:
+    """Open the optimised session of a mode, which logs its optimisers. What is calibrated is so on random inputs."""
+    from precision_debug.feeds.random import random_feeds
+    from precision_debug.onnx.model import read_inputs
+
+    from ..make import changed
+    from ..model import of_run, read_source
+    from .runtime import Runtime
+
+    recipe = modes.recipe(mode)
+    settings = json.loads(options)
+    spec = SessionSpec(model=ModelFiles(model_file=file), mode=mode, options=settings)
+    runtime = Runtime(
+        providers=recipe.providers, provider_options=recipe.provider_options(settings), settings=settings, telling=True
+    )
+    source = read_source(file, of_run(spec))
+    feeds = [random_feeds(read_inputs(source), {}, {}, 0)[0]] if recipe.change == "int8" else []
+    with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
+        given, _ = changed(source, recipe, runtime, feeds, Path(folder))
+        runtime.open(given, optimise="all", dump=Path(folder, "optimised.onnx"))

@@ -1,0 +1,207 @@
+"""Which pass of the engine brings an error: the target is built again with passes off, by bisection."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import explain
+from ..errors import PrecisionDebugError
+from ..explain.bounds import BEYOND
+from ..explain.ladder import Explanation as Bisected
+from ..explain.ladder import explain as bisected
+from ..explain.units import is_narrow
+from ..protocols import Feeds, Rung, Switch
+from ..records import Culprit, Explanation, TensorMeta
+from ..settings import CORE, value
+from .plan import Opening
+
+__all__ = ["with_faulty_pass"]
+
+_WORK = 128 << 20
+"""Bytes of the model's file and of all compared tensors, together, up to which the pass is looked for unasked."""
+
+_PROVEN = frozenset({"inputs_differ", "files_differ", "random", "not_obeyed", "tf32"})
+"""Causes that no pass is behind."""
+
+_ROUNDING = frozenset({"cancellation", "drift"})
+"""A pass that computes the same in another order rounds elsewhere, which these make large: no fault of the pass."""
+
+_FEWER = 10.0
+"""Times that the error must shrink with every pass off, where something else is off too."""
+
+_NAMED = 4
+"""Operators that a sentence names on either side of a pass."""
+
+
+def with_faulty_pass(
+    explanation: Explanation, subject: explain.Subject, target: Opening, options: Mapping[str, Any], feeds: Feeds,
+    sets: Collection[Feeds],
+) -> Explanation:  # fmt: skip
+    """The explanation, with the pass as the cause where one is found whose absence mends the outputs.
+
+    options: the command's settings. feeds: the target's. sets: what it is calibrated on. Asked for with the setting
+    ``find_pass``; without it only where the target computes in float32, or something else than the baseline, and where
+    a session is cheap.
+    """
+    asked = value(CORE, options, "find_pass")
+    if asked is False or explanation.state not in ("culprits", "diffuse", "unknown") or target.backend is None:
+        return explanation
+    named = explanation.culprits
+    guilty = tuple(one for one in named if one.cause not in _PROVEN | _ROUNDING)
+    if any(one.cause == "inputs_differ" for one in named) or (named and not guilty and not asked):
+        return explanation
+    told = any(one.cause in ("other_arithmetic", "born") for one in guilty)
+    if not asked and (_work(subject, target) > _WORK or (is_narrow(target.spec.mode) and not told)):
+        return explanation
+    try:
+        found = _bisected(explanation, subject, target, feeds, tuple(sets), quick=not asked)
+    except PrecisionDebugError:
+        return explanation  # the finished comparison is not lost for it
+    return explanation if found is None else _told(explanation, subject, target, guilty, *found)
+
+
+def _work(subject: explain.Subject, target: Opening) -> int:
+    tensors = sum(4 * row.comparison.base.elements for row in subject.rows if row.comparison is not None)
+    try:
+        return tensors + os.path.getsize(target.spec.model.path)
+    except OSError:
+        return tensors
+
+
+def _bisected(
+    explanation: Explanation, subject: explain.Subject, target: Opening, feeds: Feeds, sets: tuple[Feeds, ...],
+    *, quick: bool,
+) -> tuple[Bisected, float, float, Rebuilt] | None:  # fmt: skip
+    """What must be off, and the error of the worst output with every pass on and with these off."""
+    ladder = target.capabilities.ladder
+    wanted = {subject.partner.get(name, name): one for name, one in subject.target_outputs.items()}
+    before = _error(subject.outputs, wanted)
+    allowed = float(explanation.allowed or explain.usual_error(target.spec.mode))
+    if ladder is None or before <= allowed:
+        return None
+    rung = Rung(name=target.spec.mode, mode=target.spec.mode)
+    op_types = [meta.op_type for meta in subject.targets.values()]
+    for switch in ladder.switches(target.spec, rung, op_types):
+        if switch.needs or (quick and not switch.quick):
+            continue
+        tried: dict[str, Rebuilt] = {}
+
+        def rebuilt(options: Mapping[str, Any], tried: dict[str, Rebuilt] = tried) -> Rebuilt:
+            key = repr(sorted(options.items()))
+            if key not in tried:
+                tried[key] = _rebuilt(subject, target, options, feeds, sets)
+            return tried[key]
+
+        most = rebuilt(switch.options(switch.items)).error
+        bound = allowed if most <= allowed else 2 * most
+        if most > allowed and not most * _FEWER < before:
+            continue
+
+        def passes(options: Mapping[str, Any], bound: float = bound) -> bool:
+            return rebuilt(options).error <= bound
+
+        found = bisected(switch, passes)
+        if found.found:
+            best = rebuilt(switch.options(found.off))
+            return found, before, best.error, best
+    return None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rebuilt:
+    """error: of the worst output, relative L2; inf where it did not run. tensors: what it lists."""
+
+    error: float
+    tensors: tuple[TensorMeta, ...] = ()
+
+
+def _rebuilt(
+    subject: explain.Subject, target: Opening, options: Mapping[str, Any], feeds: Feeds, sets: tuple[Feeds, ...]
+) -> Rebuilt:  # fmt: skip
+    spec = dataclasses.replace(target.spec, options={**target.spec.options, **options, "save_model": ""})
+    try:
+        session = dataclasses.replace(target, spec=spec, comparer=None).open(sets)
+        try:
+            outputs = session.run(feeds)
+            named = {subject.partner.get(name, name): one for name, one in outputs.items()}
+            return Rebuilt(error=_error(subject.outputs, named), tensors=tuple(session.tensors))
+        finally:
+            session.close()
+    except PrecisionDebugError:
+        return Rebuilt(error=math.inf)
+
+
+def _error(base: Mapping[str, Any], target: Mapping[str, Any]) -> float:
+    """Relative L2 of the worst output that both sides have; inf where shapes, NaN or Inf do not agree."""
+    return max((_apart(one, target[name]) for name, one in base.items() if name in target), default=math.inf)
+
+
+def _apart(base: Any, target: Any) -> float:
+    try:
+        first, second = (np.asarray(one).astype(np.float64) for one in (base, target))
+    except (TypeError, ValueError):  # texts, sequences
+        return 0.0
+    if first.shape != second.shape:
+        return math.inf
+    finite = np.isfinite(first)
+    if not np.array_equal(finite, np.isfinite(second)):
+        return math.inf
+    size = float(np.linalg.norm(first[finite]))
+    error = float(np.linalg.norm(second[finite] - first[finite]))
+    return error / size if size else (math.inf if error else 0.0)
+
+
+def _told(
+    explanation: Explanation, subject: explain.Subject, target: Opening, guilty: tuple[Culprit, ...], found: Bisected,
+    before: float, after: float, best: Rebuilt,
+) -> Explanation:  # fmt: skip
+    """The pass is the cause of the first culprit that it can be; without one, of the output that is worst.
+
+    Where the error is no more than what rounding everywhere makes of this model, the pass only rounds elsewhere.
+    """
+    usual, actual = explanation.expected, explanation.actual
+    cause = "pass_rounding" if usual and actual is not None and actual <= BEYOND * usual else "faulty_pass"
+    gone, new = _replaced(best.tensors, subject.targets.values())
+    evidence: dict[str, Any] = {
+        "passes": " and ".join(found.off), "before": before, "after": after, "runs": found.runs,
+        "of": len(found.switch.items), "replaced": gone, "instead": new, "paste": found.snippet,
+        "option": _option(target, found.switch, found.off),
+    }  # fmt: skip
+    if guilty:
+        first, rest = guilty[0], explanation.culprits
+        told = dataclasses.replace(first, cause=cause, evidence=evidence, keep=(first.name,), amplifier="")
+        return dataclasses.replace(explanation, culprits=tuple(told if one is first else one for one in rest))
+    name = explanation.at or next(iter(subject.outputs), "")
+    row = subject.row_of.get(name)
+    if row is None:
+        return explanation
+    types = tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (row.op_type,)
+    made = Culprit(
+        name=name, node=row.node, op_types=types, cause=cause, evidence=evidence, confidence="compared",
+        at=name, keep=(name,),
+    )  # fmt: skip
+    return dataclasses.replace(explanation, state="culprits", culprits=(*explanation.culprits, made))
+
+
+def _option(target: Opening, switch: Switch, off: Collection[str]) -> str:
+    """The same for a command of ours."""
+    table = {setting.name: setting for setting in target.settings}
+    return " ".join(table[name].typed(given) for name, given in switch.options(off).items())
+
+
+def _replaced(without: Iterable[TensorMeta], within: Iterable[TensorMeta]) -> tuple[str, str]:
+    """What only the graph without the passes has, and only the graph with them."""
+    first, second = ({(meta.op_type, meta.origin or meta.name): None for meta in metas} for metas in (without, within))
+
+    def listed(ours: Collection[tuple[str, str]], theirs: Collection[tuple[str, str]]) -> str:
+        alone = [f"{kind} {name}" for kind, name in ours if (kind, name) not in theirs]
+        more = len(alone) - _NAMED
+        return " + ".join(alone[:_NAMED]) + (f" + {more} more" if more > 0 else "") or "the same operators"
+
+    return listed(first, second), listed(second, first)
