@@ -188,7 +188,7 @@ def _tensorrt_stand_in() -> Iterator[None]:
 
     modes = importlib.import_module(f"{package}.modes")
     for module in (*modules, *places, modes):
-        put_in(module, "load_api", lambda: api)
+        put_in(module, "load_api", lambda *_: api)
         put_in(module, "find_device", lambda: memory)
     put_in(timing, "_of_this_process", [])
     try:

@@ -68,7 +68,7 @@ class HostMemory:
 
 
 class DataType(enum.Enum):
-    FLOAT, HALF, INT8, INT32, BOOL, UINT8, BF16, INT64 = range(8)
+    FLOAT, HALF, INT8, INT32, BOOL, UINT8, FP8, BF16, INT64 = range(9)
 
 
 class TensorLocation(enum.Enum):

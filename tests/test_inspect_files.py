@@ -178,7 +178,7 @@ def test_an_engine_by_the_stand_in_for_tensorrt(
     api = versions.Api(fake_tensorrt("10.3.0"))
     memory = device_memory.Device(HostGpu(limit=10**9, free=10**9))
     for place in (versions, opening):
-        monkeypatch.setattr(place, "load_api", lambda: api)
+        monkeypatch.setattr(place, "load_api", lambda *_: api)
     for place in (device_memory, opening):
         monkeypatch.setattr(place, "find_device", lambda: memory)
     monkeypatch.setattr(timing_cache, "_of_this_process", [])

@@ -80,7 +80,7 @@ def test_tensorrts_parser_is_asked_in_both_of_its_ways(
     for version in ("8.6.1", "10.3.0"):
         trt = fake_tensorrt(version, untaken=("Nowhere",))
         memory = device_memory.Device(HostGpu(limit=10**9, free=10**9))
-        monkeypatch.setattr(versions, "load_api", lambda trt=trt: versions.Api(trt))
+        monkeypatch.setattr(versions, "load_api", lambda *_, trt=trt: versions.Api(trt))
         monkeypatch.setattr(device_memory, "find_device", lambda memory=memory: memory)
         assert main(["inspect", "capability", str(tmp_path / "m.onnx"), "--run_mode", "trt_fp16"]) == 1
         said = capsys.readouterr().out

@@ -49,7 +49,7 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
         api = versions.Api(module)
         memory = memory or Device(HostGpu(limit=10**9, free=10**9))
         for place in (versions, opening):
-            monkeypatch.setattr(place, "load_api", lambda: api)
+            monkeypatch.setattr(place, "load_api", lambda *_: api)
         for place in (device_memory, opening, on_device):
             monkeypatch.setattr(place, "find_device", lambda: memory)
         monkeypatch.setattr(timing_cache, "_of_this_process", [])

@@ -26,7 +26,7 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     api = versions.Api(fake_tensorrt(version))
     memory = Device(HostGpu(limit=10**9, free=10**9))
     for place in (versions, opening):
-        monkeypatch.setattr(place, "load_api", lambda: api)
+        monkeypatch.setattr(place, "load_api", lambda *_: api)
     for place in (device_memory, opening):
         monkeypatch.setattr(place, "find_device", lambda: memory)
     monkeypatch.setattr(timing_cache, "_of_this_process", [])

@@ -56,7 +56,7 @@ class OpenVinoBackend:
 
         return describe(path)
 
-    def survey(self, spec: SessionSpec) -> Survey:
+    def survey(self, spec: SessionSpec, feeds: Feeds) -> Survey:  # noqa: ARG002
         """See ``protocols.Surveyor``."""
         self._available(spec.mode)
         from .engine.survey import survey

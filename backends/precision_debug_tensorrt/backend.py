@@ -57,12 +57,12 @@ class TensorRTBackend:
 
         return describe(path)
 
-    def survey(self, spec: SessionSpec) -> Survey:
+    def survey(self, spec: SessionSpec, feeds: Feeds) -> Survey:
         """See ``protocols.Surveyor``."""
-        self._available(spec.mode)
+        chosen = recipe(spec.mode)
         from .engine.survey import survey
 
-        return survey(spec)
+        return survey(spec, chosen, feeds)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)
@@ -70,7 +70,7 @@ class TensorRTBackend:
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
         from .opening import read_inputs
 
-        return read_inputs(spec)
+        return read_inputs(spec, recipe(spec.mode))
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> Session:
         return self._opened(spec, feeds, on_device=False)

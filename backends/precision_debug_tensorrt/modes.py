@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.records import Availability, RunMode
 
+from .engine.versions import RTX, TENSORRT
 from .reasons import say
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
@@ -20,12 +21,13 @@ class Recipe:
     """What a mode lets TensorRT choose from.
 
     precisions: beyond FP32, in our names ("FP16", "BF16", "INT8", "FP8"). tf32: whether FP32 layers may use TF32;
-    only ``trt_fp32`` forbids it, the others keep TensorRT's default.
+    only ``trt_fp32`` and ``rtx_fp32`` forbid it, the others keep TensorRT's default. edition: see engine.versions.
     """
 
     mode: RunMode
     precisions: tuple[str, ...] = ()
     tf32: bool = True
+    edition: str = TENSORRT
 
 
 def _mode(name: str, summary: str, zh: str, suffixes: tuple[str, ...] = _SOURCES) -> RunMode:
@@ -53,6 +55,20 @@ _RECIPES = {
                precisions=("FP16", "BF16", "INT8", "FP8")),
         Recipe(mode=_mode("trt_engine", "a built engine in the precisions that it was built with",
                           "已构建的引擎，精度为构建时所定", _BUILT)),
+        Recipe(mode=_mode("rtx_fp32", "TensorRT for RTX in true FP32: TF32 is off",
+                          "TensorRT for RTX，真正的 FP32：关闭 TF32"), tf32=False, edition=RTX),
+        Recipe(mode=_mode("rtx_tf32", "TensorRT for RTX as it builds by default: FP32 layers may compute in TF32",
+                          "TensorRT for RTX 默认构建：FP32 层可能以 TF32 计算"), edition=RTX),
+        Recipe(mode=_mode("rtx_fp16", "TensorRT for RTX with FP16, written into the model",
+                          "TensorRT for RTX，FP16 写入模型"), precisions=("FP16",), edition=RTX),
+        Recipe(mode=_mode("rtx_bf16", "TensorRT for RTX with BF16, written into the model",
+                          "TensorRT for RTX，BF16 写入模型"), precisions=("BF16",), edition=RTX),
+        Recipe(mode=_mode("rtx_int8", "TensorRT for RTX with INT8: the model's QDQ, or calibrated on the inputs",
+                          "TensorRT for RTX，INT8：模型自带的 QDQ，或用输入校准"), precisions=("INT8",), edition=RTX),
+        Recipe(mode=_mode("rtx_fp8", "TensorRT for RTX with FP8: the model's own FP8 QDQ",
+                          "TensorRT for RTX，FP8：模型自带的 FP8 QDQ"), precisions=("FP8",), edition=RTX),
+        Recipe(mode=_mode("rtx_engine", "an engine of TensorRT for RTX in the precisions that it was built with",
+                          "TensorRT for RTX 已构建的引擎，精度为构建时所定", _BUILT), edition=RTX),
     )
 }  # fmt: skip
 
@@ -72,9 +88,10 @@ def availability(mode: str) -> Availability:
     from .engine.device_memory import find_device
     from .engine.versions import load_api
 
+    chosen = recipe(mode)
     try:
-        api = load_api()
-        missing = [name for name in recipe(mode).precisions if not api.can_hold(name)]
+        api = load_api(chosen.edition)
+        missing = [name for name in chosen.precisions if not api.can_hold(name)]
         if missing and mode != "trt_best":
             return Availability(ok=False, needs=say("needs_newer", precision=missing[0], version=api.version))
         if mode == "trt_best" and not api.weakly_typed:
@@ -82,7 +99,12 @@ def availability(mode: str) -> Availability:
                 ok=False,
                 needs=say("chooses_none", version=api.version),
             )
-        find_device()
+        device = find_device()
+        if api.chips and device.capability not in api.chips:
+            return Availability(
+                ok=False,
+                needs=say("other_chip", title=api.title, version=api.version, chips=api.chips, here=device.capability),
+            )
     except PrecisionDebugError as error:
         needs = say("needs", what=error.what, hint=error.hint) if error.hint else error.what
         return Availability(ok=False, needs=needs)

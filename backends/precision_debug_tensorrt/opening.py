@@ -24,12 +24,13 @@ from .engine.messages import Messages, make_logger
 from .engine.network import make_network
 from .engine.options import Options, read_options
 from .engine.session_facts import gather
+from .engine.strongly_typed import save_typed
 from .engine.timing_cache import TimingCache
 from .engine.types import dtype_name
 from .engine.versions import Api, load_api
 from .failures import suspected
-from .make import Built, Maker, choose_road, load_engine
-from .model import EngineFile, OnnxModel, Source, read_source
+from .make import Built, Maker, choose_road, load_engine, typed_build, typed_source
+from .model import EngineFile, OnnxModel, Script, Source, read_source
 from .modes import Recipe
 from .reasons import say
 from .session import TensorRTSession
@@ -45,7 +46,7 @@ def open_session(
     Raises UsageError, ModelError, MarkError, BackendUnavailable or BackendError.
     """
     options = dataclasses.replace(read_options(spec.options), on_device=on_device)
-    api = load_api()
+    api = load_api(recipe.edition)
     source = read_source(spec.model)
     road = choose_road(api, recipe, options, source)
     device = find_device()
@@ -53,7 +54,7 @@ def open_session(
     arrays = [{name: np.asarray(value) for name, value in feed.items()} for feed in feeds]
     notes: list[Reason] = []
     asked: tuple[Asked, ...] = ()
-    maker = None
+    maker: Maker | None = None
     if options.save_model and not (road.strong and isinstance(source, OnnxModel)):
         raise UsageError(
             "only a strongly typed engine is built from a changed model", where="--save_model",
@@ -62,22 +63,30 @@ def open_session(
     if isinstance(source, EngineFile):
         built = load_engine(api, logger, messages, source)
     else:
-        if road.strong and isinstance(source, OnnxModel):
-            from .engine.strongly_typed import save_typed, typed_model
-
-            folder = Path(spec.work_dir or tempfile.mkdtemp(prefix="precision_debug-"))
-            source, written, asked = typed_model(source, recipe, options, arrays, folder)
-            if options.save_model:
-                save_typed(source.model, options.save_model)
-            notes += written
         timing = TimingCache(options.timing_cache, anew=bool(passed(spec.options, "anew")))
         if timing.loaded:
             notes.append(say("timing_read", bytes=timing.loaded))
-        maker = Maker(
-            api=api, logger=logger, messages=messages, source=source, recipe=recipe, options=options, road=road,
-            device=device, feeds=arrays, timing=timing,
-        )  # fmt: skip
-        built = maker.build()
+
+        def made(typed: OnnxModel | Script) -> tuple[Maker, Built]:
+            one = Maker(
+                api=api, logger=logger, messages=messages, source=typed, recipe=recipe, options=options, road=road,
+                device=device, feeds=arrays, timing=timing,
+            )  # fmt: skip
+            return one, one.build()
+
+        if road.strong and isinstance(source, OnnxModel):
+            folder, untyped = Path(spec.work_dir or tempfile.mkdtemp(prefix="precision_debug-")), source
+            (maker, built), source, written, asked = typed_build(
+                lambda kept: typed_source(
+                    api, logger, messages, untyped, recipe, options, arrays, folder, refused_by_builder=kept
+                ),
+                made,
+            )
+            notes += written
+            if options.save_model:
+                save_typed(source.model, options.save_model)
+        else:
+            maker, built = made(source)
         if messages.cache_refused:
             notes.append(say("timing_refused", path=options.timing_cache))
     text, layers = _inspected(api, built, device, messages, source, arrays[0])
@@ -91,12 +100,12 @@ def open_session(
     return TensorRTSession(facts=facts, built=built, maker=maker)
 
 
-def read_inputs(spec: SessionSpec) -> tuple[InputMeta, ...]:
+def read_inputs(spec: SessionSpec, recipe: Recipe) -> tuple[InputMeta, ...]:
     """The model's inputs; an engine is loaded for them, a script's network is made. Raises ModelError."""
     source = read_source(spec.model)
     if isinstance(source, OnnxModel):
         return source.inputs
-    api, options = load_api(), read_options(spec.options)
+    api, options = load_api(recipe.edition), read_options(spec.options)
     find_device()  # without a GPU, TensorRT 8's runtime ends the process
     messages, logger = _start(api, options)
     if isinstance(source, EngineFile):

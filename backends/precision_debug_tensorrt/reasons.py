@@ -19,6 +19,21 @@ REASONS = Catalogue("tensorrt", {
     "install_it": Wording(
         "pip install 'precision_debug[tensorrt]'", "请运行 pip install 'precision_debug[tensorrt]'"
     ),
+    "rtx_not_importable": Wording(
+        "TensorRT for RTX cannot be imported ({error})", "无法导入 TensorRT for RTX（{error}）"
+    ),
+    "install_rtx": Wording(
+        "pip install tensorrt-rtx-cu13-libs tensorrt-rtx-cu13-bindings",
+        "请运行 pip install tensorrt-rtx-cu13-libs tensorrt-rtx-cu13-bindings",
+    ),
+    "other_chip": Wording(
+        "{title} {version} runs on GPUs of compute capability {chips}, and this one has {here}",
+        "{title} {version} 只支持计算能力为 {chips} 的 GPU，本机为 {here}",
+    ),
+    "refused_in_type": Wording(
+        "this TensorRT has no {kinds} in {type}: every operator of that type stays in FP32",
+        "此版本 TensorRT 没有 {type} 的 {kinds}：这类算子全部保持 FP32",
+    ),
     "another_module": Wording(
         "the module tensorrt that Python finds is not TensorRT", "Python 找到的模块 tensorrt 不是 TensorRT"
     ),

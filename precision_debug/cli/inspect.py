@@ -6,7 +6,8 @@ and weights (.onnx .ort .pdmodel .json .xml .pt2 .pt), or an engine's bindings, 
 (.engine .plan); --show layers attributes weights tells each of them. `inspect data FILE` tells what --inputs or
 --load_outputs would read from a .npz, .npy or .json file: names, types, shapes and ranges of each sample. `inspect
 capability M --run_mode MODE` asks TensorRT's parser, or OpenVINO's device, which operators it does not take, before
-anything is built. `inspect tactics FILES` tells the tactic of every layer, of --save_tactics and of Polygraphy's replay
+anything is built; of an rtx mode it builds an engine for each chip that TensorRT for RTX knows, which needs no GPU.
+`inspect tactics FILES` tells the tactic of every layer, of --save_tactics and of Polygraphy's replay
 files; with --diff BAD… those that only the bad builds took.
 """
 
@@ -20,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import registry
-from ..errors import UsageError
+from ..errors import PrecisionDebugError, UsageError
+from ..feeds.random import random_feeds
 from ..inspector import (
     EngineLayer,
     diff_engines,
@@ -33,9 +35,8 @@ from ..inspector import (
 from ..numbers import describe
 from ..numbers.arrays import as_array
 from ..onnx.description import PARTS, described
-from ..protocols import Describer
-from ..records import InputMeta, ModelFiles, RunSpec, SessionSpec
-from ..run.plan import make_plan
+from ..protocols import Describer, Feeds
+from ..records import InputMeta, ModelFiles, SessionSpec
 from ..safety.visible import visible
 from .description import lines_of
 from .parser import Parser, formatter, parse, program
@@ -107,8 +108,9 @@ def _capability(files: Sequence[str], mode: str) -> int:
     for name in files:
         model = ModelFiles(model_file=name)
         if mode:
-            spec = make_plan(RunSpec(model=model, run_mode=mode, record="-")).target
-            surveyor, asked = spec.capabilities.surveyor, spec.spec
+            # whether the mode runs here is the surveyor's to say: TensorRT for RTX builds without a card
+            surveyor = registry.find(model, mode)[0].capabilities.surveyor
+            asked = SessionSpec(model=model, mode=mode)
         else:
             able = [(backend, one) for backend, one in registry.modes_for(model) if backend.capabilities.surveyor]
             found = next((pair for pair in able if pair[0].availability(pair[1].name).ok), None)
@@ -118,14 +120,25 @@ def _capability(files: Sequence[str], mode: str) -> int:
             surveyor, asked = found[0].capabilities.surveyor, SessionSpec(model=model, mode=found[1].name)
         if surveyor is None:
             raise UsageError("its engine cannot be asked before it runs", where=f"--run_mode {mode}", hint="run it")
-        told = surveyor.survey(asked)
+        told = surveyor.survey(asked, _default_feeds(asked))
         taken = ", ".join(f"{count} {kind}" for kind, count in told.taken.items()) or "none"
         print(visible(f"{name}, {told.engine}: takes {sum(told.taken.values())} operators: {taken}"))
         print(f"refuses {len(told.refused)}")
         for one in told.refused:
             print(visible(f"  {one.op_type} {one.name}{': ' if one.why else ''}{' '.join(one.why.split())}"))
-        status = max(status, bool(told.refused))
+        for line in told.builds:
+            print(visible(line))
+        status = max(status, bool(told.refused) or told.failed)
     return status
+
+
+def _default_feeds(spec: SessionSpec) -> Feeds:
+    """What the model is fed where nothing is given; {} where that cannot be told."""
+    try:
+        inputs = registry.find(spec.model, spec.mode)[0].inputs(spec)
+        return random_feeds(inputs, {}, {}, 0)[0]
+    except PrecisionDebugError:
+        return {}
 
 
 def _data(name: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..records import SessionSpec
+from .tensors import Feeds
 
 __all__ = ["Refused", "Survey", "Surveyor"]
 
@@ -22,15 +23,22 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """engine: who was asked, with its version. taken: how many operators it takes, by type."""
+    """engine: who was asked, with its version. taken: how many operators it takes, by type. builds: of an engine that
+    can be built without a card, a line for each chip; failed: whether one of them failed.
+    """
 
     engine: str
     taken: dict[str, int]
     refused: Sequence[Refused] = ()
+    builds: Sequence[str] = ()
+    failed: bool = False
 
 
 class Surveyor(Protocol):
     """A backend whose engine can be asked before anything is built; by its capability."""
 
-    def survey(self, spec: SessionSpec) -> Survey:
-        """Raises ModelError, or BackendUnavailable where the engine is missing here."""
+    def survey(self, spec: SessionSpec, feeds: Feeds) -> Survey:
+        """Raises ModelError, or BackendUnavailable where the engine is missing here.
+
+        feeds: what the model would be fed by default, for engines that want shapes; empty where nothing is known.
+        """

@@ -144,7 +144,7 @@ def stand_in() -> None:
     api = versions.Api(fake_tensorrt("8.6.1", untaken=("Nowhere",)))
     memory = device_memory.Device(HostGpu(limit=10**9, free=10**9))
     for place in (versions, opening):
-        place.load_api = lambda: api  # type: ignore[assignment]
+        place.load_api = lambda *_: api  # type: ignore[assignment]
     for place in (device_memory, opening):
         place.find_device = lambda: memory  # type: ignore[assignment]
     LIBRARIES.clear()

@@ -58,6 +58,11 @@ class Device:
         """The GPU's name."""
         return self._gpu.name
 
+    @property
+    def capability(self) -> str:
+        """The GPU's compute capability ("8.9")."""
+        return f"{self._gpu.capability // 10}.{self._gpu.capability % 10}"
+
     def allocate(self, size: int) -> Buffer:
         """size: bytes, at least one is taken. Raises BackendError where memory is short."""
         try:

@@ -7,7 +7,7 @@ model's own inputs and outputs stay FP32. INT8: QuantizeLinear and DequantizeLin
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,14 @@ __all__ = ["save_typed", "typed_model"]
 
 
 def typed_model(
-    source: OnnxModel, recipe: Recipe, options: Options, feeds: Sequence[Mapping[str, Any]], folder: Path
-) -> tuple[OnnxModel, list[Reason], tuple[Asked, ...]]:
+    source: OnnxModel, recipe: Recipe, options: Options, feeds: Sequence[Mapping[str, Any]], folder: Path,
+    kept_types: Collection[str] = (),
+) -> tuple[OnnxModel, list[Reason], tuple[Asked, ...]]:  # fmt: skip
     """The model in the precision of the mode and of the layers that the user names; notes on what was done; what was
     asked of single layers.
 
-    folder: an existing folder for temporary files. Raises MarkError, ModelError or BackendError.
+    folder: an existing folder for temporary files. kept_types: operator types that stay in FP32 unless the user names
+    them. Raises MarkError, ModelError or BackendError.
     """
     proto = source.model.proto
     notes: list[Reason] = []
@@ -42,6 +44,8 @@ def typed_model(
     names = [node.name for node in proto.graph.node]
     layers = match_layers(options.layer_precisions, names, where="--layer_precisions")
     layers = {**dict.fromkeys((name for name in options.keep_layers if name in set(names)), "FP32"), **layers}
+    wanted = frozenset(layers)
+    layers = {**{node.name: "FP32" for node in proto.graph.node if node.op_type in kept_types}, **layers}
     if base != "FP32" or set(layers.values()) - {"FP32"}:
         proto, kept = write_casts(proto, base, layers, folder=source.model.folder)
         added = len(carriers(proto.graph))
@@ -49,7 +53,8 @@ def typed_model(
         if kept:
             notes.append(say("stay_fp32", nodes=some(kept, 6)))
     outputs = {node.name: node.output[0] for node in source.model.proto.graph.node if node.output}
-    asked = tuple(Asked(layer=name, precision=kind, output=outputs.get(name, "")) for name, kind in layers.items())
+    named = [name for name in layers if name in wanted]
+    asked = tuple(Asked(layer=name, precision=layers[name], output=outputs.get(name, "")) for name in named)
     return dataclasses.replace(source, model=dataclasses.replace(source.model, proto=proto)), notes, asked
 
 

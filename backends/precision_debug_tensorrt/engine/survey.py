@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from precision_debug.errors import BackendUnavailable, ModelError
-from precision_debug.protocols import Refused, Survey
+from precision_debug.protocols import Feeds, Refused, Survey
 from precision_debug.records import SessionSpec
 
 from ..model import OnnxModel, read_source
+from ..modes import Recipe
 from . import device_memory, versions
 from .messages import Messages, make_logger
+from .options import read_options
+
+if TYPE_CHECKING:
+    from ..make import Ahead
 
 __all__ = ["survey"]
 
 
-def survey(spec: SessionSpec) -> Survey:
-    """See ``protocols.Surveyor``."""
+def survey(spec: SessionSpec, recipe: Recipe, feeds: Feeds) -> Survey:
+    """See ``protocols.Surveyor``. An edition that builds without a card is asked for a build for each of its chips."""
     source = read_source(spec.model)
     if not isinstance(source, OnnxModel):
         raise ModelError("only an ONNX model is asked about", where=spec.model.path, hint="give the .onnx file")
-    api = versions.load_api()
-    device = device_memory.find_device()
+    api = versions.load_api(recipe.edition)
+    device = "" if api.chips else f" on {device_memory.find_device().name}"
     messages = Messages()
     logger = make_logger(api.trt, messages)
     if not api.trt.init_libnvinfer_plugins(logger, ""):
@@ -36,8 +43,14 @@ def survey(spec: SessionSpec) -> Survey:
     problems = [api.parser_problem(parser.get_error(i)) for i in range(parser.num_errors)]
     why = {place: text for place, _, _, text in problems}
     named = {name: text for _, name, _, text in problems if name}
+    builds: list[Ahead] = []
+    if api.chips and not refused:
+        from ..make import build_ahead  # the build imports this package
+
+        arrays = {name: np.asarray(value) for name, value in feeds.items()}
+        builds = build_ahead(api, logger, messages, source, recipe, read_options(spec.options), [arrays])
     return Survey(
-        engine=f"TensorRT {api.version} on {device.name}",
+        engine=f"{api.title} {api.version}{device}",
         taken=dict(Counter(node.op_type for place, node in enumerate(nodes) if place not in refused)),
         refused=[
             Refused(
@@ -46,7 +59,16 @@ def survey(spec: SessionSpec) -> Survey:
             )
             for place in sorted(refused) if place < len(nodes)
         ],
+        builds=[_told(recipe, one) for one in builds],
+        failed=any(one.built is None for one in builds),
     )  # fmt: skip
+
+
+def _told(recipe: Recipe, one: Ahead) -> str:
+    begin = f"{recipe.mode.name} for compute capability {one.chip}: "
+    if one.built is None:
+        return f"{begin}no engine: {one.why}"
+    return f"{begin}built, {len(one.built.data):,} bytes, {len(one.built.layers)} layers before fusion"
 
 
 def _refused(parser: Any, data: bytes, path: str) -> set[int]:

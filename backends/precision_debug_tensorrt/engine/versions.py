@@ -6,22 +6,45 @@ what it is. The names were checked against the Python bindings of 8.6, 10.16 and
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import re
 from typing import Any
 
 from precision_debug.errors import BackendUnavailable
 
 from ..reasons import say
 
-__all__ = ["Api", "load_api"]
+__all__ = ["RTX", "TENSORRT", "Api", "load_api"]
+
+
+TENSORRT, RTX = "tensorrt", "tensorrt_rtx"
+"""The editions: TensorRT, and TensorRT for RTX, which has the API of TensorRT 11 under another module name."""
+
+_LIBRARIES = {RTX: "tensorrt_rtx_libs"}
+"""Loads the shared libraries that the bindings' wheel leaves to another one."""
+
+_MODULES = {TENSORRT: ("tensorrt",), RTX: ("tensorrt_rtx", "tensorrt_rtx_bindings")}
+"""The metapackage's module first; the bindings' own wheel is enough."""
 
 
 class Api:
-    """TensorRT's module ``trt`` and what it offers."""
+    """TensorRT's module ``trt`` and what it offers. edition: TENSORRT or RTX."""
 
-    def __init__(self, trt: Any) -> None:
-        self.trt = trt
+    def __init__(self, trt: Any, edition: str = TENSORRT) -> None:
+        self.trt, self.edition = trt, edition
+
+    @property
+    def title(self) -> str:
+        """How a reader knows it."""
+        return "TensorRT for RTX" if self.edition == RTX else "TensorRT"
+
+    @property
+    def chips(self) -> tuple[str, ...]:
+        """Compute capabilities that engines can be built for without a card ("8.9", "12.0"); () where none can."""
+        members = dict(getattr(getattr(self.trt, "ComputeCapability", None), "__members__", {}))
+        return tuple(f"{name[2:-1]}.{name[-1]}" for name in members if re.fullmatch(r"SM\d{2,3}", name))
 
     @property
     def version(self) -> str:
@@ -56,6 +79,11 @@ class Api:
     def unfused_debug_tensors(self) -> bool:
         """The listener can be asked for just what fusion leaves (10.12 and later)."""
         return hasattr(self.trt.INetworkDefinition, "mark_unfused_tensors_as_debug_tensors")
+
+    @property
+    def times_kernels(self) -> bool:
+        """A build times kernels, so that a timing cache repeats it; for RTX kernels are made where they run."""
+        return self.edition != RTX
 
     @property
     def editable_timing_cache(self) -> bool:
@@ -94,16 +122,32 @@ class Api:
 
 
 @functools.cache
-def load_api() -> Api:
-    """The installed TensorRT. Raises BackendUnavailable."""
+def load_api(edition: str = TENSORRT) -> Api:
+    """The installed TensorRT, or TensorRT for RTX. Raises BackendUnavailable."""
     try:
-        tensorrt = importlib.import_module("tensorrt")
+        tensorrt = _imported(edition)
     except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        rtx = edition == RTX
         raise BackendUnavailable(
-            say("not_importable", error=f"{type(error).__name__}: {error}"), hint=say("install_it")
+            say("rtx_not_importable", error=said) if rtx else say("not_importable", error=said),
+            hint=say("install_rtx") if rtx else say("install_it"),
         ) from error
     if not hasattr(tensorrt, "Builder"):
         raise BackendUnavailable(
             say("another_module"), where=str(getattr(tensorrt, "__file__", "tensorrt")), hint=say("rename_own"),
         )  # fmt: skip
-    return Api(tensorrt)
+    return Api(tensorrt, edition)
+
+
+def _imported(edition: str) -> Any:
+    if edition in _LIBRARIES:
+        with contextlib.suppress(ModuleNotFoundError):  # the libraries may be the system's
+            importlib.import_module(_LIBRARIES[edition])
+    *others, last = _MODULES[edition]
+    for name in others:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+    return importlib.import_module(last)

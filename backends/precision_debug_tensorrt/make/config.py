@@ -14,7 +14,7 @@ from ..engine.options import Options
 from ..engine.versions import Api
 from ..modes import Recipe
 
-__all__ = ["add_profile", "needs_calibration", "set_flags", "set_resources"]
+__all__ = ["add_profile", "needs_calibration", "set_chips", "set_flags", "set_resources"]
 
 _CONSTRAINTS = {"obey": "OBEY_PRECISION_CONSTRAINTS", "prefer": "PREFER_PRECISION_CONSTRAINTS"}
 
@@ -33,6 +33,16 @@ def set_flags(api: Api, config: Any, recipe: Recipe, options: Options, *, strong
             config.set_flag(getattr(flags, name))
     if options.precision_constraints in _CONSTRAINTS:
         config.set_flag(getattr(flags, _CONSTRAINTS[options.precision_constraints]))
+
+
+def set_chips(api: Api, config: Any, chips: Sequence[str]) -> None:
+    """Build for these compute capabilities ("8.9") and not for this machine's card; () leaves that to TensorRT."""
+    if not chips:
+        return
+    config.num_compute_capabilities = len(chips)
+    for place, chip in enumerate(chips):
+        member = getattr(api.trt.ComputeCapability, f"SM{chip.replace('.', '')}")
+        config.set_compute_capability(member, place)
 
 
 def set_resources(api: Api, config: Any, options: Options) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from ..failures import build_error, engine_error
 from ..model import EngineFile, OnnxModel, Script
 from ..modes import Recipe
 from ..reasons import say
-from .config import add_profile, needs_calibration, set_flags, set_resources
+from .config import add_profile, needs_calibration, set_chips, set_flags, set_resources
 from .road import Road
 
 __all__ = ["Built", "Maker", "as_wanted", "load_engine"]
@@ -70,7 +71,8 @@ class Maker:
     feeds: the first one decides the shapes where the user gives no range; all of them calibrate. like: precisions of
     the real engine's layers, which rebuilt ones prefer (see imitation). chosen: the real engine's tactics, where
     rebuilt ones shall take them. builder: kept from one build to the next until ``release``.
-    seconds: that the real engine's build took.
+    seconds: that the real engine's build took. chips: compute capabilities to build for, in place of this machine's
+    card. device: None where engines are only built.
     """
 
     api: Api
@@ -80,7 +82,7 @@ class Maker:
     recipe: Recipe
     options: Options
     road: Road
-    device: Device
+    device: Device | None
     feeds: Sequence[Feeds]
     timing: TimingCache
     table: CalibrationTable = field(default_factory=CalibrationTable)
@@ -88,6 +90,7 @@ class Maker:
     chosen: dict[str, dict[str, Any]] = field(default_factory=dict)
     builder: Any = None
     seconds: float = 0.0
+    chips: tuple[str, ...] = ()
 
     def network(self) -> Made:
         """The network with what scripts and options do to it. Raises ModelError or MarkError."""
@@ -120,7 +123,13 @@ class Maker:
         return dataclasses.replace(built, engine=loaded.engine, runtime=loaded.runtime)
 
     def _build(self, marks: Sequence[str], debug: str, like: Mapping[str, str]) -> Built:
-        """Build and load an engine.
+        """``plan``, and load it."""
+        made = self.plan(marks, debug, like)
+        loaded = _load(self.api, self.logger, self.messages, made.data, self.source.path)
+        return dataclasses.replace(made, engine=loaded.engine, runtime=loaded.runtime)
+
+    def plan(self, marks: Sequence[str] = (), debug: str = "", like: Mapping[str, str] = MappingProxyType({})) -> Built:
+        """Build an engine and leave it serialized: what needs no card where ``chips`` are given.
 
         like: precisions to prefer where tensors are marked. marks: tensors to be outputs too, or to be debug tensors
         where ``debug`` is "marked". debug "unfused": all that fusion leaves are debug tensors. Raises ModelError,
@@ -138,9 +147,11 @@ class Maker:
         config = made.builder.create_builder_config()
         set_flags(self.api, config, self.recipe, self.options, strong=self.road.strong)
         set_resources(self.api, config, self.options)
+        set_chips(self.api, config, self.chips)
         weak = not self.road.strong
         imitated = imitate(self.api, network, config, like) if weak and marks else 0
-        self.timing.attach(config)
+        if self.api.times_kernels:
+            self.timing.attach(config)
         feeds = [as_wanted(network, feed) for feed in self.feeds]
         profile = add_profile(made.builder, network, config, self.options, feeds[0])
         calibrator = self._calibrate(made, config, layers, feeds, profile)
@@ -158,16 +169,15 @@ class Maker:
             raise BackendError(f"calibration failed: {failure}", where=self.source.path) from failure
         if data is None:
             raise build_error(self.source.path, self.messages.fresh_errors())
-        self.timing.collect(config)
+        if self.api.times_kernels:
+            self.timing.collect(config)
         plan = bytes(data)
         if real:
             self.seconds = seconds
             self._save(plan, recorded)
-        loaded = _load(self.api, self.logger, self.messages, plan, self.source.path)
         return Built(
-            engine=loaded.engine, runtime=loaded.runtime, data=plan, seconds=seconds, layers=layers,
-            inputs=inputs, outputs=outputs, asked=asked, calibrated=calibrator is not None, untaken=tuple(untaken),
-            imitated=imitated,
+            engine=None, runtime=None, data=plan, seconds=seconds, layers=layers, inputs=inputs, outputs=outputs,
+            asked=asked, calibrated=calibrator is not None, untaken=tuple(untaken), imitated=imitated,
         )  # fmt: skip
 
     @property
@@ -182,6 +192,7 @@ class Maker:
         if not needs_calibration(self.api, self.recipe, layers, made.network, strong=self.road.strong):
             return None
         same_shapes(feeds)
+        assert self.device is not None  # who calibrates is no edition that builds without a card
         calibrator = make_calibrator(self.api.trt, feeds, self.device, self.table)
         config.int8_calibrator = calibrator
         if profile is not None:

@@ -36,21 +36,25 @@ def choose_road(api: Api, recipe: Recipe, options: Options, source: Source) -> R
         return Road(strong=False)
     if options.typing == "weak" and not api.weakly_typed:
         raise BackendUnavailable(
-            f"TensorRT {api.version} builds strongly typed networks only", where="typing=weak", hint="leave it out"
+            f"{api.title} {api.version} builds strongly typed networks only", where="typing=weak", hint="leave it out"
         )
     if options.typing == "strong" and not api.strongly_typed:
         raise BackendUnavailable(
-            f"TensorRT {api.version} has no strongly typed networks (9.1 and later have)", where="typing=strong",
+            f"{api.title} {api.version} has no strongly typed networks (9.1 and later have)", where="typing=strong",
             hint="leave it out",
         )  # fmt: skip
     strong = options.typing == "strong" or not api.weakly_typed
     missing = [name for name in recipe.precisions if not api.can_hold(name)]
     if missing and recipe.mode.name != "trt_best":
         raise BackendUnavailable(
-            f"TensorRT {api.version} cannot compute in {missing[0]}", where=recipe.mode.name,
+            f"{api.title} {api.version} cannot compute in {missing[0]}", where=recipe.mode.name,
             hint="it needs 9.1 or later",
         )  # fmt: skip
     _check_replay(api, options)
+    if options.timing_cache and not api.times_kernels:
+        raise BackendUnavailable(
+            f"{api.title} times no kernels when it builds", where="--timing_cache", hint="leave it out"
+        )
     _check_fp8(recipe, source)
     if strong:
         _check_strong(recipe, options, source)
@@ -61,7 +65,7 @@ def choose_road(api: Api, recipe: Recipe, options: Options, source: Source) -> R
 
 def _notes(recipe: Recipe, missing: list[str], strong: bool, source: Source) -> list[Reason]:
     notes = []
-    if recipe.tf32 and recipe.mode.name != "trt_tf32":
+    if recipe.tf32 and recipe.precisions:
         notes.append(say("may_tf32"))
     if missing:
         notes.append(say("best_without", types=missing))
@@ -93,7 +97,7 @@ def _check_replay(api: Api, options: Options) -> None:
     for name, path in (("--save_tactics", options.save_tactics), ("--load_tactics", options.load_tactics)):
         if path and not api.replays_tactics:
             raise BackendUnavailable(
-                f"TensorRT {api.version} lets no program choose tactics", where=name, hint="use --timing_cache FILE"
+                f"{api.title} {api.version} lets no program choose tactics", where=name, hint="use --timing_cache FILE"
             )
 
 

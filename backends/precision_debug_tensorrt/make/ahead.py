@@ -1,0 +1,76 @@
+"""Builds engines ahead of time, for cards that are not here: the proof that a model is taken, without a GPU."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from precision_debug.errors import BackendError, ModelError
+
+from ..engine.messages import Messages
+from ..engine.options import Options
+from ..engine.timing_cache import TimingCache
+from ..engine.versions import Api
+from ..model import OnnxModel
+from ..modes import Recipe
+from .engine import Built, Maker
+from .road import choose_road
+from .typed import typed_build, typed_source
+
+__all__ = ["Ahead", "build_ahead", "built_ahead"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ahead:
+    """What a build for one chip gave. chip: compute capability. built: None where it failed, for the reason ``why``."""
+
+    chip: str
+    built: Built | None = None
+    why: str = ""
+
+
+def built_ahead(
+    api: Api, logger: Any, messages: Messages, source: OnnxModel, recipe: Recipe, options: Options,
+    feeds: Sequence[Mapping[str, Any]], *, chip: str,
+) -> tuple[Maker, Built]:  # fmt: skip
+    """The engine for one chip, serialized, and what built it: its ``plan`` needs no card.
+
+    feeds: arrays by input; their shapes decide where the model leaves them open, their values calibrate INT8. Raises
+    UsageError, ModelError or BackendError.
+    """
+    road = choose_road(api, recipe, options, source)
+
+    def plan(typed: OnnxModel) -> tuple[Maker, Built]:
+        maker = Maker(
+            api=api, logger=logger, messages=messages, source=typed, recipe=recipe, options=options, road=road,
+            device=None, feeds=feeds, timing=TimingCache("", anew=True), chips=(chip,),
+        )  # fmt: skip
+        return maker, maker.plan()
+
+    if not road.strong:
+        return plan(source)
+    with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
+        return typed_build(
+            lambda kept: typed_source(
+                api, logger, messages, source, recipe, options, feeds, Path(folder), refused_by_builder=kept
+            ),
+            plan,
+        )[0]
+
+
+def build_ahead(
+    api: Api, logger: Any, messages: Messages, source: OnnxModel, recipe: Recipe, options: Options,
+    feeds: Sequence[Mapping[str, Any]],
+) -> list[Ahead]:  # fmt: skip
+    """One build for each chip that the edition knows. Raises UsageError where the options do not fit the mode."""
+    found = []
+    for chip in api.chips:
+        try:
+            built = built_ahead(api, logger, messages, source, recipe, options, feeds, chip=chip)[1]
+            found.append(Ahead(chip=chip, built=built))
+        except (BackendError, ModelError) as error:
+            found.append(Ahead(chip=chip, why=error.what))
+    return found

@@ -1,0 +1,252 @@
+"""TensorRT for RTX, the real library, on a machine without a card: it parses, marks and builds ahead of time.
+
+What needs a card (loading, running, the inspector) stays with the stand-in, whose classes are held against the real
+ones here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_models
+import pytest
+import tensorrt_fake
+import tensorrt_models as models
+from precision_debug_tensorrt.engine.messages import Messages, make_logger
+from precision_debug_tensorrt.engine.network import refused_marks, tensor_of
+from precision_debug_tensorrt.engine.options import read_options
+from precision_debug_tensorrt.engine.versions import RTX, Api, load_api
+from precision_debug_tensorrt.make import Built, Maker, build_ahead, built_ahead
+from precision_debug_tensorrt.model import OnnxModel, read_source
+from precision_debug_tensorrt.modes import recipe
+
+from precision_debug.cli import main
+from precision_debug.errors import BackendUnavailable, ModelError
+from precision_debug.feeds.random import random_feeds
+from precision_debug.records import ModelFiles
+
+pytest.importorskip("tensorrt_rtx_bindings", reason="needs tensorrt-rtx-cu13-libs and tensorrt-rtx-cu13-bindings")
+
+CHIP = "8.9"
+MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "residual": models.residual, "encoder": models.encoder, "fused_encoder": lambda: models.encoder(decomposed=False),
+    "loop": models.loop, "branch": models.branch, "convnet": onnx_models.convnet, "mlp": onnx_models.mlp,
+    "attention": onnx_models.attention, "mobile": onnx_models.mobile, "if": onnx_models.if_model,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def api() -> Api:
+    return load_api(RTX)
+
+
+@pytest.fixture(scope="module")
+def logger(api: Api) -> tuple[Messages, Any]:
+    messages = Messages()
+    return messages, make_logger(api.trt, messages)
+
+
+def source_of(proto: onnx.ModelProto, folder: Path) -> OnnxModel:
+    onnx.save(proto, folder / "m.onnx")
+    source = read_source(ModelFiles(model_file=str(folder / "m.onnx")))
+    assert isinstance(source, OnnxModel)
+    return source
+
+
+def built(
+    api: Api, logger: tuple[Messages, Any], proto: onnx.ModelProto, folder: Path, mode: str, **options: Any
+) -> tuple[Maker, Built]:
+    source = source_of(proto, folder)
+    feeds = random_feeds(source.inputs, {}, {}, 0)[0]
+    given = {"side": "target", **options}
+    return built_ahead(api, logger[1], logger[0], source, recipe(mode), read_options(given), [feeds], chip=CHIP)
+
+
+def markable(maker: Any) -> list[str]:
+    layers = maker.plan().layers
+    refused = refused_marks(layers)
+    return [output.name for layer in layers for output in layer.outputs if output.name not in refused]
+
+
+def test_the_edition_is_typed_strongly_and_listens(api: Api) -> None:
+    assert api.title == "TensorRT for RTX"
+    assert {"8.0", "8.9", "12.0"} <= set(api.chips)
+    assert not api.weakly_typed
+    assert api.strongly_typed
+    assert api.debug_tensors
+    assert api.unfused_debug_tensors
+
+
+@pytest.mark.parametrize("mode", ["rtx_fp32", "rtx_fp16", "rtx_bf16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_is_parsed_typed_and_built(
+    api: Api, logger: tuple[Messages, Any], name: str, mode: str, tmp_path: Path
+) -> None:
+    _, plan = built(api, logger, MODELS[name](), tmp_path, mode)
+    assert len(plan.data) > 1000
+    low = {output.dtype for layer in plan.layers for output in layer.outputs}
+    wanted = {"rtx_fp32": "float32", "rtx_fp16": "float16", "rtx_bf16": "bfloat16"}[mode]
+    assert wanted in low or name in {"if", "branch", "loop"}  # what lies in a body stays as it is
+
+
+@pytest.mark.parametrize("name", ["residual", "encoder", "mobile", "attention"])
+def test_every_tensor_is_marked_for_the_listener(
+    api: Api, logger: tuple[Messages, Any], name: str, tmp_path: Path
+) -> None:
+    maker, _ = built(api, logger, MODELS[name](), tmp_path, "rtx_fp16")
+    names = markable(maker)
+    network = maker.network().network
+    for one in names:
+        tensor = tensor_of(network, one)
+        network.mark_debug(tensor)
+        assert network.is_debug_tensor(tensor)
+    assert len(names) > 5
+    assert len(maker.plan(names, "marked").data) > 1000
+    assert len(maker.plan((), "unfused").data) > 1000
+
+
+def test_what_the_library_refuses_in_the_type_stays_in_fp32(
+    api: Api, logger: tuple[Messages, Any], tmp_path: Path
+) -> None:
+    """The parser has no HardSwish in BF16, the builder no transposed convolution; FP16 it has both in."""
+    for mode, kept in (("rtx_bf16", {"HardSwish", "ConvTranspose"}), ("rtx_fp16", set())):
+        maker, _ = built(api, logger, onnx_models.mobile(), tmp_path, mode)
+        network = maker.network().network
+        assert isinstance(maker.source, OnnxModel)
+        nodes = maker.source.model.proto.graph.node
+        floats = {
+            node.op_type for node in nodes
+            if node.op_type in {"HardSwish", "ConvTranspose"}
+            and tensor_of(network, node.output[0]).dtype == api.trt.DataType.FLOAT
+        }  # fmt: skip
+        assert floats == kept, mode
+
+
+def test_marks_as_outputs_are_outputs(api: Api, logger: tuple[Messages, Any], tmp_path: Path) -> None:
+    maker, _ = built(api, logger, models.residual(), tmp_path, "rtx_fp16")
+    names = [name for name in markable(maker) if name.startswith(("relu", "add"))]
+    assert len(names) > 3
+    assert len(maker.plan(names).data) > 1000
+    assert maker.plan(()).outputs == ("probabilities",)
+
+
+def test_what_is_kept_is_typed_so_in_the_real_network(api: Api, logger: tuple[Messages, Any], tmp_path: Path) -> None:
+    trt = api.trt
+    maker, _ = built(api, logger, models.residual(), tmp_path, "rtx_fp16", keep_layers=["fc"])
+    network = maker.network().network
+    assert tensor_of(network, "relu2_out").dtype == trt.DataType.HALF
+    assert tensor_of(network, "logits").dtype == trt.DataType.FLOAT
+    precise, _ = built(api, logger, models.residual(), tmp_path, "rtx_fp32", layer_precisions={"relu2": "FP16"})
+    network = precise.network().network
+    assert tensor_of(network, "relu2_out").dtype == trt.DataType.HALF
+    assert tensor_of(network, "relu3_out").dtype == trt.DataType.FLOAT
+
+
+@pytest.mark.parametrize("proto", [models.residual, models.quantised], ids=["calibrated", "own QDQ"])
+def test_int8_is_quantised_in_the_real_network(
+    api: Api, logger: tuple[Messages, Any], proto: Callable[[], onnx.ModelProto], tmp_path: Path
+) -> None:
+    _, plan = built(api, logger, proto(), tmp_path, "rtx_int8")
+    kinds = [layer.type for layer in plan.layers]
+    assert kinds.count("QUANTIZE") >= 3
+    assert kinds.count("DEQUANTIZE") >= kinds.count("QUANTIZE")
+
+
+def test_a_refused_operator_is_named(api: Api, logger: tuple[Messages, Any], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"'where' \(NonZero\)"):
+        built(api, logger, models.non_zero(), tmp_path, "rtx_fp32")
+    source = source_of(models.non_zero(), tmp_path)
+    feeds = random_feeds(source.inputs, {}, {}, 0)[0]
+    told = build_ahead(api, logger[1], logger[0], source, recipe("rtx_fp32"), read_options({"side": "target"}), [feeds])
+    assert [one.chip for one in told] == list(api.chips)
+    assert all(one.built is None and "NonZero" in one.why for one in told)
+
+
+def test_the_commands_without_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(onnx_models.convnet(), tmp_path / "m.onnx")
+    assert main(["inspect", "capability", str(tmp_path / "m.onnx"), "--run_mode", "rtx_fp16"]) == 0
+    said = capsys.readouterr().out
+    assert "TensorRT for RTX 1." in said
+    assert "refuses 0" in said
+    assert said.count("rtx_fp16 for compute capability") >= 4
+    assert "no engine" not in said
+    onnx.save(models.non_zero(), tmp_path / "n.onnx")
+    assert main(["inspect", "capability", str(tmp_path / "n.onnx"), "--run_mode", "rtx_fp16"]) == 1
+    assert "NonZero" in capsys.readouterr().out
+
+
+def test_running_without_a_card_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from precision_debug.numbers.cuda import driver
+
+    if not driver.unavailable():
+        pytest.skip("there is a GPU here")
+    onnx.save(onnx_models.mlp(), tmp_path / "m.onnx")
+    assert main(["--model_file", str(tmp_path / "m.onnx"), "--run_mode", "rtx_fp16"]) == 2
+    assert "no GPU" in capsys.readouterr().err
+
+
+def test_another_edition_is_told_from_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_api.cache_clear()
+    monkeypatch.setitem(__import__("sys").modules, "tensorrt", None)
+    with pytest.raises(BackendUnavailable, match="TensorRT cannot be imported"):
+        load_api()
+    load_api.cache_clear()
+
+
+# --- the stand-in against the real library
+
+CLASSES = {
+    "INetworkDefinition": tensorrt_fake.LaterNetwork, "ITensor": tensorrt_fake.Tensor,
+    "ICudaEngine": tensorrt_fake.Engine, "IBuilderConfig": tensorrt_fake.Config,
+    "IExecutionContext": tensorrt_fake.Context,
+    "ILayer": tensorrt_fake.Layer,
+}  # fmt: skip
+OWN = {"debug", "inputs", "layers", "outputs", "proto", "is_single"}
+"""The stand-in's own, which nobody calls on TensorRT."""
+BEFORE_11 = {
+    "precision", "precision_is_set", "output_type_is_set", "set_output_type", "int8_calibrator", "algorithm_selector",
+    "device_memory_size",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_stand_ins_classes_are_the_real_ones(api: Api, name: str) -> None:
+    real, ours = getattr(api.trt, name), CLASSES[name]
+    public = {one for one in vars(ours) if not one.startswith("_")} | {
+        one for base in ours.__mro__[1:-1] for one in vars(base) if not one.startswith("_")
+    }
+    assert sorted(one for one in public - OWN - BEFORE_11 if not hasattr(real, one)) == []
+    for one in sorted(public - OWN - BEFORE_11):
+        function = inspect.getattr_static(ours, one)
+        if not inspect.isfunction(function) or one.startswith("__"):
+            continue
+        documented = getattr(real, one).__doc__ or ""
+        signatures = re.findall(rf"(?:^|\d\. ){one}\((.*?)\) ->", documented, re.MULTILINE | re.DOTALL)
+        assert signatures, f"{name}.{one} is no function of the real library"
+        takes = len(inspect.signature(function).parameters)
+        assert any(_takes(text, takes) for text in signatures), f"{name}.{one}({signatures})"
+
+
+def _takes(signature: str, count: int) -> bool:
+    """Whether a function of this pybind11 signature can be called with so many arguments."""
+    every, optional = len(re.findall(r"\w+: ", signature)), signature.count(" = ")
+    return every - optional <= count <= every
+
+
+def test_the_stand_ins_enumerations_are_the_real_ones(api: Api) -> None:
+    trt = tensorrt_fake.fake_tensorrt("10.16.1")
+    for name in ("DataType", "TensorLocation", "TensorIOMode", "TensorFormat"):
+        real = getattr(api.trt, name).__members__
+        assert {one: int(real[one]) for one in getattr(trt, name).__members__} == {
+            one.name: int(one.value) for one in getattr(trt, name)
+        }, name
+    for name in ("MemoryPoolType", "ProfilingVerbosity", "LayerInformationFormat"):
+        for one, value in vars(getattr(trt, name)).items():
+            assert int(getattr(api.trt, name).__members__[one]) == value, (name, one)
+    assert np.dtype(np.float16) == np.dtype(api.trt.nptype(api.trt.DataType.HALF))
