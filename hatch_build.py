@@ -2,6 +2,8 @@
 
 A library is put beside its sources, so that an editable install finds it too; a wheel that holds one is tagged for its
 platform. Nothing fails without a compiler: numbers are then computed in numpy, and onnxruntime-extensions taps.
+
+`python hatch_build.py` compiles them again in a checkout, after a change of their sources.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ModuleNotFoundError:  # only a build has it; `python hatch_build.py` compiles in a checkout without it
+    BuildHookInterface = None
 
 PURE = "PRECISION_DEBUG_PURE"
 """In the environment: compile nothing, so that the wheel is one for every platform."""
@@ -53,20 +58,23 @@ LIBRARIES = (
 )
 
 
-class KernelHook(BuildHookInterface[Any]):
-    PLUGIN_NAME = "custom"
+if BuildHookInterface is not None:
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if self.target_name != "wheel" or os.environ.get(PURE):
-            return
-        made, problem = compiled(Path(self.root))
-        if problem:
-            self.app.display_warning(f"not all C code is compiled ({problem}): commands will be several times slower")
-        if made and version != "editable":
-            build_data["artifacts"] += [path.as_posix() for path in made]
-            build_data["pure_python"] = False
-            platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-            build_data["tag"] = f"py3-none-{platform}"
+    class KernelHook(BuildHookInterface[Any]):
+        PLUGIN_NAME = "custom"
+
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+            if self.target_name != "wheel" or os.environ.get(PURE):
+                return
+            made, problem = compiled(Path(self.root))
+            if problem:
+                slower = f"not all C code is compiled ({problem}): commands will be several times slower"
+                self.app.display_warning(slower)
+            if made and version != "editable":
+                build_data["artifacts"] += [path.as_posix() for path in made]
+                build_data["pure_python"] = False
+                platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+                build_data["tag"] = f"py3-none-{platform}"
 
 
 def build(root: Path) -> str:

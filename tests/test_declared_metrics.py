@@ -46,7 +46,6 @@ def package(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
     """The core with two more metrics: one file was touched, and the C kernel is compiled anew."""
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         pytest.skip("no C compiler")
-    pytest.importorskip("hatchling", reason="hatchling is not installed")
     copy = tmp_path_factory.mktemp("copy")
     shutil.copytree(root / "precision_debug", copy / "precision_debug", ignore=shutil.ignore_patterns("*.so", "__pyc*"))
     declared = copy / "precision_debug" / "numbers" / "metrics.h"

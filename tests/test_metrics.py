@@ -164,6 +164,11 @@ def check(base: np.ndarray, target: np.ndarray, tolerance: Tolerance) -> None:
 @example(
     (np.array([0, -28 + 1j], np.complex64), np.array([0, 2**-9], np.float32)), Tolerance(atol=0.0, rtol=1.0)
 )  # fmt: skip
+@example(
+    # |t - b| = 448945943928528.5314, and float64 has .5 and .5625 there: the nearer one is above |b| = ….5
+    (np.array([-8.892218e12 + 4.4885787e14j], np.complex64), np.array([1.5], ml_dtypes.float8_e4m3fn)),
+    Tolerance(atol=0.0, rtol=1.0),
+)
 @settings(max_examples=600, deadline=None)
 def test_every_type_and_layout_agrees_with_the_oracle(pair: Arrays, tolerance: Tolerance) -> None:
     check(*pair, tolerance)

@@ -18,6 +18,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from absent import without
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -270,7 +271,6 @@ def hook(tree: Path) -> ModuleType:
 
 @needs_compiler
 def test_a_built_library_belongs_to_its_sources_only(fresh: None, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("hatchling", reason="hatchling is needed to load the build hook")
     monkeypatch.delenv("PRECISION_DEBUG_KERNEL", raising=False)
     assert hook(tree).build(tree) == ""
     library = tree / "precision_debug" / "numbers" / "_kernel.so"
@@ -282,9 +282,19 @@ def test_a_built_library_belongs_to_its_sources_only(fresh: None, tree: Path, mo
 
 
 @needs_compiler
+def test_compiling_by_hand_needs_no_hatchling(tree: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(without("hatchling", folder=tmp_path / "without"))}
+    done = subprocess.run(
+        [sys.executable, "hatch_build.py"], cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tree / "precision_debug" / "numbers" / "_kernel.so").exists()
+
+
+@needs_compiler
 def test_the_plain_version_gives_the_same_numbers(fresh: None, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a compiler without several versions of one function makes of the sources."""
-    module = pytest.importorskip("hatchling", reason="hatchling is needed to load the build hook") and hook(tree)
+    module = hook(tree)
     monkeypatch.setattr(module, "LIBRARIES", [module.LIBRARIES[0]._replace(variants=(("-DPLAIN",),))])
     assert module.build(tree) == ""
     rng = np.random.default_rng(11)
@@ -299,7 +309,6 @@ def test_the_plain_version_gives_the_same_numbers(fresh: None, tree: Path, monke
 
 
 def test_without_a_compiler_nothing_fails(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("hatchling", reason="hatchling is needed to load the build hook")
     module = hook(tree)
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", str(tree))

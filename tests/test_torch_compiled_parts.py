@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("torch", reason="torch is not installed")
+
 from precision_debug import compare
 
 MODEL = """

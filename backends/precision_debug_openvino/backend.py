@@ -52,6 +52,7 @@ class OpenVinoBackend:
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
+        self._available("ov_fp32", path)
         from .engine.description import describe
 
         return describe(path)
@@ -84,8 +85,8 @@ class OpenVinoBackend:
 
         return OpenVinoKeep.of(spec, recipe(spec.mode))
 
-    def _available(self, mode: str) -> Recipe:
+    def _available(self, mode: str, where: str = "") -> Recipe:
         found = availability(mode)
         if not found.ok:
-            raise BackendUnavailable(f"{mode} cannot run here", where=self.name, hint=found.needs)
+            raise BackendUnavailable(f"{mode} cannot run here", where=where or self.name, hint=found.needs)
         return recipe(mode)

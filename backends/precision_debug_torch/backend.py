@@ -84,6 +84,7 @@ class TorchBackend:
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
+        self._require("torch_fp32", path)
         from .engine.description import describe
 
         return describe(path)
@@ -92,16 +93,16 @@ class TorchBackend:
         return modes.availability(mode)
 
     def inputs(self, spec: SessionSpec) -> Sequence[InputMeta]:
+        self._require("torch_fp32")
         from .model import read_inputs
 
-        self._require("torch_fp32")
         return read_inputs(self._model(spec))
 
     def examples(self, spec: SessionSpec) -> Feeds:
         """The model's own example inputs, which a random feed cannot imitate (token ids, masks); {} where none."""
+        self._require("torch_fp32")
         from .model import example_feeds
 
-        self._require("torch_fp32")
         return example_feeds(self._model(spec))
 
     def modules_in(self, path: str) -> dict[str, str]:
@@ -123,9 +124,9 @@ class TorchBackend:
 
     def weights(self, spec: SessionSpec) -> dict[str, Any]:
         """Parameters and buffers as they are in the model, name to array."""
+        self._require("torch_fp32")
         from .engine.exported_weights import weights_of
 
-        self._require("torch_fp32")
         return weights_of(self._model(spec))
 
     def check_arrays(self, weights: Mapping[str, Any], path: str) -> tuple[Reason, ...]:
@@ -234,10 +235,10 @@ class TorchBackend:
             if self._open == 0:
                 self._kept.clear()
 
-    def _require(self, mode: str) -> None:
+    def _require(self, mode: str, where: str = "") -> None:
         available = self.availability(mode)
         if not available.ok:
-            raise BackendUnavailable(f"run mode {mode} cannot run here: {available.needs}")
+            raise BackendUnavailable(f"run mode {mode} cannot run here: {available.needs}", where=where)
 
 
 def open_model(

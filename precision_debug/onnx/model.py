@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from precision_debug.errors import ModelError
+from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.onnx.types import dtype_name
 from precision_debug.reasons import say
 from precision_debug.records import InputMeta
@@ -87,8 +87,8 @@ def opened(path: Path) -> memoryview:
 
 
 def parsed(data: bytes | memoryview, path: str) -> Any:
-    """The onnx.ModelProto in some bytes. Raises ModelError."""
-    import onnx
+    """The onnx.ModelProto in some bytes. Raises ModelError, or BackendUnavailable without the onnx package."""
+    onnx = _onnx(path)
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
 
     proto = onnx.ModelProto()
@@ -102,13 +102,22 @@ def parsed(data: bytes | memoryview, path: str) -> Any:
 
 
 def loaded(path: str | Path) -> Any:
-    """The onnx.ModelProto of a file as it is, without its external weights. Raises ModelError."""
-    import onnx
-
+    """The onnx.ModelProto of a file as it is, without its external weights. Raises as ``parsed``."""
+    onnx = _onnx(path)
     try:
         return onnx.load(str(path), load_external_data=False)
     except Exception as error:
         raise ModelError(f"is no ONNX model: {type(error).__name__}: {error}", where=str(path)) from error
+
+
+def _onnx(path: str | Path) -> Any:
+    """The onnx package, which not every engine's extra brings. Raises BackendUnavailable."""
+    try:
+        import onnx
+    except ModuleNotFoundError as error:
+        told = "an ONNX file needs the onnx package"
+        raise BackendUnavailable(told, where=str(path), hint="pip install onnx") from error
+    return onnx
 
 
 def _refuse_damaged(proto: Any, path: str) -> None:
