@@ -40,6 +40,7 @@ class RunMode:
     """A way to run a model, ``<engine>_<precision>``, that one backend offers.
 
     zh: the summary in Chinese. suffixes: endings of the model files it reads ("": a folder), with the dot, lower case.
+    precision: what it promises to compute in, a word of ``numbers.precisions``; no bound goes by the letters of a name.
     baseline: the backend's mode that it is compared with where the user names none. simulation: it imitates arithmetic.
     concurrent: its sessions may run in a thread beside another session of this process, and a hook may block them.
     """
@@ -48,6 +49,7 @@ class RunMode:
     summary: str
     suffixes: tuple[str, ...]
     baseline: str
+    precision: str = ""
     simulation: bool = False
     concurrent: bool = False
     zh: str = ""
@@ -119,8 +121,8 @@ class Tolerance:
     rule "either":  |t - b| <= atol  or  |t - b| <= rtol * |b| (Polygraphy's).
     check_error_stat: "elemwise" wants it of every element; "max", "mean", "median" and "quantile" want it of that
     statistic of the absolute error or of the relative error (either is enough, as in Polygraphy).
-    quantile: which one, 0 to 1, where check_error_stat is "quantile".
-    equal_nan: NaN in the same place on both sides counts as equal.
+    quantile: which one, 0 to 1, where check_error_stat is "quantile". equal_nan: NaN in the same place on both sides
+    counts as equal.
     given: the user asked for it. Otherwise mismatched elements are counted by it all the same, but a tensor passes
     where its relative L2 error is what the target's arithmetic must lose.
     """
@@ -348,13 +350,13 @@ class Row:
 
     index: place in the table, from 0, in the order in which the baseline produced the tensors.
     op_type, name, node: the baseline's; the target's own where the baseline has no such tensor.
-    paired_by: "exact", "rename map", "graph metadata", "fingerprint", ...; "" where there is no partner.
-    view: how the target's value was taken (see TensorMeta.view).
+    paired_by: "exact", "rename map", "graph metadata", "fingerprint", ...; "" where there is no partner. view: how the
+    target's value was taken (see TensorMeta.view).
     comparison: present where status is PASS, INCONCLUSIVE or FAIL (shapes that differ fail); without one a row fails
     only where every NaN and Inf does (RunSpec.validate).
-    base, target: a side by itself where there is no comparison.
-    error_growth: relative L2 error of this tensor over the largest one among its operator's inputs; above 1 the
-    operator lost precision itself, about 1 it passes on what it was given; inf where its inputs had no error.
+    base, target: a side by itself where there is no comparison. error_growth: relative L2 error of this tensor over the
+    largest one among its operator's inputs; above 1 the operator lost precision itself, about 1 it passes on what it
+    was given; inf where its inputs had no error.
     introduced: what the operator added itself, where it was run alone. repeated: how far several builds are apart.
     """
 
@@ -418,11 +420,12 @@ class Doubt:
 @dataclass(frozen=True, kw_only=True)
 class Side:
     """One of the two runs. versions: framework and device to version. notes: what the session wants to be said, and
-    doubts: what did not run as it was asked for."""
+    doubts: what did not run as it was asked for. precision: what was promised (see RunMode); "": not told."""
 
     mode: str
     backend: str
     model: str
+    precision: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[Reason, ...] = ()
     doubts: tuple[Doubt, ...] = ()
@@ -463,17 +466,15 @@ class SessionSpec:
 class RunSpec:
     """A whole command: everything that decides the result, as plain values that survive JSON.
 
-    baseline: a run mode, or the folder of a recorded run; "" means the default of the target's backend.
-    baseline_model: the model of the baseline where it is another file; None: the same.
-    inputs: path of a feeds file, folder or script; "" means seeded random.
-    input_shapes: input name to shape, for dynamic dimensions. val_range: input name ("" for all) to (low, high).
-    marks: patterns of tensor names; empty means all. marks_between: (first, last) in execution order.
-    renames: target name to baseline name, the user's own rename map.
-    explain: "off", "fast" (who introduced the error, in about the time of the run) or "full" (every effect).
-    validate: NaN and Inf are out of tolerance wherever they are, also where both sides have them.
-    top1: show in how many samples both runs have the same first class, also without labels.
-    lockstep: both runs advance together and meet at each tensor; None: where both sides can.
-    options: settings as given: KEY for every side that reads it, "baseline.KEY" or "target.KEY" for one.
+    baseline: a run mode, or the folder of a recorded run; "" means the default of the target's backend. baseline_model:
+    the model of the baseline where it is another file; None: the same. inputs: path of a feeds file, folder or script;
+    "" means seeded random. input_shapes: input name to shape, for dynamic dimensions. val_range: input name ("" for
+    all) to (low, high). marks: patterns of tensor names; empty means all. marks_between: (first, last) in execution
+    order. renames: target name to baseline name, the user's own rename map. explain: "off", "fast" (who introduced the
+    error, in about the time of the run) or "full" (every effect). validate: NaN and Inf are out of tolerance wherever
+    they are, also where both sides have them. top1: show in how many samples both runs have the same first class, also
+    without labels. lockstep: both runs advance together and meet at each tensor; None: where both sides can. options:
+    settings as given: KEY for every side that reads it, "baseline.KEY" or "target.KEY" for one.
     """
 
     model: ModelFiles

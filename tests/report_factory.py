@@ -76,11 +76,11 @@ def make_report(rows: int = 20, seed: int = 0, *, extra: bool = False, **changes
             " --input_shapes x:[8,3,224,224] --output output/output.xlsx",
         ),
         "baseline": Side(
-            mode="ort_fp32", backend="onnxruntime", model="models/resnet50.onnx",
+            mode="ort_fp32", backend="onnxruntime", model="models/resnet50.onnx", precision="float32",
             versions={"onnxruntime": "1.31.1", "provider": "CPUExecutionProvider"}, tensors=rows, seconds=1.42,
         ),
         "target": Side(
-            mode="ort_int8", backend="onnxruntime", model="models/resnet50.onnx",
+            mode="ort_int8", backend="onnxruntime", model="models/resnet50.onnx", precision="int8",
             versions={"onnxruntime": "1.31.1", "provider": "CPUExecutionProvider"}, tensors=rows, seconds=0.97,
             notes=("Calibrated (MinMax) on the given input: 1 sample.",),
         ),

@@ -21,7 +21,7 @@ from precision_debug import registry
 from precision_debug.explain import Subject
 from precision_debug.explain.culprits import hidden_overflow
 from precision_debug.explain.effects import sinks_of
-from precision_debug.explain.units import arithmetic_of, unit_of
+from precision_debug.explain.units import unit_of
 from precision_debug.explain.workbench import HostWorkbench
 from precision_debug.records import Culprit, Row, Status, TensorMeta, TensorStats
 from precision_debug.report.blame import CAUSES, sentence_of
@@ -163,9 +163,6 @@ def test_feeds_stay_as_they_are(tmp_path: Path) -> None:
 
 
 def test_units() -> None:
-    assert arithmetic_of("ort_fp16_sim") == "float16"
-    assert arithmetic_of("torch_autocast_bf16") == "bfloat16"
-    assert arithmetic_of("ort_opt") == ""
     assert unit_of("float16", None) == 2.0**-11
     stats = TensorStats(dtype="float32", shape=(4,), elements=4, min=-1.0, max=1.55, rms=0.5)
     assert unit_of("uint8", stats) == pytest.approx(0.01)
@@ -186,7 +183,7 @@ def recorded_subject(report: Report) -> Subject:
     ]
     nothing: Any = SimpleNamespace(arithmetic="", replacer=None)
     return Subject(
-        baseline=nothing, target=nothing, feeds={}, rows=report.rows, tensors=tensors, targets={}, run_mode="trt_fp16"
+        baseline=nothing, target=nothing, feeds={}, rows=report.rows, tensors=tensors, targets={}, precision="float16"
     )
 
 
@@ -236,8 +233,8 @@ def test_every_cause_has_its_words() -> None:
 
 def test_an_fp32_target_is_never_told_to_try_fp32(tmp_path: Path) -> None:
     culprit = Culprit(name="y", node="n", op_types=("Conv",), cause="other_arithmetic", keep=("y",))
-    assert "in FP32, with" not in sentence_of(culprit, "ort_opt").en
-    assert "Keep `y` in FP32" in sentence_of(culprit, "ort_fp16").en
+    assert "in FP32, with" not in sentence_of(culprit, "model").en
+    assert "Keep `y` in FP32" in sentence_of(culprit, "float16").en
 
 
 def test_what_would_take_minutes_is_not_done_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def subject_of(session: Any, x: np.ndarray, exact: np.ndarray, wrong: np.ndarray
     targets = {"y": TensorMeta(name="y", op_type="MatMul", node="node_y", dtype="float32", extra=extra)}
     return Subject(
         baseline=session, target=session, feeds={"x": x}, rows=rows, tensors=session.tensors, targets=targets,
-        run_mode="ort_cuda_fp32",
+        precision="float32",
     )  # fmt: skip
 
 
@@ -121,14 +121,14 @@ def test_inputs_that_differ_are_said_first_and_rounded_ones_are_the_same(product
         targets = {"x": TensorMeta(name="x", op_type="Input", dtype=dtype)}
         return Subject(
             baseline=session, target=session, feeds={"x": x}, rows=rows, tensors=session.tensors, targets=targets,
-            run_mode="trt_fp16" if dtype == "float16" else "ort_opt",
+            precision="float16" if dtype == "float16" else "model",
         )  # fmt: skip
 
     [found] = inputs_differ(subject(other, "float32"))
     assert (found.name, found.cause) == ("x", "inputs_differ")
     assert found.evidence["error"] == pytest.approx(np.linalg.norm(other - x) / np.linalg.norm(x), rel=1e-3)
-    assert sentence_of(found, "ort_opt").en.startswith("Input `x` is not the same on both sides: float32 of -")
-    assert "两侧的输入 `x` 不同" in sentence_of(found, "ort_opt").zh
+    assert sentence_of(found, "model").en.startswith("Input `x` is not the same on both sides: float32 of -")
+    assert "两侧的输入 `x` 不同" in sentence_of(found, "model").zh
     explanation, _ = explain(subject(other, "float32"), level="fast", seconds=1.0, folder=tmp_path)
     assert explanation.culprits[0].cause == "inputs_differ"
     half = x.astype(np.float16).astype(np.float32)
@@ -158,8 +158,8 @@ def test_only_a_share_is_shown_in_percent() -> None:
         confidence="isolated",
         keep=("a",),
     )
-    assert "result 0.5778)" in sentence_of(found, "ort_fp16").en
-    assert "%" not in sentence_of(found, "ort_fp16").zh
+    assert "result 0.5778)" in sentence_of(found, "float16").en
+    assert "%" not in sentence_of(found, "float16").zh
 
 
 def test_what_differs_between_two_files_has_a_chinese_name() -> None:
@@ -173,9 +173,9 @@ def test_what_differs_between_two_files_has_a_chinese_name() -> None:
         confidence="compared",
         keep=("a",),
     )
-    assert "constant w" in sentence_of(found, "ort_fp16").en
-    assert "常量 w" in sentence_of(found, "ort_fp16").zh
-    assert "constant" not in sentence_of(found, "ort_fp16").zh
+    assert "constant w" in sentence_of(found, "float16").en
+    assert "常量 w" in sentence_of(found, "float16").zh
+    assert "constant" not in sentence_of(found, "float16").zh
 
 
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")

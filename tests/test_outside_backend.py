@@ -11,6 +11,7 @@ import pytest
 
 import precision_debug
 from precision_debug import registry
+from precision_debug.cli import main
 from precision_debug.records import ModelFiles, Status
 from precision_debug.testing.backend_contract import *  # noqa: F403
 from precision_debug.testing.backend_contract import Subject
@@ -37,7 +38,7 @@ def model(folder: Path) -> str:
 X = {"x": np.random.default_rng(1).normal(size=(4, 3, 5)).astype(np.float32)}
 
 
-@pytest.fixture(params=["lstm_fp32", "lstm_fp16", "lstm_int8"])
+@pytest.fixture(params=["lstm_fp32", "lstm_fp16", "lstm_half", "lstm_int8"])
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     return Subject(
         backend=LstmBackend(), mode=request.param, model=ModelFiles(model_file=model(tmp_path)), feeds=[X],
@@ -73,3 +74,25 @@ def test_what_it_tells_is_in_the_report(installed: str) -> None:
     assert [layer.name for layer in report.layers] == ["lstm"]
     assert any(row.status is Status.FAIL for row in report.rows)
     assert Path("o.xlsx").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("options", [{"fail_fast": True}, {"explain": "off"}, {}])
+def test_what_a_mode_is_called_decides_nothing(installed: str, options: dict[str, object]) -> None:
+    """lstm_half is lstm_fp16 under a name whose letters say no precision: the bounds go by RunMode.precision."""
+    first, second = (precision_debug.compare(installed, run_mode=mode, inputs=X, **options)  # type: ignore[arg-type]
+                     for mode in ("lstm_fp16", "lstm_half"))  # fmt: skip
+    assert first.verdict == second.verdict == "as expected"
+    assert [row.status for row in first.rows] == [row.status for row in second.rows]
+    assert first.target.precision == second.target.precision == "float16"
+    assert [doubt.code for doubt in first.doubts] == [doubt.code for doubt in second.doubts]
+
+
+def test_a_recording_keeps_the_precision_of_its_run(installed: str, tmp_path: Path) -> None:
+    """Its folder is called as the user likes."""
+    kept = tmp_path / "of_fp32"
+    np.savez(tmp_path / "x.npz", **X)
+    given = ["--model_file", installed, "--inputs", str(tmp_path / "x.npz"), "--record", str(kept)]
+    assert main(["--run_mode", "lstm_half", *given]) == 0
+    report = precision_debug.compare(installed, run_mode="lstm_fp32", baseline=str(kept), explain="off")
+    assert report.baseline.precision == "float16"
+    assert not [doubt for doubt in report.doubts if doubt.code == "not_fp32"]

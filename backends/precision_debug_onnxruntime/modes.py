@@ -53,48 +53,48 @@ class Recipe:
         return tuple(dict(known.get(name, {})) for name in self.providers)
 
 
-def _mode(name: str, summary: str, zh: str, simulation: bool = False) -> RunMode:
+def _mode(name: str, precision: str, summary: str, zh: str, simulation: bool = False) -> RunMode:
     return RunMode(
-        name=name, summary=summary, zh=zh, suffixes=(".onnx",), baseline="ort_fp32", simulation=simulation,
-        concurrent=True,
+        name=name, summary=summary, zh=zh, suffixes=(".onnx",), baseline="ort_fp32", precision=precision,
+        simulation=simulation, concurrent=True,
     )
 
 
 _RECIPES = {
     recipe.mode.name: recipe
     for recipe in (
-        Recipe(mode=_mode("ort_fp32", "ONNX Runtime on the CPU, no fusion: the usual baseline",
+        Recipe(mode=_mode("ort_fp32", "float32", "ONNX Runtime on the CPU, no fusion: the usual baseline",
                           "CPU 上的 ONNX Runtime，不融合：通常的基线")),
-        Recipe(mode=_mode("ort_opt", "the graph ONNX Runtime ships: every fusion",
+        Recipe(mode=_mode("ort_opt", "model", "the graph ONNX Runtime ships: every fusion",
                           "ONNX Runtime 实际运行的图：全部融合"), optimise=True),
-        Recipe(mode=_mode("ort_fp16", "converted to float16, every fusion",
+        Recipe(mode=_mode("ort_fp16", "float16", "converted to float16, every fusion",
                           "转换为 float16，全部融合"), change="float16", optimise=True),
-        Recipe(mode=_mode("ort_int8", "static int8 (QDQ), calibrated on the inputs",
+        Recipe(mode=_mode("ort_int8", "int8", "static int8 (QDQ), calibrated on the inputs",
                           "静态 int8（QDQ），用输入校准"), change="int8", optimise=True),
-        Recipe(mode=_mode("ort_int8_dynamic", "dynamic int8, every fusion",
+        Recipe(mode=_mode("ort_int8_dynamic", "int8", "dynamic int8, every fusion",
                           "动态 int8，全部融合"), change="int8_dynamic", optimise=True),
         Recipe(
-            mode=_mode("ort_fp16_sim", "simulated float16: every float tensor rounded to it and back",
+            mode=_mode("ort_fp16_sim", "float16", "simulated float16: every float tensor rounded to it and back",
                        "模拟 float16：每个浮点张量舍入到 float16 再转回", True),
             change="float16_sim",
         ),
         Recipe(
-            mode=_mode("ort_bf16_sim", "simulated bfloat16: every float tensor rounded to it and back",
+            mode=_mode("ort_bf16_sim", "bfloat16", "simulated bfloat16: every float tensor rounded to it and back",
                        "模拟 bfloat16：每个浮点张量舍入到 bfloat16 再转回", True),
             change="bfloat16_sim",
         ),
-        Recipe(mode=_mode("ort_cuda_fp32", "ONNX Runtime on CUDA, every fusion",
+        Recipe(mode=_mode("ort_cuda_fp32", "float32", "ONNX Runtime on CUDA, every fusion",
                           "CUDA 上的 ONNX Runtime，全部融合"), optimise=True, providers=_CUDA),
         Recipe(
-            mode=_mode("ort_cuda_fp16", "converted to float16, on CUDA, every fusion",
+            mode=_mode("ort_cuda_fp16", "float16", "converted to float16, on CUDA, every fusion",
                        "转换为 float16，在 CUDA 上，全部融合"),
             change="float16",
             optimise=True,
             providers=_CUDA,
         ),
-        Recipe(mode=_mode("ort_tensorrt_fp16", "ONNX Runtime's TensorRT provider with fp16 on",
+        Recipe(mode=_mode("ort_tensorrt_fp16", "float16", "ONNX Runtime's TensorRT provider with fp16 on",
                           "ONNX Runtime 的 TensorRT 执行提供程序，开启 fp16"), providers=_TENSORRT),
-        Recipe(mode=_mode("onnx_ref", "onnx.reference in float64 where the operators allow it",
+        Recipe(mode=_mode("onnx_ref", "float64", "onnx.reference in float64 where the operators allow it",
                           "onnx.reference，算子允许时以 float64 计算"), providers=()),
     )
 }

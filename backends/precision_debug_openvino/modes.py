@@ -30,24 +30,28 @@ class Recipe:
     quantise: bool = False
 
 
-def _mode(name: str, summary: str, zh: str) -> RunMode:
-    return RunMode(name=name, summary=summary, zh=zh, suffixes=_SUFFIXES, baseline="ov_fp32", concurrent=True)
+def _mode(name: str, precision: str, summary: str, zh: str) -> RunMode:
+    return RunMode(
+        name=name, summary=summary, zh=zh, suffixes=_SUFFIXES, baseline="ov_fp32", precision=precision, concurrent=True
+    )
 
 
 _RECIPES = {
     recipe.mode.name: recipe
     for recipe in (
-        Recipe(mode=_mode("ov_fp32", "OpenVINO in float32, no fusion: every tensor is kept",
+        Recipe(mode=_mode("ov_fp32", "float32", "OpenVINO in float32, no fusion: every tensor is kept",
                           "OpenVINO float32，不融合：保留每个张量"), fused=False),
-        Recipe(mode=_mode("ov_opt", "OpenVINO as it ships: every fusion, the precision that it prefers on this CPU",
+        Recipe(mode=_mode("ov_opt", "model",
+                          "OpenVINO as it ships: every fusion, the precision that it prefers on this CPU",
                           "OpenVINO 默认方式：全部融合，精度由其按此 CPU 选择"),
                precision=""),
-        Recipe(mode=_mode("ov_opt_fp32", "OpenVINO with every fusion, in float32", "OpenVINO 全部融合，float32")),
-        Recipe(mode=_mode("ov_bf16", "OpenVINO with every fusion, in BF16",
+        Recipe(mode=_mode("ov_opt_fp32", "float32", "OpenVINO with every fusion, in float32",
+                          "OpenVINO 全部融合，float32")),
+        Recipe(mode=_mode("ov_bf16", "bfloat16", "OpenVINO with every fusion, in BF16",
                           "OpenVINO 全部融合，BF16"), precision="bf16"),
-        Recipe(mode=_mode("ov_fp16", "OpenVINO with every fusion, in FP16",
+        Recipe(mode=_mode("ov_fp16", "float16", "OpenVINO with every fusion, in FP16",
                           "OpenVINO 全部融合，FP16"), precision="f16"),
-        Recipe(mode=_mode("ov_int8", "OpenVINO in INT8: the model's own quantisation, or NNCF's on the inputs",
+        Recipe(mode=_mode("ov_int8", "int8", "OpenVINO in INT8: the model's own quantisation, or NNCF's on the inputs",
                           "OpenVINO INT8：模型自带的量化，或由 NNCF 用输入量化"),
                quantise=True),
     )

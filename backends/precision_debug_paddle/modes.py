@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from precision_debug.numbers.precisions import MODEL
 from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
 
 from .reasons import say
 
-__all__ = ["DYGRAPH", "RUN_MODES", "Recipe", "availability", "recipe"]
+__all__ = ["DYGRAPH", "RUN_MODES", "Recipe", "availability", "mixed_precision", "recipe"]
 
 _BASELINE = "paddle_fp32"
 _SUFFIXES = (".pdmodel", ".json", "")
@@ -21,7 +22,7 @@ class Recipe:
 
     device: "cpu", "gpu", or "best": the GPU where this Paddle has code for it, else the CPU.
     dygraph: the model is an nn.Layer that Python runs. amp: "O1" or "O2" of paddle.amp.auto_cast, to ``precision``.
-    optimise: Paddle's passes run. precision: "float32", "float16", "bfloat16" or "int8".
+    optimise: Paddle's passes run.
     """
 
     mode: RunMode
@@ -29,20 +30,24 @@ class Recipe:
     optimise: bool = True
     onednn: bool = False
     tensorrt: bool = False
-    precision: str = "float32"
     dygraph: bool = False
     amp: str = ""
 
+    @property
+    def precision(self) -> str:
+        """What is asked of Paddle: "float64", "float32", "float16", "bfloat16" or "int8"."""
+        return "float32" if self.mode.precision == MODEL else self.mode.precision
 
-def _mode(name: str, summary: str, zh: str) -> RunMode:
+
+def _mode(name: str, precision: str, summary: str, zh: str) -> RunMode:
     baseline = name if name in {"cpu_fp32", "gpu_fp32"} else _BASELINE
-    return RunMode(name=name, summary=summary, zh=zh, suffixes=_SUFFIXES, baseline=baseline)
+    return RunMode(name=name, summary=summary, zh=zh, suffixes=_SUFFIXES, baseline=baseline, precision=precision)
 
 
-def _layer(name: str, summary: str, zh: str) -> RunMode:
+def _layer(name: str, precision: str, summary: str, zh: str) -> RunMode:
     return RunMode(
         name=name, summary=f"nn.Layer in dynamic graph: {summary}", zh=f"动态图 nn.Layer：{zh}", suffixes=(".py",),
-        baseline=DYGRAPH,
+        baseline=DYGRAPH, precision=precision,
     )  # fmt: skip
 
 
@@ -53,48 +58,48 @@ _RECIPES = {
     recipe.mode.name: recipe
     for recipe in (
         Recipe(
-            mode=_mode(_BASELINE, "unfused FP32, on the GPU where Paddle has code for it, else on the CPU",
+            mode=_mode(_BASELINE, "float32", "unfused FP32, on the GPU where Paddle has code for it, else on the CPU",
                        "不融合的 FP32；Paddle 支持此 GPU 时在 GPU 上，否则在 CPU 上"),
             device="best",
             optimise=False,
         ),
-        Recipe(mode=_mode("cpu_fp32", "Paddle on the CPU, no pass, no oneDNN",
+        Recipe(mode=_mode("cpu_fp32", "float32", "Paddle on the CPU, no pass, no oneDNN",
                           "CPU 上的 Paddle，不运行 pass，不用 oneDNN"), optimise=False),
-        Recipe(mode=_mode("cpu_opt", "Paddle's own CPU kernels after every pass, no oneDNN",
+        Recipe(mode=_mode("cpu_opt", "model", "Paddle's own CPU kernels after every pass, no oneDNN",
                           "运行全部 pass 后的 Paddle 自有 CPU kernel，不用 oneDNN")),
-        Recipe(mode=_mode("onednn_fp32", "oneDNN with every fusion", "oneDNN，全部融合"), onednn=True),
-        Recipe(mode=_mode("onednn_bf16", "oneDNN in bfloat16", "oneDNN，bfloat16"), onednn=True, precision="bfloat16"),
-        Recipe(mode=_mode("onednn_int8", "oneDNN in int8, for a quantised model",
-                          "oneDNN，int8，用于已量化的模型"), onednn=True, precision="int8"),
-        Recipe(mode=_mode("gpu_fp32", "Paddle on the GPU, no pass",
+        Recipe(mode=_mode("onednn_fp32", "float32", "oneDNN with every fusion", "oneDNN，全部融合"), onednn=True),
+        Recipe(mode=_mode("onednn_bf16", "bfloat16", "oneDNN in bfloat16", "oneDNN，bfloat16"), onednn=True),
+        Recipe(mode=_mode("onednn_int8", "int8", "oneDNN in int8, for a quantised model",
+                          "oneDNN，int8，用于已量化的模型"), onednn=True),
+        Recipe(mode=_mode("gpu_fp32", "float32", "Paddle on the GPU, no pass",
                           "GPU 上的 Paddle，不运行 pass"), device="gpu", optimise=False),
-        Recipe(mode=_mode("gpu_opt", "Paddle on the GPU in FP32 after every pass",
+        Recipe(mode=_mode("gpu_opt", "model", "Paddle on the GPU in FP32 after every pass",
                           "GPU 上的 Paddle，FP32，运行全部 pass"), device="gpu"),
-        Recipe(mode=_mode("gpu_fp16", "mixed precision float16 on the GPU",
-                          "GPU 上的 float16 混合精度"), device="gpu", precision="float16"),
-        Recipe(mode=_mode("gpu_bf16", "mixed precision bfloat16 on the GPU",
-                          "GPU 上的 bfloat16 混合精度"), device="gpu", precision="bfloat16"),
-        Recipe(mode=_layer(DYGRAPH, "float32", "float32"), device="best", dygraph=True),
-        Recipe(mode=_layer("dygraph_fp64", "float64, the truth",
-                           "float64，作为真值"), device="best", precision="float64", dygraph=True),
-        Recipe(mode=_layer("dygraph_bf16", "all in bfloat16",
-                           "全部为 bfloat16"), device="gpu", precision="bfloat16", dygraph=True),
-        Recipe(mode=_layer("dygraph_fp16", "all in float16",
-                           "全部为 float16"), device="gpu", precision="float16", dygraph=True),
+        Recipe(mode=_mode("gpu_fp16", "float16", "mixed precision float16 on the GPU",
+                          "GPU 上的 float16 混合精度"), device="gpu"),
+        Recipe(mode=_mode("gpu_bf16", "bfloat16", "mixed precision bfloat16 on the GPU",
+                          "GPU 上的 bfloat16 混合精度"), device="gpu"),
+        Recipe(mode=_layer(DYGRAPH, "float32", "float32", "float32"), device="best", dygraph=True),
+        Recipe(mode=_layer("dygraph_fp64", "float64", "float64, the truth",
+                           "float64，作为真值"), device="best", dygraph=True),
+        Recipe(mode=_layer("dygraph_bf16", "bfloat16", "all in bfloat16",
+                           "全部为 bfloat16"), device="gpu", dygraph=True),
+        Recipe(mode=_layer("dygraph_fp16", "float16", "all in float16",
+                           "全部为 float16"), device="gpu", dygraph=True),
         *(
             Recipe(
-                mode=_layer(f"dygraph_amp_{level.lower()}_{short}", f"paddle.amp {level} to {precision}",
+                mode=_layer(f"dygraph_amp_{level.lower()}_{short}", precision, f"paddle.amp {level} to {precision}",
                             f"paddle.amp {level}，{precision}"),
-                device="gpu", precision=precision, dygraph=True, amp=level,
+                device="gpu", dygraph=True, amp=level,
             )
             for level in ("O1", "O2")
             for short, precision in (("bf16", "bfloat16"), ("fp16", "float16"))
         ),
         *(
             Recipe(
-                mode=_mode(f"trt_{short}", f"Paddle-TRT, precision {about}{_PIR_TENSORRT}",
+                mode=_mode(f"trt_{short}", precision, f"Paddle-TRT, precision {about}{_PIR_TENSORRT}",
                            f"Paddle-TRT，精度 {zh}{_PIR_TENSORRT_ZH}"),
-                device="gpu", tensorrt=True, precision=precision,
+                device="gpu", tensorrt=True,
             )
             for short, precision, about, zh in (
                 ("fp32", "float32", "fp32 (TF32 off)", "fp32（关闭 TF32）"), ("fp16", "float16", "fp16", "fp16"),
@@ -105,6 +110,14 @@ _RECIPES = {
 }  # fmt: skip
 
 RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
+
+
+def mixed_precision(precision: str) -> str:
+    """The mode of Paddle's own GPU kernels that mixes in a precision."""
+    return next(
+        mode for mode, recipe in _RECIPES.items()
+        if recipe.device == "gpu" and recipe.precision == precision and not recipe.tensorrt and not recipe.dygraph
+    )  # fmt: skip
 
 
 def recipe(mode: str) -> Recipe:

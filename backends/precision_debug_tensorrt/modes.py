@@ -30,30 +30,30 @@ class Recipe:
     edition: str = TENSORRT
 
 
-def _mode(name: str, summary: str, zh: str, suffixes: tuple[str, ...] = _SOURCES) -> RunMode:
-    return RunMode(name=name, summary=summary, zh=zh, suffixes=suffixes, baseline="ort_fp32")
+def _mode(name: str, precision: str, summary: str, zh: str, suffixes: tuple[str, ...] = _SOURCES) -> RunMode:
+    return RunMode(name=name, summary=summary, zh=zh, suffixes=suffixes, baseline="ort_fp32", precision=precision)
 
 
 _RECIPES = {
     recipe.mode.name: recipe
     for recipe in (
-        Recipe(mode=_mode("trt_fp32", "TensorRT in true FP32: TF32 is off",
+        Recipe(mode=_mode("trt_fp32", "float32", "TensorRT in true FP32: TF32 is off",
                           "TensorRT 真正的 FP32：关闭 TF32"), tf32=False),
-        Recipe(mode=_mode("trt_tf32", "TensorRT as it builds by default: FP32 layers may compute in TF32",
+        Recipe(mode=_mode("trt_tf32", "tf32", "TensorRT as it builds by default: FP32 layers may compute in TF32",
                           "TensorRT 默认构建：FP32 层可能以 TF32 计算")),
-        Recipe(mode=_mode("trt_fp16", "TensorRT with FP16", "TensorRT，允许 FP16"), precisions=("FP16",)),
-        Recipe(mode=_mode("trt_bf16", "TensorRT with BF16 (9.1 and later)",
+        Recipe(mode=_mode("trt_fp16", "float16", "TensorRT with FP16", "TensorRT，允许 FP16"), precisions=("FP16",)),
+        Recipe(mode=_mode("trt_bf16", "bfloat16", "TensorRT with BF16 (9.1 and later)",
                           "TensorRT，允许 BF16（9.1 及以上）"), precisions=("BF16",)),
-        Recipe(mode=_mode("trt_int8", "TensorRT with INT8: the model's QDQ, or calibrated on the inputs",
+        Recipe(mode=_mode("trt_int8", "int8", "TensorRT with INT8: the model's QDQ, or calibrated on the inputs",
                           "TensorRT，允许 INT8：模型自带的 QDQ，或用输入校准"),
                precisions=("INT8",)),
-        Recipe(mode=_mode("trt_fp8", "TensorRT with FP8: the model's own FP8 QDQ (9.1 and later)",
+        Recipe(mode=_mode("trt_fp8", "float8_e4m3fn", "TensorRT with FP8: the model's own FP8 QDQ (9.1 and later)",
                           "TensorRT，允许 FP8：模型自带的 FP8 QDQ（9.1 及以上）"),
                precisions=("FP8",)),
-        Recipe(mode=_mode("trt_best", "TensorRT chooses among every precision that it has here",
+        Recipe(mode=_mode("trt_best", "mixed", "TensorRT chooses among every precision that it has here",
                           "TensorRT 在此处具备的所有精度中自行选择"),
                precisions=("FP16", "BF16", "INT8", "FP8")),
-        Recipe(mode=_mode("trt_engine", "a built engine in the precisions that it was built with",
+        Recipe(mode=_mode("trt_engine", "mixed", "a built engine in the precisions that it was built with",
                           "已构建的引擎，精度为构建时所定", _BUILT)),
         Recipe(mode=_mode("rtx_fp32", "TensorRT for RTX in true FP32: TF32 is off",
                           "TensorRT for RTX，真正的 FP32：关闭 TF32"), tf32=False, edition=RTX),

@@ -42,16 +42,14 @@ class Recipe:
         return bool(self.dtype not in ("", "float32") or self.autocast)
 
 
-def _mode(
-    name: str, summary: str, zh: str, suffixes: tuple[str, ...] = _ALL, simulation: bool = False
-) -> RunMode:
+def _mode(name: str, precision: str, summary: str, zh: str, suffixes: tuple[str, ...] = _ALL) -> RunMode:
     return RunMode(
         name=name,
         summary=summary,
         zh=zh,
         suffixes=suffixes,
         baseline="torch_fp32",
-        simulation=simulation,
+        precision=precision,
         concurrent=name != "torch_compile",
     )
 
@@ -59,24 +57,24 @@ def _mode(
 _RECIPES = {
     recipe.mode.name: recipe
     for recipe in (
-        Recipe(mode=_mode("torch_fp32", "PyTorch in float32, TF32 off: the usual baseline",
+        Recipe(mode=_mode("torch_fp32", "float32", "PyTorch in float32, TF32 off: the usual baseline",
                           "PyTorch float32，关闭 TF32：通常的基线"), dtype="float32"),
-        Recipe(mode=_mode("torch_fp64", "PyTorch in float64: the truth",
+        Recipe(mode=_mode("torch_fp64", "float64", "PyTorch in float64: the truth",
                           "PyTorch float64：作为真值", _MODULES), dtype="float64"),
-        Recipe(mode=_mode("torch_fp16", "module.half(), inputs too",
+        Recipe(mode=_mode("torch_fp16", "float16", "module.half(), inputs too",
                           "module.half()，输入也转换", _MODULES), dtype="float16"),
-        Recipe(mode=_mode("torch_bf16", "module.bfloat16(), inputs too",
+        Recipe(mode=_mode("torch_bf16", "bfloat16", "module.bfloat16(), inputs too",
                           "module.bfloat16()，输入也转换", _MODULES), dtype="bfloat16"),
-        Recipe(mode=_mode("torch_autocast_fp16", "torch.autocast to float16",
+        Recipe(mode=_mode("torch_autocast_fp16", "float16", "torch.autocast to float16",
                           "torch.autocast 到 float16", _MODULES), autocast="float16"),
-        Recipe(mode=_mode("torch_autocast_bf16", "torch.autocast to bfloat16",
+        Recipe(mode=_mode("torch_autocast_bf16", "bfloat16", "torch.autocast to bfloat16",
                           "torch.autocast 到 bfloat16", _MODULES), autocast="bfloat16"),
-        Recipe(mode=_mode("torch_tf32", "float32 with TensorFloat-32 products, CUDA only",
+        Recipe(mode=_mode("torch_tf32", "tf32", "float32 with TensorFloat-32 products, CUDA only",
                           "float32，乘积用 TensorFloat-32，仅 CUDA"), dtype="float32", tf32=True),
-        Recipe(mode=_mode("torch_compile", "torch.compile with inductor",
+        Recipe(mode=_mode("torch_compile", "model", "torch.compile with inductor",
                           "torch.compile，使用 inductor", _MODULES), dtype="float32", change="compile"),
         Recipe(
-            mode=_mode("torch_int8", "linear layers in int8 by torchao, activations quantised as they come",
+            mode=_mode("torch_int8", "int8", "linear layers in int8 by torchao, activations quantised as they come",
                        "torchao 的 int8 线性层，激活值运行时量化", _FACTORY),
             dtype="float32",
             change="int8",
@@ -84,6 +82,7 @@ _RECIPES = {
         Recipe(
             mode=_mode(
                 "torch_fp8",
+                "float8_e4m3fn",
                 "bfloat16, linear layers in float8 by torchao, activations quantised as they come",
                 "bfloat16，torchao 的 float8 线性层，激活值运行时量化",
                 _FACTORY,
@@ -92,13 +91,13 @@ _RECIPES = {
             change="fp8",
         ),
         Recipe(
-            mode=_mode("torch_fp8_weights", "bfloat16, linear layers' weights in float8 by torchao",
+            mode=_mode("torch_fp8_weights", "float8_e4m3fn", "bfloat16, linear layers' weights in float8 by torchao",
                        "bfloat16，线性层权重由 torchao 存为 float8", _FACTORY),
             dtype="bfloat16",
             change="fp8_weights",
         ),
         Recipe(
-            mode=_mode("torch_int4_weights", "bfloat16, linear layers' weights in int4 by torchao",
+            mode=_mode("torch_int4_weights", "int4", "bfloat16, linear layers' weights in int4 by torchao",
                        "bfloat16，线性层权重由 torchao 存为 int4", _FACTORY),
             dtype="bfloat16",
             change="int4_weights",

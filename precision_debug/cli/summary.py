@@ -154,7 +154,7 @@ def _failures(report: Report) -> Iterator[Line]:
     if first is not None:
         yield Line(label=Text("first mismatch", "首个超差"), text=described(first))
         if not culprits(report):
-            for sentence in advice(first, report.target.mode)[:2]:
+            for sentence in advice(first, report.target.precision)[:2]:
                 yield Line(label=Text("what to look at", "建议检查"), text=sentence)
             worst = report.worst(5)
             if worst:

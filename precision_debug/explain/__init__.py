@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from ..safety.late import offered
 
-__all__ = ["Subject", "explain", "is_mended", "is_narrow", "usual_error"]
+__all__ = ["Subject", "explain", "is_mended", "usual_error"]
 
 if TYPE_CHECKING:
     from .bounds import usual_error
     from .story import explain
     from .subject import Subject
-    from .units import is_mended, is_narrow
+    from .units import is_mended
 
 __getattr__ = offered(
-    __name__, {"bounds": "usual_error", "story": "explain", "subject": "Subject", "units": "is_mended is_narrow"}
+    __name__, {"bounds": "usual_error", "story": "explain", "subject": "Subject", "units": "is_mended"}
 )

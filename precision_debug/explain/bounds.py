@@ -5,7 +5,8 @@ Calibrated on clean and planted models (tests/planted, and real ones that PyPI's
 
 from __future__ import annotations
 
-from .units import INT4, INT8, arithmetic_of, unit_of
+from ..numbers.precisions import promised
+from .units import INT4, INT8, unit_of
 
 __all__ = ["BEYOND", "LEAST", "MOST", "allowed_error", "usual_error"]
 
@@ -30,8 +31,8 @@ def allowed_error(unit: float, expected: float | None) -> float:
     return max(LEAST, min(MOST, max(BEYOND * unit, TIMES * (expected or 0.0))))
 
 
-def usual_error(run_mode: str) -> float:
-    """The same where nothing is known but the run mode."""
-    arithmetic = arithmetic_of(run_mode)
+def usual_error(precision: str) -> float:
+    """The same where nothing is known but the precision that the run mode promises."""
+    arithmetic = promised(precision).computes
     of_integers = {"int8": INT8, "int4": INT4}
     return allowed_error(of_integers.get(arithmetic) or unit_of(arithmetic, None), None)

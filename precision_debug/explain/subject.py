@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from ..errors import BackendError
+from ..numbers.precisions import promised
 from ..protocols import Feeds, Replace, Replacer, Session, Workbench
 from ..records import Row, TensorMeta, TensorStats
 from .bounds import LEAST
 from .operators import BODIES, JOIN, MOVE, plain_type
-from .units import INT4, INT8, INTEGERS, NARROW, arithmetic_of, held_type, model_unit, unit_of
+from .units import INT4, INT8, INTEGERS, NARROW, held_type, model_unit, unit_of
 from .workbench import HostWorkbench
 
 __all__ = ["Subject", "replaces"]
@@ -50,7 +51,7 @@ class Subject:
     tensors: Sequence[TensorMeta]
     targets: Mapping[str, TensorMeta]
     together: bool = False
-    run_mode: str = ""
+    precision: str = ""
     simulation: bool = False
     two_files: bool = False
     two_frameworks: bool = False
@@ -132,8 +133,8 @@ class Subject:
 
     @property
     def arithmetic(self) -> str:
-        """The type that the target computes in: what its session says, else what its mode's name promises."""
-        return self.target.arithmetic or arithmetic_of(self.run_mode)
+        """The type that the target computes in: what its session says, else what its mode promises."""
+        return self.target.arithmetic or promised(self.precision).computes
 
     @cached_property
     def narrow_type(self) -> str:

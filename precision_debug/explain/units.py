@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from ..numbers.precisions import is_narrow
 from ..records import Row, TensorStats
 
 __all__ = [
@@ -12,9 +13,8 @@ __all__ = [
     "INT8",
     "INTEGERS",
     "NARROW",
-    "arithmetic_of",
     "held_type",
-    "is_narrow",
+    "is_mended",
     "largest_of",
     "model_unit",
     "smallest_of",
@@ -23,12 +23,6 @@ __all__ = [
 
 _BITS = {"float64": 53, "float32": 24, "tf32": 11, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4, "float8_e5m2": 3}
 """Bits of the significand, the hidden one included (IEEE 754; OCP 8-bit formats)."""
-
-_PRECISIONS = {
-    "fp64": "float64", "fp32": "float32", "tf32": "tf32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8",
-    "fp8": "float8_e4m3fn", "int4": "int4", "engine": "float16", "best": "float16",
-}  # fmt: skip
-"""Of an engine that was built already, and of one that may choose, it is taken that they round as float16 does."""
 
 _LARGEST = {
     "float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
@@ -86,26 +80,18 @@ def model_unit(units: Iterable[float]) -> float:
     return max((unit for unit in units), default=2.0**-24)
 
 
-def arithmetic_of(run_mode: str) -> str:
-    """The type that a run mode's name promises, ``<engine>_<precision>``; "" where it promises none."""
-    words = run_mode.split("_")
-    return next((_PRECISIONS[word] for word in reversed(words) if word in _PRECISIONS), "")
-
-
-def is_narrow(run_mode: str) -> bool:
-    """Whether a run mode's name promises less than float32."""
-    return arithmetic_of(run_mode) not in {"", "float32", "float64"}
-
-
 _OTHERWISE = frozenset({
     "files_differ", "inputs_differ", "random", "not_obeyed", "tf32", "faulty_pass", "pass_rounding",
 })  # fmt: skip
 """Causes that something else mends than more precision for one operator."""
 
 
-def is_mended(cause: str, run_mode: str) -> bool:
-    """Whether a culprit of that cause is one that higher precision mends, in a run mode that has a lower one."""
-    return is_narrow(run_mode) and cause not in _OTHERWISE
+def is_mended(cause: str, precision: str) -> bool:
+    """Whether a culprit of that cause is one that higher precision mends, in a run mode that has a lower one.
+
+    precision: what the mode promises (see ``numbers.precisions``).
+    """
+    return is_narrow(precision) and cause not in _OTHERWISE
 
 
 def held_type(row: Row, dtype: str) -> str:

@@ -42,7 +42,7 @@ class Session(Protocol):
 
     @property
     def arithmetic(self) -> str:
-        """What it computes in where that is not what its mode's name promises: "tf32", in numpy's words otherwise."""
+        """What it computes in where that is not what its mode promises: "tf32", in numpy's words otherwise."""
 
     @property
     def alone(self) -> str:

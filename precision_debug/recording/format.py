@@ -6,11 +6,11 @@
     outputs.npz          final outputs that no hook call showed; absent where there are none
     weights.npz          the model's own weights, to check an exported file's; absent where the backend gives none
 
-The manifest is one JSON object: format, version, mode, backend, model {path, sha256, bytes}, versions, notes, created,
-inputs, outputs and weights (names, where they lie), graph (TensorMeta of every tensor of the session, by codec), and
-tensors: for each hook call its name, op_type, dtype, shape, file, bytes and crc32 of the file, and node, inputs and
-is_output where the session knew them. Types that .npy does not hold (bfloat16, fp8, int4) are stored as unsigned
-integers of their bits; the manifest's dtype says what they are. Nothing is pickled.
+The manifest is one JSON object: format, version, mode, precision, backend, model {path, sha256, bytes}, versions,
+notes, created, inputs, outputs and weights (names, where they lie), graph (TensorMeta of every tensor of the session,
+by codec), and tensors: for each hook call its name, op_type, dtype, shape, file, bytes and crc32 of the file, and node,
+inputs and is_output where the session knew them. Types that .npy does not hold (bfloat16, fp8, int4) are stored as
+unsigned integers of their bits; the manifest's dtype says what they are. Nothing is pickled.
 """
 
 from __future__ import annotations

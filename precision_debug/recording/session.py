@@ -55,12 +55,13 @@ class RecordedSession:
 
     doubts: Sequence[Doubt] = ()
     layers: Sequence[EngineLayer] = ()
-    alone = arithmetic = ""
+    alone = ""
     replacer = None
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any]) -> None:
         self.folder = folder
         self.mode = str(manifest["mode"])
+        self.arithmetic = str(manifest.get("precision", ""))  # older recordings do not say
         self.backend = str(manifest["backend"])
         self.model = str(manifest["model"]["path"])
         self.model_sha256 = str(manifest["model"]["sha256"])

@@ -80,6 +80,7 @@ class RecordingWriter:
         self,
         *,
         mode: str = "",
+        precision: str = "",
         backend: str = "",
         model: str = "",
         versions: Mapping[str, str] | None = None,
@@ -91,9 +92,10 @@ class RecordingWriter:
     ) -> Path:
         """Complete the recording and return its folder.
 
-        model: path of the model; a file's SHA-256 is kept with it. tensors: the session's list, for what the hook
-        was not told (node, inputs, origin, what could not be seen). outputs: what ``run`` returned. weights: the
-        model's own, to check an exported file's; left out above WEIGHT_BYTES.
+        precision: what the run computed in (see RunMode). model: path of the model; a file's SHA-256 is kept with it.
+        tensors: the session's list, for what the hook was not told (node, inputs, origin, what could not be seen).
+        outputs: what ``run`` returned. weights: the model's own, to check an exported file's; left
+        out above WEIGHT_BYTES.
         """
         graph = {meta.name: meta for meta in tensors}
         kept = dict(weights or {}) if sum(array.nbytes for array in (weights or {}).values()) <= WEIGHT_BYTES else {}
@@ -106,6 +108,7 @@ class RecordingWriter:
                 "format": FORMAT,
                 "version": VERSION,
                 "mode": mode,
+                "precision": precision,
                 "backend": backend,
                 "model": _model(model),
                 "versions": dict(versions or {}),

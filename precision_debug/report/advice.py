@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..explain import is_narrow
+from ..numbers.precisions import is_narrow, promised
 from ..records import Comparison, Row, Status
-from .doubts import ROUNDING
 from .figures import count, figure, percent, sufficient
 from .model import Report
 from .words import Text
@@ -17,8 +16,11 @@ _PASSED_ON = 2.0
 """Below this error growth an operator passes on what it was given: its own rounding adds little."""
 
 
-def advice(row: Row, target_mode: str) -> tuple[Text, ...]:
-    """Sentences for a row that was compared, the most telling first; none for one that was not."""
+def advice(row: Row, precision: str) -> tuple[Text, ...]:
+    """Sentences for a row that was compared, the most telling first; none for one that was not.
+
+    precision: what the target's mode promises (see ``numbers.precisions``).
+    """
     comparison = row.comparison
     if comparison is None:
         return ()
@@ -30,12 +32,12 @@ def advice(row: Row, target_mode: str) -> tuple[Text, ...]:
                 "形状不一致，未做数值比较：请先检查动态维度、数据布局和模型导出方式，再看精度。",
             ),
         )
-    broken = _not_finite(comparison, target_mode)
+    broken = _not_finite(comparison, precision)
     if broken:
         return broken
     return (
-        *_growth(row, target_mode),
-        *(_subnormal(comparison) if "fp16" in target_mode else ()),
+        *_growth(row, precision),
+        *(_subnormal(comparison) if precision == "float16" else ()),
         *_few(row, comparison),
         *_tolerance(comparison),
     )
@@ -44,7 +46,8 @@ def advice(row: Row, target_mode: str) -> tuple[Text, ...]:
 def finer_than_rounding(report: Report) -> tuple[Text, ...]:
     """A sentence where most tensors fail because the tolerance asks for more than the target's arithmetic can hold."""
     mode, tolerance = report.target.mode, report.spec.tolerance
-    rounding = max((error for name, error in ROUNDING.items() if name in mode), default=0.0)
+    promise = promised(report.target.precision)
+    rounding = promise.rounding if promise.narrow else 0.0
     failed, compared = report.counts[Status.FAIL], len(report.compared)
     if rounding <= tolerance.rtol or 2 * failed < compared or not failed:
         return ()
@@ -58,7 +61,7 @@ def finer_than_rounding(report: Report) -> tuple[Text, ...]:
     )
 
 
-def _not_finite(comparison: Comparison, target_mode: str) -> tuple[Text, ...]:
+def _not_finite(comparison: Comparison, precision: str) -> tuple[Text, ...]:
     base = comparison.base.nan + comparison.base.inf
     target = comparison.target.nan + comparison.target.inf
     if base:
@@ -72,7 +75,7 @@ def _not_finite(comparison: Comparison, target_mode: str) -> tuple[Text, ...]:
     if not target:
         return ()
     beyond = comparison.fp16_overflow
-    if beyond and "fp16" in target_mode:
+    if beyond and precision == "float16":
         return (
             Text(
                 f"FP16 overflow: {count(beyond)} baseline elements exceed 65504, and the target has {count(target)}"
@@ -90,7 +93,7 @@ def _not_finite(comparison: Comparison, target_mode: str) -> tuple[Text, ...]:
     )
 
 
-def _growth(row: Row, target_mode: str) -> tuple[Text, ...]:
+def _growth(row: Row, precision: str) -> tuple[Text, ...]:
     growth = row.error_growth
     if growth is None or math.isnan(growth):
         return ()
@@ -117,9 +120,9 @@ def _growth(row: Row, target_mode: str) -> tuple[Text, ...]:
             " scales.",
             "请先提高它的精度；若已量化，请检查校准范围和逐通道缩放。",
         )
-        if "int8" in target_mode or "fp8" in target_mode
+        if promised(precision).short in {"INT8", "FP8"}
         else Text("Try it in FP32 first.", "请先让它以 FP32 运行。")
-        if is_narrow(target_mode)
+        if is_narrow(precision)
         else Text(
             "The target computes in FP32 too: compare what both sides compute there.",
             "目标同样以 FP32 计算：请对照两侧在此处的运算。",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..explain import is_mended, is_narrow
+from ..explain import is_mended
+from ..numbers.precisions import is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
 from ..protocols import WHOLE
 from ..reasons.causes import CAUSES as BRIEF
@@ -51,8 +52,8 @@ def culprits(report: Report) -> tuple[Culprit, ...]:
     return report.explanation.culprits if report.explanation is not None else ()
 
 
-def sentence_of(culprit: Culprit, target_mode: str) -> Text:
-    """Who, why, and what to keep in higher precision, where the target has a lower one."""
+def sentence_of(culprit: Culprit, precision: str) -> Text:
+    """Who, why, and what to keep in higher precision, where ``precision``, the target's, is a lower one."""
     what = "+".join(culprit.op_types[-4:])
     why = _why(culprit)
     named, more = culprit.keep[:_KEPT], len(culprit.keep) - _KEPT
@@ -79,7 +80,7 @@ def sentence_of(culprit: Culprit, target_mode: str) -> Text:
         return Text(
             f"{what} `{culprit.name}` did it: {why.en}. {advice.en}", f"{what} `{culprit.name}`：{why.zh}。{advice.zh}"
         )
-    if not is_narrow(target_mode):
+    if not is_narrow(precision):
         return Text(
             f"{what} `{culprit.name}` lost it: {why.en}. The target computes in FP32 too: compare what both sides"
             " compute there.",
@@ -153,7 +154,7 @@ def blame(report: Report) -> Section:
     for place, culprit in enumerate(explanation.culprits[:_SHOWN], 1):
         row = rows.get(culprit.name)
         label = Cell(text=same(f"{place}. {_short(culprit.name)}"), row=_index(row))
-        lines.append((label, plain(sentence_of(culprit, report.target.mode))))
+        lines.append((label, plain(sentence_of(culprit, report.target.precision))))
         lines.append((plain(same("")), plain(_evidence(culprit))))
     more = len(explanation.culprits) - _SHOWN
     if more > 0:
@@ -166,18 +167,18 @@ def blame(report: Report) -> Section:
 
 def _next(report: Report) -> list[tuple[Cell, ...]]:
     """What to paste so that the culprits are kept, and what finds less to keep and verifies it."""
-    mode, explanation = report.target.mode, report.explanation
+    target, explanation = report.target, report.explanation
     named = explanation.culprits if explanation is not None else ()
     for one in named:
         if one.cause in _PASSES and one.evidence.get("option"):
             return [(Cell(text=PASTE), Cell(text=same(str(one.evidence["option"])), tone="paste"))]
-    if report.fix is not None or not any(is_mended(one.cause, mode) for one in named):
+    if report.fix is not None or not any(is_mended(one.cause, target.precision) for one in named):
         return []
     kept = report.to_keep
     if kept is None:
         return [(Cell(text=NEXT), plain(SEARCH))]
     if not kept.option:
-        return [(Cell(text=NEXT), plain(_no_option(mode, kept)))]
+        return [(Cell(text=NEXT), plain(_no_option(target.mode, kept)))]
     return [
         (Cell(text=PASTE), Cell(text=same(kept.option), tone="paste")),
         (plain(same("")), plain(_about(kept))),

@@ -121,5 +121,5 @@ def _verdicts(found: Difference) -> Text:
 
 
 def _culprit(title: Text, culprit: Culprit, found: Difference) -> Text:
-    told = sentence_of(culprit, found.after.target.mode)
+    told = sentence_of(culprit, found.after.target.precision)
     return Text(f"{title.en} {told.en}", f"{title.zh}{told.zh}")

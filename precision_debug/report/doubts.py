@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from ..inspector import ran_instead
 from ..numbers.judge import HIDDEN
+from ..numbers.precisions import Precision, promised
 from ..reasons import Plain
 from ..records import Doubt, Row, Status
 from .coverage import ENOUGH, QUANTISED, coverage
@@ -18,13 +19,7 @@ from .figures import count, figure, percent, sufficient
 from .judged import Judged
 from .words import Text, same, sentence, wording
 
-__all__ = ["ROUNDING", "decides", "doubts", "worded"]
-
-ROUNDING = {"tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8, "fp8": 2.0**-4, "int8": 2.0**-8}
-"""Relative error of rounding to nearest, by the precision in a run mode's name: IEEE 754 binary16, bfloat16, E4M3;
-of int8 half a step over the largest value of the tensor."""
-
-_DTYPES = {"fp16": ("float16",), "bf16": ("bfloat16",), "fp8": ("float8",), "int8": ("int8", "uint8")}
+__all__ = ["decides", "doubts", "worded"]
 
 _UNSEEN = 2.0**-6
 """A whole tensor that was rounded to a precision is off by about a third of one rounding; below this part of one no
@@ -110,16 +105,18 @@ def _of_outputs(report: Judged) -> Iterator[Doubt]:
 
 
 def _of_precision(report: Judged) -> Iterator[Doubt]:
-    """A mode that names a precision of which no tensor shows a trace, whichever engine it is."""
-    mode = report.target.mode
-    precision = max((name for name in ROUNDING if name in mode), key=ROUNDING.__getitem__, default="")
+    """A mode that promises a precision of which no tensor shows a trace, whichever engine it is."""
+    mode, precision = report.target.mode, report.target.precision
+    promise = promised(precision)
     if report.target.simulation and not _has_no_float(report):
         return  # what rounds there is this tool's own: numbers that the type holds as they are leave no trace
-    if not precision or precision in report.baseline.mode or any(_ran_in(precision, row) for row in report.rows):
+    if not (promise.narrow and promise.rounding) or precision == report.baseline.precision:
         return
-    instead = ran_instead(report.layers, precision.upper()) if precision != "tf32" else None
+    if any(_ran_in(promise, row) for row in report.rows):
+        return
+    instead = ran_instead(report.layers, promise.short) if promise.shown_by else None
     if instead:
-        yield Doubt(code="precision_not_run", values={"precision": precision.upper(), "detail": instead})
+        yield Doubt(code="precision_not_run", values={"precision": promise.short, "detail": instead})
     if instead is not None:
         return
     errors = {row.index: error for row in report.compared if (error := _error_of_floats(row)) is not None}
@@ -127,9 +124,9 @@ def _of_precision(report: Judged) -> Iterator[Doubt]:
         return
     inside = any(row.index in errors and not row.is_output and row.inputs for row in report.compared)
     largest = max(errors.values(), default=0.0)
-    if largest < (ROUNDING[precision] * _UNSEEN if inside else _NOISE):
-        values = {"mode": mode, "precision": precision.upper(), "error": figure(largest)}
-        yield Doubt(code="precision_unseen", values={**values, "rounding": figure(ROUNDING[precision])})
+    if largest < (promise.rounding * _UNSEEN if inside else _NOISE):
+        values = {"mode": mode, "precision": promise.short, "error": figure(largest)}
+        yield Doubt(code="precision_unseen", values={**values, "rounding": figure(promise.rounding)})
 
 
 def _has_no_float(report: Judged) -> bool:
@@ -150,19 +147,20 @@ def _error_of_floats(row: Row) -> float | None:
     return None if error is None or math.isnan(error) else error
 
 
-def _ran_in(precision: str, row: Row) -> bool:
+def _ran_in(promise: Precision, row: Row) -> bool:
     """Whether the engine's own tensor is of the precision, or comes from an operator that quantises."""
-    if precision == "int8" and QUANTISED.search(row.target_op_type or ""):
+    whole = promise.computes == "int8"
+    if whole and QUANTISED.search(row.target_op_type or ""):
         return True
     comparison = row.comparison
     target = comparison.target.dtype if comparison is not None else row.target.dtype if row.target is not None else ""
     base = comparison.base.dtype if comparison is not None else ""
-    return target.startswith(_DTYPES.get(precision, ("-",))) and (precision != "int8" or target != base)
+    return target.startswith(promise.shown_by) and (not whole or target != base)
 
 
 def _not_fp32(report: Judged) -> Iterator[Doubt]:
     for side, of_base in ((report.baseline, True), (report.target, False)):
-        if "fp32" not in side.mode:
+        if side.precision != "float32":
             continue
         narrow: Counter[str] = Counter()
         quantised: Counter[str] = Counter()

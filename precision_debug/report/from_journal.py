@@ -141,7 +141,7 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
     if not spec.tolerance.given:
         explained: Explanation | None = values.get("explanation")
         known = explained is not None and explained.allowed is not None
-        allowed = explained.allowed if explained is not None and known else usual_error(spec.run_mode)
+        allowed = explained.allowed if explained is not None and known else usual_error(sides["target"].precision)
         table = tuple(judge.as_expected(row, allowed or 0.0) for row in table)
     if spec.validate:
         table = tuple(map(judge.validated, table))

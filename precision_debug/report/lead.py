@@ -22,7 +22,7 @@ def lead(report: Report) -> tuple[Text, ...]:
     """Sentences, the first of which stands alone. Always at least one."""
     named = culprits(report)
     if named:
-        sentences = [sentence_of(named[0], report.target.mode)]
+        sentences = [sentence_of(named[0], report.target.precision)]
         if len(named) > 1:
             more = count(len(named) - 1)
             sentences.append(Text(f"{more}{MORE}", f"另有 {more} 个，见下文。"))
@@ -106,5 +106,5 @@ def _accused(report: Report) -> list[Text]:
         )
     ]
     said = blame(report).lines
-    sentences += [said[0][-1].text] if said else list(advice(first, report.target.mode)[:1])
+    sentences += [said[0][-1].text] if said else list(advice(first, report.target.precision)[:1])
     return sentences

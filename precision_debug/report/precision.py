@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from ..inspector import real_precision
+from ..numbers.precisions import promised
 from ..records import Row
 from .coverage import QUANTISED
-from .doubts import ROUNDING
 from .figures import count, percent
 from .model import Report
 from .section import Cell, Section, plain
@@ -63,8 +63,9 @@ def precision(report: Report) -> Section:
 
 
 def unit_of(report: Report) -> float:
-    """The relative error of rounding once to the target's type: measured, else by the precision in the mode's name."""
+    """The relative error of rounding once to the target's type: measured, else of what the mode promises."""
     explanation = report.explanation
     if explanation is not None and explanation.unit:
         return explanation.unit
-    return max((error for name, error in ROUNDING.items() if name in report.target.mode), default=2.0**-24)
+    promise = promised(report.target.precision)
+    return promise.rounding if promise.narrow and promise.rounding else 2.0**-24

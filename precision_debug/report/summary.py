@@ -198,7 +198,7 @@ def _first(report: Report) -> Section:
         if value is not None:
             lines.append(pair(label, figure(value)))
     label = Text("What to look at", "建议检查")
-    for sentence in advice(row, report.target.mode):
+    for sentence in advice(row, report.target.precision):
         lines.append((plain(label), plain(sentence)))
         label = same("")
     return Section(key="first", title=title, lines=tuple(lines))

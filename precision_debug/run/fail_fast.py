@@ -19,9 +19,10 @@ class Enough(PrecisionDebugError):
         self.row = row
 
 
-def enough(spec: RunSpec, row: Row) -> bool:
-    """Whether the run may end with this row. Where no tolerance was given, by the error that the mode usually has."""
+def enough(spec: RunSpec, row: Row, precision: str) -> bool:
+    """Whether the run may end with this row. Where no tolerance was given, by the error that the promised precision
+    usually has."""
     if not value(CORE, spec.options, "fail_fast"):
         return False
-    judged = row if spec.tolerance.given else judge.as_expected(row, usual_error(spec.run_mode) or 0.0)
+    judged = row if spec.tolerance.given else judge.as_expected(row, usual_error(precision) or 0.0)
     return (judge.validated(judged) if spec.validate else judged).status is Status.FAIL

@@ -15,7 +15,7 @@ from ..errors import PrecisionDebugError
 from ..explain.bounds import BEYOND
 from ..explain.ladder import Explanation as Bisected
 from ..explain.ladder import explain as bisected
-from ..explain.units import is_narrow
+from ..numbers.precisions import is_narrow
 from ..protocols import Feeds, Rung, Switch
 from ..records import Culprit, Explanation, TensorMeta
 from ..settings import CORE, value
@@ -57,7 +57,7 @@ def with_faulty_pass(
     if any(one.cause == "inputs_differ" for one in named) or (named and not guilty and not asked):
         return explanation
     told = any(one.cause in ("other_arithmetic", "born") for one in guilty)
-    if not asked and (_work(subject, target) > _WORK or (is_narrow(target.spec.mode) and not told)):
+    if not asked and (_work(subject, target) > _WORK or (is_narrow(target.precision) and not told)):
         return explanation
     try:
         found = _bisected(explanation, subject, target, feeds, tuple(sets), quick=not asked)
@@ -82,7 +82,7 @@ def _bisected(
     ladder = target.capabilities.ladder
     wanted = {subject.partner.get(name, name): one for name, one in subject.target_outputs.items()}
     before = _error(subject.outputs, wanted)
-    allowed = float(explanation.allowed or explain.usual_error(target.spec.mode))
+    allowed = float(explanation.allowed or explain.usual_error(target.precision))
     if ladder is None or before <= allowed:
         return None
     rung = Rung(name=target.spec.mode, mode=target.spec.mode)

@@ -151,11 +151,11 @@ def _compare(
 
             def finished(row: Row) -> None:
                 journal.write(events.RowDone(row=row))
-                if enough(spec, row):
+                if enough(spec, row, second.precision):
                     raise Enough(row)
 
             portraits = Portraits(
-                None if spec.tolerance.given else explain.usual_error(target.opening.spec.mode),
+                None if spec.tolerance.given else explain.usual_error(second.precision),
                 lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
             )
             try:
@@ -234,7 +234,7 @@ def _explain(
         tensors=base.tensors,
         targets={meta.name: meta for meta in target.tensors},
         together=together,
-        run_mode=target.opening.spec.mode,
+        precision=target.opening.precision,
         simulation=bool(target.opening.mode and target.opening.mode.simulation),
         two_files=base.opening.spec.model != target.opening.spec.model,
         two_frameworks=base.opening.backend is not target.opening.backend,
@@ -347,6 +347,7 @@ def _finish_recording(
     keeper = side.opening.capabilities.weight_keeper
     writer.finish(
         mode=spec.mode,
+        precision=session.arithmetic or side.opening.precision,
         backend=backend.name if backend else "recording",
         model=spec.model.path,
         versions=dict(session.versions),

@@ -45,6 +45,11 @@ class Opening:
         return self.recording or self.spec.mode
 
     @property
+    def precision(self) -> str:
+        """What the mode promises to compute in (see RunMode); a recording promises nothing."""
+        return self.mode.precision if self.mode is not None else ""
+
+    @property
     def capabilities(self) -> Capabilities:
         """What its backend can do beyond opening sessions; of a recording, nothing."""
         return Capabilities() if self.backend is None else self.backend.capabilities

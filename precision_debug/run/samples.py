@@ -95,7 +95,7 @@ class Samples:
             took = self._both.base.seconds, self._both.target.seconds
             self._saved.add((ran.base_outputs, ran.target_outputs), took)
         self._answers.add(part, number, ran.base_outputs, ran.paired_outputs)
-        return any(enough(self._both.spec, row) for row in ran.rows)
+        return any(enough(self._both.spec, row, self._both.target.opening.precision) for row in ran.rows)
 
 
 def worst_sample(whole: Shard, tensors: Sequence[TensorMeta]) -> int:

@@ -133,6 +133,7 @@ class OpenSide:
             mode=opening.label,
             backend=opening.backend.name if opening.backend else "recording",
             model=opening.spec.model.path if opening.backend else opening.recording,
+            precision=opening.precision or (session.arithmetic if session else ""),
             versions=dict(session.versions) if session else {},
             notes=tuple(session.notes) if session else (),
             doubts=tuple(session.doubts) if session else (),

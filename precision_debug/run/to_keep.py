@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from .. import explain, registry
 from ..errors import PrecisionDebugError
-from ..explain.units import arithmetic_of
+from ..numbers.precisions import promised
 from ..protocols import Feeds, Keep
 from ..reasons import as_reason
 from ..records import Culprit, Row, TensorMeta
@@ -27,8 +27,8 @@ def to_keep(
     tensors: the baseline's. targets: the target's, by name. foreign: the baseline is another model, so that its
     graph says nothing of the target's names. None where there is nothing of the kind, or nobody can tell.
     """
-    mode = target.spec.mode
-    names = [name for one in culprits if explain.is_mended(one.cause, mode) for name in one.keep or (one.name,)]
+    mended = [one for one in culprits if explain.is_mended(one.cause, target.precision)]
+    names = [name for one in mended for name in one.keep or (one.name,)]
     keeper = target.capabilities.keeper
     if not names or target.backend is None:
         return None
@@ -82,10 +82,11 @@ def _unfused(target: Opening, calibrating: Sequence[Feeds]) -> Sequence[TensorMe
 
 def _others(target: Opening) -> tuple[str, ...]:
     """Modes of the same backend and precision that run here and can keep something of this model."""
-    keeper, wanted = target.capabilities.keeper, arithmetic_of(target.spec.mode)
+    keeper, wanted = target.capabilities.keeper, promised(target.precision).computes
     found = []
     for backend, mode in registry.modes_for(target.spec.model) if keeper is not None else ():
-        if backend is target.backend and arithmetic_of(mode.name) == wanted and backend.availability(mode.name).ok:
+        same = backend is target.backend and promised(mode.precision).computes == wanted
+        if same and backend.availability(mode.name).ok:
             with contextlib.suppress(PrecisionDebugError):
                 if keeper is not None and keeper.keep(dataclasses.replace(target.spec, mode=mode.name)) is not None:
                     found.append(mode.name)

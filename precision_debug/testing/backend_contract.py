@@ -27,6 +27,7 @@ import pytest
 
 from ..errors import BackendError, BackendUnavailable, InputError, ModelError
 from ..inspector import EngineLayer
+from ..numbers.precisions import PRECISIONS
 from ..protocols import Backend, Capabilities, Session
 from ..records import Doubt, ModelFiles, SessionSpec
 from ..settings import SIDES, Setting
@@ -169,6 +170,7 @@ def test_the_backend_is_one_and_its_modes_are_told_apart(subject: Subject) -> No
     for mode in backend.run_modes:
         assert mode.baseline in names
         assert mode.summary
+        assert mode.precision in PRECISIONS, f"{mode.name} says no precision: one of {', '.join(PRECISIONS)}"
         assert all(suffix == "" or (suffix.startswith(".") and suffix == suffix.lower()) for suffix in mode.suffixes)
 
 

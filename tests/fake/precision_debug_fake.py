@@ -38,7 +38,10 @@ MODES = {
 
 class FakeBackend:
     name = "fake"
-    run_modes = tuple(RunMode(name=n, summary=s, suffixes=(".fake",), baseline="fake_fp32") for n, s in MODES.items())
+    run_modes = tuple(
+        RunMode(name=name, summary=summary, suffixes=(".fake",), baseline="fake_fp32", precision="float32")
+        for name, summary in MODES.items()
+    )
 
     settings = (
         Setting(name="pause", kind="whole", default=0, low=0, high=9, help="seconds between layers", zh="层间停顿秒数"),

@@ -22,7 +22,8 @@ from precision_debug.settings import Setting, value
 
 Array = np.ndarray[Any, Any]
 
-DTYPES = {"lstm_fp32": np.float32, "lstm_fp16": np.float16, "lstm_int8": np.float32}
+DTYPES = {"lstm_fp32": np.float32, "lstm_fp16": np.float16, "lstm_half": np.float16, "lstm_int8": np.float32}
+PRECISIONS = {"lstm_fp32": "float32", "lstm_fp16": "float16", "lstm_half": "float16", "lstm_int8": "int8"}
 SETTINGS = (
     Setting(
         name="bits", kind="whole", default=8, low=2, high=8, modes=("lstm_int8",), help="of a weight", zh="权重位数"
@@ -115,8 +116,11 @@ def _sigmoid(x: Array) -> Array:
 class LstmBackend:
     name = "lstm"
     run_modes: Sequence[RunMode] = tuple(
-        RunMode(name=mode, summary=f"numpy, {mode[5:]}", suffixes=(".lstm",), baseline="lstm_fp32", concurrent=True)
-        for mode in DTYPES
+        RunMode(
+            name=mode, summary=f"numpy, {mode[5:]}", suffixes=(".lstm",), baseline="lstm_fp32", precision=precision,
+            concurrent=True,
+        )
+        for mode, precision in PRECISIONS.items()
     )
     settings: Sequence[Setting] = SETTINGS
     reasons = Catalogue("lstm", {})

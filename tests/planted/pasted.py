@@ -44,7 +44,8 @@ def outcome(one: Fault, mode: str, folder: Path) -> tuple[str, str]:
     }  # fmt: skip
     before = precision_debug.compare(model, **common)
     explanation, kept = before.explanation, before.to_keep
-    named = {one.name for one in explanation.culprits if is_mended(one.cause, mode)} if explanation else set()
+    precision = before.target.precision
+    named = {one.name for one in explanation.culprits if is_mended(one.cause, precision)} if explanation else set()
     if not named:
         return "", ""
     if kept is None or not kept.option:

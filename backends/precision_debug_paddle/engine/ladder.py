@@ -85,12 +85,11 @@ class Operators:
 def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
     """The stages up to ``spec.mode``."""
     target = modes.recipe(spec.mode)
-    short = spec.mode.partition("_")[2]
     if target.device == "gpu":
         off, names = "gpu_fp32", [("passes", "gpu_opt")]
         if target.precision in {"float16", "bfloat16"}:
-            names.append(("mixed precision", f"gpu_{short}"))
-        if target.tensorrt and short != "fp32":
+            names.append(("mixed precision", modes.mixed_precision(target.precision)))
+        if target.tensorrt and target.precision != "float32":
             names.append(("TensorRT in FP32", "trt_fp32"))
     else:
         off, names = "cpu_fp32", [("passes", "cpu_opt")]

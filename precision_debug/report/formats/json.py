@@ -132,7 +132,7 @@ def _head(report: Report) -> dict[str, Any]:
         "culprits": [
             {**encode(culprit), "sentence": said.en, "sentence_zh": said.zh}
             for culprit in culprits(report)
-            for said in [sentence_of(culprit, report.target.mode)]
+            for said in [sentence_of(culprit, report.target.precision)]
         ],
         "paste": None if report.to_keep is None else report.to_keep.option or None,
         "first_non_finite": None if report.explanation is None else report.explanation.first_non_finite or None,

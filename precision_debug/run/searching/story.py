@@ -212,7 +212,7 @@ class _Search:
         told = report.explanation.allowed if report.explanation is not None else None
         from ...explain import usual_error
 
-        return Criterion.of(self.asked, self.spec.tolerance, pairs, told or usual_error(self.spec.run_mode))
+        return Criterion.of(self.asked, self.spec.tolerance, pairs, told or usual_error(self.target.precision))
 
     def _trials(self, opening: Opening, keep: Keep) -> Trials:
         return Trials(opening, keep, self.criterion, self.given.for_target().feeds, self._room("trials"))

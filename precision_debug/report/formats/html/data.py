@@ -127,7 +127,7 @@ def _head(report: Report, layout: tuple[Column, ...], noise: list[str]) -> dict[
             if key in told
         ],
         "advice": {
-            number: [list(text) for text in advice(row, report.target.mode)] for number, row in failed[:_ADVISED]
+            number: [list(text) for text in advice(row, report.target.precision)] for number, row in failed[:_ADVISED]
         },
         "portraits": _portraits(report, place),
         "saved": {

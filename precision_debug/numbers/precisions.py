@@ -1,0 +1,62 @@
+"""What a run mode may promise to compute in: the words of ``RunMode.precision``, and what each one means.
+
+Whoever has to know a mode's precision asks here with that word. The letters of a mode's name decide nothing: they are
+for people, and another backend may call float16 "half".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["MIXED", "MODEL", "PRECISIONS", "Precision", "is_narrow", "promised"]
+
+MODEL = "model"
+"""The types are the model's own: a mode that only optimises."""
+
+MIXED = "mixed"
+"""The engine chooses, or was built already, and nobody here knows among what."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precision:
+    """short: as engines write it. rounding: relative error of rounding to nearest once (of integers half a step over
+    the tensor's largest value); 0 where it is not known. shown_by: beginnings of the types of tensors that prove it.
+    computes: the type whose arithmetic is to be expected, in numpy's words; "" where the model says it. narrow: less
+    than float32.
+    """
+
+    short: str
+    rounding: float
+    shown_by: tuple[str, ...]
+    computes: str
+    narrow: bool = True
+
+
+PRECISIONS: Mapping[str, Precision] = {
+    # bits of the significand, the hidden one included: IEEE 754, bfloat16, NVIDIA's TF32, OCP 8-bit formats
+    "float64": Precision(short="FP64", rounding=2.0**-53, shown_by=("float64",), computes="float64", narrow=False),
+    "float32": Precision(short="FP32", rounding=2.0**-24, shown_by=("float32",), computes="float32", narrow=False),
+    "tf32": Precision(short="TF32", rounding=2.0**-11, shown_by=(), computes="tf32"),
+    "float16": Precision(short="FP16", rounding=2.0**-11, shown_by=("float16",), computes="float16"),
+    "bfloat16": Precision(short="BF16", rounding=2.0**-8, shown_by=("bfloat16",), computes="bfloat16"),
+    "float8_e4m3fn": Precision(short="FP8", rounding=2.0**-4, shown_by=("float8",), computes="float8_e4m3fn"),
+    "float8_e5m2": Precision(short="FP8", rounding=2.0**-3, shown_by=("float8",), computes="float8_e5m2"),
+    "int8": Precision(short="INT8", rounding=2.0**-8, shown_by=("int8", "uint8"), computes="int8"),
+    "int4": Precision(short="INT4", rounding=0.0, shown_by=("int4", "uint4"), computes="int4"),
+    MIXED: Precision(short="mixed", rounding=0.0, shown_by=(), computes="float16"),
+    MODEL: Precision(short="", rounding=0.0, shown_by=(), computes="", narrow=False),
+}
+
+_UNTOLD = Precision(short="", rounding=0.0, shown_by=(), computes="", narrow=False)
+"""Of a recording, or of a backend, that does not say."""
+
+
+def promised(precision: str) -> Precision:
+    """What a mode's word means; a word that nobody knows promises nothing."""
+    return PRECISIONS.get(precision, _UNTOLD)
+
+
+def is_narrow(precision: str) -> bool:
+    """Whether less than float32 is promised."""
+    return promised(precision).narrow
