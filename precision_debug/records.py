@@ -120,11 +120,10 @@ class Tolerance:
     rule "isclose": |t - b| <= atol + rtol * |b| (numpy.isclose and Paddle's demo; b is the baseline).
     rule "either":  |t - b| <= atol  or  |t - b| <= rtol * |b| (Polygraphy's).
     check_error_stat: "elemwise" wants it of every element; "max", "mean", "median" and "quantile" want it of that
-    statistic of the absolute error or of the relative error (either is enough, as in Polygraphy).
-    quantile: which one, 0 to 1, where check_error_stat is "quantile". equal_nan: NaN in the same place on both sides
-    counts as equal.
-    given: the user asked for it. Otherwise mismatched elements are counted by it all the same, but a tensor passes
-    where its relative L2 error is what the target's arithmetic must lose.
+    statistic of the absolute error or of the relative error (either is enough, as in Polygraphy). quantile: which one,
+    0 to 1, where check_error_stat is "quantile". equal_nan: NaN in the same place on both sides counts as equal. given:
+    the user asked for it. Otherwise mismatched elements are counted by it all the same, but a tensor passes where its
+    relative L2 error is what the target's arithmetic must lose.
     """
 
     atol: Number = 1e-4
