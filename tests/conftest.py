@@ -8,8 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import outcomes
 import pytest
 from hypothesis import HealthCheck, settings
+from outcomes import pytest_addoption, pytest_configure
+
+__all__ = ["pytest_addoption", "pytest_configure"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -22,6 +26,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    outcomes.without_passed(config, items)
 
 
 @pytest.fixture(autouse=True)

@@ -3,11 +3,14 @@
 <!-- not run: REASON -->      the block is left alone
 <!-- exit: N N ... -->        the exit status that each line of a bash block must have (else all 0)
 <!-- file: PATH -->           the block is the content of this file, for the blocks below
+
+python tests/readme_blocks.py README.md 2     prints its second bash block, whether the tests run it or not
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,3 +69,8 @@ def blocks_of(document: Path) -> list[Block]:
 def without_environment(command: str) -> str:
     """The command with its environment's creation left out: `python` stands for the environment's."""
     return _ENVIRONMENT.sub("", command).replace(".venv/bin/python", "python")
+
+
+if __name__ == "__main__":
+    found = [block.text for block in blocks_of(Path(sys.argv[1])) if block.language == "bash"]
+    sys.stdout.write(found[int(sys.argv[2]) - 1])

@@ -8,6 +8,7 @@ from attack.run import CLASSES, run
 CASES = 150
 
 
+@pytest.mark.installed
 @pytest.mark.parametrize("name", [name for name, (_, _, quick) in CLASSES.items() if quick])
 def test_attacks_of_a_class_hold(name: str) -> None:
     count = max(1, round(CASES * CLASSES[name][2]))

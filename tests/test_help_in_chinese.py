@@ -91,6 +91,7 @@ def test_every_mode_is_described_in_chinese() -> None:
             assert not _WORDS.search(mode.zh), mode.name
 
 
+@pytest.mark.installed
 def test_doctor_is_chinese(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--lang", "zh"]) == 0
     said = capsys.readouterr().out
