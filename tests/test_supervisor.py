@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from precision_debug import Report, Status
@@ -455,3 +456,43 @@ def test_a_long_name(model: Path) -> None:
     done = command("--model_file", "m.fake", "--run_mode", "fake_fp32", "--output", f"out/{'n' * 251}.json")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def tmpdir_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "tmpdir"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    return place
+
+
+def samples(count: int) -> list[str]:
+    """The options of many samples by two workers."""
+    Path("many").mkdir()
+    for number in range(count):
+        np.save(Path("many", f"{number}.npy"), np.full(4, number, np.float32))
+    return ["--inputs", "many", "--jobs", "2", "--explain", "off"]
+
+
+def test_workers_leave_nothing_in_tmpdir(model: Path, tmpdir_of_its_own: Path) -> None:
+    done = compare("fake_fp32", *samples(8))
+    assert done.returncode == 0, done.stderr
+    assert os.listdir(tmpdir_of_its_own) == []
+    assert not leftovers()
+
+
+@pytest.mark.parametrize("deaths", [1, 2, 3])
+def test_a_worker_that_is_killed_while_it_opens_has_three_tries(
+    model: Path, tmpdir_of_its_own: Path, deaths: int
+) -> None:
+    model.write_text(json.dumps({"layers": 10, "width": 4, "deaths": deaths, "counter": "deaths.txt"}))
+    done = compare("fake_kill_open", *samples(8))
+    assert os.listdir(tmpdir_of_its_own) == []
+    if deaths < 3:
+        assert done.returncode == 0, done.stderr
+        assert len(Report.load("out/r.json").compared) == 10
+        return
+    assert done.returncode == 3
+    assert "3 workers ended while they opened the model" in done.stderr
+    assert "killed by SIGKILL" in done.stderr
+    assert "internal error" not in done.stderr

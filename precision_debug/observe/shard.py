@@ -144,10 +144,12 @@ class Shard:
     def from_plain(cls, plain: Mapping[str, Any]) -> Shard:
         """The inverse of ``to_plain``."""
         found = cls()
+        end = 0
         for low, high in plain["samples"]:
-            if not 0 <= high - low <= _MOST:
+            if not (type(low) is type(high) is int and end <= low < high <= low + _MOST):
                 raise ValueError(f"samples {low} to {high}")
             found.samples.update(range(low, high))
+            end = high
         found.seconds = float(plain["seconds"])
         found.scores = {name: (ExactSum.from_text(text), int(count)) for name, (text, count) in plain["scores"].items()}
         found.parts = {int(sample): (parts[0], parts[1]) for sample, parts in plain["parts"].items()}
@@ -156,7 +158,16 @@ class Shard:
             row = decode(Row, item["row"])
             totals = None if item["totals"] is None else from_plain(item["totals"])
             found._tensors[_key(row)] = int(item["first"]), row, totals
+        found._refuse_strangers()
         return found
+
+    def _refuse_strangers(self) -> None:
+        """Raises ValueError where something is said of samples that are not among these."""
+        named = {*self.parts, *(first for first, _ in self._alone.values())}
+        for first, _, merged in self._tensors.values():
+            named |= {first, *(sample for _, sample in (merged.worst if merged is not None else ()))}
+        if not named <= self.samples:
+            raise ValueError(f"samples that are not among these: {sorted(named - self.samples)[:5]}")
 
 
 def _key(row: Row) -> Key:

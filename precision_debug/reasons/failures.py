@@ -37,6 +37,19 @@ FAILURES: Mapping[str, Wording] = {
         "argument {option}: '{value}' is none of {known}", "选项 {option}：没有 '{value}'，可选：{known}"
     ),
     "missing_arguments": Wording("arguments are missing: {names}", "缺少参数：{names}"),
+    # workers of --jobs
+    "workers_lost_opening": Wording(
+        "{count} workers ended while they opened the model ({why})", "{count} 个工作进程在打开模型时终止（{why}）"
+    ),
+    "workers_lost_in": Wording(
+        "samples {first} to {last} took {count} workers with them ({why})",
+        "样本 {first} 至 {last} 先后使 {count} 个工作进程终止（{why}）",
+    ),
+    "workers_lost": Wording("{count} workers ended one after the other", "{count} 个工作进程相继终止"),
+    "fewer_workers": Wording(
+        "each holds both models: lower --jobs, or give them more memory",
+        "每个进程都要装入两侧模型：请减小 --jobs，或增加内存",
+    ),
     # the model and the run mode
     "no_such_file": Wording("no such file", "没有这个文件"),
     "check_model_file": Wording("check --model_file", "请检查 --model_file"),
@@ -99,6 +112,19 @@ FAILURES: Mapping[str, Wording] = {
     "ended_with": Wording("the process ended with status {status}", "进程以状态 {status} 结束"),
     "last_words": Wording("{what} (its last words: {words})", "{what}（最后的输出：{words}）"),
     "verbose_shows": Wording("--verbose shows all it printed", "--verbose 显示它打印的全部内容"),
+    "child_ended": Wording("the process that ran the engine ended ({how})", "运行引擎的进程已终止（{how}）"),
+    "disk_full": Wording(
+        "the disk is full, or files may not grow: what was finished could not be written",
+        "磁盘已满，或文件大小受限：已完成的内容无法写入",
+    ),
+    "no_descriptors": Wording("no more files may be open at once", "同时打开的文件数已达上限"),
+    "more_descriptors": Wording("allow more: ulimit -n 1024", "请放宽限制：ulimit -n 1024"),
+    "no_processes": Wording("no more processes may be started", "进程数已达上限"),
+    "more_processes": Wording("allow more: ulimit -u", "请放宽限制：ulimit -u"),
+    "out_of_memory": Wording("out of memory", "内存不足"),
+    "another_place": Wording("name another --output", "请另写一个 --output"),
+    "cannot_write": Wording("cannot write there: {error}", "无法写入：{error}"),
+    "another_tmpdir": Wording("set TMPDIR to another disk", "请将 TMPDIR 设到另一个磁盘"),
     "report_taken": Wording("another run is writing this report", "另一个运行正在写这份报告"),
     "wait_for_it": Wording("wait for it, or name another --output", "请等待它结束，或另写一个 --output"),
 }  # fmt: skip

@@ -50,6 +50,12 @@ MISTAKES: Mapping[str, Wording] = {
     ),
     "add_a_baseline": Wording("add --baseline MODE, or leave it out", "请加上 --baseline 模式，或去掉该选项"),
     # files
+    "checkpoint_stale": Wording(
+        "it was begun with other contents of: {names}", "建立检查点之后，下列内容已改变：{names}"
+    ),
+    "checkpoint_anew": Wording(
+        "remove it to begin anew, or name another --checkpoint", "请删除它以重新开始，或另指定 --checkpoint"
+    ),
     "no_onnx": Wording("is not an ONNX model, or is cut off", "不是 ONNX 模型，或文件不完整"),
     "no_room": Wording("there is no room for what a framework needs on disk", "磁盘空间不足，无法写入框架所需的文件"),
     "free_space": Wording("free some space, or name another --output", "请释放空间，或指定另一个 --output"),

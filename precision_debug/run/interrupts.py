@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 __all__ = ["Stopping", "watching"]
@@ -34,16 +35,27 @@ class Stopping:
     @contextlib.contextmanager
     def finishing(self, what: str) -> Iterator[None]:
         """While this lasts, the first signal does not end it. what: one line that says what is going on."""
-        self.asked, self._finishing = False, what
+        before, self.asked, self._finishing = self.asked, False, what
         try:
             yield
         finally:
-            self._finishing = ""
+            self.asked, self._finishing = self.asked or before, ""
+
+
+_now: Stopping | None = None
 
 
 @contextlib.contextmanager
 def watching() -> Iterator[Stopping]:
-    """The signals as a flag, except those that are ignored already (nohup), and outside the main thread."""
+    """The signals as a flag, except those that are ignored already (nohup), and outside the main thread.
+
+    Inside another one it is the same flag: a verb that runs engines one after the other ends with the one that was
+    stopped.
+    """
+    global _now  # noqa: PLW0603
+    if _now is not None and threading.current_thread() is threading.main_thread():
+        yield _now
+        return
     stopping = Stopping()
     before = {}
     try:
@@ -53,8 +65,10 @@ def watching() -> Iterator[Stopping]:
     except ValueError:  # not in the main thread
         yield stopping
         return
+    _now = stopping
     try:
         yield stopping
     finally:
+        _now = None
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -8,18 +8,19 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from .. import errors
-from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError, shortened
+from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError
 from ..events import Failure
 from ..reasons import NOTHING, Reason, say
 from ..report.failure import sentence_of
 from ..report.model import Report
 from .companion_files import keep_log
 from .deliver import deliver, has_rows, rescue
+from .failing import error_of as error_in
 from .folder import JOURNAL, LOG
 from .interrupts import Stopping
 from .journal import UNTOLD, read_events
 from .last_stage import last_stage
+from .last_words import last_words
 
 __all__ = ["Outcome", "error_of", "finished"]
 
@@ -63,16 +64,13 @@ def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugErro
         return BackendError(say("interrupted"), hint=hint)
     told = next(read_events(folder / JOURNAL, Failure), None)
     if isinstance(told, Failure):
-        kind = getattr(errors, told.kind, BackendError)
-        error: PrecisionDebugError = kind(told.what, where=told.where, hint=told.hint)
-        return error
+        return error_in(told)
     if status == 0:
         return None
     if status == UNTOLD:
-        what = "the disk is full, or files may not grow: the run could not write what it had finished"
-        return OutputError(what, where=str(folder.parent), hint="free some space, or name another --output")
+        return OutputError(say("disk_full"), where=str(folder.parent), hint=say("free_space"))
     stage = last_stage(folder / JOURNAL)
-    last = _last_words(folder / LOG)
+    last = last_words(folder / LOG, headed=True)
 
     def crash(what: Reason, hint: Reason) -> BackendCrash:
         return BackendCrash(say("last_words", what=what, words=last) if last else what, where=stage, hint=hint)
@@ -84,12 +82,3 @@ def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugErro
         return crash(say("crashed", signal=name), say("verbose_shows"))
     return crash(say("ended_with", status=status), say("verbose_shows"))
 
-
-def _last_words(log: Path) -> str:
-    if not log.exists():
-        return ""
-    with log.open("rb") as file:
-        head = len(file.readline())
-        file.seek(max(head, log.stat().st_size - 4096))
-        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    return shortened(lines[-1], 400) if lines else ""

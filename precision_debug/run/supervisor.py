@@ -9,9 +9,7 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -21,12 +19,13 @@ from ..errors import OutputError, UsageError
 from ..reasons import say
 from ..records import RunSpec
 from ..report.readiness import make_ready
-from ..safety import import_path
 from ..safety.path_encoding import is_utf8
 from ..search.asked import Asked
+from . import child as children
 from .companion_files import log_head
 from .dead_runs import clear_leftovers
-from .folder import JOB, JOURNAL, LOG, PREFIX
+from .folder import JOURNAL, LOG
+from .held_folder import run_folder
 from .interrupts import Stopping, watching
 from .locking import lock_of, release, take
 from .overwriting import refuse_overwriting
@@ -72,7 +71,9 @@ def supervise(
     except TypeError as error:
         raise UsageError(f"a setting has a value of no use: {error}", where="--option") from error
     with watching() as stopping, _locked(outputs) as locks, contextlib.ExitStack() as stack:
-        folder, held = _made(home, {**job, "locks": [str(lock) for lock in locks]})
+        if not is_utf8(home):
+            raise OutputError(say("not_utf8"), where=str(home), hint="name another --output")
+        folder, held = run_folder(home, {**job, "locks": [str(lock) for lock in locks]})
         stack.callback(os.close, held)
         try:
             for note in clear_leftovers(home, outputs):
@@ -108,37 +109,12 @@ def _absolute(path: Path) -> Path:
     return absolute
 
 
-def _made(home: Path, job: Mapping[str, Any]) -> tuple[Path, int]:
-    """A run's folder with its job, and a descriptor that holds it: a folder that nobody holds is a dead run's."""
-    folder = None
-    if not is_utf8(home):
-        raise OutputError(say("not_utf8"), where=str(home), hint="name another --output")
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))
-        held = take(folder / JOB)
-        assert held is not None  # nobody else knows its name
-        (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
-    except OSError as error:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        what = f"cannot write there: {error.strerror or error}"
-        raise OutputError(what, where=str(home), hint="name another --output") from error
-    return folder, held
-
-
 def _start(folder: Path, verbose: bool, handles: Sequence[int]) -> subprocess.Popen[bytes]:
     """The worker. handles: descriptors that it holds too, so that they outlive this process."""
     (folder / JOURNAL).touch()
     with (folder / LOG).open("ab") as log:
-        return subprocess.Popen(
-            [*import_path.command("from precision_debug.run.worker import start; start()"), str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=None if verbose else log,
-            stderr=None if verbose else log,
-            start_new_session=True,
-            pass_fds=handles,
-        )
+        code = "from precision_debug.run.worker import start; start()"
+        return children.start(code, str(folder), said=None if verbose else log, handles=handles)
 
 
 def _wait(
@@ -162,14 +138,7 @@ def _wait(
     except KeyboardInterrupt:  # where the signals are not ours to watch
         stopping.asked = True
     finally:
-        if child.poll() is None:
-            # the whole process group, since a backend may have started helpers; killed before its stdin closes,
-            # so that the worker does not take itself for orphaned
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        if child.stdin is not None:
-            child.stdin.close()
+        children.end(child)
     return child.returncode
 
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..codec import decode
-from ..errors import BackendError, OutputError, PrecisionDebugError
-from ..events import Failure
+from ..errors import OutputError, PrecisionDebugError
 from ..records import RunSpec
 from ..safety import import_path
 from ..search.asked import Asked
 from . import pipeline
+from .failing import as_ours, failure_of
 from .folder import JOB, JOURNAL, LOG
 from .journal import UNTOLD, Journal
 from .spreading.asked import Spread
@@ -60,13 +60,8 @@ def main(folder: Path) -> int:
                 spreading.execute(spec, decode(Spread, job["spread"]), journal, folder=folder)
             else:
                 pipeline.execute(spec, journal, folder=folder)
-        except PrecisionDebugError as error:
-            return _fail(journal, error)
         except Exception as error:
-            known = BackendError(
-                f"internal error: {type(error).__name__}: {error}", hint="please report it with the output of --verbose"
-            )
-            return _fail(journal, known)
+            return _fail(journal, as_ours(error))
     return 0
 
 
@@ -75,8 +70,7 @@ def _fail(journal: Journal, error: PrecisionDebugError) -> int:
     with contextlib.suppress(OSError):
         traceback.print_exc()
     try:
-        told = {"what": error.what, "where": error.where, "hint": error.hint}
-        journal.write(Failure(text=str(error), kind=type(error).__name__, **told))
+        journal.write(failure_of(error))
     except OutputError:
         return UNTOLD
     return error.exit_status

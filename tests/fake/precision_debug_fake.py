@@ -31,6 +31,7 @@ MODES = {
     "fake_raise": "raises in layer 5",
     "fake_hang": "sleeps in layer 5",
     "fake_abort_open": "aborts while it is opened",
+    "fake_kill_open": "is killed while it is opened, some times",
     "fake_hang_open": "sleeps while it is opened",
     "fake_absent": "cannot run here",
 }
@@ -74,6 +75,12 @@ class FakeBackend:
         if spec.mode == "fake_abort_open":
             print("terminate called: cannot open", file=sys.stderr, flush=True)
             os.abort()
+        if spec.mode == "fake_kill_open":  # as often as the model says, counted in a file
+            model = json.loads(Path(spec.model.model_file).read_text(encoding="utf-8"))
+            with Path(model["counter"]).open("a", encoding="utf-8") as counter:
+                counter.write(".")
+            if Path(model["counter"]).stat().st_size <= model["deaths"]:
+                os.kill(os.getpid(), signal.SIGKILL)
         if spec.mode == "fake_hang_open":
             (Path(spec.work_dir) / "begun").touch()
             time.sleep(60)

@@ -13,15 +13,20 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from ... import errors, events
-from ...errors import BackendError, PrecisionDebugError
+from ... import events
+from ...errors import BackendCrash, BackendError
+from ...reasons import say
 from ...search import Evaluation
+from ..failing import error_of
 from ..folder import LOG
 from ..spreading.asked import Spread
 from ..spreading.pools import Pool, Processes, RayPool, Worker, WorkerLost
 from .set_runner import SetRunner, Setup
 
 __all__ = ["Ahead", "pool_of"]
+
+_TRIES = 3
+"""Workers that may be lost one after the other while they get ready."""
 
 Keys = tuple[str, ...]
 _Asked = tuple[int, Keys]
@@ -100,16 +105,26 @@ class Ahead:
     def _work(self) -> None:
         worker: Worker | None = None
         told: set[int] = set()
+        lost = 0
         while (asked := self._next()) is not None:
             number, keys = asked
             future = self._futures[asked]
             try:
-                if worker is None:
-                    worker, told = self.pool.start(), set()
-                    _checked(worker.ask([]))
-                if number not in told:
-                    _checked(worker.ask(["setup", number, self._setups[number].text()]))
-                    told.add(number)
+                while number not in told or worker is None:
+                    try:
+                        if worker is None:
+                            worker, told = self.pool.start(), set()
+                            _checked(worker.ask([]))
+                        _checked(worker.ask(["setup", number, self._setups[number].text()]))
+                        told.add(number)
+                        lost = 0
+                    except WorkerLost as error:  # while it got ready: that says nothing of the set
+                        worker, lost = None, lost + 1
+                        if lost >= _TRIES:
+                            what = say("workers_lost_opening", count=lost, why=str(error))
+                            raise BackendCrash(
+                                what, where=self._setups[number].mode, hint=say("fewer_workers")
+                            ) from error
                 future.set_result(_evaluation(worker.ask(["run", number, list(keys)])))
             except WorkerLost as error:
                 worker = None
@@ -127,8 +142,7 @@ def _checked(found: Sequence[dict[str, object]]) -> events.Event | None:
     """The last event; raises what a worker failed with."""
     event = events.read(found[-1]) if found else None
     if isinstance(event, events.Failure):
-        kind: type[PrecisionDebugError] = getattr(errors, event.kind, BackendError)
-        raise kind(event.what, where=event.where, hint=event.hint)
+        raise error_of(event)
     return event
 
 

@@ -6,9 +6,7 @@ what took its process with it is not, where the supervisor said so.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
-import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,19 +15,15 @@ from ...codec import encode
 from ...errors import OutputError, RecordingError
 from ...events import Evaluated, Event, Kept, Trying
 from ...reasons import say
-from ...records import ModelFiles, RunSpec
+from ...records import RunSpec
 from ...search import Evaluation
 from ...search.asked import Asked
+from ..content import contents, digest_of, named_contents
 from ..journal import Journal, read_events
 
-__all__ = ["BEGIN_ANEW", "Evaluations", "crashed", "digest_of", "key_of"]
+__all__ = ["BEGIN_ANEW", "Evaluations", "crashed", "key_of"]
 
 BEGIN_ANEW = "remove it to begin anew"
-
-_ENGINES = (
-    "precision-debug", "precision_debug", "onnx", "onnxruntime", "onnxruntime-gpu", "tensorrt", "torch", "torchao",
-    "paddlepaddle", "paddlepaddle-gpu",
-)  # fmt: skip
 
 
 class Evaluations:
@@ -137,48 +131,8 @@ def _mend(path: Path) -> None:
             file.truncate(data.rfind(b"\n") + 1)
 
 
-def digest_of(value: Any) -> str:
-    """Of plain values."""
-    return hashlib.sha256(json.dumps(encode(value), sort_keys=True).encode()).hexdigest()[:32]
-
-
-def model_digest(files: ModelFiles) -> str:
-    """Of a model's files: what they hold; of a folder and of weights beside the model, names, sizes and times."""
-    digest = hashlib.sha256()
-    for name in (files.model_file.partition(".py:")[0] + (".py" if ".py:" in files.model_file else ""),
-                 files.params_file):  # fmt: skip
-        if name and Path(name).is_file():
-            with Path(name).open("rb") as file:
-                while block := file.read(1 << 22):
-                    digest.update(block)
-    beside = (
-        Path(files.model_file).parent if files.model_file.endswith(".onnx") else Path(files.model_dir or "/nowhere")
-    )
-    pattern = f"{Path(files.model_file).stem}*" if files.model_file else "*"
-    for path in sorted(beside.glob(pattern)) if beside.is_dir() else ():
-        if path.is_file() and path.name != Path(files.model_file).name and path.suffix in _WEIGHTS:
-            digest.update(f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}".encode())
-    return digest.hexdigest()
-
-
-_WEIGHTS = frozenset({".data", ".bin", ".pdiparams", ".pdmodel", ".json", ".weights", ".pb"})
-
-
-def versions_here() -> dict[str, str]:
-    """Of every engine that is installed."""
-    found = {}
-    for name in _ENGINES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
-
-
 def key_of(spec: RunSpec, asked: Asked, feeds: Sequence[str]) -> str:
     """Of a search: everything that decides what comes of a set. feeds: digests of the inputs."""
-    plain = encode(spec)
-    for name in ("command", "explain", "record"):
-        plain.pop(name, None)
     wanted = {"on": asked.on, "limit": asked.limit} | ({"check": asked.check} if asked.check else {})
-    return digest_of([plain, wanted, list(feeds), model_digest(spec.model), versions_here()])
+    programs = named_contents(asked.on, asked.held_out, *shlex.split(asked.check))
+    return digest_of([contents(spec), wanted, list(feeds), programs])

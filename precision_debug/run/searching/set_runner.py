@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import base64
 import pickle
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ... import events
-from ...errors import BackendError, PrecisionDebugError, UsageError, shortened
+from ...errors import UsageError
 from ...protocols import Feeds
 from ...reasons import say
 from ...records import RunSpec
 from ...search import Evaluation
 from ...search.asked import Asked
+from ..failing import as_ours, failure_of
 from ..plan import make_plan, stage_of
 from ..spreading.part_runner import Plain
 from .criterion import Criterion, Sample
@@ -49,10 +48,13 @@ class Setup:
 
 
 class SetRunner:
-    """In a worker. Questions: ["setup", NUMBER, Setup.text()], then ["run", NUMBER, keys] as often as is wanted."""
+    """In a worker. given: "folder" is an existing one to write in.
 
-    def __init__(self, _spec: Mapping[str, Any]) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="precision_debug-"))
+    Questions: ["setup", NUMBER, Setup.text()], then ["run", NUMBER, keys] as often as is wanted.
+    """
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._folder = Path(given["folder"])
         self._setups: dict[int, tuple[Setup, Trials]] = {}
 
     def ask(self, asked: Sequence[Any]) -> list[Plain]:
@@ -66,15 +68,12 @@ class SetRunner:
                     setup, trials = self._setups[number]
                     found: Evaluation = trials.run(keys, setup.samples, setup.others)
                     return [events.written(events.Evaluated(key="", evaluation=found))]
-        except PrecisionDebugError as error:
-            return [_failure(error)]
         except Exception as error:
-            return [_failure(BackendError(shortened(f"internal error: {type(error).__name__}: {error}", 400)))]
+            return [events.written(failure_of(as_ours(error)))]
         return []
 
     def close(self) -> None:
-        """Remove what it wrote."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Nothing is held beyond its folder, which belongs to who made it."""
 
     def _trials(self, setup: Setup, number: int) -> Trials:
         folder = self._folder / str(number)
@@ -87,11 +86,3 @@ class SetRunner:
             raise UsageError(say("nothing_to_keep", mode=setup.mode), where="search")
         criterion = Criterion.of(setup.asked, setup.spec.tolerance, setup.pairs, setup.allowed)
         return Trials(opening, keep, criterion, setup.feeds, folder)
-
-
-def _failure(error: PrecisionDebugError) -> Plain:
-    return events.written(
-        events.Failure(
-            text=str(error), kind=type(error).__name__, what=error.what, where=error.where, hint=error.hint
-        )
-    )  # fmt: skip

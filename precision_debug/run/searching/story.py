@@ -22,6 +22,7 @@ from ...search import Artefact, Evaluation, Fix, Found, Group, Judged, KeptUnit,
 from ...search.asked import Asked
 from ...search.oracle import Spent
 from .. import pipeline
+from ..content import feeds_digest, weights_digest
 from ..inputs import feeds_of
 from ..journal import Journal, read_events
 from ..journal_report import report_of_journal
@@ -31,7 +32,7 @@ from ..spreading.asked import Spread
 from .ahead import Ahead, pool_of
 from .check_command import saved_as
 from .criterion import Criterion, Sample
-from .evaluations import BEGIN_ANEW, Evaluations, digest_of, key_of
+from .evaluations import BEGIN_ANEW, Evaluations, key_of
 from .hand_over import handed_over
 from .held_out import held_out_feeds
 from .ranked import Ranker
@@ -85,7 +86,8 @@ def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path, spread: 
         plan = make_plan(spec, work_dir=str(folder))
     assert plan.baseline is not None
     given = feeds_of(spec, plan, ())
-    digests = [digest_of([sorted((name, _digest(value)) for name, value in feeds.items())]) for feeds in given.feeds]
+    digests = [feeds_digest([feeds]) for feeds in given.feeds]
+    digests.append(weights_digest([plan.baseline, plan.target]))
     with contextlib.ExitStack() as stack:
         known = stack.enter_context(Evaluations(Path(asked.folder, EVALUATIONS), key_of(spec, asked, digests)))
         ahead = stack.enter_context(Ahead(pool_of(spread, folder))) if spread is not None else None
@@ -460,17 +462,6 @@ class _Search:
             if self._evaluate(trials, kept | islands, self.samples, "islands joined").passes:
                 return islands
         return frozenset()
-
-
-def _digest(value: Any) -> str:
-    import hashlib
-
-    import numpy as np
-
-    array = np.asarray(value) if not isinstance(value, (list, dict)) else None
-    if array is None or array.dtype.hasobject:
-        return hashlib.sha256(repr(value).encode()).hexdigest()
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes() + str(array.dtype).encode()).hexdigest()
 
 
 def _error(error: float | None) -> float:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import queue
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,9 +10,9 @@ from typing import Any
 
 from ... import events
 from ...codec import decode
-from ...errors import BackendError, PrecisionDebugError, shortened
 from ...records import RunSpec
 from .. import pipeline
+from ..failing import as_ours, failure_of
 from ..journal import Journal
 
 __all__ = ["PartRunner", "Plain"]
@@ -37,13 +35,14 @@ class _Told(Journal):
 
 
 class PartRunner:
-    """spec: as JSON values. Everything goes in and out as JSON values, so that it may be in another process."""
+    """given: a command, and as "folder" an existing one to write in. Everything goes in and out as JSON values, so that
+    it may be in another process."""
 
-    def __init__(self, spec: Mapping[str, Any]) -> None:
-        self._spec = decode(RunSpec, dict(spec))
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._folder = Path(given["folder"])
+        self._spec = decode(RunSpec, {name: one for name, one in given.items() if name != "folder"})
         self._asked: queue.Queue[list[int] | None] = queue.Queue()
         self._told: queue.Queue[Plain] = queue.Queue()
-        self._folder = Path(tempfile.mkdtemp(prefix="precision_debug-"))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -67,7 +66,6 @@ class PartRunner:
         """End the thread, close both sides."""
         self._asked.put(None)
         self._thread.join(30)
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _parts(self) -> Iterator[list[int]]:
         while True:
@@ -81,16 +79,5 @@ class PartRunner:
         try:
             pipeline.execute(self._spec, _Told(self._told), folder=self._folder, parts=self._parts())
             self._told.put({"event": "answered"})
-        except PrecisionDebugError as error:
-            self._fail(error)
         except BaseException as error:
-            self._fail(BackendError(shortened(f"internal error: {type(error).__name__}: {error}", 400)))
-
-    def _fail(self, error: PrecisionDebugError) -> None:
-        self._told.put(
-            events.written(
-                events.Failure(
-                    text=str(error), kind=type(error).__name__, what=error.what, where=error.where, hint=error.hint
-                )
-            )
-        )
+            self._told.put(events.written(failure_of(as_ours(error))))

@@ -1,7 +1,8 @@
 """A child process that answers questions of a pool: JSON lines in, JSON lines out.
 
 The first line is what its runner is made with; each further one a question (see ``PartRunner.ask`` and
-``SetRunner.ask``), answered by one line of events. When standard input closes, the process ends.
+``SetRunner.ask``), answered by one line of events. When standard input closes, the process ends at once, whatever it is
+at: nobody waits for that answer. Its folder is removed by whoever made it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import queue
 import sys
+import threading
 from typing import Any, NoReturn
 
 from ...safety import import_path
@@ -22,13 +25,23 @@ def start(module: str, name: str) -> NoReturn:
     import_path.clean()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what frameworks print is no answer
+    asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(asked,), daemon=True).start()
     make = getattr(importlib.import_module(module), name)
     runner: Any = None
-    for line in sys.stdin:
-        asked = json.loads(line)
+    while True:
+        question = json.loads(asked.get())
         if runner is None:
-            runner = make(asked)
-            asked = []
-        answers.write(json.dumps(runner.ask(asked), allow_nan=False) + "\n")
-        answers.flush()
+            runner = make(question)
+            question = []
+        try:
+            answers.write(json.dumps(runner.ask(question), allow_nan=False) + "\n")
+            answers.flush()
+        except BrokenPipeError:
+            os._exit(0)
+
+
+def _listen(asked: queue.SimpleQueue[str]) -> NoReturn:
+    for line in sys.stdin:
+        asked.put(line)
     os._exit(0)  # whatever the threads of a framework are at

@@ -6,15 +6,19 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from ...errors import UsageError
 from ...safety import import_path
+from ..child import ended_by
+from ..held_folder import scratch
 from .cards import VISIBLE, cards, shares
 from .part_runner import PartRunner, Plain
 
@@ -64,7 +68,8 @@ class Pool(Protocol):
 
 
 class Processes:
-    """Child processes. log: gets what they print. runner: what answers in them (see part_worker.start)."""
+    """Child processes. log: gets what they print; each has a folder of its own beside it while it lives. runner: what
+    answers in them (see part_worker.start)."""
 
     def __init__(
         self, spec: Mapping[str, Any], size: int, log: Path, runner: Callable[[Mapping[str, Any]], Runner] = PartRunner
@@ -96,6 +101,7 @@ class _Child:
         self, spec: Mapping[str, Any], log: Path, runner: Callable[[Mapping[str, Any]], Runner], cards: str = ""
     ) -> None:
         self.cards = cards
+        self._folder = Path(tempfile.mkdtemp(prefix="worker-", dir=log.parent))
         place = f"{runner.__module__!r}, {runner.__name__!r}"
         code = f"from precision_debug.run.spreading.part_worker import start; start({place})"
         with log.open("ab") as said:
@@ -104,7 +110,7 @@ class _Child:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, encoding="utf-8",
                 env={**os.environ, VISIBLE: cards} if cards else None,
             )  # fmt: skip
-        self._spec: Mapping[str, Any] | None = spec
+        self._spec: Mapping[str, Any] | None = {**spec, "folder": str(self._folder)}
 
     @property
     def pid(self) -> int:
@@ -125,15 +131,16 @@ class _Child:
             streams[0].write(json.dumps(asked) + "\n")
             streams[0].flush()
             line = streams[1].readline()
-        except (OSError, ValueError) as error:
-            raise WorkerLost(str(error)) from error
+        except (OSError, ValueError):
+            line = ""
         if not line.endswith("\n"):
-            raise WorkerLost(f"process {self.pid} ended with status {self._process.wait()}")
+            self.close()
+            raise WorkerLost(f"process {self.pid}: {ended_by(self._process.returncode)}")
         found: list[Plain] = json.loads(line)
         return found
 
     def close(self) -> None:
-        """Its standard input closes, and it ends."""
+        """Its standard input closes, and it ends; what it wrote goes with it."""
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -143,6 +150,7 @@ class _Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def connected(address: str = "", cores: int = 0) -> tuple[Any, bool]:
@@ -191,6 +199,7 @@ class RayPool:
     ) -> None:  # fmt: skip
         ray, self._ours = connected(address, size)
         self._ray: Any = ray
+        self._started: list[_Actor] = []
         resources = ray.cluster_resources()
         fit = resources.get("GPU", 0) / gpus if gpus else resources.get("CPU", 1)
         if fit < 1:
@@ -203,10 +212,14 @@ class RayPool:
 
     def start(self) -> Worker:
         """See Pool."""
-        return _Actor(self._ray, self._actor.remote(self._spec, *self._runner))
+        actor = _Actor(self._ray, self._actor.remote(self._spec, *self._runner))
+        self._started.append(actor)
+        return actor
 
     def close(self) -> None:
-        """End the cluster where it was started here."""
+        """End those that nobody has closed, and the cluster where it was started here."""
+        for actor in self._started:
+            actor.close()
         if self._ours:
             self._ray.shutdown()
 
@@ -217,7 +230,10 @@ class _Remote:
     def __init__(self, spec: Mapping[str, Any], module: str, runner: str) -> None:
         import importlib
 
-        self._runner: Runner = getattr(importlib.import_module(module), runner)(spec)
+        self._open = contextlib.ExitStack()
+        folder, _ = self._open.enter_context(scratch())
+        made = getattr(importlib.import_module(module), runner)({**spec, "folder": str(folder)})
+        self._runner: Runner = made
 
     def pid(self) -> int:
         import os
@@ -227,10 +243,15 @@ class _Remote:
     def ask(self, part: Sequence[Any]) -> str:
         return json.dumps(self._runner.ask(part), allow_nan=False)
 
+    def close(self) -> None:
+        """Remove what was written here; the process ends right after."""
+        self._open.close()
+
 
 class _Actor:
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray, self._actor = ray, actor
+        self._closed = False
 
     @property
     def pid(self) -> int:
@@ -245,5 +266,10 @@ class _Actor:
         return found
 
     def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.suppress(Exception):
+            self._ray.get(self._actor.close.remote(), timeout=_PATIENCE)
         with contextlib.suppress(Exception):
             self._ray.kill(self._actor)

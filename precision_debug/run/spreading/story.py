@@ -7,19 +7,27 @@ next one gets.
 from __future__ import annotations
 
 import queue
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ... import errors, events
+from ... import events
 from ...codec import decode, encode
-from ...errors import BackendCrash, BackendError, PrecisionDebugError
+from ...errors import BackendCrash
+from ...feeds.script import split_script
 from ...observe.shard import Shard
+from ...reasons import say
 from ...records import RunSpec, TensorMeta
+from ..content import digest_of, feeds_digest, weights_digest
+from ..failing import error_of
 from ..folder import LOG
+from ..inputs import feeds_of
 from ..journal import Journal
+from ..plan import make_plan
 from ..samples import finish_scores, worst_sample
+from ..side import CALIBRATE
 from .asked import Spread
 from .checkpoint import Checkpoint
 from .part_runner import Plain
@@ -42,23 +50,65 @@ def execute(
     begun = time.monotonic()
     pool = _pool(spec, asked, folder)
     try:
-        first = pool.start()
-        head = _checked(first.ask([]))
+        first, head = _opened(spec, pool)
         for event in head:
             _write(journal, event)
         known = next((event for event in head if event["event"] == "samples"), None)
         if known is None:  # there is one sample, and the worker has compared it
             first.close()
             return
-        kept = Checkpoint(asked.checkpoint, spec)
+        samples = range(known["first"], known["last"])
+        more = _made_of(spec, samples, head, folder) if asked.checkpoint else {}
+        kept = Checkpoint(asked.checkpoint, spec, more=more, samples=samples)
         run = _Run(spec, pool, journal, kept, on_part)
         for shard in kept.shards:
             run.take(shard)
-        run.all(first, range(known["first"], known["last"]))
+        run.all(first, samples)
         _finish(spec, run, journal, head)
     finally:
         pool.close()
     journal.write(events.End(seconds=time.monotonic() - begun))
+
+
+def _opened(spec: RunSpec, pool: Pool) -> tuple[Worker, list[Plain]]:
+    """The first worker, and what it tells of both sides. Raises PrecisionDebugError."""
+    tries = 0
+    while True:
+        try:
+            worker = pool.start()
+            return worker, _checked(worker.ask([]))
+        except WorkerLost as error:
+            tries += 1
+            if tries == _TRIES:
+                what = say("workers_lost_opening", count=_TRIES, why=str(error))
+                raise BackendCrash(what, where=spec.run_mode, hint=say("fewer_workers")) from error
+
+
+def _made_of(spec: RunSpec, samples: range, head: list[Plain], folder: Path) -> dict[str, str]:
+    """Digests of what decides beside the command and its files: what programs give, and what the engines say they are.
+
+    A script's samples, and the weights of a model that is one, are known only when it has run.
+    """
+    sides = [event["info"].get("versions", {}) for event in head if event["event"] == "side"]
+    told = sorted({str(sorted(versions.items())) for versions in sides})
+    found = {"versions of the engines": digest_of(told)}
+    place = folder / "checkpoint"
+    place.mkdir(exist_ok=True)
+    try:
+        plan = make_plan(spec, work_dir=str(place))
+        weights = weights_digest([side for side in (plan.baseline, plan.target) if side is not None])
+        if weights:
+            found["the model's program and weights"] = weights
+        if not spec.inputs or split_script(spec.inputs) is not None:
+            given = feeds_of(spec, plan, ())
+            chosen = sorted({*samples, *range(min(CALIBRATE, len(given.feeds)))})
+            theirs = given.for_target().feeds
+            found["what the script gives"] = feeds_digest(
+                fed for number in chosen for fed in (given.feeds[number], theirs[number])
+            )
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return found
 
 
 def _pool(spec: RunSpec, asked: Spread, folder: Path) -> Pool:
@@ -118,7 +168,7 @@ class _Run:
                 return _checked(self.worker.ask(part))
             except WorkerLost:
                 self.worker = None
-        raise BackendCrash("its worker was lost again and again", where=self._spec.run_mode)
+        raise BackendCrash(say("workers_lost", count=_TRIES), where=self._spec.run_mode, hint=say("fewer_workers"))
 
     def _started(self) -> Worker:
         worker = self._pool.start()
@@ -139,10 +189,9 @@ class _Run:
                 except WorkerLost as error:
                     worker = None
                     if tries + 1 >= _TRIES:
-                        raise BackendCrash(
-                            f"samples {part[0]} to {part[1] - 1} took {_TRIES} workers with them ({error})",
-                            where=self._spec.run_mode,
-                        ) from error  # fmt: skip
+                        what = say("workers_lost_in", first=part[0], last=part[1] - 1, count=_TRIES, why=str(error))
+                        hint = say("fewer_workers")
+                        raise BackendCrash(what, where=self._spec.run_mode, hint=hint) from error
                     self._left.put((part, tries + 1))
                     continue
                 self._finished(found, worker)
@@ -199,10 +248,9 @@ def _parts(samples: list[int], workers: int) -> Iterator[list[int]]:
 
 def _checked(found: list[Plain]) -> list[Plain]:
     """The events; raises what a worker failed with."""
-    if found and found[-1]["event"] == "failure":
-        told = found[-1]
-        kind: type[PrecisionDebugError] = getattr(errors, told["kind"], BackendError)
-        raise kind(told["what"], where=told["where"], hint=told["hint"])
+    told = events.read(found[-1]) if found else None
+    if isinstance(told, events.Failure):
+        raise error_of(told)
     return found
 
 

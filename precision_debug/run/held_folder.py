@@ -1,0 +1,89 @@
+"""Folders that are held while somebody works in them: one that nobody holds is a dead run's, and can be cleared away.
+
+What holds one is a lock on a file in it, which every process that works there has open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import OutputError
+from ..reasons import say
+from .folder import HELD, JOB, PREFIX, SCRATCH
+from .locking import take
+
+__all__ = ["clear_scratch", "run_folder", "scratch"]
+
+
+def run_folder(home: Path, job: Mapping[str, Any], *, hint: str = "name another --output") -> tuple[Path, int]:
+    """A run's folder in another one, with its job, and a descriptor that holds it. Raises OutputError."""
+    folder = None
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        folder, held = _made(PREFIX, home, JOB)
+        (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
+    except OSError as error:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise OutputError(say("cannot_write", error=error.strerror or error), where=str(home), hint=hint) from error
+    return folder, held
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[tuple[Path, int]]:
+    """A folder in TMPDIR and the descriptor that holds it, gone afterwards. What dead ones left there is cleared first.
+
+    Raises OutputError.
+    """
+    clear_scratch()
+    try:
+        folder, held = _made(SCRATCH, None, HELD)
+    except OSError as error:
+        what = say("cannot_write", error=error.strerror or error)
+        raise OutputError(what, where="TMPDIR", hint=say("another_tmpdir")) from error
+    try:
+        yield folder, held
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(held)
+
+
+def clear_scratch() -> None:
+    """Remove what ``scratch`` made of processes that are dead, theirs who run this alone."""
+    with contextlib.suppress(OSError):
+        home = tempfile.gettempdir()
+        for name in os.listdir(home):
+            if name.startswith(SCRATCH):
+                with contextlib.suppress(OSError):
+                    _clear(Path(home, name))
+
+
+def _clear(folder: Path) -> None:
+    lock = folder / HELD
+    if folder.is_symlink() or os.stat(folder).st_uid != os.getuid() or not lock.is_file():
+        return
+    handle = take(lock)
+    if handle is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+def _made(prefix: str, home: Path | None, lock: str) -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=home))
+        try:
+            handle = take(folder / lock)
+        except FileNotFoundError:  # it was taken for a dead one's before it was held
+            continue
+        except OSError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        if handle is not None:
+            return folder, handle
