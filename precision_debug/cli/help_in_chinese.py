@@ -58,6 +58,8 @@ HELP: Mapping[str, str] = {
         "列出模型的输入、各自的默认值，以及可复制的命令",
     "tell what a model, an engine, or TensorRT's engine-inspector files hold (layers, real precision, tactics)":
         "说明模型、引擎或 TensorRT engine inspector 文件的内容（层、真实精度、tactic）",
+    "what an .onnx file proves to be wrong by itself, or two files of each other, without a run":
+        ".onnx 文件自身能证明的错误，或两个文件互相证明的不同，无需运行",
     "climb an engine's optimisation stages one at a time, and bisect the one that brings the mismatch":
         "逐级开启引擎的优化，并对引入不一致的一级二分查找",
     "list a model's tensor names in execution order, to mark some of them":
@@ -98,6 +100,11 @@ HELP: Mapping[str, str] = {
         "类型、形状和取值范围。`inspect capability M --run_mode MODE` 在构建之前询问 TensorRT 的解析器或 OpenVINO\n"
         "的设备不支持哪些算子。`inspect tactics FILES` 列出每层的 tactic（--save_tactics 与 Polygraphy 的 replay\n"
         "文件）；加 --diff BAD… 时只列出仅有问题构建才采用的 tactic。\n",
+    "precision_debug check M [M2]: what the file itself proves to be wrong, or two files of each other, without a run.":
+        "precision_debug check M [M2]：文件自身能证明的错误，或两个文件互相证明的不同，无需运行。\n\n"
+        "为 NaN 的常量、不可能正确的 scale 与零点、被截断或 scale 不等于 scale_x×scale_w 的 int32 偏置、\n"
+        "超出其量化范围的权重、超出目标类型的常量；对两个文件：不同的属性与常量，以及折叠错误的 batch norm。\n"
+        "有发现时退出码为 1。\n",
     "precision_debug ladder: which stage of the target brings the mismatch, and what to switch off.":
         "precision_debug ladder：目标的哪一级引入不一致，应关闭什么。\n\n"
         "选项与对比相同。从全部关闭逐级升到 --run_mode；对首个不通过的一级，二分查找必须关闭的最小 pass 与算子集合。\n",
@@ -267,6 +274,11 @@ HELP: Mapping[str, str] = {
     "the part (default: MODEL.part.onnx)": "子模型（默认 MODEL.part.onnx）",
     "output.json or journal.jsonl": "output.json 或 journal.jsonl",
     "may be repeated; format by suffix, or NAME:FILE": "可重复；格式由后缀或 NAME:FILE 决定",
+    # check
+    "an .onnx file": "一个 .onnx 文件",
+    "another one, made from it": "由它生成的另一个文件",
+    "the type that the target holds floats in": "目标保存浮点数所用的类型",
+    "the target holds whole numbers in 32 bits (TensorRT)": "目标以 32 位保存整数（TensorRT）",
     # search
     "what has to hold, and for how long is it searched?": "须满足什么，搜索多久？",
     "what is judged: the outputs, every tensor, or a metric(baseline, target) of your own (default outputs)":

@@ -10,6 +10,7 @@ from .fixes import FIXES
 from .inputs import INPUTS
 from .mistakes import MISTAKES
 from .notes import NOTES, STAGES
+from .proven import PROVEN
 from .reason import Catalogue
 from .rows import ROWS
 
@@ -17,6 +18,7 @@ __all__ = ["CORE"]
 
 CORE = Catalogue(
     "",
-    {**ROWS, **INPUTS, **EXPORTS, **NOTES, **STAGES, **DOUBTS, **FIXES, **FAILURES, **MISTAKES, **CAUSES, **WHY},
+    {**ROWS, **INPUTS, **EXPORTS, **NOTES, **STAGES, **DOUBTS, **FIXES, **FAILURES, **MISTAKES, **CAUSES, **WHY,
+     **PROVEN},
 )
 """Every reason that the core gives."""

@@ -9,6 +9,7 @@ __all__ = ["WHAT_TO_DO"]
 _REPLACE = "请使用可替换张量的运行模式（CPU 上的 ONNX Runtime、动态图 PyTorch）。"
 
 WHAT_TO_DO: Mapping[str, str] = {
+    "As above.": "同上。",
     "As the part after the colon says.": "照冒号后的部分所说。",
     "Ask for it alone with --mark, or compare with the mode ort_fp32, whose layouts are the model's own.":
         "用 --mark 单独取它，或与布局和模型一致的 ort_fp32 比较。",
@@ -142,6 +143,15 @@ WHAT_TO_DO: Mapping[str, str] = {
         "查看运行说明与实际精度一列；换一个模式或设备也许真正以该精度运行。",
     "Switch TF32 off for these operators, or accept about three digits.":
         "对这些算子关闭 TF32，或接受约三位有效数字。",
+    "Make the file again with a tool that does not do so, or mend the constant.":
+        "用不会如此的工具重新生成文件，或修正该常量。",
+    "Keep its readers in FP32 or BF16, or use a smaller constant (a mask of -65504, say).":
+        "将其读取者保留为 FP32 或 BF16，或用更小的常量（例如掩码用 -65504）。",
+    "Quantise the model again, with a larger range where it clips.": "重新量化模型，在截断处用更大的范围。",
+    "Quantise the model again, with per-tensor weights or a larger scale there.":
+        "重新量化模型，该处用逐张量权重或更大的 scale。",
+    "Report it to the developers of the tool that wrote the second file, and use the first.":
+        "向写出第二个文件的工具的开发者报告，并使用第一个文件。",
     "Switch the pass off, as the pasted line does, where that matters.": "若有影响，按可粘贴的那一行关闭该 pass。",
     "Switch the pass off, as the pasted line does, and report it to the engine's developers.":
         "按可粘贴的那一行关闭该 pass，并向引擎开发者报告。",

@@ -35,6 +35,9 @@ def lead(report: Report) -> tuple[Text, ...]:
     found = fix_sentences(report)
     if found:  # who asked what to keep reads that first, then who did it where that is known
         sentences = [*found, *(sentences if named else [])]
+    told = [explained(note) for note in report.notes if note.code.startswith("proven_")]
+    place = 1 if named or report.first_mismatch is None else 0
+    sentences[place:place] = told
     sentences += repeat_sentences(report)
     if report.checks:
         sentences.insert(0, _checked(report))

@@ -35,6 +35,7 @@ from .inputs import feeds_of, storing
 from .journal import Journal
 from .old_objects import old_objects_at_rest
 from .plan import NONE, Opening, Plan, crosses, make_plan
+from .proven import proven
 from .repetition import Repetition
 from .samples import Samples, chosen_samples, finish_scores, worst_sample
 from .saved_json import SavedOutputs
@@ -84,6 +85,8 @@ def _compare(
     first_sample, _ = chosen_samples(value(CORE, spec.options, "sample"), len(given.feeds))
     answers = Answers(spec, given, first_sample)
     alone = spec.baseline == NONE
+    for reason in proven(first, second):
+        journal.write(events.Note(text=reason))
     if alone:
         journal.write(events.Note(text=say("validated_alone")))
     matches = _matched(spec, first, second, given, journal, folder) if crosses(first, second) else None

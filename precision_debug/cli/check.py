@@ -1,0 +1,52 @@
+"""precision_debug check M [M2]: what the file itself proves to be wrong, or two files of each other, without a run.
+
+Constants that are NaN, scales and zero points that cannot be right, int32 biases that were clipped or whose scale is
+not scale_x times scale_w, weights beyond what quantises them, constants beyond the target's type; of two files,
+attributes and constants that differ, and batch norms that were folded wrongly. Ends with 1 where something is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import ModelError
+from ..report.words import explained
+from ..safety.visible import visible
+from .language import add_language, in_words, language_of
+from .parser import Parser, formatter, parse, program
+
+__all__ = ["run"]
+
+SUMMARY = "what an .onnx file proves to be wrong by itself, or two files of each other, without a run"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print one line a finding; 1 where there is one, else 0."""
+    parser = Parser(prog=program("check"), formatter_class=formatter, description=__doc__)
+    parser.add_argument("model", metavar="M", help="an .onnx file")
+    parser.add_argument("second", metavar="M2", nargs="?", default="", help="another one, made from it")
+    parser.add_argument("--to", choices=("", "float16"), default="", help="the type that the target holds floats in")
+    parser.add_argument("--int32", action="store_true", help="the target holds whole numbers in 32 bits (TensorRT)")
+    add_language(parser)
+    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    given = parse(parser, arguments)
+    for path in filter(None, (given.model, given.second)):
+        if not path.lower().endswith(".onnx"):
+            raise ModelError("is no .onnx file", where=path, hint="only these can be read without their framework")
+    from ..onnx.model import read_model
+    from ..onnx.provable import provable
+    from ..onnx.provable_apart import provable_apart
+    from ..report.words import Text
+
+    first = read_model(given.model)
+    found = provable(first, to=given.to, int32=given.int32)
+    if given.second:
+        second = read_model(given.second)
+        found += [one for one in provable(second, to=given.to, int32=given.int32) if one not in found]
+        found += provable_apart(first, second)
+    language = language_of(given.lang)
+    for reason in found:
+        print(visible(in_words(explained(reason), language)))
+    if not found:
+        print(in_words(Text("nothing is wrong in what a file can prove", "文件所能证明的范围内没有问题"), language))
+    return 1 if found else 0

@@ -1,0 +1,202 @@
+"""What a file itself proves, without a run: constants that cannot be right, or that do not fit the target's type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..reasons import Reason, say
+from .constants import Constants
+from .graph import attribute
+from .model import Model
+
+__all__ = ["provable"]
+
+Array = np.ndarray[Any, Any]
+
+_LIMITS = {"float16": (65504.0, 2.0**-25)}
+"""The largest number of a type, and the size below which one becomes 0."""
+
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+_END = 2**31 - 1
+_SAME = 0.01
+"""Relative difference of a bias's scale from the product of the scales from which on it is another one."""
+
+_MOST = 5
+"""Findings of one kind that are told one by one."""
+
+
+def provable(model: Model, *, to: str = "", int32: bool = False) -> list[Reason]:
+    """One sentence each, in the order of the graph. to: the type of a target that holds floats in it, "float16".
+
+    int32: the target holds whole numbers in 32 bits. Only what is wrong whatever is fed to the model.
+    """
+    file = _File.of(model)
+    found: dict[str, list[Reason]] = {}
+    for kind in (_not_finite, _scales, _biases, _clipped_weights, _norms):
+        for reason in kind(file):
+            found.setdefault(reason.code, []).append(reason)
+    for reason in _beyond(file, to, int32):
+        found.setdefault(reason.code, []).append(reason)
+    told: list[Reason] = []
+    for reasons in found.values():
+        told += reasons[:_MOST]
+        if len(reasons) > _MOST:
+            told.append(say("proven_more", count=len(reasons) - _MOST))
+    return told
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """nodes: of the main graph. constants: its own. makers: output name to the node that makes it."""
+
+    nodes: Sequence[Any]
+    constants: Constants
+    makers: Mapping[str, Any]
+    readers: Mapping[str, Sequence[Any]]
+
+    @classmethod
+    def of(cls, model: Model) -> _File:
+        nodes = list(model.proto.graph.node)
+        readers: dict[str, list[Any]] = {}
+        for node in nodes:
+            for name in node.input:
+                readers.setdefault(name, []).append(node)
+        makers = {name: node for node in nodes for name in node.output if name}
+        return cls(nodes=nodes, constants=Constants(model), makers=makers, readers=readers)
+
+    def value(self, node: Any, place: int) -> Array | None:
+        """A constant input of a node."""
+        name = node.input[place] if len(node.input) > place else ""
+        return self.constants.get(name) if name else None
+
+    def dequantised(self, name: str) -> Any:
+        """The DequantizeLinear that makes a tensor, or None."""
+        maker = self.makers.get(name)
+        return maker if maker is not None and maker.op_type == "DequantizeLinear" else None
+
+
+def _not_finite(file: _File) -> Iterator[Reason]:
+    for name in file.constants:
+        value = file.constants.get(name)
+        if value is not None and value.dtype.kind == "f" and np.isnan(value).any():
+            yield say("proven_nan", name=name, count=int(np.isnan(value).sum()))
+
+
+def _scales(file: _File) -> Iterator[Reason]:
+    for node in file.nodes:
+        if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+            continue
+        scale = file.value(node, 1)
+        if scale is not None and scale.size:
+            wrong = ~(np.isfinite(scale.astype(np.float64)) & (scale.astype(np.float64) > 0))
+            if wrong.any():
+                yield say(
+                    "proven_scale", op=node.op_type, name=node.output[0], scale=float(scale[wrong].flat[0])
+                )  # fmt: skip
+        zero, held = file.value(node, 2), file.value(node, 0)
+        if node.op_type == "DequantizeLinear" and zero is not None and held is not None and zero.dtype != held.dtype:
+            yield say(
+                "proven_zero_point", name=node.output[0], zero=zero.dtype.name, held=held.dtype.name
+            )  # fmt: skip
+        if node.op_type == "DequantizeLinear" and held is not None and held.dtype == np.int32 and np.any(zero):
+            yield say("proven_bias_zero_point", name=node.output[0], zero=int(np.asarray(zero).max()))
+
+
+def _biases(file: _File) -> Iterator[Reason]:
+    """An integer kernel adds a bias to sums whose unit is scale_x times scale_w, whatever scale the file gives it."""
+    shared: dict[str, list[tuple[str, Array]]] = {}
+    for node in file.nodes:
+        if node.op_type == "QLinearConv":
+            units, bias = (file.value(node, 1), file.value(node, 4)), node.input[8] if len(node.input) > 8 else ""
+            given, scale = file.constants.get(bias) if bias else None, None
+        elif node.op_type in _PRODUCTS and len(node.input) > 2 and node.input[2]:
+            parts = [file.dequantised(name) for name in node.input[:3]]
+            if any(part is None for part in parts):
+                continue
+            units = file.value(parts[0], 1), file.value(parts[1], 1)
+            bias, given, scale = parts[2].input[0], file.value(parts[2], 0), file.value(parts[2], 1)
+        else:
+            continue
+        if given is None or given.dtype != np.int32:
+            continue
+        ends = int((np.abs(given.astype(np.int64)) >= _END).sum())
+        if ends:
+            yield say("proven_bias_clipped", op=node.op_type, name=node.output[0], bias=bias, count=ends)
+        if units[0] is None or units[1] is None:
+            continue
+        product = (units[0].astype(np.float64).reshape(-1) * units[1].astype(np.float64).reshape(-1)).reshape(-1)
+        if scale is not None and product.size in (1, given.size) and scale.size in (1, given.size):
+            off = np.abs(scale.astype(np.float64).reshape(-1) / product - 1)
+            if off.max() > _SAME:
+                worst = int(off.argmax())
+                one, other = (float(part.reshape(-1)[min(worst, part.size - 1)]) for part in (scale, product))
+                yield say("proven_bias_scale", op=node.op_type, name=node.output[0], bias=bias, scale=one, wanted=other)
+        shared.setdefault(bias, []).append((node.output[0], product))
+    for bias, users in shared.items():
+        first = users[0]
+        for name, product in users[1:]:
+            if product.shape != first[1].shape or not np.allclose(product, first[1], rtol=_SAME, atol=0):
+                yield say("proven_bias_shared", bias=bias, first=first[0], second=name)
+                break
+
+
+def _clipped_weights(file: _File) -> Iterator[Reason]:
+    """A constant that goes through a QuantizeLinear whose range it leaves."""
+    for node in file.nodes:
+        value, scale = file.value(node, 0), file.value(node, 1)
+        if node.op_type != "QuantizeLinear" or value is None or scale is None:
+            continue
+        if value.dtype.kind != "f" or not value.size or scale.size != 1:
+            continue
+        zero = file.value(node, 2)
+        kind = np.dtype(np.uint8) if zero is None else zero.dtype
+        if kind.kind not in "iu":
+            continue
+        limits, offset = np.iinfo(kind), 0 if zero is None else int(zero.reshape(-1)[0])
+        unit = float(scale.reshape(-1)[0])
+        low, high = (limits.min - offset - 1) * unit, (limits.max - offset + 1) * unit
+        least, largest = float(value.min()), float(value.max())
+        if least < low or largest > high:
+            worst = least if low - least > largest - high else largest
+            yield say("proven_weight_clipped", name=node.input[0], value=worst, low=low, high=high)
+
+
+def _norms(file: _File) -> Iterator[Reason]:
+    for node in file.nodes:
+        if node.op_type == "BatchNormalization":
+            variance = file.value(node, 4)
+            epsilon = float(attribute(node, "epsilon", 1e-5))
+            if variance is not None and variance.size and float(variance.min()) + epsilon <= 0:
+                yield say("proven_variance", name=node.output[0], variance=float(variance.min()))
+        elif node.op_type == "Clip":
+            low, high = file.value(node, 1), file.value(node, 2)
+            if low is not None and high is not None and low.size and high.size and float(low.max()) > float(high.min()):
+                yield say("proven_clip", name=node.output[0], low=float(low.max()), high=float(high.min()))
+
+
+def _beyond(file: _File, to: str, int32: bool) -> Iterator[Reason]:
+    limit, least = _LIMITS.get(to, (0.0, 0.0))
+    for name in file.constants:
+        readers = [node for node in file.readers.get(name, ()) if node.op_type not in ("Shape", "ConstantOfShape")]
+        value = file.constants.get(name) if readers and (limit or int32) else None
+        if value is None or not value.size:
+            continue
+        by = f"{readers[0].op_type} {readers[0].output[0]}"
+        if limit and value.dtype.kind == "f" and value.dtype.itemsize > 2:
+            size = np.abs(value[np.isfinite(value)].astype(np.float64))
+            if size.size and size.max() > limit:
+                yield say(
+                    "proven_overflow", name=name, by=by, value=float(size.max()), limit=limit, to=to,
+                    count=int((size > limit).sum()),
+                )  # fmt: skip
+            elif value.size == 1 and 0 < float(size.max(initial=0.0)) < least:
+                yield say("proven_underflow", name=name, by=by, value=float(size.max()), to=to)
+        elif int32 and value.dtype == np.int64:
+            ends = (np.iinfo(np.int64).max, np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1)
+            wide = value[(np.abs(value) > _END) & ~np.isin(value, ends)]
+            if wide.size and not any(node.op_type == "Slice" for node in readers):
+                yield say("proven_int64", name=name, by=by, value=int(wide.flat[0]))

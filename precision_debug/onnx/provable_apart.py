@@ -1,0 +1,168 @@
+"""What two files prove of each other, without a run: which constant, attribute or folded norm is not the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..reasons import Reason, say
+from .constants import Constants
+from .graph import attribute
+from .model import Model
+
+__all__ = ["provable_apart"]
+
+Array = np.ndarray[Any, Any]
+
+_ROUNDED = 1e-3
+"""Relative difference up to which a constant is the same one, rounded: a file may hold its weights in float16."""
+
+_MOST = 8
+_DEFAULTS: Mapping[str, Any] = {
+    "alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0, "group": 1, "ceil_mode": 0, "count_include_pad": 0,
+    "auto_pad": b"NOTSET", "storage_order": 0, "keepdims": 1, "epsilon": 1e-5, "momentum": 0.9, "training_mode": 0,
+}  # fmt: skip
+_NOT_COMPARED = frozenset({"momentum", "spatial"})
+
+
+def provable_apart(first: Model, second: Model) -> list[Reason]:
+    """One sentence each, in the first graph's order, of operators that both files have: the same output, or for
+    products with weights the same place among those with weights of that shape."""
+    ours, theirs = _Graph(first), _Graph(second)
+    found = [reason for mine, other in ours.pairs(theirs) for reason in _differences(ours, mine, theirs, other)]
+    if len(found) > _MOST:
+        return [*found[:_MOST], say("proven_more", count=len(found) - _MOST)]
+    return found
+
+
+class _Graph:
+    def __init__(self, model: Model) -> None:
+        self.nodes = list(model.proto.graph.node)
+        self.constants = Constants(model)
+        self.by_output = {node.output[0]: node for node in self.nodes if node.output}
+        self.readers: dict[str, list[Any]] = {}
+        for node in self.nodes:
+            for name in node.input:
+                self.readers.setdefault(name, []).append(node)
+
+    def value(self, node: Any, place: int) -> Array | None:
+        name = node.input[place] if len(node.input) > place else ""
+        return self.constants.get(name) if name else None
+
+    def norm_after(self, node: Any) -> Any:
+        """The BatchNormalization that alone reads a convolution, or None."""
+        readers = self.readers.get(node.output[0], [])
+        alone = len(readers) == 1 and readers[0].op_type == "BatchNormalization"
+        return readers[0] if alone and readers[0].input[0] == node.output[0] else None
+
+    def pairs(self, other: _Graph) -> Iterator[tuple[Any, Any]]:
+        """Nodes of the same operator that stand for one another."""
+        weighted = {kind: (self._weighted(kind), other._weighted(kind)) for kind in ("Conv", "ConvTranspose", "Gemm")}
+        for node in self.nodes:
+            there = other.by_output.get(node.output[0]) if node.output else None
+            if node.op_type in weighted:
+                ours, theirs = weighted[node.op_type]
+                norm = self.norm_after(node)
+                there = other.by_output.get(norm.output[0]) if norm is not None else there
+                if there is None or there.op_type != node.op_type:
+                    shapes = [self.constants.shape(one.input[1]) for one in ours]
+                    same = shapes == [other.constants.shape(one.input[1]) for one in theirs]
+                    there = theirs[_place(ours, node)] if same and _place(ours, node) is not None else None  # type: ignore[index]
+            if there is not None and there.op_type == node.op_type and there.domain == node.domain:
+                yield node, there
+
+    def _weighted(self, kind: str) -> list[Any]:
+        return [node for node in self.nodes if node.op_type == kind and self.constants.shape(node.input[1]) is not None]
+
+
+def _place(nodes: Sequence[Any], node: Any) -> int | None:
+    return next((place for place, one in enumerate(nodes) if one is node), None)
+
+
+def _differences(ours: _Graph, mine: Any, theirs: _Graph, other: Any) -> Iterator[Reason]:
+    name = mine.output[0]
+    kind = mine.op_type
+    for key in sorted({item.name for item in (*mine.attribute, *other.attribute)} - _NOT_COMPARED):
+        default = _DEFAULTS.get(key)
+        if key in ("pads", "strides", "dilations"):
+            default = _spread(key, mine, other)
+        one, two = _plain(attribute(mine, key, default)), _plain(attribute(other, key, default))
+        if one is not None and two is not None and one != two and not _close(one, two):
+            yield say("proven_attribute", what=key, base=str(one), target=str(two), op=kind, name=name)
+    norm = ours.norm_after(mine) if mine.op_type in ("Conv", "ConvTranspose") else None
+    if norm is not None and theirs.norm_after(other) is None:
+        yield from _folded(ours, mine, norm, theirs, other)
+        return
+    for place, input_name in enumerate(mine.input):
+        one, two = ours.value(mine, place), theirs.value(other, place)
+        if one is None or two is None or one.dtype.kind != two.dtype.kind:
+            continue
+        if (difference := _apart(one, two)) is not None:
+            yield say("proven_constant", constant=input_name, off=difference, op=kind, name=name)
+
+
+def _spread(key: str, *nodes: Any) -> list[int] | None:
+    """What an attribute that is left out stands for: as long as the other node's."""
+    given = next((found for node in nodes if (found := attribute(node, key)) is not None), ())
+    return [0 if key == "pads" else 1] * len(given)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, (int, float, str)):
+        return value
+    try:
+        items = list(value)
+    except TypeError:
+        return None
+    return items if all(isinstance(item, (int, float)) for item in items) else None
+
+
+def _close(one: Any, two: Any) -> bool:
+    return isinstance(one, float) and isinstance(two, float) and abs(one - two) <= 1e-6 * max(abs(one), abs(two))
+
+
+def _apart(one: Array, two: Array) -> float | None:
+    """Relative L2 difference of two constants; None where they are the same one, or cannot be compared."""
+    if one.size != two.size or one.dtype.kind not in "fiu":
+        return None
+    first, second = one.astype(np.float64).reshape(-1), two.astype(np.float64).reshape(-1)
+    finite = np.isfinite(first) & np.isfinite(second)
+    size = float(np.linalg.norm(first[finite]))
+    error = float(np.linalg.norm(second[finite] - first[finite]))
+    if error <= _ROUNDED * size:
+        return None
+    return error / size if size else float("inf")
+
+
+def _folded(ours: _Graph, conv: Any, norm: Any, theirs: _Graph, other: Any) -> Iterator[Reason]:
+    """Fold scale, bias, mean and variance by hand, and say which constant of the other file is not what comes out.
+
+    y = (conv(x, w) + b - mean) * scale / sqrt(variance + epsilon) + bias
+    """
+    scale, bias, mean, variance = (ours.value(norm, place) for place in (1, 2, 3, 4))
+    weight, there = ours.value(conv, 1), theirs.value(other, 1)
+    if any(one is None for one in (scale, bias, mean, variance, weight, there)):
+        return
+    assert scale is not None and bias is not None and mean is not None and variance is not None  # noqa: PT018
+    assert weight is not None and there is not None  # noqa: PT018
+    factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + float(attribute(norm, "epsilon", 1e-5)))
+    own = ours.value(conv, 2)
+    before = np.zeros_like(factor) if own is None else own.astype(np.float64)
+    axis = 0 if conv.op_type == "Conv" else 1
+    if weight.shape[axis] != factor.size:
+        return
+    shape = [-1 if place == axis else 1 for place in range(weight.ndim)]
+    wanted = weight.astype(np.float64) * factor.reshape(shape)
+    shift = (before - mean.astype(np.float64)) * factor + bias.astype(np.float64)
+    given = theirs.value(other, 2)
+    kind, name, by = conv.op_type, other.output[0], norm.output[0]
+    if wanted.shape == there.shape and (off := _apart(wanted, there)) is not None:
+        yield say("proven_folded_weight", constant=other.input[1], off=off, op=kind, name=name, norm=by)
+    held = np.zeros_like(shift) if given is None else given
+    if held.size == shift.size and (off := _apart(shift, held)) is not None:
+        held_as = other.input[2] if given is not None else "(none)"
+        yield say("proven_folded_bias", constant=held_as, off=off, op=kind, name=name, norm=by)

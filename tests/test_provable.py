@@ -1,0 +1,168 @@
+"""What a file proves by itself, and two files of each other: a finding for each planted fault, none for good files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from precision_debug.cli import main
+from precision_debug.onnx.model import read_model
+from precision_debug.onnx.provable import provable
+from precision_debug.onnx.provable_apart import provable_apart
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
+RANDOM = np.random.default_rng(0)
+WEIGHT = RANDOM.normal(size=(4, 3, 3, 3)).astype(np.float32)
+
+
+def _saved(folder: Path, nodes: Sequence[Any], constants: Mapping[str, Any], name: str = "m", **values: Any) -> str:
+    shape = values.get("shape", [1, 3, 8, 8])
+    graph = helper.make_graph(
+        nodes, name, [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(value), key) for key, value in constants.items()],
+    )  # fmt: skip
+    path = folder / f"{name}.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    return str(path)
+
+
+def _codes(path: str, **target: Any) -> list[str]:
+    return [reason.code for reason in provable(read_model(path), **target)]
+
+
+def _quantised(folder: Path, *, bias: Any = (5, -7, 9, 0), scale: float = 0.02 * 0.01, two: float = 0.0) -> str:
+    """A convolution between quantised tensors, whose int32 bias has a scale of its own; two: a second one beside it
+    that shares the bias, on an input of that scale."""
+    weight = np.round(WEIGHT * 20).astype(np.int8)
+    constants = {
+        "sx": np.float32(0.02), "zx": np.int8(0), "sw": np.float32(0.01), "zw": np.int8(0), "w": weight,
+        "sb": np.float32(scale), "zb": np.int32(0), "b": np.asarray(bias, np.int32), "s2": np.float32(two or 0.02),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "sx", "zx"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "sx", "zx"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["wd"]),
+        helper.make_node("DequantizeLinear", ["b", "sb", "zb"], ["bd"]),
+        helper.make_node("Conv", ["xd", "wd", "bd"], ["y" if not two else "first"]),
+    ]
+    if two:
+        nodes += [
+            helper.make_node("QuantizeLinear", ["x", "s2", "zx"], ["xq2"]),
+            helper.make_node("DequantizeLinear", ["xq2", "s2", "zx"], ["xd2"]),
+            helper.make_node("Conv", ["xd2", "wd", "bd"], ["second"]),
+            helper.make_node("Add", ["first", "second"], ["y"]),
+        ]
+    return _saved(folder, nodes, constants)
+
+
+def test_a_good_file_proves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _codes(str(DIGITS), to="float16", int32=True) == []
+    assert _codes(_quantised(tmp_path)) == []
+    assert main(["check", str(DIGITS), str(DIGITS)]) == 0
+    assert "nothing is wrong in what a file can prove" in capsys.readouterr().out
+
+
+def test_a_bias_that_was_clipped_or_has_another_scale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _codes(_quantised(tmp_path, bias=(2**31 - 1, 1, 2, -(2**31)))) == ["proven_bias_clipped"]
+    path = _quantised(tmp_path, scale=0.02)
+    assert _codes(path) == ["proven_bias_scale"]
+    assert main(["check", path]) == 1
+    said = capsys.readouterr().out
+    assert "Conv `y` reads the bias `b` with the scale 0.02, and integer kernels take scale_x times scale_w" in said
+    assert "proven_bias_shared" in _codes(_quantised(tmp_path, two=0.05))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constants", "target", "code"),
+    [
+        ([("Mul", ["x", "c"], {})], {"c": np.float32([1, np.nan, 2])[:, None, None]}, {}, "proven_nan"),
+        ([("Add", ["x", "c"], {})], {"c": np.float32(-1e12)}, {"to": "float16"}, "proven_overflow"),
+        ([("Add", ["x", "c"], {})], {"c": np.float32(1e-12)}, {"to": "float16"}, "proven_underflow"),
+        ([("QuantizeLinear", ["x", "c", "z"], {}), ("DequantizeLinear", [0, "c", "z"], {})],
+         {"c": np.float32(0), "z": np.int8(0)}, {}, "proven_scale"),
+        ([("QuantizeLinear", ["c", "s", "z"], {}), ("DequantizeLinear", [0, "s", "z"], {}), ("Add", ["x", 1], {})],
+         {"c": np.float32(3), "s": np.float32(0.01), "z": np.int8(0)}, {}, "proven_weight_clipped"),
+        ([("Clip", ["x", "c", "d"], {})], {"c": np.float32(3), "d": np.float32(1)}, {}, "proven_clip"),
+        ([("BatchNormalization", ["x", "a", "a", "a", "v"], {})],
+         {"a": np.ones(3, np.float32), "v": np.float32([1, -2, 1])}, {}, "proven_variance"),
+    ],
+)  # fmt: skip
+def test_each_fault_of_one_file(
+    nodes: list[Any], constants: dict[str, Any], target: dict[str, Any], code: str, tmp_path: Path
+) -> None:
+    made = [
+        helper.make_node(kind, [one if isinstance(one, str) else f"t{one}" for one in inputs],
+                         ["y" if place == len(nodes) - 1 else f"t{place}"], **attributes)
+        for place, (kind, inputs, attributes) in enumerate(nodes)
+    ]  # fmt: skip
+    path = _saved(tmp_path, made, constants)
+    assert code in _codes(path, **target)
+    if target:
+        assert _codes(path) == []
+
+
+def _normed(folder: Path, *, folded: bool, bias: float = 0.0, weight: float = 1.0, epsilon: float = 1e-3) -> str:
+    norm = {name: RANDOM_NORM[name] for name in ("scale", "shift", "mean", "variance")}
+    if not folded:
+        nodes = [
+            helper.make_node("Conv", ["x", "w"], ["c"]),
+            helper.make_node("BatchNormalization", ["c", *norm], ["y"], epsilon=epsilon),
+        ]
+        return _saved(folder, nodes, {"w": WEIGHT, **norm}, "unfolded")
+    factor = norm["scale"] / np.sqrt(norm["variance"] + np.float32(epsilon))
+    own = {
+        "w": weight * WEIGHT * factor[:, None, None, None],
+        "b": (norm["shift"] - norm["mean"] * factor + bias).astype(np.float32),
+    }
+    own["w"] = own["w"].astype(np.float32)
+    return _saved(folder, [helper.make_node("Conv", ["x", "w", "b"], ["y"])], own, "folded")
+
+
+RANDOM_NORM = {
+    name: (RANDOM.normal(size=4) if name != "variance" else RANDOM.uniform(0.5, 2, size=4)).astype(np.float32)
+    for name in ("scale", "shift", "mean", "variance")
+}
+
+
+def test_a_batch_norm_that_was_folded_wrongly(tmp_path: Path) -> None:
+    first = read_model(_normed(tmp_path, folded=False))
+
+    def found(**how: Any) -> list[str]:
+        return [reason.code for reason in provable_apart(first, read_model(_normed(tmp_path, folded=True, **how)))]
+
+    assert found() == []
+    assert found(bias=0.1) == ["proven_folded_bias"]
+    assert found(weight=1.1) == ["proven_folded_weight"]
+    assert found(epsilon=0.5) == ["proven_folded_weight", "proven_folded_bias"]
+
+
+def test_an_attribute_or_a_constant_of_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def gemm(name: str, value: float, **attributes: Any) -> str:
+        constants = {"w": np.full((3, 4), value, np.float32), "b": np.ones(4, np.float32)}
+        node = helper.make_node("Gemm", ["x", "w", "b"], ["y"], **attributes)
+        return _saved(tmp_path, [node], constants, name, shape=[2, 3])
+
+    first = gemm("first", 1.0, beta=0.5)
+    assert main(["check", first, gemm("same", 1.0, beta=0.5)]) == 0
+    capsys.readouterr()
+    assert main(["check", first, gemm("second", 1.0)]) == 1
+    assert "Gemm `y` has beta 0.5 in the first and 1.0 in the second" in capsys.readouterr().out
+    assert main(["check", first, gemm("third", 2.0, beta=0.5), "--lang", "zh"]) == 1
+    assert "读取不同的常量（`w`，相差 1）" in capsys.readouterr().out
+
+
+def test_a_report_begins_with_what_the_file_proves(tmp_path: Path) -> None:
+    from precision_debug import compare
+    from precision_debug.report.lead import lead
+
+    x = np.clip(RANDOM.normal(size=(1, 3, 8, 8)), -2, 2).astype(np.float32)
+    report = compare(_quantised(tmp_path, scale=0.02), run_mode="ort_opt", inputs={"x": x})
+    assert any("integer kernels take scale_x times scale_w" in sentence.en for sentence in lead(report)[:2])
+    assert not any("proves" in sentence.en for sentence in lead(compare(str(DIGITS), run_mode="ort_opt")))
