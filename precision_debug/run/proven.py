@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from ..errors import PrecisionDebugError
-from ..explain.units import arithmetic_of, is_narrow
+from ..numbers.precisions import is_narrow
 from ..reasons import Reason
 from .plan import Opening
 
@@ -16,7 +16,7 @@ _ENDING = ".onnx"
 
 def proven(baseline: Opening, target: Opening) -> list[Reason]:
     """One sentence each; nothing of files that are not ONNX, or cannot be read."""
-    mode, backend = target.spec.mode, target.backend
+    backend = target.backend
     first, second = baseline.spec.model, target.spec.model
     if backend is None or not second.model_file.lower().endswith(_ENDING):
         return []
@@ -27,7 +27,7 @@ def proven(baseline: Opening, target: Opening) -> list[Reason]:
     found: list[Reason] = []
     with contextlib.suppress(PrecisionDebugError):
         theirs = read_model(second.model_file)
-        to = arithmetic_of(mode) if is_narrow(mode) else ""
+        to = target.precision if is_narrow(target.precision) else ""
         found += provable(theirs, to=to, int32=backend.name == "tensorrt")
         if baseline.backend is not None and first != second and first.model_file.lower().endswith(_ENDING):
             found += provable_apart(read_model(first.model_file), theirs)
