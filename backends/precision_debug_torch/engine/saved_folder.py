@@ -32,8 +32,9 @@ def load_folder(path: str) -> Any:
         hint = "pip install transformers, or " + _FACTORY
         what = f"needs transformers ({type(error).__name__}: {error})"
         raise BackendUnavailable(what, where=path, hint=hint) from error
-    kind = getattr(transformers, named, None)
-    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+    kind: Any = getattr(transformers, named, None)
+    is_model = isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
+    if not is_model:
         raise ModelError(f"this transformers has no model {named}", where=path, hint=_FACTORY)
     try:
         with warnings.catch_warnings():
