@@ -84,7 +84,13 @@ class TensorFormat(enum.Enum):
 
 
 class LayerType(enum.Enum):
-    OTHER, CONSTANT, SHAPE, QUANTIZE, DEQUANTIZE = range(5)
+    OTHER, CONSTANT, SHAPE, QUANTIZE, DEQUANTIZE, CONVOLUTION, MATRIX_MULTIPLY, SOFTMAX = range(8)
+
+
+_KINDS = {
+    "Constant": LayerType.CONSTANT, "Conv": LayerType.CONVOLUTION, "MatMul": LayerType.MATRIX_MULTIPLY,
+    "Gemm": LayerType.MATRIX_MULTIPLY, "Softmax": LayerType.SOFTMAX,
+}  # fmt: skip
 
 
 _TYPES = {1: DataType.FLOAT, 10: DataType.HALF, 6: DataType.INT32, 7: DataType.INT32, 9: DataType.BOOL}
@@ -103,7 +109,7 @@ class Layer:
 
     def __init__(self, node: onnx.NodeProto, reads: list[Tensor], writes: list[Tensor]) -> None:
         self.name, self._reads, self._writes = node.name, reads, writes
-        self.type = LayerType.CONSTANT if node.op_type == "Constant" else LayerType.OTHER
+        self.type = _KINDS.get(node.op_type, LayerType.OTHER)
         self.precision_is_set, self._precision = False, DataType.FLOAT
         self._types: dict[int, DataType] = {}
 

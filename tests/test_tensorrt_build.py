@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,43 +70,116 @@ def test_dynamic_sizes_come_from_the_feeds() -> None:
 
 
 class Refusing:
-    """A maker whose builds fail with certain tensors. names_it: whether the error says which."""
+    """A maker of a chain of blocks, in which residual sums bypass two tensors each, whose builds fail with some marks.
 
-    def __init__(self, bad: set[str], names_it: bool) -> None:
-        self.bad, self.names_it, self.builds = bad, names_it, 0
+    bad: marks with which nothing is built. most: marks at once. names_it: whether the error says which.
+    """
+
+    def __init__(
+        self, bad: Collection[str] = (), *, most: int = 10**6, names_it: bool = False, blocks: int = 4
+    ) -> None:
+        self.bad, self.most, self.names_it, self.blocks = set(bad), most, names_it, blocks
+        self.builds: list[tuple[str, ...]] = []
 
     def build(self, marks: tuple[str, ...]) -> Any:
-        self.builds += 1
+        self.builds.append(tuple(marks))
         wrong = sorted(self.bad & set(marks))
-        if wrong:
-            raise BackendError(f"tensor {wrong[0]} is bad" if self.names_it else "no", where="m")
+        if wrong or len(marks) > self.most:
+            which = f"tensor {wrong[0]} is bad" if wrong and self.names_it else "no"
+            raise BackendError(which, where="m")
         return Plan()
+
+    def network(self) -> Any:
+        layers, before = [], "x"
+        for number in range(self.blocks):
+            soft, dense, total = (f"{kind}{number}" for kind in ("softmax", "dense", "sum"))
+            layers += [
+                layer_of("SOFTMAX", [before], soft), layer_of("MATRIX_MULTIPLY", [soft], dense),
+                layer_of("ELEMENTWISE", [dense, before], total),
+            ]  # fmt: skip
+            before = total
+        layers.append(layer_of("ACTIVATION", [before], "y"))
+        return SimpleNamespace(network=SimpleNamespace(num_layers=len(layers), get_layer=lambda place: layers[place]))
+
+
+def layer_of(kind: str, reads: list[str], writes: str) -> Any:
+    def tensor(name: str) -> Any:
+        return SimpleNamespace(name=name, dtype="DataType.FLOAT", shape=(2,), is_shape_tensor=False)
+
+    return SimpleNamespace(
+        name=f"layer of {writes}", type=f"LayerType.{kind}", num_inputs=len(reads), num_outputs=1,
+        get_input=lambda place: tensor(reads[place]), get_output=lambda place: tensor(writes),
+    )  # fmt: skip
 
 
 class Plan:
     """Stands for a built engine."""
 
 
-@pytest.mark.parametrize("names_it", [True, False])
-def test_refused_marks_are_found_and_the_rest_is_shown(names_it: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+ALL = tuple(f"{kind}{number}" for number in range(4) for kind in ("softmax", "dense", "sum"))
+
+
+def shown_by(maker: Refusing, monkeypatch: pytest.MonkeyPatch, **more: int) -> tuple[list[tuple[str, ...]], Marking]:
     import precision_debug_tensorrt.engine.marked_outputs as module
 
     monkeypatch.setattr(module.dataclasses, "replace", lambda plan, **_: plan)
-    maker = Refusing({"c", "f"}, names_it)
     runner = SimpleNamespace(inspect=lambda: ("", ()), run=lambda: None, close=lambda: None)
-    marking = Marking(maker=maker, real=(), open_runner=lambda built, feeds: runner)  # type: ignore[arg-type]
-    shown = [name for batch, _ in marking.batches(tuple("abcdefgh"), {}) for name in batch.names]
-    assert shown == list("abdegh")
-    assert set(marking.refused) == {"c", "f"}
-    assert all("TensorRT" in reason for reason in marking.refused.values())
+    marking = Marking(maker=maker, real=(), open_runner=lambda built, feeds: runner, **more)  # type: ignore[arg-type]
+    return [batch.names for batch, _ in marking.batches(ALL, {})], marking
 
 
-def test_builds_that_always_fail_end() -> None:
-    maker = Refusing({str(n) for n in range(64)}, names_it=False)
-    marking = Marking(maker=maker, real=(), open_runner=lambda built, feeds: None)  # type: ignore[arg-type, return-value]
-    assert list(marking.batches(tuple(str(n) for n in range(64)), {})) == []
-    assert len(marking.refused) == 64
-    assert maker.builds < 40
+def test_what_is_taken_whole_takes_one_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = Refusing()
+    shown, marking = shown_by(maker, monkeypatch)
+    assert (shown, marking.refused, len(maker.builds)) == ([ALL], {}, 1)
+
+
+def test_marks_refused_by_name_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = Refusing({"dense1", "softmax3"}, names_it=True)
+    shown, marking = shown_by(maker, monkeypatch)
+    assert shown == [tuple(name for name in ALL if name not in maker.bad)]
+    assert set(marking.refused) == maker.bad
+    assert all("refuses it" in reason for reason in marking.refused.values())
+
+
+def test_a_refused_region_is_cut_between_its_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The residual sums first, which are rows at once; then one tensor of each part, the most telling first."""
+    maker = Refusing(most=5)
+    shown, marking = shown_by(maker, monkeypatch, more=2)
+    assert shown == [("sum0", "sum1", "sum2", "sum3"), ("softmax0", "softmax1", "softmax2", "softmax3")]
+    assert len(maker.builds) == 3
+    assert set(marking.refused) == {f"dense{number}" for number in range(4)}
+    assert all("between which it lies (marked_builds=2)" in reason for reason in marking.refused.values())
+
+
+def test_cuts_that_are_refused_are_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = Refusing(most=2)
+    shown, marking = shown_by(maker, monkeypatch, more=3)
+    assert shown == [("sum0", "sum2"), ("sum1", "sum3")]
+    assert len(marking.refused) == len(ALL) - 4
+
+
+def test_one_bad_mark_is_found_in_a_small_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = Refusing({"sum2"})
+    shown, marking = shown_by(maker, monkeypatch)
+    assert set(marking.refused) == {"sum2"}
+    assert {name for names in shown for name in names} == set(ALL) - {"sum2"}
+
+
+def test_a_large_network_is_built_twice_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = Refusing(most=0, blocks=300)
+    shown_by(maker, monkeypatch)
+    assert len(maker.builds) == 3
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 3, 9])
+def test_builds_are_counted(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for maker in (Refusing(most=0), Refusing(most=4)):
+        shown, marking = shown_by(maker, monkeypatch, more=more)
+        assert len(maker.builds) <= 1 + more
+        assert len([name for names in shown for name in names]) + len(marking.refused) == len(ALL)
+    assert bool(shown) == (more > 0)
+    assert more < 3 or not marking.refused
 
 
 def test_the_largest_difference_of_outputs() -> None:

@@ -10,6 +10,7 @@ _INSIDE = "Look at what the loop or branch gives."
 _NOTHING = "Nothing: there is nothing to compare."
 _WEIGHTS = "Keep those layers in FP32, or use BF16."
 _MARKED = "Give --fused_only, or mark fewer tensors, where the fusion must stay."
+_MORE_BUILDS = "Give --option marked_builds=N: each further build shows one more tensor of every part."
 _REFUSED = "Look at its neighbours, or try another TensorRT."
 
 REASONS = Catalogue("tensorrt", {
@@ -64,9 +65,11 @@ REASONS = Catalogue("tensorrt", {
         "TensorRT's parser left no tensor of this name (a constant, or an operator that does nothing)",
         "TensorRT 解析后没有该名称的张量（常量，或不起作用的算子）", _NOTHING, whole=True,
     ),
-    "not_built": Wording(
-        "TensorRT built no engine with it as an output: {detail}", "将其作为输出时 TensorRT 无法构建引擎：{detail}",
-        _REFUSED,
+    "inside_refused": Wording(
+        "TensorRT builds no engine in which it is an output ({detail}); compared are the tensors between which it lies "
+        "(marked_builds={builds})",
+        "将其作为输出时 TensorRT 无法构建引擎（{detail}）；已对比其前后的张量（marked_builds={builds}）",
+        _MORE_BUILDS,
     ),
     "refused": Wording(
         "TensorRT refuses it as an output: {detail}", "TensorRT 拒绝将其作为输出：{detail}", _REFUSED
@@ -103,6 +106,10 @@ REASONS = Catalogue("tensorrt", {
     "building_marked": Wording(
         "TensorRT builds the engine again, with {count:mark|marks}: {count}; the real one took {seconds:.0f} s",
         "TensorRT 正在重新构建引擎，标记 {count} 个张量；真实引擎耗时 {seconds:.0f} 秒",
+    ),
+    "building_between": Wording(
+        "TensorRT refused all marks at once; building with the {count} between its blocks ({number} of {builds})",
+        "TensorRT 拒绝同时标记全部张量；正在以各块之间的 {count} 个标记重新构建（第 {number} 次，共 {builds} 次）",
     ),
     "heard_timing": Wording("timing kernels for {layer}", "正在为 {layer} 测试 kernel"),
     "built_in": Wording("The engine was built in {seconds:.1f} s.", "引擎构建用时 {seconds:.1f} 秒。"),

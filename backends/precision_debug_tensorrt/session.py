@@ -135,7 +135,9 @@ class TensorRTSession:
         facts = self._facts
         sizes = Sizes(self._built.layers, facts.proto, {name: np.asarray(value) for name, value in feeds.items()})
         budget = facts.memory_budget or int(facts.device.free_bytes() * _SHARE)
-        marking = Marking(maker=self._maker, real=self.layers, open_runner=self._open, kept=self._kept)
+        marking = Marking(
+            maker=self._maker, real=self.layers, open_runner=self._open, kept=self._kept, more=facts.marked_builds
+        )
         parts = group(rest, sizes, budget)
         seconds, number = 0.0, 0
         measured: dict[str, dict[str, str]] = {}

@@ -148,6 +148,11 @@ SETTINGS = (
         zh="以标记输出或调试监听器观察张量（默认：TensorRT 支持时用监听器）",
     ),
     Setting(
+        name="marked_builds", kind="whole", low=0, sides=_TARGET,
+        help="builds after one whose marks TensorRT refused (default: 2 of a large network, up to 12 of a small one)",
+        zh="标记被 TensorRT 拒绝后再构建的次数（默认：大网络 2 次，小网络最多 12 次）",
+    ),
+    Setting(
         name="fused_only", kind="flag", default=False, flag=True, sides=_TARGET,
         help="mark only the outputs of fused layers", zh="只标记融合层的输出",
     ),

@@ -103,6 +103,8 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Look at what the loop or branch gives.": "看循环或分支的输出。",
     "Look for overflow, and at division, square root, logarithm and exponential.":
         "查找溢出，并检查除法、开方、对数与指数。",
+    "Give --option marked_builds=N: each further build shows one more tensor of every part.":
+        "给出 --option marked_builds=N：每多构建一次，每个部分多显示一个张量。",
     "Mark few tensors, or use trt_fp16.": "少标记张量，或使用 trt_fp16。",
     "Name fewer tensors (--marks_between, --mark), or keep the engine that ships: --option use_static=True --option"
     " cache_dir=DIR.": "少标记张量（--marks_between、--mark），或保留部署用的引擎：--option use_static=True"

@@ -45,6 +45,7 @@ class Options:
     save_inspector: str = ""
     shapes: Mapping[str, tuple[Shape, Shape, Shape]] = field(default_factory=dict)
     fused_only: bool = False
+    marked_builds: int | None = None
     memory_budget: int | None = None
     typing: str = ""
     observe: str = ""
@@ -92,6 +93,7 @@ def read_options(given: Mapping[str, Any]) -> Options:
         save_model=setting(given, "save_model"),
         save_inspector=setting(given, "save_inspector"),
         fused_only=setting(given, "fused_only"),
+        marked_builds=setting(given, "marked_builds"),
         **common,
     )
 

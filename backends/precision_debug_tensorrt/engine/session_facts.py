@@ -49,6 +49,7 @@ class Facts:
     memory_budget: int | None = None
     mark_outputs: bool = False
     fused_only: bool = False
+    marked_builds: int | None = None
     on_device: bool = False
     inspector_path: str = ""
     outcomes: tuple[Outcome, ...] = field(default=())
@@ -108,6 +109,7 @@ def gather(
         memory_budget=options.memory_budget,
         mark_outputs=options.observe == "marks" or (options.fused_only and not api.unfused_debug_tensors),
         fused_only=options.fused_only,
+        marked_builds=options.marked_builds,
         on_device=on_device,
         inspector_path=options.save_inspector,
         outcomes=results,
