@@ -73,9 +73,13 @@ def residual(batch: int | str = 2, *, width: int = 32, image: int = 32, seed: in
 
 def encoder(
     batch: int | str = 1, length: int | str = 32, *, layers: int = 2, width: int = 64, heads: int = 4,
-    decomposed: bool = True, seed: int = 0,
+    decomposed: bool = True, pre_norm: bool = False, mask: str = "", seed: int = 0,
 ) -> onnx.ModelProto:  # fmt: skip
-    """A transformer encoder on embeddings: attention with softmax, GELU, LayerNorm as basic operators or as one."""
+    """A transformer on embeddings: attention with softmax, GELU, LayerNorm as basic operators or as one.
+
+    pre_norm: normalise what a block reads, not its sum. mask: "padding" adds an input "mask" of ones and zeros
+    [batch, length], "causal" lets a place see only what stands before it, as a decoder does.
+    """
     g = Graph(seed)
     depth = width // heads
     scale = g.weight("sqrt_depth", np.array(np.sqrt(depth), np.float32))
@@ -114,23 +118,38 @@ def encoder(
         both = g.node("Mul", f"{name}_mul", [x, g.node("Add", f"{name}_plus", [erf, one])])
         return g.node("Mul", f"{name}_halved", [both, half])
 
+    hidden = ""
+    if mask == "padding":
+        wide = g.node("Unsqueeze", "mask_wide", ["mask", g.weight("mask_axes", np.array([1, 2], np.int64))])
+        inverse = g.node("Sub", "mask_inverse", [g.weight("mask_one", np.array(1, np.float32)), wide])
+        hidden = g.node("Mul", "mask_hidden", [inverse, g.weight("mask_low", np.array(-1e4, np.float32))])
+    elif mask == "causal":
+        assert isinstance(length, int)
+        hidden = g.weight("causal", np.triu(np.full((1, 1, length, length), -1e4, np.float32), 1))
     x = "embeddings"
     for number in range(1, layers + 1):
         name = f"layer{number}"
-        q, v = (heads_of(f"{name}_{part}", x, [0, 2, 1, 3]) for part in "qv")
-        k = heads_of(f"{name}_k", x, [0, 2, 3, 1])
+        before = norm(f"{name}_norm1", x) if pre_norm else x
+        q, v = (heads_of(f"{name}_{part}", before, [0, 2, 1, 3]) for part in "qv")
+        k = heads_of(f"{name}_k", before, [0, 2, 3, 1])
         scores = g.node("Div", f"{name}_scaled", [g.node("MatMul", f"{name}_qk", [q, k]), scale])
+        if hidden:
+            scores = g.node("Add", f"{name}_masked", [scores, hidden])
         weights = g.node("Softmax", f"{name}_softmax", [scores], axis=-1)
         mixed = g.node("Transpose", f"{name}_back", [g.node("MatMul", f"{name}_av", [weights, v])], perm=[0, 2, 1, 3])
         mixed = dense(f"{name}_proj", g.node("Reshape", f"{name}_merge", [mixed, merge]), width, width)
-        x = norm(f"{name}_norm1", g.node("Add", f"{name}_res1", [x, mixed]))
-        y = gelu(f"{name}_gelu", dense(f"{name}_up", x, width, 4 * width))
+        x = g.node("Add", f"{name}_res1", [x, mixed])
+        x = x if pre_norm else norm(f"{name}_norm1", x)
+        before = norm(f"{name}_norm2", x) if pre_norm else x
+        y = gelu(f"{name}_gelu", dense(f"{name}_up", before, width, 4 * width))
         last = number == layers
-        x = norm(f"{name}_norm2", g.node("Add", f"{name}_res2", [x, dense(f"{name}_down", y, 4 * width, width)]))
+        x = g.node("Add", f"{name}_res2", [x, dense(f"{name}_down", y, 4 * width, width)])
+        x = x if pre_norm else norm(f"{name}_norm2", x)
         if last:
             g.node("Identity", "encoded", [x], "encoded")
     shape = [batch, length, width]
-    return g.model({"embeddings": shape}, {"encoded": shape}, opset=13 if decomposed else 17)
+    inputs: dict[str, list[Any]] = {"embeddings": shape, **({"mask": [batch, length]} if mask == "padding" else {})}
+    return g.model(inputs, {"encoded": shape}, opset=13 if decomposed else 17)
 
 
 def quantised(batch: int = 2) -> onnx.ModelProto:

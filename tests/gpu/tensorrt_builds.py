@@ -31,6 +31,19 @@ def _encoder(layers: int) -> tuple[Any, dict[str, Any]]:
     return model, {"embeddings": np.random.default_rng(0).uniform(-1, 1, (1, 64, 256)).astype(np.float32)}
 
 
+def _transformer(layers: int, **options: Any) -> tuple[Any, dict[str, Any]]:
+    """2 x 64 tokens of width 256, opset 17."""
+    import numpy as np
+    import tensorrt_models
+
+    model = tensorrt_models.encoder(2, 64, layers=layers, width=256, heads=4, decomposed=False, **options)
+    rng = np.random.default_rng(0)
+    feeds = {"embeddings": rng.uniform(-1, 1, (2, 64, 256)).astype(np.float32)}
+    if options.get("mask") == "padding":
+        feeds["mask"] = np.array([[1.0] * 64, [1.0] * 40 + [0.0] * 24], np.float32)
+    return model, feeds
+
+
 def _resnet(depth: int, batch: str = "1") -> tuple[Any, dict[str, Any]]:
     import numpy as np
     import onnx
@@ -50,6 +63,9 @@ CASES: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "resnet50 fp16": (lambda: _resnet(50), "trt_fp16", {}),
     "encoder of 4 fp16": (lambda: _encoder(4), "trt_fp16", {}),
     "encoder of 12 fp16": (lambda: _encoder(12), "trt_fp16", {}),
+    "pre-LN encoder of 12 fp16": (lambda: _transformer(12, pre_norm=True), "trt_fp16", {}),
+    "post-LN encoder of 12 with padding fp16": (lambda: _transformer(12, mask="padding"), "trt_fp16", {}),
+    "decoder of 12 fp16": (lambda: _transformer(12, pre_norm=True, mask="causal"), "trt_fp16", {}),
     "resnet18 dynamic batch fp16": (lambda: _resnet(18, "dynamic"), "trt_fp16", {}),
     "resnet18 int8": (lambda: _resnet(18), "trt_int8", {}),
     "resnet18 fp32": (lambda: _resnet(18), "trt_fp32", {}),
