@@ -17,7 +17,7 @@ import pytest
 from precision_debug import AssertClose, SaveBaseline, registry
 from precision_debug.codec import decode, encode
 from precision_debug.reasons import CORE, Catalogue, Reason, Wording, arguments_of, say
-from precision_debug.reasons.causes import CAUSES, WHY
+from precision_debug.reasons.causes import CAUSES, WORDINGS
 from precision_debug.reasons.doubts import DOUBTS
 from precision_debug.reasons.rows import ROWS
 from precision_debug.reasons.what_to_do import WHAT_TO_DO
@@ -170,11 +170,12 @@ def test_the_page_of_all_reasons_is_what_the_catalogues_say(root: Path, tmp_path
 
 
 def test_reasons_of_rows_doubts_and_causes_say_what_to_do() -> None:
-    for code in {**ROWS, **DOUBTS, **CAUSES}:
+    for code in {**ROWS, **DOUBTS}:
         assert CORE[code].do, code
+    assert all(cause.do and cause.do_zh for cause in CAUSES.values())
 
 
-_BY_CODE = frozenset({*DOUBTS, *CAUSES, *WHY, "and_more"})
+_BY_CODE = frozenset({*DOUBTS, *WORDINGS, "and_more"})
 """Doubts and causes, which are records with a code of their own."""
 
 

@@ -1,32 +1,7 @@
 """Why an operator lost it: a code, and the numbers that prove it.
 
-Codes, with the arguments that ``sentences`` words:
-
-- inputs_differ(error, base_dtype, target_dtype, base_range, target_range): the sides were not fed the same (``inputs``)
-- random(between): two runs of one side differ as much (``unsteady``)
-- not_obeyed(layer, asked, real): the user asked for a precision, and the engine took another
-- tf32(units, count): products of float32 whose operands were rounded to TF32, the worst of so many
-- files_differ(what, name, base, target): the two models are not the same there
-- overflow(largest, limit, count): results beyond the type's largest number
-- weight_overflow(weight, largest, limit): a constant beyond it
-- range_inside(largest, limit): inputs and results fit, but what the operator computes between them does not
-- underflow(lost, share): results that became 0
-- weight_underflow(weight, value): a constant (an epsilon, say) that became 0 or lost its bits
-- saturation(share): results at the limits of the quantised range
-- mask_range(largest): a mask ("minus infinity") sets the range in which everything else is quantised to 0
-- outlier_channel(from, channel, axis, ratio): one channel of a tensor, or of a weight, makes the range of all
-- cancellation(amplifier, factor, input_size, output_size): nearly equal numbers are subtracted, so that their rounding
-  is what is left; the amplifier is the operator itself where that happens within its own sum
-- amplified(amplifier, factor): ordinary rounding that a later operator makes large
-- long_reduction(depth): the sum of very many terms in a narrow type
-- drift(depth, share): in all iterations of a loop the rounding is to one side, of its own state (``drift``)
-- born(what): NaN or Inf from finite inputs, for none of the reasons above
-- flips(count, elements): decisions (argmax, comparison) that came out differently on the same inputs
-- other_arithmetic(): the target computes something else than the baseline
-- faulty_pass(passes, before, after, runs, of, replaced, instead, paste, option): without these passes of the engine
-  the outputs are right (``run.faulty_pass``)
-- pass_rounding(the same): the same, where the error is no more than this model makes of rounding
-- coarse(units): the operator's own arithmetic is that coarse in this type
+What each code means, the evidence that it has, and all that follows from it is one record in ``reasons.causes``. A
+cause that can be told from an operator's values alone brings the function that does so with it (``Cause.found``).
 """
 
 from __future__ import annotations
@@ -37,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..reasons.causes import CAUSES
 from .files import files_differ, other_weight
 from .introduced import MASK, Alone
 from .operators import CANCEL, REACH_FURTHER, SUM_UP, plain_type
@@ -91,7 +67,18 @@ def cause_of(
     if poisons and not found.born_nan + found.born_inf and (gone := _lost(subject, name, exact, wrong)):
         return (*gone, keep)
     code, evidence = _by_values(subject, alone, name, np.asarray(exact), np.asarray(wrong))
+    if CAUSES[code].unproven:  # nothing here is sure of it
+        code, evidence = _by_its_own_rule(subject, name, np.asarray(exact), np.asarray(wrong)) or (code, evidence)
     return code, evidence, keep
+
+
+def _by_its_own_rule(subject: Subject, name: str, exact: Array, wrong: Array) -> tuple[str, Evidence] | None:
+    """The first cause whose record itself tells it."""
+    for code, cause in CAUSES.items():
+        evidence = cause.found(subject, name, exact, wrong) if cause.found is not None else {}
+        if evidence:
+            return code, dict(evidence)
+    return None
 
 
 def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None) -> tuple[str, Evidence] | None:

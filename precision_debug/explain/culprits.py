@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from ..pairing.align import stem
+from ..reasons.causes import CAUSES
 from ..records import Culprit, Effect, Introduced, Row
 from .bounds import BEYOND, LEAST, MOST, allowed_error
 from .causes import cause_of
@@ -227,7 +228,7 @@ def _really_beyond(subject: Subject, name: str, limit: float) -> bool:
 
 def _one_of_a_switch(found: Sequence[Culprit]) -> tuple[Culprit, ...]:
     """TF32 is one switch for every product: the worst of them stands for all."""
-    products = [culprit for culprit in found if culprit.cause == "tf32"]
+    products = [culprit for culprit in found if CAUSES[culprit.cause].one_switch]
     if len(products) < 2:
         return tuple(found)
     worst = dataclasses.replace(products[0], evidence={**products[0].evidence, "count": len(products)})

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..reasons.causes import CAUSES
 from .introduced import MASK
 from .operators import BODIES, MOVE, SELECT, plain_type
 from .subject import Subject
 from .units import largest_of, smallest_of
 
 __all__ = ["kept_through"]
-
-_OUT_OF_RANGE = frozenset({"overflow", "weight_overflow", "range_inside", "born"})
-"""Causes where what is kept is beyond the narrow type, and so is what is made of it until something brings it back."""
-
-_TOO_SMALL = frozenset({"underflow", "weight_underflow"})
-"""Causes where it is below the narrow type's normal numbers."""
 
 _MOST = 64
 
@@ -37,13 +32,12 @@ def kept_through(subject: Subject, keep: Sequence[str], cause: str, amplifier: s
     """
     between = _between(subject, keep[0], amplifier) if amplifier else []
     whole = (keep[0], *between, *keep[1:])
+    where = CAUSES[cause].out_of_range
     found = dict.fromkeys(part for name in whole for part in (*_fused(subject, name), name))
     waiting = list(keep)
     while waiting and len(found) < _MOST:
         for reader in subject.readers.get(waiting.pop(0), ()):
-            beyond = (cause in _OUT_OF_RANGE and _beyond(subject, reader)) or (
-                cause in _TOO_SMALL and _below(subject, reader)
-            )
+            beyond = (where == "above" and _beyond(subject, reader)) or (where == "below" and _below(subject, reader))
             again = amplifier and reader != amplifier and _chooses(subject, reader) and _grows(subject, reader)
             if reader not in found and (beyond or again or subject.only_moves(reader)):
                 found[reader] = None

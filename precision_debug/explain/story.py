@@ -12,6 +12,7 @@ from ..errors import PrecisionDebugError
 from ..numbers.draw_portrait import portrait_of
 from ..numbers.portrait import Portrait
 from ..reasons import say
+from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Introduced
 from .bounds import BEYOND, MOST, allowed_error
 from .culprits import (
@@ -32,7 +33,7 @@ from .inputs import inputs_differ
 from .introduced import Alone, nothing_alone, run_alone
 from .shapes import shapes_differ
 from .subject import Subject, replaces
-from .unsteady import UNPROVEN, unsteady, unsteady_culprits
+from .unsteady import unsteady, unsteady_culprits
 
 __all__ = ["explain"]
 
@@ -128,7 +129,7 @@ def _explained(
         expected = {} if late else expected_errors(subject, plain, sinks)
         at = _worst(sinks)
         wrong = any(sink.is_output and _out(subject, sink) for sink in sinks)
-        if wrong and (not culprits or any(culprit.cause in UNPROVEN for culprit in culprits[:3])):
+        if wrong and (not culprits or any(CAUSES[culprit.cause].unproven for culprit in culprits[:3])):
             off = next((sink.rel_l2 for sink in sinks if sink.name == at), 0.0)
             some = size <= _FEW_BYTES or level == "full"
             names = None if some else {*(sink.name for sink in sinks), *(culprit.name for culprit in culprits)}

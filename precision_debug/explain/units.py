@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from ..numbers.precisions import is_narrow
+from ..reasons.causes import CAUSES
 from ..records import Row, TensorStats
 
 __all__ = [
@@ -80,18 +81,13 @@ def model_unit(units: Iterable[float]) -> float:
     return max((unit for unit in units), default=2.0**-24)
 
 
-_OTHERWISE = frozenset({
-    "files_differ", "inputs_differ", "random", "not_obeyed", "tf32", "faulty_pass", "pass_rounding",
-})  # fmt: skip
-"""Causes that something else mends than more precision for one operator."""
-
-
 def is_mended(cause: str, precision: str) -> bool:
     """Whether a culprit of that cause is one that higher precision mends, in a run mode that has a lower one.
 
     precision: what the mode promises (see ``numbers.precisions``).
     """
-    return is_narrow(precision) and cause not in _OTHERWISE
+    known = CAUSES.get(cause)
+    return is_narrow(precision) and (known is None or known.mended)
 
 
 def held_type(row: Row, dtype: str) -> str:

@@ -10,16 +10,14 @@ from typing import Any
 
 from ..numbers.arrays import as_array
 from ..protocols import Workbench
+from ..reasons.causes import CAUSES
 from ..records import Culprit
 from .effects import error_at
 from .introduced import WAITING
 from .subject import Subject
 from .workbench import HostWorkbench
 
-__all__ = ["UNPROVEN", "Unsteady", "unsteady", "unsteady_culprits"]
-
-UNPROVEN = frozenset({"other_arithmetic", "coarse", "long_reduction", "amplified", "flips", "born", "outlier_channel"})
-"""Causes that a random operator may be mistaken for."""
+__all__ = ["Unsteady", "unsteady", "unsteady_culprits"]
 
 _ORDINARY = 8.0
 """Units of rounding up to which an operator's own error makes it no culprit."""
@@ -91,8 +89,9 @@ def unsteady_culprits(
 def _follows(one: Culprit, random: str, after: Collection[str]) -> bool:
     """Whether a culprit is none but for the random operator: it stands behind it, or what its rounding does was
     measured in runs that differ by themselves."""
-    ordinary = one.cause in UNPROVEN | {"cancellation"} and (one.units or 0.0) < _ORDINARY
-    return (one.name in after and one.cause in UNPROVEN) or (ordinary and one.amplifier in {"", random, *after})
+    known = CAUSES[one.cause]
+    ordinary = (known.unproven or known.enlarged) and (one.units or 0.0) < _ORDINARY
+    return (one.name in after and known.unproven) or (ordinary and one.amplifier in {"", random, *after})
 
 
 def _same_again(subject: Subject, is_target: bool, at: str, cumulative: float, again: Any) -> bool:

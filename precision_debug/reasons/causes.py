@@ -1,186 +1,330 @@
-"""Why an operator lost the precision: in a few words, and with its evidence."""
+"""Every cause of an error that is known: words, evidence and what follows, one entry each (see ``cause.Cause``)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .cause import Cause, Kind
 from .reason import Wording
 
-__all__ = ["CAUSES", "WHY"]
+__all__ = ["CAUSES", "DO_ABOUT_CAUSES", "WORDINGS"]
 
-CAUSES: Mapping[str, Wording] = {
-    "cause_inputs_differ": Wording(
-        "the two sides were given different inputs",
-        "两侧的输入不同",
-        "Give both sides the same inputs, in the same types.",
-    ),
-    "cause_random": Wording(
-        "another result each time",
-        "每次运行结果不同",
-        "Compare with the randomness switched off: evaluation mode, a fixed seed, no dropout.",
-    ),
-    "cause_not_obeyed": Wording(
-        "a precision that was asked for was not obeyed",
-        "未遵守所要求的精度",
-        "Give --precision_constraints obey, or cast in the model itself.",
-    ),
-    "cause_tf32": Wording(
-        "TF32 in place of FP32",
-        "以 TF32 代替 FP32",
-        "Switch TF32 off for these operators, or accept about three digits.",
-    ),
-    "cause_files_differ": Wording(
-        "the two models are not the same here",
-        "两个模型在此处不同",
-        "Compare the two files at this operator: they are not the same model.",
-    ),
-    "cause_overflow": Wording("overflow", "上溢", "Keep the operator in FP32 or BF16, or scale its inputs down."),
-    "cause_weight_overflow": Wording(
-        "a constant overflows", "常量上溢", "Keep the readers of the constant in FP32 or BF16, or scale it."
-    ),
-    "cause_range_inside": Wording(
-        "overflow inside the operator", "算子内部上溢", "Keep the operator in FP32, or scale its inputs before it."
-    ),
-    "cause_underflow": Wording("underflow", "下溢", "Keep the operator in FP32 or BF16, or scale its inputs up."),
-    "cause_weight_underflow": Wording(
-        "a constant underflows", "常量下溢", "Use a larger epsilon, or keep its reader in FP32."
-    ),
-    "cause_saturation": Wording(
-        "saturation", "饱和截断", "Calibrate on inputs that reach these values, or with another method."
-    ),
-    "cause_outlier_channel": Wording(
-        "an outlier channel", "离群通道", "Quantise per channel, or smooth the outlier into the weights."
-    ),
-    "cause_mask_range": Wording(
-        "a mask sets the range",
-        "掩码决定量化范围",
-        "Keep what reads the mask in higher precision, or use a smaller mask.",
-    ),
-    "cause_cancellation": Wording("cancellation", "相消", "Keep the operator and the one that subtracts in FP32."),
-    "cause_amplified": Wording(
-        "ordinary rounding, amplified", "普通舍入误差被放大", "Keep the operator and the one that amplifies in FP32."
-    ),
-    "cause_long_reduction": Wording("a long sum in a narrow type", "窄类型长求和", "Let the sum accumulate in FP32."),
-    "cause_drift": Wording(
-        "rounding to one side in each iteration",
-        "每次迭代的舍入都偏向同一侧",
-        "Keep the state of the loop in FP32, or use larger steps.",
-    ),
-    "cause_born": Wording(
-        "NaN or Inf is born here",
-        "此处产生 NaN 或 Inf",
-        "Look at division, square root, logarithm and exponential there.",
-    ),
-    "cause_flips": Wording(
-        "decisions flip", "判定翻转", "Look at what is decided there; keep what computes it in FP32."
-    ),
-    "cause_other_arithmetic": Wording(
-        "the target computes something else", "目标的计算不同", "Compare what both sides compute there."
-    ),
-    "cause_faulty_pass": Wording(
-        "a pass of the engine computes something else",
-        "引擎的某个 pass 改变了计算",
-        "Switch the pass off, as the pasted line does, and report it to the engine's developers.",
-    ),
-    "cause_pass_rounding": Wording(
-        "a pass of the engine rounds elsewhere, and this model makes that large",
-        "引擎的某个 pass 改变了舍入位置，而该模型将其放大",
-        "Switch the pass off, as the pasted line does, where that matters.",
-    ),
-    "cause_coarse": Wording("too coarse in this type", "该类型精度不足", "Keep the operator in higher precision."),
-}
-"""Every cause that explain.causes knows, in a few words."""
+_FIGURE, _COUNT, _SHARE, _TEXT, _WORD, _ANY = Kind.FIGURE, Kind.COUNT, Kind.SHARE, Kind.TEXT, Kind.WORD, Kind.ANY
 
-WHY: Mapping[str, Wording] = {
-    "why_inputs_differ": Wording(
-        "{base_dtype} of {base_range} in the baseline, {target_dtype} of {target_range} in the target, off by {error}",
-        "基线为 {base_dtype}（{base_range}），目标为 {target_dtype}（{target_range}），相差 {error}",
+_PASS = {
+    "passes": _TEXT, "before": _FIGURE, "after": _FIGURE, "runs": _COUNT, "of": _COUNT, "replaced": _TEXT,
+    "instead": _TEXT, "paste": _TEXT, "option": _TEXT,
+}  # fmt: skip
+
+CAUSES: Mapping[str, Cause] = {
+    "inputs_differ": Cause(
+        en="the two sides were given different inputs", zh="两侧的输入不同",
+        do="Give both sides the same inputs, in the same types.",
+        do_zh="给两侧相同类型的相同输入。",
+        why=Wording(
+            "{base_dtype} of {base_range} in the baseline, {target_dtype} of {target_range}"
+            " in the target, off by {error}",
+            "基线为 {base_dtype}（{base_range}），目标为 {target_dtype}（{target_range}），相差 {error}",
+        ),
+        evidence={
+            "error": _FIGURE, "base_dtype": _TEXT, "target_dtype": _TEXT, "base_range": _TEXT,
+            "target_range": _TEXT,
+        },
+        sentence=Wording(
+            "Input `{name}` is not the same on both sides: {why}. Nothing behind it says anything.",
+            "两侧的输入 `{name}` 不同：{why}。其后的一切误差均无意义。",
+        ),
+        mended=False,
     ),
-    "why_random": Wording(
-        "two runs of one side on the same inputs differ by {between} (Rel L2) there, as much as the two sides",
-        "同一侧以相同输入运行两次，此处相差 {between}（相对 L2），与两侧之差相当",
+    "random": Cause(
+        en="another result each time", zh="每次运行结果不同",
+        do="Compare with the randomness switched off: evaluation mode, a fixed seed, no dropout.",
+        do_zh="关闭随机性后再比较：评估模式、固定种子、无 dropout。",
+        why=Wording(
+            "two runs of one side on the same inputs differ by {between} (Rel L2) there, as much as the two sides",
+            "同一侧以相同输入运行两次，此处相差 {between}（相对 L2），与两侧之差相当",
+        ),
+        evidence={"between": _FIGURE},
+        sentence=Wording(
+            "{what} `{name}` did it: {why}. Give it a fixed seed or a fixed order, or leave"
+            " what follows from it out of the comparison.",
+            "{what} `{name}`：{why}。请固定随机种子或求和顺序，或不比较由它得出的张量。",
+        ),
+        mended=False,
     ),
-    "why_not_obeyed": Wording(
-        "{asked} was asked for layer {layer}, and the engine ran it in {real}",
-        "对层 {layer} 要求 {asked}，而引擎以 {real} 运行",
+    "not_obeyed": Cause(
+        en="a precision that was asked for was not obeyed", zh="未遵守所要求的精度",
+        do="Give --precision_constraints obey, or cast in the model itself.",
+        do_zh="加上 --precision_constraints obey，或在模型中显式转换。",
+        why=Wording(
+            "{asked} was asked for layer {layer}, and the engine ran it in {real}",
+            "对层 {layer} 要求 {asked}，而引擎以 {real} 运行",
+        ),
+        evidence={"layer": _TEXT, "asked": _TEXT, "real": _TEXT},
+        sentence=Wording(
+            "{what} `{name}` did it: {why}. Ask for the types of its outputs too, and of what"
+            " reads it, and build again with obey.",
+            "{what} `{name}`：{why}。请同时指定其输出及读取者的类型，并以 obey 重新构建。",
+        ),
+        mended=False,
     ),
-    "why_tf32": Wording(
-        "its error is that of operands rounded to TF32's 11 bits ({units} of such a rounding), not of FP32's 24;"
-        " operators of this kind: {count}",
-        "其误差相当于操作数舍入到 TF32 的 11 位（该舍入的 {units}），而非 FP32 的 24 位；此类算子共 {count} 个",
+    "tf32": Cause(
+        en="TF32 in place of FP32", zh="以 TF32 代替 FP32",
+        do="Switch TF32 off for these operators, or accept about three digits.",
+        do_zh="对这些算子关闭 TF32，或接受约三位有效数字。",
+        why=Wording(
+            "its error is that of operands rounded to TF32's 11 bits ({units} of such a rounding),"
+            " not of FP32's 24; operators of this kind: {count}",
+            "其误差相当于操作数舍入到 TF32 的 11 位（该舍入的 {units}），而非 FP32 的 24 位；此类算子共 {count} 个",
+        ),
+        evidence={"units": _FIGURE, "count": _COUNT},
+        sentence=Wording(
+            "{what} `{name}` did it: {why}. Switch TF32 off where FP32 is meant (trt_fp32;"
+            " use_tf32=0; torch.backends.cuda.matmul.allow_tf32 = False; NVIDIA_TF32_OVERRIDE=0).",
+            "{what} `{name}`：{why}。若需 FP32，请关闭 TF32（trt_fp32；use_tf32=0；torch.backends.cuda.matmul.a"
+            "llow_tf32 = False；NVIDIA_TF32_OVERRIDE=0）。",
+        ),
+        mended=False, one_switch=True,
     ),
-    "why_overflow": Wording(
-        "overflow, its results reach {largest} where the type ends at {limit} ({count} elements)",
-        "上溢，结果达到 {largest}，而该类型最大为 {limit}（{count} 个元素）",
+    "files_differ": Cause(
+        en="the two models are not the same here", zh="两个模型在此处不同",
+        do="Compare the two files at this operator: they are not the same model.",
+        do_zh="对照两个文件的此算子：它们不是同一模型。",
+        why=Wording(
+            "{what} {name} is {base} in the baseline's and {target} in the target's",
+            "{what} {name} 在基线中为 {base}，在目标中为 {target}",
+        ),
+        evidence={
+            "what": _WORD, "name": _TEXT, "base": _ANY, "target": _ANY, "count": _COUNT, "elements": _COUNT, "at": _ANY,
+        },
+        sentence=Wording(
+            "{what} `{name}` differs between the two models: {why}.",
+            "两个模型的 {what} `{name}` 不同：{why}。",
+        ),
+        mended=False,
     ),
-    "why_weight_overflow": Wording(
-        "its constant {weight} reaches {largest} where the type ends at {limit}",
-        "其常量 {weight} 达到 {largest}，而该类型最大为 {limit}",
+    "overflow": Cause(
+        en="overflow", zh="上溢",
+        do="Keep the operator in FP32 or BF16, or scale its inputs down.",
+        do_zh="将该算子保留为 FP32 或 BF16，或缩小其输入。",
+        why=Wording(
+            "overflow, its results reach {largest} where the type ends at {limit} ({count} elements)",
+            "上溢，结果达到 {largest}，而该类型最大为 {limit}（{count} 个元素）",
+        ),
+        evidence={"largest": _FIGURE, "limit": _FIGURE, "count": _COUNT},
+        out_of_range="above",
     ),
-    "why_range_inside": Wording(
-        "overflow inside the operator: inputs up to {largest}, squared, summed or in an exponent, pass {limit}",
-        "算子内部上溢：输入达到 {largest}，平方、求和或取指数后超过 {limit}",
+    "weight_overflow": Cause(
+        en="a constant overflows", zh="常量上溢",
+        do="Keep the readers of the constant in FP32 or BF16, or scale it.",
+        do_zh="将读取该常量的算子保留为 FP32 或 BF16，或缩放该常量。",
+        why=Wording(
+            "its constant {weight} reaches {largest} where the type ends at {limit}",
+            "其常量 {weight} 达到 {largest}，而该类型最大为 {limit}",
+        ),
+        evidence={"weight": _TEXT, "largest": _FIGURE, "limit": _FIGURE},
+        out_of_range="above",
     ),
-    "why_underflow": Wording(
-        "underflow, {lost} results below the type's smallest became 0 ({share} of the tensor)",
-        "下溢，{lost} 个结果小于该类型最小值而变为 0（占张量的 {share}）",
+    "range_inside": Cause(
+        en="overflow inside the operator", zh="算子内部上溢",
+        do="Keep the operator in FP32, or scale its inputs before it.",
+        do_zh="将该算子保留为 FP32，或在它之前缩放输入。",
+        why=Wording(
+            "overflow inside the operator: inputs up to {largest}, squared, summed or in an exponent, pass {limit}",
+            "算子内部上溢：输入达到 {largest}，平方、求和或取指数后超过 {limit}",
+        ),
+        evidence={"largest": _FIGURE, "limit": _FIGURE},
+        out_of_range="above",
     ),
-    "why_weight_underflow": Wording(
-        "its constant {weight} (an epsilon?) is below what the type can hold, and became 0",
-        "其常量 {weight}（epsilon？）小于该类型可表示的最小值，变为 0",
+    "underflow": Cause(
+        en="underflow", zh="下溢",
+        do="Keep the operator in FP32 or BF16, or scale its inputs up.",
+        do_zh="将该算子保留为 FP32 或 BF16，或放大其输入。",
+        why=Wording(
+            "underflow, {lost} results below the type's smallest became 0 ({share} of the tensor)",
+            "下溢，{lost} 个结果小于该类型最小值而变为 0（占张量的 {share}）",
+        ),
+        evidence={"lost": _COUNT, "share": _SHARE, "smallest": _FIGURE},
+        out_of_range="below",
     ),
-    "why_saturation": Wording(
-        "saturation, {share} of its results are cut off at {limit} where they reach {largest}",
-        "饱和，{share} 的结果被截断在 {limit}，而实际达到 {largest}",
+    "weight_underflow": Cause(
+        en="a constant underflows", zh="常量下溢",
+        do="Use a larger epsilon, or keep its reader in FP32.",
+        do_zh="用更大的 epsilon，或将读取它的算子保留为 FP32。",
+        why=Wording(
+            "its constant {weight} (an epsilon?) is below what the type can hold, and became 0",
+            "其常量 {weight}（epsilon？）小于该类型可表示的最小值，变为 0",
+        ),
+        evidence={"weight": _TEXT, "value": _FIGURE, "smallest": _FIGURE},
+        out_of_range="below",
     ),
-    "why_outlier_channel": Wording(
-        "one channel ({channel}) is {ratio} x larger than the others and takes the quantised range from them",
-        "通道 {channel} 比其他通道大 {ratio} 倍，占去了量化范围",
+    "saturation": Cause(
+        en="saturation", zh="饱和截断",
+        do="Calibrate on inputs that reach these values, or with another method.",
+        do_zh="用能达到这些值的输入校准，或换一种方法。",
+        why=Wording(
+            "saturation, {share} of its results are cut off at {limit} where they reach {largest}",
+            "饱和，{share} 的结果被截断在 {limit}，而实际达到 {largest}",
+        ),
+        evidence={"share": _SHARE, "largest": _FIGURE, "limit": _FIGURE},
     ),
-    "why_mask_range": Wording(
-        "a mask of {largest} sets the quantised range, and every real score becomes 0",
-        "掩码值 {largest} 决定了量化范围，所有真实得分变为 0",
+    "outlier_channel": Cause(
+        en="an outlier channel", zh="离群通道",
+        do="Quantise per channel, or smooth the outlier into the weights.",
+        do_zh="逐通道量化，或将离群值平滑到权重中。",
+        why=Wording(
+            "one channel ({channel}) is {ratio} x larger than the others and takes the quantised range from them",
+            "通道 {channel} 比其他通道大 {ratio} 倍，占去了量化范围",
+        ),
+        evidence={"from": _TEXT, "channel": _COUNT, "axis": _COUNT, "ratio": _FIGURE},
+        unproven=True,
     ),
-    "why_cancellation": Wording(
-        "cancellation: {amplifier_type} `{amplifier}` subtracts nearly equal numbers (size {input_size}, result"
-        " {output_size}), which makes this operator's rounding {factor} x larger",
-        "相消：{amplifier_type} `{amplifier}` 对近似相等的数相减（输入量级 {input_size}，结果 {output_size}），"
-        "将本算子的舍入误差放大 {factor} 倍",
+    "mask_range": Cause(
+        en="a mask sets the range", zh="掩码决定量化范围",
+        do="Keep what reads the mask in higher precision, or use a smaller mask.",
+        do_zh="将读取掩码的算子保留为更高精度，或用更小的掩码值。",
+        why=Wording(
+            "a mask of {largest} sets the quantised range, and every real score becomes 0",
+            "掩码值 {largest} 决定了量化范围，所有真实得分变为 0",
+        ),
+        evidence={"largest": _FIGURE},
     ),
-    "why_amplified": Wording(
-        "ordinary rounding, which {amplifier_type} `{amplifier}` makes {factor} x larger",
-        "普通舍入误差，被 {amplifier_type} `{amplifier}` 放大 {factor} 倍",
+    "cancellation": Cause(
+        en="cancellation", zh="相消",
+        do="Keep the operator and the one that subtracts in FP32.",
+        do_zh="将该算子与做减法的算子保留为 FP32。",
+        why=Wording(
+            "cancellation: {amplifier_type} `{amplifier}` subtracts nearly equal numbers (size"
+            " {input_size}, result {output_size}), which makes this operator's rounding {factor}"
+            " x larger",
+            "相消：{amplifier_type} `{amplifier}` 对近似相等的数相减（输入量级 {input_size}，"
+            "结果 {output_size}），将本算子的舍入误差放大 {factor} 倍",
+        ),
+        evidence={
+            "amplifier": _TEXT, "amplifier_type": _TEXT, "factor": _FIGURE, "input_size": _FIGURE,
+            "output_size": _FIGURE,
+        },
+        enlarged=True,
     ),
-    "why_long_reduction": Wording("it sums up to {depth} terms in a narrow type", "以窄类型对多达 {depth} 项求和"),
-    "why_drift": Wording(
-        "in {depth} iterations its rounding is off to one side, as the loop's own state has it, which together makes"
-        " {share} of the squared error",
-        "在 {depth} 次迭代中，其舍入因循环自身的状态而总偏向同一侧，合计占平方误差的 {share}",
+    "amplified": Cause(
+        en="ordinary rounding, amplified", zh="普通舍入误差被放大",
+        do="Keep the operator and the one that amplifies in FP32.",
+        do_zh="将该算子与放大它的算子保留为 FP32。",
+        why=Wording(
+            "ordinary rounding, which {amplifier_type} `{amplifier}` makes {factor} x larger",
+            "普通舍入误差，被 {amplifier_type} `{amplifier}` 放大 {factor} 倍",
+        ),
+        evidence={"amplifier": _TEXT, "amplifier_type": _TEXT, "factor": _FIGURE},
+        unproven=True,
     ),
+    "long_reduction": Cause(
+        en="a long sum in a narrow type", zh="窄类型长求和",
+        do="Let the sum accumulate in FP32.",
+        do_zh="让求和以 FP32 累加。",
+        why=Wording("it sums up to {depth} terms in a narrow type", "以窄类型对多达 {depth} 项求和"),
+        evidence={"depth": _COUNT, "units": _FIGURE},
+        unproven=True,
+    ),
+    "drift": Cause(
+        en="rounding to one side in each iteration", zh="每次迭代的舍入都偏向同一侧",
+        do="Keep the state of the loop in FP32, or use larger steps.",
+        do_zh="将循环的状态保留为 FP32，或使用更大的步长。",
+        why=Wording(
+            "in {depth} iterations its rounding is off to one side, as the loop's own state"
+            " has it, which together makes {share} of the squared error",
+            "在 {depth} 次迭代中，其舍入因循环自身的状态而总偏向同一侧，合计占平方误差的 {share}",
+        ),
+        evidence={"depth": _COUNT, "share": _SHARE},
+        enlarged=True,
+    ),
+    "born": Cause(
+        en="NaN or Inf is born here", zh="此处产生 NaN 或 Inf",
+        do="Look at division, square root, logarithm and exponential there.",
+        do_zh="检查该处的除法、开方、对数与指数。",
+        why=Wording("{what} from finite inputs ({count} elements)", "由有限输入产生 {what}（{count} 个元素）"),
+        evidence={"what": _TEXT, "count": _COUNT},
+        out_of_range="above", unproven=True, by_a_pass=True,
+    ),
+    "flips": Cause(
+        en="decisions flip", zh="判定翻转",
+        do="Look at what is decided there; keep what computes it in FP32.",
+        do_zh="看此处作出的判定；将算出它的算子保留为 FP32。",
+        why=Wording(
+            "{count} of {elements} decisions differ on the same inputs",
+            "相同输入下 {elements} 个判定中有 {count} 个不同",
+        ),
+        evidence={"count": _COUNT, "elements": _COUNT},
+        unproven=True,
+    ),
+    "other_arithmetic": Cause(
+        en="the target computes something else", zh="目标的计算不同",
+        do="Compare what both sides compute there.",
+        do_zh="对照两侧在此处的运算。",
+        evidence={"rel_l2": _FIGURE},
+        unproven=True, by_a_pass=True,
+    ),
+    "faulty_pass": Cause(
+        en="a pass of the engine computes something else", zh="引擎的某个 pass 改变了计算",
+        do="Switch the pass off, as the pasted line does, and report it to the engine's developers.",
+        do_zh="按可粘贴的那一行关闭该 pass，并向引擎开发者报告。",
+        why=Wording(
+            "the engine's {passes} makes {instead} of {replaced} and computes something else:"
+            " the outputs are off by {before} (Rel L2) with it, and by {after} without it ({runs}"
+            " builds, of {of} passes)",
+            "引擎的 {passes} 将 {replaced} 变为 {instead}，改变了计算：启用时输出相差 {before}（相对"
+            " L2），关闭后为 {after}（{of} 个 pass 中二分，构建 {runs} 次）",
+        ),
+        evidence=_PASS,
+        sentence=Wording(
+            "{what} `{name}` did it: {why}. Switch it off, and report it: `{paste}`.",
+            "{what} `{name}`：{why}。请关闭它并向引擎开发者报告：`{paste}`。",
+        ),
+        mended=False, pastes="option",
+    ),
+    "pass_rounding": Cause(
+        en="a pass of the engine rounds elsewhere, and this model makes that large",
+        zh="引擎的某个 pass 改变了舍入位置，而该模型将其放大",
+        do="Switch the pass off, as the pasted line does, where that matters.",
+        do_zh="若有影响，按可粘贴的那一行关闭该 pass。",
+        why=Wording(
+            "the engine's {passes} makes {instead} of {replaced}, which rounds elsewhere, and"
+            " this model makes rounding large: the outputs are off by {before} (Rel L2) with"
+            " it, and by {after} without it ({runs} builds, of {of} passes)",
+            "引擎的 {passes} 将 {replaced} 变为 {instead}，舍入位置不同，而该模型会放大舍入误差："
+            "启用时输出相差 {before}（相对 L2），关闭后为 {after}（{of} 个 pass 中二分，构建"
+            " {runs} 次）",
+        ),
+        evidence=_PASS,
+        sentence=Wording(
+            "{what} `{name}` did it: {why}. Without it: `{paste}`.",
+            "{what} `{name}`：{why}。关闭它：`{paste}`。",
+        ),
+        mended=False, pastes="option",
+    ),
+    "coarse": Cause(
+        en="too coarse in this type", zh="该类型精度不足",
+        do="Keep the operator in higher precision.",
+        do_zh="将该算子保留为更高精度。",
+        evidence={"units": _FIGURE},
+        unproven=True,
+    ),
+}  # fmt: skip
+"""Code to record; the order is that of the page of all reasons."""
+
+_THINGS = {
     "a_constant": Wording("constant", "常量"),
     "an_operator": Wording("operator", "算子"),
     "an_attribute": Wording("attribute", "属性"),
     "an_input": Wording("what is read by", "所读取的张量："),
-    "why_faulty_pass": Wording(
-        "the engine's {passes} makes {instead} of {replaced} and computes something else: the outputs are off by"
-        " {before} (Rel L2) with it, and by {after} without it ({runs} builds, of {of} passes)",
-        "引擎的 {passes} 将 {replaced} 变为 {instead}，改变了计算：启用时输出相差 {before}（相对 L2），关闭后为 {after}"
-        "（{of} 个 pass 中二分，构建 {runs} 次）",
-    ),
-    "why_pass_rounding": Wording(
-        "the engine's {passes} makes {instead} of {replaced}, which rounds elsewhere, and this model makes rounding"
-        " large: the outputs are off by {before} (Rel L2) with it, and by {after} without it ({runs} builds, of {of}"
-        " passes)",
-        "引擎的 {passes} 将 {replaced} 变为 {instead}，舍入位置不同，而该模型会放大舍入误差：启用时输出相差 {before}"
-        "（相对 L2），关闭后为 {after}（{of} 个 pass 中二分，构建 {runs} 次）",
-    ),
-    "why_born": Wording("{what} from finite inputs ({count} elements)", "由有限输入产生 {what}（{count} 个元素）"),
-    "why_flips": Wording(
-        "{count} of {elements} decisions differ on the same inputs", "相同输入下 {elements} 个判定中有 {count} 个不同"
-    ),
-    "why_files_differ": Wording(
-        "{what} {name} is {base} in the baseline's and {target} in the target's",
-        "{what} {name} 在基线中为 {base}，在目标中为 {target}",
-    ),
 }
-"""The same with what was measured, where there is more to say; the names are those of Culprit.evidence."""
+"""What files_differ may be about."""
+
+WORDINGS: Mapping[str, Wording] = {
+    **{f"cause_{code}": Wording(cause.en, cause.zh, cause.do) for code, cause in CAUSES.items()},
+    **{f"why_{code}": cause.why for code, cause in CAUSES.items() if cause.why is not None},
+    **_THINGS,
+}
+"""The same for the catalogue."""
+
+DO_ABOUT_CAUSES: Mapping[str, str] = {cause.do: cause.do_zh for cause in CAUSES.values()}
+"""What to do, English to Chinese."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .causes import CAUSES, WHY
+from .causes import WORDINGS
 from .doubts import DOUBTS
 from .exports import EXPORTS
 from .failures import FAILURES
@@ -18,7 +18,6 @@ __all__ = ["CORE"]
 
 CORE = Catalogue(
     "",
-    {**ROWS, **INPUTS, **EXPORTS, **NOTES, **STAGES, **DOUBTS, **FIXES, **FAILURES, **MISTAKES, **CAUSES, **WHY,
-     **PROVEN},
+    {**ROWS, **INPUTS, **EXPORTS, **NOTES, **STAGES, **DOUBTS, **FIXES, **FAILURES, **MISTAKES, **WORDINGS, **PROVEN},
 )
 """Every reason that the core gives."""

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .causes import DO_ABOUT_CAUSES
+
 __all__ = ["WHAT_TO_DO"]
 
 _REPLACE = "请使用可替换张量的运行模式（CPU 上的 ONNX Runtime、动态图 PyTorch）。"
 
 WHAT_TO_DO: Mapping[str, str] = {
     "As above.": "同上。",
+    **DO_ABOUT_CAUSES,
     "As the part after the colon says.": "照冒号后的部分所说。",
     "Ask for it alone with --mark, or compare with the mode ort_fp32, whose layouts are the model's own.":
         "用 --mark 单独取它，或与布局和模型一致的 ort_fp32 比较。",
     "Build it with profiling verbosity DETAILED.": "以 profiling verbosity DETAILED 构建。",
-    "Calibrate on inputs that reach these values, or with another method.":
-        "用能达到这些值的输入校准，或换一种方法。",
     "Check the input, the weights and the model before the precision.": "先检查输入、权重与模型，再看精度。",
     "Choose another mode, or a larger model or batch.": "换一个模式，或用更大的模型或 batch。",
     "Compare its inputs and outputs.": "比较它的输入与输出。",
     "Compare the modes of eager PyTorch: torch_fp32, torch_fp16, torch_bf16 and their like.":
         "比较动态图 PyTorch 的模式：torch_fp32、torch_fp16、torch_bf16 等。",
-    "Compare the two files at this operator: they are not the same model.":
-        "对照两个文件的此算子：它们不是同一模型。",
-    "Compare what both sides compute there.": "对照两侧在此处的运算。",
     "Compare with a model that was not converted or quantised.": "与未经转换或量化的模型比较。",
     "Compare with ort_fp32 in place of onnx_ref.": "改与 ort_fp32 比较，而不是 onnx_ref。",
     "Compare with the model itself as the baseline.": "以模型本身为基线进行比较。",
-    "Compare with the randomness switched off: evaluation mode, a fixed seed, no dropout.":
-        "关闭随机性后再比较：评估模式、固定种子、无 dropout。",
     "Compile it with the same INFERENCE_PRECISION_HINT.": "以相同的 INFERENCE_PRECISION_HINT 编译。",
     "Deploy what --save_model writes.": "部署 --save_model 写出的模型。",
     "Exclude fewer nodes.": "少排除一些节点。",
@@ -46,8 +42,6 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Give --option training=1.": "加上 --option training=1。",
     "Give --option use_tf32=0.": "加上 --option use_tf32=0。",
     "Give --precision_constraints obey where layers do not obey.": "层未遵守时，加上 --precision_constraints obey。",
-    "Give --precision_constraints obey, or cast in the model itself.":
-        "加上 --precision_constraints obey，或在模型中显式转换。",
     "Give --rename TARGET=BASELINE where this is wrong.": "若配对有误，用 --rename 目标名=基线名。",
     "Give --val_range NAME:LOW,HIGH, or real --inputs.": "用 --val_range 名称:下限,上限，或给真实的 --inputs。",
     "Give a --baseline to compare.": "给出 --baseline 以便比较。",
@@ -56,7 +50,6 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Give an input that fills it.": "给出能填充它的输入。",
     "Give an input with which the branch is taken.": "给出会走该分支的输入。",
     "Give an input without them.": "给出不含它们的输入。",
-    "Give both sides the same inputs, in the same types.": "给两侧相同类型的相同输入。",
     "Give it with --inputs.": "用 --inputs 给出。",
     "Give more inputs to calibrate on.": "给出更多校准输入。",
     "Give real --inputs.": "给真实的 --inputs。",
@@ -67,26 +60,14 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Give your converter the types that ONNX Runtime infers.": "把 ONNX Runtime 推断的类型交给转换器。",
     "Install onnxruntime 1.24 or later.": "安装 onnxruntime 1.24 或更高版本。",
     "Keep fewer nodes.": "少保留一些节点。",
-    "Keep the operator and the one that amplifies in FP32.": "将该算子与放大它的算子保留为 FP32。",
-    "Keep the operator and the one that subtracts in FP32.": "将该算子与做减法的算子保留为 FP32。",
-    "Keep the operator in FP32 or BF16, or scale its inputs down.": "将该算子保留为 FP32 或 BF16，或缩小其输入。",
-    "Keep the operator in FP32 or BF16, or scale its inputs up.": "将该算子保留为 FP32 或 BF16，或放大其输入。",
-    "Keep the operator in FP32, or scale its inputs before it.": "将该算子保留为 FP32，或在它之前缩放输入。",
-    "Keep the operator in higher precision.": "将该算子保留为更高精度。",
     "Keep the operators that read them in float32, or scale the weights.":
         "将读取它们的算子保留为 float32，或缩放权重。",
-    "Keep the readers of the constant in FP32 or BF16, or scale it.":
-        "将读取该常量的算子保留为 FP32 或 BF16，或缩放该常量。",
     "Keep those layers in FP32, or use BF16.": "将这些层保留为 FP32，或使用 BF16。",
-    "Keep what reads the mask in higher precision, or use a smaller mask.":
-        "将读取掩码的算子保留为更高精度，或用更小的掩码值。",
     "Leave --fail_fast out.": "去掉 --fail_fast。",
     "Leave --option tf32 out.": "去掉 --option tf32。",
     "Leave --val_range out.": "去掉 --val_range。",
     "Leave it out.": "去掉它。",
     "Leave marks out to compare every tensor.": "去掉标记即可比较全部张量。",
-    "Let the sum accumulate in FP32.": "让求和以 FP32 累加。",
-    "Look at division, square root, logarithm and exponential there.": "检查该处的除法、开方、对数与指数。",
     "Look at dynamic dimensions, layouts and how the model was exported, before the precision.":
         "先检查动态维度、布局与导出方式，再看精度。",
     "Look at its neighbours, or try another TensorRT.": "检查相邻的层，或换一个 TensorRT 版本。",
@@ -99,7 +80,6 @@ WHAT_TO_DO: Mapping[str, str] = {
         "看该行的误差放大倍数：大于 1 说明该算子自身损失了精度。",
     "Look at the tensors around it.": "看它周围的张量。",
     "Look at the tensors that are made of it.": "看由它得出的张量。",
-    "Look at what is decided there; keep what computes it in FP32.": "看此处作出的判定；将算出它的算子保留为 FP32。",
     "Look at what the loop or branch gives.": "看循环或分支的输出。",
     "Look for overflow, and at division, square root, logarithm and exponential.":
         "查找溢出，并检查除法、开方、对数与指数。",
@@ -124,7 +104,6 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Pair names with --rename.": "用 --rename 配对名字。",
     "Pair tensors with --rename where values cannot tell them apart.": "数值无法区分时，用 --rename 配对张量。",
     "Pair them with --rename.": "用 --rename 配对。",
-    "Quantise per channel, or smooth the outlier into the weights.": "逐通道量化，或将离群值平滑到权重中。",
     "Raise --memory_budget for speed.": "增大 --memory_budget 以加快速度。",
     "Raise --option mark_builds to look for more.": "增大 --option mark_builds 以查找更多。",
     "Raise --option mark_builds.": "增大 --option mark_builds。",
@@ -143,8 +122,6 @@ WHAT_TO_DO: Mapping[str, str] = {
         "查看运行是怎样结束的；此前完成的部分在报告里。",
     "See the notes of the run and the column of real precision; another mode or device may really do it.":
         "查看运行说明与实际精度一列；换一个模式或设备也许真正以该精度运行。",
-    "Switch TF32 off for these operators, or accept about three digits.":
-        "对这些算子关闭 TF32，或接受约三位有效数字。",
     "Make the file again with a tool that does not do so, or mend the constant.":
         "用不会如此的工具重新生成文件，或修正该常量。",
     "Keep its readers in FP32 or BF16, or use a smaller constant (a mask of -65504, say).":
@@ -154,11 +131,7 @@ WHAT_TO_DO: Mapping[str, str] = {
         "重新量化模型，该处用逐张量权重或更大的 scale。",
     "Report it to the developers of the tool that wrote the second file, and use the first.":
         "向写出第二个文件的工具的开发者报告，并使用第一个文件。",
-    "Switch the pass off, as the pasted line does, where that matters.": "若有影响，按可粘贴的那一行关闭该 pass。",
-    "Switch the pass off, as the pasted line does, and report it to the engine's developers.":
-        "按可粘贴的那一行关闭该 pass，并向引擎开发者报告。",
     "Use --option observe=marks.": "使用 --option observe=marks。",
-    "Use a larger epsilon, or keep its reader in FP32.": "用更大的 epsilon，或将读取它的算子保留为 FP32。",
     "Use ov_opt_fp32 to see it in float32, or set INFERENCE_PRECISION_HINT where the model is deployed.":
         "用 ov_opt_fp32 查看 float32 的结果，或在部署处设置 INFERENCE_PRECISION_HINT。",
     "Use precision_debug.watch(config).": "使用 precision_debug.watch(config)。",

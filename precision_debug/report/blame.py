@@ -9,32 +9,27 @@ from ..explain import is_mended
 from ..numbers.precisions import is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
 from ..protocols import WHOLE
-from ..reasons.causes import CAUSES as BRIEF
+from ..reasons.cause import Cause, Kind
+from ..reasons.causes import CAUSES
 from ..records import Culprit, Row
 from ..search import ToKeep
 from .figures import count, figure, percent
 from .model import Report
 from .section import Cell, Section, plain
-from .words import Text, explained, recognised, same, sentence, word
+from .words import Text, explained, recognised, said, same, word
 
-__all__ = ["CAUSES", "NEXT", "PASTE", "UNITS", "blame", "culprits", "expectation", "sentence_of"]
+__all__ = ["NEXT", "PASTE", "UNITS", "blame", "culprits", "expectation", "sentence_of"]
 
 _SHOWN = 5
 
 _KEPT = 8
 """Tensors to keep that a sentence names; the JSON has all."""
 
-CAUSES = frozenset(code.removeprefix("cause_") for code in BRIEF)
-"""Every cause that explain.causes knows."""
-
 UNITS = {
     "operator": Text("operators", "个算子"), "operator type": Text("operator types", "种算子类型"),
     "module": Text("modules", "个模块"),
 }  # fmt: skip
 """What a mode keeps, in the plural."""
-
-_NON_FINITE = ("overflow", "weight_overflow", "born")
-"""Causes whose NaN or Inf is no part of the error that was introduced: what is left of that is no evidence."""
 
 _CONFIDENCE = {
     "isolated": Text("measured on the engine, alone, on the baseline's inputs", "在引擎上以基线输入单独运行测得"),
@@ -59,27 +54,10 @@ def sentence_of(culprit: Culprit, precision: str) -> Text:
     named, more = culprit.keep[:_KEPT], len(culprit.keep) - _KEPT
     keep = " and ".join(f"`{name}`" for name in named) + (f" and {count(more)} more" if more > 0 else "")
     kept = "、".join(f"`{name}`" for name in named) + (f" 等 {count(len(culprit.keep))} 个张量" if more > 0 else "")
-    if culprit.cause == "files_differ":
-        return Text(
-            f"{what} `{culprit.name}` differs between the two models: {why.en}.",
-            f"两个模型的 {what} `{culprit.name}` 不同：{why.zh}。",
-        )
-    if culprit.cause == "inputs_differ":
-        return Text(
-            f"Input `{culprit.name}` is not the same on both sides: {why.en}. Nothing behind it says anything.",
-            f"两侧的输入 `{culprit.name}` 不同：{why.zh}。其后的一切误差均无意义。",
-        )
-    if culprit.cause in _PASSES:
-        paste, then = culprit.evidence.get("paste", ""), _PASSES[culprit.cause]
-        return Text(
-            f"{what} `{culprit.name}` did it: {why.en}. {then.en}: `{paste}`.",
-            f"{what} `{culprit.name}`：{why.zh}。{then.zh}：`{paste}`。",
-        )
-    if culprit.cause in _ADVICE:
-        advice = _ADVICE[culprit.cause]
-        return Text(
-            f"{what} `{culprit.name}` did it: {why.en}. {advice.en}", f"{what} `{culprit.name}`：{why.zh}。{advice.zh}"
-        )
+    known = CAUSES.get(culprit.cause)  # None: of a file that another version wrote
+    own = _whole(known, culprit, what, why) if known is not None else None
+    if own is not None:
+        return own
     if not is_narrow(precision):
         return Text(
             f"{what} `{culprit.name}` lost it: {why.en}. The target computes in FP32 too: compare what both sides"
@@ -90,29 +68,6 @@ def sentence_of(culprit: Culprit, precision: str) -> Text:
         f"{what} `{culprit.name}` lost it: {why.en}. Keep {keep} in FP32, with what reads it.",
         f"精度损失于 {what} `{culprit.name}`：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
     )
-
-
-_PASSES: Mapping[str, Text] = {
-    "faulty_pass": Text("Switch it off, and report it", "请关闭它并向引擎开发者报告"),
-    "pass_rounding": Text("Without it", "关闭它"),
-}
-
-_ADVICE: Mapping[str, Text] = {
-    "random": Text(
-        "Give it a fixed seed or a fixed order, or leave what follows from it out of the comparison.",
-        "请固定随机种子或求和顺序，或不比较由它得出的张量。",
-    ),
-    "not_obeyed": Text(
-        "Ask for the types of its outputs too, and of what reads it, and build again with obey.",
-        "请同时指定其输出及读取者的类型，并以 obey 重新构建。",
-    ),
-    "tf32": Text(
-        "Switch TF32 off where FP32 is meant (trt_fp32; use_tf32=0; torch.backends.cuda.matmul.allow_tf32 = False;"
-        " NVIDIA_TF32_OVERRIDE=0).",
-        "若需 FP32，请关闭 TF32（trt_fp32；use_tf32=0；torch.backends.cuda.matmul.allow_tf32 = False；"
-        "NVIDIA_TF32_OVERRIDE=0）。",
-    ),
-}
 
 
 def expectation(report: Report) -> list[Text]:
@@ -170,8 +125,10 @@ def _next(report: Report) -> list[tuple[Cell, ...]]:
     target, explanation = report.target, report.explanation
     named = explanation.culprits if explanation is not None else ()
     for one in named:
-        if one.cause in _PASSES and one.evidence.get("option"):
-            return [(Cell(text=PASTE), Cell(text=same(str(one.evidence["option"])), tone="paste"))]
+        known = CAUSES.get(one.cause)
+        option = one.evidence.get(known.pastes) if known is not None else None
+        if option:
+            return [(Cell(text=PASTE), Cell(text=same(str(option)), tone="paste"))]
     if report.fix is not None or not any(is_mended(one.cause, target.precision) for one in named):
         return []
     kept = report.to_keep
@@ -266,7 +223,10 @@ def _none(report: Report) -> Text | None:
 
 def _evidence(culprit: Culprit) -> Text:
     english, chinese = [], []
-    if culprit.introduced is not None and not (culprit.cause in _NON_FINITE and (culprit.units or 0.0) < 1.0):
+    # a NaN or Inf is no part of the error that was introduced: what is left of that is no evidence
+    known = CAUSES.get(culprit.cause)
+    beyond = known is not None and known.out_of_range == "above"
+    if culprit.introduced is not None and not (beyond and (culprit.units or 0.0) < 1.0):
         units = "" if culprit.units is None else f" ({figure(culprit.units)} x rounding once)"
         mal = "" if culprit.units is None else f"（单次舍入的 {figure(culprit.units)} 倍）"
         english.append(f"introduced error {figure(culprit.introduced)}{units}")
@@ -285,17 +245,31 @@ def _evidence(culprit: Culprit) -> Text:
 
 def _why(culprit: Culprit) -> Text:
     """What the cause says with its evidence; in a few words where that is not whole."""
-    told = {key: _shown(key, value) for key, value in culprit.evidence.items()}
-    for code in (f"why_{culprit.cause}", f"cause_{culprit.cause}"):
-        en, zh = sentence(code, told, "en"), sentence(code, told, "zh")
-        if en is not None and zh is not None:
-            return Text(en, zh)
-    return same(culprit.cause)
+    known = CAUSES.get(culprit.cause)
+    if known is None:
+        return same(culprit.cause)
+    told = _told(known, culprit.evidence)
+    en, zh = [said(known.why, told, lang) for lang in ("en", "zh")] if known.why is not None else [None, None]
+    return Text(known.en, known.zh) if en is None or zh is None else Text(en, zh)
 
 
-def _shown(key: str, value: Any) -> str:
-    if key == "what":  # a kind of thing, which has a name in both languages
+def _whole(known: Cause, culprit: Culprit, what: str, why: Text) -> Text | None:
+    """The sentence that a cause has of its own; None where it has the usual one."""
+    if known.sentence is None:
+        return None
+    told = {**_told(known, culprit.evidence), "what": what, "name": culprit.name}
+    en = said(known.sentence, {**told, "why": why.en}, "en")
+    zh = said(known.sentence, {**told, "why": why.zh}, "zh")
+    return None if en is None or zh is None else Text(en, zh)
+
+
+def _told(known: Cause, evidence: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _shown(known.evidence.get(name, Kind.ANY), value) for name, value in evidence.items()}
+
+
+def _shown(kind: Kind, value: Any) -> str:
+    if kind is Kind.WORD:
         return recognised(str(value))
     if isinstance(value, float):
-        return percent(value) if key == "share" else figure(value)
+        return percent(value) if kind is Kind.SHARE else figure(value)
     return count(value) if isinstance(value, int) else str(value)

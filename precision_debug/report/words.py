@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .. import registry
 from ..reasons import CORE, Catalogue, Plain, Reason, Wording, filled, split
 
-__all__ = ["Text", "explained", "general", "is_whole", "recognised", "same", "sentence", "word", "wording"]
+__all__ = ["Text", "explained", "general", "is_whole", "recognised", "said", "same", "sentence", "word", "wording"]
 
 _BETWEEN = {"en": ", ", "zh": "、"}
 
@@ -41,8 +41,11 @@ def word(reason: str, lang: str) -> str:
 def sentence(code: str, args: Mapping[str, Plain], lang: str) -> str | None:
     """What a code says in "en" or "zh"; None where nobody here knows it, or has it with other arguments."""
     known = wording(code)
-    if known is None:
-        return None
+    return None if known is None else said(known, args, lang)
+
+
+def said(known: Wording, args: Mapping[str, Plain], lang: str) -> str | None:
+    """A wording in "en" or "zh"; None where the arguments are not its own."""
     template = known.zh if lang == "zh" else known.en
     try:
         return filled(template, args, _BETWEEN[lang], lambda inner: word(inner, lang))
@@ -59,8 +62,8 @@ def general(reason: str) -> Text:
     """A reason in both languages with "…" for the names and numbers in it: what reasons of one kind have in common."""
     told = _told(reason)
     args = {name: value if isinstance(value, Reason) else "…" for name, value in told.args.items()}
-    said = [sentence(told.code, args, lang) for lang in ("en", "zh")] if told.code else [None, None]
-    return explained(reason) if said[0] is None or said[1] is None else Text(said[0], said[1])
+    en, zh = [sentence(told.code, args, lang) for lang in ("en", "zh")] if told.code else [None, None]
+    return explained(reason) if en is None or zh is None else Text(en, zh)
 
 
 def inner(reason: str) -> Reason:

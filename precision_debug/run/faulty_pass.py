@@ -17,6 +17,7 @@ from ..explain.ladder import Explanation as Bisected
 from ..explain.ladder import explain as bisected
 from ..numbers.precisions import is_narrow
 from ..protocols import Feeds, Rung, Switch
+from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, TensorMeta
 from ..settings import CORE, value
 from .plan import Opening
@@ -25,12 +26,6 @@ __all__ = ["with_faulty_pass"]
 
 _WORK = 128 << 20
 """Bytes of the model's file and of all compared tensors, together, up to which the pass is looked for unasked."""
-
-_PROVEN = frozenset({"inputs_differ", "files_differ", "random", "not_obeyed", "tf32"})
-"""Causes that no pass is behind."""
-
-_ROUNDING = frozenset({"cancellation", "drift"})
-"""A pass that computes the same in another order rounds elsewhere, which these make large: no fault of the pass."""
 
 _FEWER = 10.0
 """Times that the error must shrink with every pass off, where something else is off too."""
@@ -53,10 +48,11 @@ def with_faulty_pass(
     if asked is False or explanation.state not in ("culprits", "diffuse", "unknown") or target.backend is None:
         return explanation
     named = explanation.culprits
-    guilty = tuple(one for one in named if one.cause not in _PROVEN | _ROUNDING)
+    # a pass that computes the same in another order rounds elsewhere: what makes that large is no fault of the pass
+    guilty = tuple(one for one in named if CAUSES[one.cause].mended and not CAUSES[one.cause].enlarged)
     if any(one.cause == "inputs_differ" for one in named) or (named and not guilty and not asked):
         return explanation
-    told = any(one.cause in ("other_arithmetic", "born") for one in guilty)
+    told = any(CAUSES[one.cause].by_a_pass for one in guilty)
     if not asked and (_work(subject, target) > _WORK or (is_narrow(target.precision) and not told)):
         return explanation
     try:

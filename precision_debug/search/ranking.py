@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..reasons.causes import CAUSES
 from ..records import Explanation, Row, Status
 from .units import Units
 
@@ -13,8 +14,6 @@ __all__ = ["Group", "rank_groups"]
 
 _LEAST = 1e-4
 """Share of the squared error below which the order says nothing."""
-
-_OVERFLOWS = frozenset({"overflow", "range_inside", "weight_overflow", "born"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +57,8 @@ def rank_groups(
             if unit is not None:
                 chosen |= {unit} | units.beside(unit, chosen)
         share = culprit.share or budget.get(culprit.name, 0.0)
-        certain = born or culprit.cause in _OVERFLOWS
+        known = CAUSES.get(culprit.cause)
+        certain = born or (known is not None and known.out_of_range == "above")
         found[culprit.name] = Group(
             tensor=culprit.name, units=frozenset(chosen), share=share, certain=certain and share > 0
         )

@@ -1,0 +1,74 @@
+"""What is known of one cause of an error: its words, its evidence, and what follows from it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .reason import Wording, arguments_of
+
+__all__ = ["Cause", "Kind"]
+
+
+class Kind(enum.Enum):
+    """What a piece of evidence is: this decides how it is shown, whatever it is called."""
+
+    FIGURE = "a number, shown with a few digits"
+    COUNT = "a whole number"
+    SHARE = "a part of 1, shown in percent"
+    TEXT = "a name, or a text that is the same in every language"
+    WORD = "a kind of thing, which has a name in both languages"
+    ANY = "a value of the model's own, shown by its type"
+
+    def takes(self, value: object) -> bool:
+        """Whether a value is of this kind; None, where it could not be measured, is of every kind but a text."""
+        if self is Kind.ANY:
+            return True
+        if self in (Kind.TEXT, Kind.WORD):
+            return isinstance(value, str)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return value is None or whole or (self is not Kind.COUNT and isinstance(value, float))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """One cause of an error. Explanation, search and report ask here and nowhere else: a new cause is one entry of
+    ``causes.CAUSES``.
+
+    en, zh: in a few words. do, do_zh: what to do about it. why: the same with what was measured, where there is more
+    to say; its arguments are names of the evidence. evidence: what proves it, by name, and of which kind each is.
+    sentence: the whole sentence of a report, of {what} (operator types), {name} and {why}, and of the evidence; None
+    for the usual one, which says what to keep.
+    mended: higher precision for the operator mends it. out_of_range: what is kept is "above" what the narrow type
+    holds, or "below" it, and so is what is made of it until something brings it back.
+    unproven: a random operator may be mistaken for it. enlarged: ordinary rounding that later operators make large, so
+    that whoever rounds elsewhere seems guilty. by_a_pass: nothing here says why, so that a pass of the engine may.
+    one_switch: one setting for all operators, so that the worst stands for all. pastes: the evidence that says what
+    to paste; "" where that follows from what is kept.
+    found: tells it from the values: ``found(subject, name, exact, wrong)`` gives the evidence, or {} (see
+    explain.causes, which asks after its own rules); None where something else finds it.
+    """
+
+    en: str
+    zh: str
+    do: str
+    do_zh: str
+    why: Wording | None = None
+    evidence: Mapping[str, Kind] = field(default_factory=dict)
+    sentence: Wording | None = None
+    mended: bool = True
+    out_of_range: str = ""
+    unproven: bool = False
+    enlarged: bool = False
+    by_a_pass: bool = False
+    one_switch: bool = False
+    pastes: str = ""
+    found: Callable[[Any, str, Any, Any], Mapping[str, Any]] | None = None
+
+    def misfits(self, evidence: Mapping[str, object]) -> list[str]:
+        """Names that the words show and an evidence lacks, that nobody knows, or whose value is of another kind."""
+        wrong = [name for name, kind in self.evidence.items() if name in evidence and not kind.takes(evidence[name])]
+        shown = arguments_of(self.why.en) if self.why is not None else frozenset()
+        return sorted({*wrong, *(evidence.keys() - self.evidence.keys()), *(shown - evidence.keys())})

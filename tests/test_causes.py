@@ -1,0 +1,116 @@
+"""One record a cause: every other place asks it, and a new cause is one entry."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from precision_debug.explain import causes as explained
+from precision_debug.explain import is_mended
+from precision_debug.reasons import arguments_of
+from precision_debug.reasons.cause import Cause, Kind
+from precision_debug.reasons.causes import CAUSES
+from precision_debug.reasons.reason import Wording
+from precision_debug.records import Culprit
+from precision_debug.report.blame import sentence_of
+
+SAMPLES: Mapping[Kind, Any] = {
+    Kind.FIGURE: 0.25, Kind.COUNT: 1234, Kind.SHARE: 0.5, Kind.TEXT: "conv", Kind.WORD: "constant", Kind.ANY: [1, 2],
+}  # fmt: skip
+
+
+def culprit(code: str, **changes: Any) -> Culprit:
+    evidence = {name: SAMPLES[kind] for name, kind in CAUSES[code].evidence.items()}
+    return Culprit(**{"name": "y", "node": "n", "op_types": ("Conv",), "cause": code, "evidence": evidence,
+                      "keep": ("y",), **changes})  # fmt: skip
+
+
+@pytest.mark.parametrize("code", sorted(CAUSES))
+def test_its_words_use_evidence_that_it_has(code: str) -> None:
+    cause = CAUSES[code]
+    wordings = [cause.why] if cause.why else []
+    for wording in (*wordings, *([cause.sentence] if cause.sentence else [])):
+        assert arguments_of(wording.en) == arguments_of(wording.zh)
+        assert arguments_of(wording.en) <= {*cause.evidence, "what", "name", "why"}
+    for precision in ("float16", "model"):
+        said = sentence_of(culprit(code), precision)
+        assert "{" not in said.en + said.zh
+        assert cause.why is not None or cause.en in said.en
+    assert cause.pastes == "" or cause.pastes in cause.evidence
+    assert is_mended(code, "float16") is cause.mended
+    assert not is_mended(code, "float32")
+
+
+@pytest.mark.parametrize("code", sorted(CAUSES))
+def test_its_evidence_is_typed(code: str) -> None:
+    cause, given = CAUSES[code], dict(culprit(code).evidence)
+    assert cause.misfits(given) == []
+    for name, kind in cause.evidence.items():
+        shown = cause.why is not None and name in arguments_of(cause.why.en)
+        assert cause.misfits({key: one for key, one in given.items() if key != name}) == ([name] if shown else [])
+        if kind is not Kind.ANY:
+            assert cause.misfits({**given, name: object()}) == [name]
+    assert cause.misfits({**given, "nobody_asked": 1}) == ["nobody_asked"]
+
+
+def test_a_kind_decides_how_a_value_is_shown() -> None:
+    said = sentence_of(culprit("underflow"), "float16").en
+    assert "underflow, 1,234 results" in said
+    assert "(50% of the tensor)" in said
+    assert not Kind.COUNT.takes(0.5)
+    assert not Kind.COUNT.takes(True)
+    assert not Kind.TEXT.takes(None)
+    assert Kind.FIGURE.takes(None)
+    assert Kind.FIGURE.takes(math.inf)
+
+
+def test_every_cause_that_the_code_names_has_a_record_and_no_place_keeps_a_list_of_its_own(root: Path) -> None:
+    """A code stands where it is found out; what follows from it is asked of its record."""
+    lists, unknown = [], []
+    for path in sorted((root / "precision_debug").rglob("*.py")):
+        if path.name == "causes.py" and path.parent.name == "reasons":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.Set, ast.Tuple, ast.List)):
+                named = {one.value for one in node.elts if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+                if len(named & CAUSES.keys()) > 1:
+                    lists.append(f"{path.name}:{node.lineno}")
+            value = node.value if isinstance(node, ast.keyword) and node.arg == "cause" else None
+            if isinstance(value, ast.Constant) and value.value not in CAUSES:
+                unknown.append(f"{path.name}:{value.lineno}")
+    assert (lists, unknown) == ([], [])
+
+
+def test_a_new_cause_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words, evidence, what follows and how it is told: a trial of the guide's line."""
+
+    def found(_subject: Any, _name: str, exact: Any, wrong: Any) -> dict[str, Any]:
+        flipped = int(np.sum(np.sign(exact) == -np.sign(wrong)))
+        return {"count": flipped} if flipped == exact.size else {}
+
+    trial = Cause(
+        en="every sign is wrong", zh="符号全部相反", do="Look at the sign.", do_zh="请检查符号。",
+        why=Wording("all {count} elements have the other sign", "全部 {count} 个元素符号相反"),
+        evidence={"count": Kind.COUNT}, mended=False,
+        sentence=Wording("{what} `{name}`: {why}. Turn it round.", "{what} `{name}`：{why}。请取反。"), found=found,
+    )  # fmt: skip
+    known = {**CAUSES, "sign": trial}
+    for module in ("explain.causes", "explain.units", "report.blame"):
+        monkeypatch.setattr(f"precision_debug.{module}.CAUSES", known)
+    exact = np.array([1.0, -2.0, 3.0])
+    assert explained._by_its_own_rule(None, "y", exact, -exact) == ("sign", {"count": 3})  # type: ignore[arg-type]
+    assert explained._by_its_own_rule(None, "y", exact, exact) is None  # type: ignore[arg-type]
+    told = Culprit(name="y", node="n", op_types=("Conv",), cause="sign", evidence={"count": 3})
+    assert sentence_of(told, "float16").en == "Conv `y`: all 3 elements have the other sign. Turn it round."
+    assert not is_mended("sign", "float16")
+
+
+def test_a_cause_of_another_version_is_shown_by_its_code() -> None:
+    told = Culprit(name="y", node="n", op_types=("Conv",), cause="of_tomorrow", evidence={"count": 3}, keep=("y",))
+    assert sentence_of(told, "float16").en == "Conv `y` lost it: of_tomorrow. Keep `y` in FP32, with what reads it."
