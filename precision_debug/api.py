@@ -19,35 +19,19 @@ from .run.folder import JOURNAL, PREFIX
 from .run.journal import Journal
 from .run.overwriting import refuse_overwriting
 from .run.plan import make_plan
+from .settings.options import options_of, spec_of
 
 __all__ = ["compare"]
-
-_EXPLAIN = ("off", "fast", "full")
 
 
 def compare(
     model: str | Path | ModelFiles,
     *,
     run_mode: str,
-    baseline: str = "",
     baseline_model: str | Path | ModelFiles | None = None,
     inputs: str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] = "",
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    val_range: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
-    seed: int = 0,
-    atol: float | None = None,
-    rtol: float | None = None,
     tolerance: Tolerance | None = None,
-    marks: Sequence[str] = (),
-    marks_between: tuple[str, str] | None = None,
-    renames: Mapping[str, str] | None = None,
-    labels: str | Path = "",
     output: str | Path | Sequence[str | Path] = (),
-    lockstep: bool | None = None,
-    validate: bool = False,
-    top1: bool = False,
-    explain: str = "fast",
-    fused_only: bool = False,
     isolated: bool = False,
     **options: Any,
 ) -> Report:
@@ -56,37 +40,29 @@ def compare(
     model: a path, or ModelFiles where parameters lie in a file of their own. inputs: what --inputs takes, or arrays
     by input name (a sequence of them: each is a sample, and is compared). tolerance: in place of atol and rtol;
     without any of them a tensor passes where its error is what the target's arithmetic must lose.
-    explain: "off", "fast" or "full": who introduced the error, and why.
     output: files to write, by suffix. isolated: run in a supervised child process, as the command line does; then
     ``inputs`` must be a path, and a crash raises BackendCrash after the partial report was written.
-    options: the backends' own settings (docs/settings.md), for every side that reads them;
-    ``**{"baseline.KEY": value}`` is for one side. Raises PrecisionDebugError; an out-of-tolerance result is no error.
+    options: those of the command line, by the names that docs/settings.md lists, and the backends' own settings, for
+    every side that reads them; ``**{"baseline.KEY": value}`` is for one side.
+    Raises PrecisionDebugError; an out-of-tolerance result is no error.
     """
     arrays = () if isinstance(inputs, (str, Path)) else _samples(inputs)
-    spec = RunSpec(
+    ours = {one.name: one for one in options_of(RunSpec) if one.field.count(".") == 0 or one.field.startswith("tol")}
+    given = {"run_mode": run_mode, "inputs": "" if arrays else inputs, **options}
+    values = {name: ours[name].read(one, name) for name, one in given.items() if name in ours and one is not None}
+    if values.get("record"):
+        raise UsageError("compare() records nothing", where="record", hint="use the command line's --record")
+    spec = spec_of(
+        values,
         model=_files(model),
-        run_mode=run_mode,
-        baseline=baseline,
         baseline_model=None if baseline_model is None else _files(baseline_model),
-        inputs="" if arrays else str(inputs),
-        input_shapes={name: tuple(shape) for name, shape in (input_shapes or {}).items()},
-        val_range=val_range if isinstance(val_range, Mapping) else {"": val_range} if val_range else {},
-        seed=seed,
-        tolerance=tolerance or _tolerance(atol, rtol),
-        marks=tuple(marks),
-        marks_between=marks_between,
-        renames=dict(renames or {}),
-        labels=str(labels),
-        lockstep=lockstep,
-        validate=validate,
-        top1=top1,
-        explain=explain,
-        fused_only=fused_only,
-        options={name: _plain(value) for name, value in options.items()},
+        options={name: _plain(one) for name, one in options.items() if name not in ours},
         command="precision_debug.compare",
+        **({} if tolerance is None else {"tolerance": tolerance}),
     )
     outputs = [Path(output)] if isinstance(output, (str, Path)) else [Path(path) for path in output]
-    _refuse(spec, outputs)  # what is wrong with the call itself is said before anything is written
+    for path in outputs:  # what is wrong with the call itself is said before anything is written
+        refuse_unknown(path)
     make_plan(spec, check_machine=False)
     if isolated:
         if arrays:
@@ -123,19 +99,6 @@ def _samples(inputs: Any) -> tuple[Mapping[str, Any], ...]:
     return samples
 
 
-def _refuse(spec: RunSpec, outputs: Sequence[Path]) -> None:
-    """What the command line's parser would have refused."""
-    if spec.explain not in _EXPLAIN:
-        what = f"'{spec.explain}' is none of {', '.join(_EXPLAIN)}"
-        raise UsageError(what, where="explain", hint="leave it out for 'fast'")
-    for name, (low, high) in spec.val_range.items():
-        if low > high:
-            where = f"val_range of '{name}'" if name else "val_range"
-            raise UsageError(f"{low:g}, {high:g} has its low end above its high end", where=where, hint="turn it round")
-    for path in outputs:
-        refuse_unknown(path)
-
-
 def _folder(outputs: Sequence[Path]) -> Path:
     """A folder to work in: beside the first output, so that what is finished needs no room elsewhere."""
     try:
@@ -156,16 +119,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
-
-
-def _tolerance(atol: float | None, rtol: float | None) -> Tolerance:
-    """One that was not given counts mismatched elements by 1e-4, as ever, but does not decide."""
-    plain = Tolerance()
-    return Tolerance(
-        atol=plain.atol if atol is None else atol,
-        rtol=plain.rtol if rtol is None else rtol,
-        given=atol is not None or rtol is not None,
-    )
 
 
 def _files(model: str | Path | ModelFiles) -> ModelFiles:

@@ -10,29 +10,13 @@ from typing import Any
 
 from .callsite import CallSite
 from .reasons import NOTHING, Reason, ReasonOrText, say
+from .settings.options import ModelFiles, Number, RunSpec, Shape, Tolerance
 
 __all__ = [
     "Availability", "Comparison", "Culprit", "Doubt", "Effect", "Explanation", "InputInfo", "InputMeta", "Introduced",
-    "ModelFiles", "Operator", "Repeated", "Row", "RunMode", "RunSpec", "SessionSpec", "Side", "Status", "TensorMeta",
-    "TensorStats", "Tolerance",
+    "ModelFiles", "Number", "Operator", "Repeated", "Row", "RunMode", "RunSpec", "SessionSpec", "Shape", "Side",
+    "Status", "TensorMeta", "TensorStats", "Tolerance",
 ]  # fmt: skip
-
-Shape = tuple[int, ...]
-Number = int | float  # whole ones stay whole when they are read back: uint64 does not fit a double
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelFiles:
-    """Where a model lies on disk. ``model_dir`` stands alone; ``params_file`` goes with ``model_file``."""
-
-    model_file: str = ""
-    params_file: str = ""
-    model_dir: str = ""
-
-    @property
-    def path(self) -> str:
-        """The path that names the model in messages."""
-        return self.model_file or self.model_dir
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,28 +95,6 @@ class TensorMeta:
     absorbs: tuple[str, ...] = ()
     call: CallSite | None = None
     own: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tolerance:
-    """When a tensor passes.
-
-    rule "isclose": |t - b| <= atol + rtol * |b| (numpy.isclose and Paddle's demo; b is the baseline).
-    rule "either":  |t - b| <= atol  or  |t - b| <= rtol * |b| (Polygraphy's).
-    check_error_stat: "elemwise" wants it of every element; "max", "mean", "median" and "quantile" want it of that
-    statistic of the absolute error or of the relative error (either is enough, as in Polygraphy). quantile: which one,
-    0 to 1, where check_error_stat is "quantile". equal_nan: NaN in the same place on both sides counts as equal. given:
-    the user asked for it. Otherwise mismatched elements are counted by it all the same, but a tensor passes where its
-    relative L2 error is what the target's arithmetic must lose.
-    """
-
-    atol: Number = 1e-4
-    rtol: Number = 1e-4
-    rule: str = "isclose"
-    check_error_stat: str = "elemwise"
-    quantile: Number = 0.99
-    equal_nan: bool = False
-    given: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -459,42 +421,3 @@ class SessionSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
     work_dir: str = ""
     cores: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSpec:
-    """A whole command: everything that decides the result, as plain values that survive JSON.
-
-    baseline: a run mode, or the folder of a recorded run; "" means the default of the target's backend. baseline_model:
-    the model of the baseline where it is another file; None: the same. inputs: path of a feeds file, folder or script;
-    "" means seeded random. input_shapes: input name to shape, for dynamic dimensions. val_range: input name ("" for
-    all) to (low, high). marks: patterns of tensor names; empty means all. marks_between: (first, last) in execution
-    order. renames: target name to baseline name, the user's own rename map. explain: "off", "fast" (who introduced the
-    error, in about the time of the run) or "full" (every effect). validate: NaN and Inf are out of tolerance wherever
-    they are, also where both sides have them. top1: show in how many samples both runs have the same first class, also
-    without labels. lockstep: both runs advance together and meet at each tensor; None: where both sides can. options:
-    settings as given: KEY for every side that reads it, "baseline.KEY" or "target.KEY" for one.
-    """
-
-    model: ModelFiles
-    run_mode: str
-    baseline: str = ""
-    baseline_model: ModelFiles | None = None
-    inputs: str = ""
-    input_shapes: Mapping[str, Shape] = field(default_factory=dict)
-    val_range: Mapping[str, tuple[Number, Number]] = field(default_factory=dict)
-    seed: int = 0
-    tolerance: Tolerance = field(default_factory=Tolerance)
-    marks: tuple[str, ...] = ()
-    marks_between: tuple[str, str] | None = None
-    marks_from_inspector: str = ""
-    fused_only: bool = False
-    renames: Mapping[str, str] = field(default_factory=dict)
-    labels: str = ""
-    record: str = ""
-    lockstep: bool | None = None
-    validate: bool = False
-    explain: str = "fast"
-    top1: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
-    command: str = ""

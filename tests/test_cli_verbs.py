@@ -22,7 +22,7 @@ def test_a_file_is_a_new_verb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "hello.py").write_text(
-        'SUMMARY = "says hello"\n\n\ndef run(arguments):\n    print(*arguments)\n    return 0\n'
+        'SUMMARY = "says hello"\nSUMMARY_ZH = "问好"\n\n\ndef run(arguments):\n    print(*arguments)\n    return 0\n'
     )
     monkeypatch.setattr(cli, "__path__", [*cli.__path__, str(tmp_path)])
     monkeypatch.setattr(cli.pkgutil, "get_data", lambda package, name: next(
@@ -30,7 +30,7 @@ def test_a_file_is_a_new_verb(
     ))  # fmt: skip
     cli.verbs.cache_clear()
     try:
-        assert cli.verbs()["hello"] == "says hello"
+        assert cli.verbs()["hello"] == ("says hello", "问好")
         assert cli.main(["hello", "a", "stranger"]) == 0
         assert capsys.readouterr().out == "a stranger\n"
     finally:

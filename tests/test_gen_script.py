@@ -44,7 +44,7 @@ def test_odd_words_stay_text() -> None:
     spec = RunSpec(
         model=ModelFiles(model_file='a"""b\\.onnx'), run_mode="ort_fp16_sim", baseline="x'\"\n",
         val_range={"": (0.0, 2.0)}, input_shapes={"x": (1, 2)}, renames={"a\u202e": "b"},
-        tolerance=Tolerance(atol=1.0, rule="either"), options={"baseline.threads": 2, "sample": "3"},
+        tolerance=Tolerance(atol=1.0, rule="either"), options={"baseline.threads": 2}, sample="3",
         command='precision_debug """ \\ \u202e',
     )  # fmt: skip
     text = script_of(spec, [Path("r.json")])

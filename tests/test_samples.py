@@ -94,7 +94,7 @@ def test_any_split_gives_the_same_table(model: Path, data: np.ndarray, tmp_path:
         folder.mkdir()
         spec = RunSpec(
             model=ModelFiles(model_file=str(model)), run_mode=MODE, inputs=str(tmp_path / "many.npz"), explain="off",
-            options={"samples_axis": "0", "sample": text},
+            samples_axis=0, sample=text,
         )  # fmt: skip
         with Journal(folder / "journal.jsonl") as journal:
             pipeline.execute(spec, journal, folder=folder)

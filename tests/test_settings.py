@@ -18,7 +18,8 @@ from precision_debug import Report, registry
 from precision_debug.errors import UsageError
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run.plan import make_plan, stage_of
-from precision_debug.settings import CORE, SIDES, Setting, Taker, passed, share, value
+from precision_debug.settings import SIDES, Setting, Taker, passed, share, value
+from precision_debug.settings.options import OPTIONS, options_of
 
 PLUGINS = {backend.name: backend for backend in registry.backends() if backend.name in registry.BUILT_IN}
 
@@ -176,7 +177,6 @@ OTHER = {"b": TABLE, "other": (Setting(name="foreign", kind="flag", help="", zh=
         ({"baseline.both": "1"}, {"both": 1}, {}),
         ({"target.both": 2, "both": 1}, {"both": 1}, {"both": 2}),
         ({"one_side": "a", "one_mode": "b"}, {}, {"one_side": "a", "one_mode": "b"}),
-        ({"memory_budget": "4G"}, {}, {}),
         ({"both": None}, {}, {}),
     ],
 )
@@ -197,7 +197,6 @@ def test_each_side_gets_its_own_only(options: dict[str, Any], baseline: dict[str
                          "of the backend other"),
         ({"seed": 1}, "give it with --seed N"),
         ({"side": 1}, "--option side: is no setting"),
-        ({"memory_budget": "lots"}, "--memory_budget: 'lots' is not a size"),
         ({"baseline.memory_budget": "1G"}, "the baseline b_fp32 does not take it"),
         ({"boht": None}, "did you mean 'both'?"),
         ({"": 1}, "takes it"),
@@ -298,11 +297,11 @@ def test_a_paddle_baseline_beside_a_tensorrt_target_has_settings_of_both() -> No
 
 def test_a_stage_of_the_ladder_leaves_out_what_its_mode_does_not_read() -> None:
     Path("m.json").write_text("{}", encoding="utf-8")
-    given = {"bfloat16_ops": "conv2d", "threads": "2", "memory_budget": "1G", "baseline.fetch_bytes": "1M"}
+    given = {"bfloat16_ops": "conv2d", "threads": "2", "baseline.fetch_bytes": "1M"}
     spec = RunSpec(model=ModelFiles(model_file="m.json"), run_mode="onednn_bf16", options=given)
     make_plan(spec, check_machine=False)
     stage = stage_of(spec, "cpu_opt", {"delete_pass": ["a"]})
-    kept = {"threads": "2", "memory_budget": "1G", "baseline.fetch_bytes": "1M", "target.delete_pass": ["a"]}
+    kept = {"threads": "2", "baseline.fetch_bytes": "1M", "target.delete_pass": ["a"]}
     assert stage.options == kept
     make_plan(stage, check_machine=False)
     assert stage_of(spec, "onednn_bf16", {}).options == given
@@ -319,6 +318,6 @@ def test_fused_only_is_told_to_engines_that_have_it() -> None:
 
 
 def test_the_core_has_no_setting_of_a_backends_name() -> None:
-    core = {one.name for one in CORE}
+    ours = {one.name for one in options_of(RunSpec)} - {"fused_only"}  # which TensorRT's engines are built by, too
     for backend in PLUGINS.values():
-        assert all(one in CORE for one in backend.settings if one.name in core)
+        assert all(one in OPTIONS for one in backend.settings if one.name in ours)

@@ -19,8 +19,8 @@ from precision_debug.report.model import Report
 from precision_debug.run import pipeline
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.spreading import story as spreading
-from precision_debug.run.spreading.asked import Spread
 from precision_debug.run.spreading.pools import Worker
+from precision_debug.settings.options import Spread
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def spec(root: Path, tmp_path: Path) -> RunSpec:
     np.save(tmp_path / "labels.npy", np.load(root / "examples/digits/test_labels.npy")[:24])
     return RunSpec(
         model=ModelFiles(model_file=str(root / "examples/digits/digits.onnx")), run_mode="ort_int8",
-        inputs=str(tmp_path / "images.npz"), labels=str(tmp_path / "labels.npy"), options={"samples_axis": "0"},
+        inputs=str(tmp_path / "images.npz"), labels=str(tmp_path / "labels.npy"), samples_axis=0,
     )  # fmt: skip
 
 

@@ -55,19 +55,19 @@ SETTINGS = (
         help="how many bytes of tensors one predictor may hold for us", zh="一个 predictor 最多为我们保留的张量字节数",
     ),
     Setting(
-        name="use_dynamic_shape", kind="flag", flag=True, modes=_TRT,
+        name="use_dynamic_shape", kind="flag", flag=True, metavar="0|1", modes=_TRT,
         help="build for a range of shapes", zh="为一个形状范围构建引擎",
     ),
     Setting(
-        name="min_shapes", kind="shapes", default={}, flag=True, modes=_TRT,
+        name="min_shapes", kind="shapes", default={}, flag=True, metavar="NAME:SHAPE", nargs="+", modes=_TRT,
         help="the smallest shape of each input", zh="每个输入的最小形状",
     ),
     Setting(
-        name="opt_shapes", kind="shapes", default={}, flag=True, modes=_TRT,
+        name="opt_shapes", kind="shapes", default={}, flag=True, metavar="NAME:SHAPE", nargs="+", modes=_TRT,
         help="the shape to tune for", zh="用于调优的形状",
     ),
     Setting(
-        name="max_shapes", kind="shapes", default={}, flag=True, modes=_TRT,
+        name="max_shapes", kind="shapes", default={}, flag=True, metavar="NAME:SHAPE", nargs="+", modes=_TRT,
         help="the largest shape of each input", zh="每个输入的最大形状",
     ),
     Setting(

@@ -127,19 +127,20 @@ SETTINGS = (
         help="keep the engine inspector's JSON", zh="保存 engine inspector 的 JSON",
     ),
     Setting(
-        name="use_dynamic_shape", kind="flag", flag=True,
+        name="use_dynamic_shape", kind="flag", flag=True, metavar="0|1",
         help="build for a range of shapes (default: where a range is given)",
         zh="为一个形状范围构建（默认：给出范围时）",
     ),
     Setting(
-        name="min_shapes", kind="shapes", default={}, flag=True,
+        name="min_shapes", kind="shapes", default={}, flag=True, metavar="NAME:SHAPE", nargs="+",
         help="the smallest shape of each input", zh="每个输入的最小形状",
     ),
     Setting(
-        name="opt_shapes", kind="shapes", default={}, flag=True, help="the shape to tune for", zh="用于调优的形状",
+        name="opt_shapes", kind="shapes", default={}, flag=True, metavar="NAME:SHAPE", nargs="+",
+        help="the shape to tune for", zh="用于调优的形状",
     ),
     Setting(
-        name="max_shapes", kind="shapes", default={}, flag=True,
+        name="max_shapes", kind="shapes", default={}, flag=True, metavar="NAME:SHAPE", nargs="+",
         help="the largest shape of each input", zh="每个输入的最大形状",
     ),
     Setting(

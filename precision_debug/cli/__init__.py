@@ -19,15 +19,16 @@ from . import streams
 
 __all__ = ["main", "verbs"]
 
-_SUMMARY = re.compile(rb'^SUMMARY = "(.+)"$', re.MULTILINE)
+_SUMMARY = re.compile(r'^SUMMARY = "(.+)"$(?:\nSUMMARY_ZH = "(.+)"$)?', re.MULTILINE)
 
 
 @functools.cache
-def verbs() -> Mapping[str, str]:
-    """Every verb, a module of this folder that says ``SUMMARY = "…"``, and that line; none is imported for it."""
+def verbs() -> Mapping[str, tuple[str, str]]:
+    """Every verb, a module of this folder that says ``SUMMARY = "…"`` and below it ``SUMMARY_ZH = "…"``, and both; none
+    is imported for it."""
     names = sorted((found.name for found in pkgutil.iter_modules(__path__)), key=lambda name: (name != "compare", name))
-    told = {name: _SUMMARY.search(pkgutil.get_data(__name__, f"{name}.py") or b"") for name in names}
-    return {name: found[1].decode() for name, found in told.items() if found is not None}
+    told = {name: _SUMMARY.search((pkgutil.get_data(__name__, f"{name}.py") or b"").decode()) for name in names}
+    return {name: (found[1], found[2] or found[1]) for name, found in told.items() if found is not None}
 
 
 _OF_STREAMS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)

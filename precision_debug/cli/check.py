@@ -12,23 +12,42 @@ from collections.abc import Sequence
 from ..errors import ModelError
 from ..report.words import explained
 from ..safety.visible import visible
-from .language import add_language, in_words, language_of
+from .language import Both, add_language, in_words, language_of
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
 
 SUMMARY = "what an .onnx file proves to be wrong by itself, or two files of each other, without a run"
+SUMMARY_ZH = ".onnx 文件自身能证明的错误，或两个文件互相证明的不同，无需运行"
+
+DESCRIPTION_ZH = """precision_debug check M [M2]：文件自身能证明的错误，或两个文件互相证明的不同，无需运行。
+
+为 NaN 的常量、不可能正确的 scale 与零点、被截断或 scale 不等于 scale_x×scale_w 的 int32 偏置、
+超出其量化范围的权重、超出目标类型的常量；对两个文件：不同的属性与常量，以及折叠错误的 batch norm。
+有发现时退出码为 1。
+"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print one line a finding; 1 where there is one, else 0."""
-    parser = Parser(prog=program("check"), formatter_class=formatter, description=__doc__)
-    parser.add_argument("model", metavar="M", help="an .onnx file")
-    parser.add_argument("second", metavar="M2", nargs="?", default="", help="another one, made from it")
-    parser.add_argument("--to", choices=("", "float16"), default="", help="the type that the target holds floats in")
-    parser.add_argument("--int32", action="store_true", help="the target holds whole numbers in 32 bits (TensorRT)")
+    parser = Parser(prog=program("check"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument("model", metavar="M", help=Both("an .onnx file", "一个 .onnx 文件"))
+    parser.add_argument(
+        "second", metavar="M2", nargs="?", default="", help=Both("another one, made from it", "由它生成的另一个文件")
+    )
+    parser.add_argument(
+        "--to",
+        choices=("", "float16"),
+        default="",
+        help=Both("the type that the target holds floats in", "目标保存浮点数所用的类型"),
+    )
+    parser.add_argument(
+        "--int32",
+        action="store_true",
+        help=Both("the target holds whole numbers in 32 bits (TensorRT)", "目标以 32 位保存整数（TensorRT）"),
+    )
     add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
     given = parse(parser, arguments)
     for path in filter(None, (given.model, given.second)):
         if not path.lower().endswith(".onnx"):

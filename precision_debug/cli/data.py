@@ -20,20 +20,36 @@ from ..records import InputMeta
 from ..run.overwriting import refuse_overwriting
 from ..run.saved_json import SavedOutputs, save_inputs
 from ..safety.visible import visible
+from .language import Both
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
 
 SUMMARY = "put files of inputs or outputs together: merge by name, or concat the samples"
+SUMMARY_ZH = "合并输入或输出文件：按名字合并，或拼接样本"
+
+DESCRIPTION_ZH = """precision_debug data：将输入或输出文件合并为一个 Polygraphy JSON 文件。
+
+`data merge A B … --output C.json` 把各文件中名字不同的数组合成一个样本：例如把一次运行的输出与输入
+放在一起，作为下一个模型的输入；同名者取最后一个文件的。`data concat A B … --output C.json` 把后一个
+文件的样本接在前一个之后。可读取 Polygraphy 的输入与输出、.npz、.npy、其目录，以及脚本的函数。
+"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Write the file; 0, or an error."""
-    parser = Parser(prog=program("data"), formatter_class=formatter, description=__doc__)
-    parser.add_argument("what", metavar="merge|concat", choices=("merge", "concat"), help="see above")
-    parser.add_argument("files", metavar="FILES", nargs="+", help=".json .npz .npy, folders, SCRIPT.py:f")
-    parser.add_argument("--output", "-o", metavar="FILE.json", required=True, help="what --inputs reads")
-    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    parser = Parser(prog=program("data"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument("what", metavar="merge|concat", choices=("merge", "concat"), help=Both("see above", "见上文"))
+    parser.add_argument(
+        "files",
+        metavar="FILES",
+        nargs="+",
+        help=Both(".json .npz .npy, folders, SCRIPT.py:f", ".json .npz .npy、目录、SCRIPT.py:f"),
+    )
+    parser.add_argument(
+        "--output", "-o", metavar="FILE.json", required=True, help=Both("what --inputs reads", "--inputs 可读取的文件")
+    )
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
     given = parse(parser, arguments)
     if not given.output.lower().endswith(".json"):
         raise UsageError("is no .json file", where=f"--output {given.output}")

@@ -27,12 +27,18 @@ from ..report.widths import text_width, wrapped
 from ..report.words import Text
 from ..run.overwriting import refuse_overwriting
 from ..safety.visible import visible
-from .language import add_language, in_words, language_of
+from .language import Both, add_language, in_words, language_of
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
 
 SUMMARY = "what changed between two reports: tensors that got better or worse, culprits that came or went"
+SUMMARY_ZH = "两份报告之间的变化：哪些张量变好或变差，哪些元凶出现或消失"
+
+DESCRIPTION_ZH = """precision_debug diff：两份报告之间的变化，例如修复、升级或更换显卡前后。
+
+BEFORE 与 AFTER 是 .json 报告。张量按名字对应，变差的排在前面。没有变差时退出码为 0，否则为 1。
+"""
 
 _SHOWN = 20
 """Tensors that the terminal lists."""
@@ -41,21 +47,31 @@ _SUFFIXES = (".json", ".md", ".html", ".xlsx")
 
 def run(arguments: Sequence[str]) -> int:
     """Print the difference and write it where asked; 1 where something got worse."""
-    parser = Parser(prog=program("diff"), formatter_class=formatter, description=__doc__)
-    parser.add_argument("before", metavar="BEFORE", help="the earlier report, .json")
-    parser.add_argument("after", metavar="AFTER", help="the later one")
+    parser = Parser(prog=program("diff"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument("before", metavar="BEFORE", help=Both("the earlier report, .json", "较早的报告，.json"))
+    parser.add_argument("after", metavar="AFTER", help=Both("the later one", "较晚的报告"))
     parser.add_argument(
-        "--times", type=float, default=TIMES, help="an error must change by more than this factor (default 2)"
+        "--times",
+        type=float,
+        default=TIMES,
+        help=Both("an error must change by more than this factor (default 2)", "误差变化超过此倍数才算（默认 2）"),
     )
     parser.add_argument(
-        "--noise", type=float, default=NOISE, help="relative L2 errors below this do not count (default 1e-6)"
+        "--noise",
+        type=float,
+        default=NOISE,
+        help=Both(
+            "relative L2 errors below this do not count (default 1e-6)", "低于此值的相对 L2 误差不计（默认 1e-6）"
+        ),
     )
     parser.add_argument(
         "--output", metavar="FILE", action="append", default=[],
-        help="write it as .xlsx, .html, .md or .json too; repeatable",
+        help=Both(
+            "write it as .xlsx, .html, .md or .json too; repeatable", "另存为 .xlsx、.html、.md 或 .json；可重复"
+        ),
     )  # fmt: skip
     add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
     given = parse(parser, arguments)
     if not given.times >= 1:
         raise UsageError("must be at least 1", where="--times", hint="2 means twice or half the error")

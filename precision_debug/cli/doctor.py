@@ -15,15 +15,18 @@ from ..report.machine import machine
 from ..report.widths import text_width
 from ..report.words import Text, word
 from ..safety.visible import visible
-from ..settings import CORE, Setting
+from ..settings import Setting
 from . import columns_page, reasons_page, settings_page
-from .language import add_language, in_words, language_of
+from .language import Both, add_language, in_words, language_of
 from .parser import Parser, formatter, parse, program
 from .settings_page import cells
 
 __all__ = ["run"]
 
 SUMMARY = "which run modes run here, and what the others need"
+SUMMARY_ZH = "哪些运行模式可在本机运行，其余缺少什么"
+
+DESCRIPTION_ZH = """precision_debug doctor：哪些运行模式可在本机运行，其余缺少什么。"""
 
 _PACKAGES = (
     "numpy", "ml_dtypes", "xlsxwriter", "pandas", "onnx", "onnxruntime", "onnxruntime-gpu", "onnxruntime-extensions",
@@ -33,15 +36,30 @@ _PACKAGES = (
 
 def run(arguments: Sequence[str]) -> int:
     """Print the machine, the packages and every run mode; 0 if at least one mode can run here, else 1."""
-    parser = Parser(prog=program("doctor"), formatter_class=formatter, description=__doc__)
-    parser.add_argument("--settings", action="store_true", help="the backends' settings instead")
-    parser.add_argument("--settings_page", metavar="FILE.md", default="", help="write them there, as docs/settings.md")
+    parser = Parser(prog=program("doctor"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument(
-        "--reasons_page", metavar="FILE.md", default="", help="write what reports say, as docs/reasons.md"
+        "--settings", action="store_true", help=Both("the backends' settings instead", "改为列出各后端的设置")
     )
-    parser.add_argument("--columns_page", metavar="FILE.md", default="", help="the table's columns, as docs/columns.md")
+    parser.add_argument(
+        "--settings_page",
+        metavar="FILE.md",
+        default="",
+        help=Both("write them there, as docs/settings.md", "将设置写入该文件，格式同 docs/settings.md"),
+    )
+    parser.add_argument(
+        "--reasons_page",
+        metavar="FILE.md",
+        default="",
+        help=Both("write what reports say, as docs/reasons.md", "写出报告中的各种说明，格式同 docs/reasons.md"),
+    )
+    parser.add_argument(
+        "--columns_page",
+        metavar="FILE.md",
+        default="",
+        help=Both("the table's columns, as docs/columns.md", "写出表格各列的说明，格式同 docs/columns.md"),
+    )
     add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
     given = parse(parser, arguments)
     language = language_of(given.lang)
     if given.columns_page:
@@ -91,7 +109,8 @@ def run(arguments: Sequence[str]) -> int:
                 mode.name,
                 reads,
                 in_words(_HERE[available.ok], language),
-                in_words(Text(mode.summary, mode.zh or mode.summary), language) if available.ok
+                in_words(Text(mode.summary, mode.zh or mode.summary), language)
+                if available.ok
                 else word(available.needs, language),
             )
         console.print(table)
@@ -120,13 +139,13 @@ _SETTING = (
 def _show_settings(console: Any, language: str) -> int:
     from rich.table import Table
 
-    for title, settings in {"every backend": CORE, **_tables()}.items():
+    for title, settings in {**settings_page.options_by_group(language), **_tables()}.items():
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for column in _SETTING:
             table.add_column(in_words(column, language), overflow="fold")
         for one in settings:
             meaning = one.zh if language == "zh" else one.help
-            table.add_row(f"--{one.name}" if one.flag else one.name, *cells(one), meaning)
+            table.add_row(one.option if one.flag else one.name, *cells(one), meaning)
         console.print(table)
         console.print()
     return 0

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from .. import registry
-from ..settings import CORE, Setting
+from ..records import RunSpec
+from ..settings import Setting
+from ..settings.options import TERMINAL, options_of
 from .language import Both
 
 __all__ = ["add_engine_options", "engine_options", "settings_help"]
-
-_ELSEWHERE = frozenset(
-    {"use_dynamic_shape", "min_shapes", "opt_shapes", "max_shapes", "fused_only", *(one.name for one in CORE)}
-)
-"""Flags that a group of ``compare`` has."""
 
 _TITLES = {
     "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "paddle": "Paddle", "tensorrt": "TensorRT",
@@ -24,10 +21,12 @@ _TITLES = {
 }  # fmt: skip
 
 
-def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """Add a group of flags a backend. A flag that several have is in the first group that has it."""
+def add_engine_options(parser: argparse.ArgumentParser, reserved: Collection[str]) -> None:
+    """Add a group of flags a backend. A flag that several have is in the first group that has it. reserved: names of
+    options of ours: a backend that declares one is told it, and a plugin cannot take it away.
+    """
     tables = {backend.name: _flags(tuple(backend.settings)) for backend in registry.backends()}
-    added = {flag.removeprefix("--") for flag in parser._option_string_actions}  # a plugin cannot take what is taken
+    added = set(reserved)
     for name in sorted(tables, key=lambda name: -len(tables[name])):
         own = [one for one in tables[name] if one.name not in added]
         if not own:
@@ -52,7 +51,8 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 def engine_options(given: argparse.Namespace) -> dict[str, Any]:
     """Those that were given, by name, as they were written."""
-    flags = [one for backend in registry.backends() for one in _flags(tuple(backend.settings))]
+    ours = {one.name for one in (*options_of(RunSpec), *TERMINAL)}
+    flags = [one for backend in registry.backends() for one in _flags(backend.settings) if one.name not in ours]
     names = {one.name: one.name for one in flags}
     names |= {f"baseline_{one.name}": f"baseline.{one.name}" for one in flags if one.by_side}
     return {key: value for name, key in sorted(names.items()) if (value := getattr(given, name, None)) is not None}
@@ -76,7 +76,7 @@ def settings_help() -> tuple[str, str]:
 
 
 def _flags(table: Sequence[Setting]) -> list[Setting]:
-    return [one for one in table if one.flag and one.name not in _ELSEWHERE]
+    return [one for one in table if one.flag]
 
 
 def _form(one: Setting) -> dict[str, Any]:

@@ -7,28 +7,53 @@ from collections.abc import Sequence
 
 from .. import registry
 from ..errors import UsageError
-from ..feeds import as_option, default_feeds, parse_shapes
+from ..feeds import as_option, default_feeds
 from ..records import InputMeta, ModelFiles, RunSpec
 from ..run.plan import make_plan
 from ..safety.visible import visible
+from ..settings.words import parse_shapes
+from .language import Both
 from .parser import Parser, formatter, parse, program
 from .reading import with_a_mode
 
 __all__ = ["run"]
 
 SUMMARY = "list a model's inputs, what each is fed by default, and a command to copy"
+SUMMARY_ZH = "列出模型的输入、各自的默认值，以及可复制的命令"
+
+DESCRIPTION_ZH = """precision_debug inputs MODEL：模型需要哪些输入、默认值是什么，以及可复制的命令。"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print the inputs, what each would be fed without --inputs, and a command; 0, or an error."""
-    parser = Parser(prog=program("inputs"), formatter_class=formatter, description=__doc__)
-    parser.add_argument("model", metavar="M", nargs="?", default="", help="the model: .onnx, .pdmodel, .json, …")
-    parser.add_argument("--model_file", metavar="M", default="", help="the same")
-    parser.add_argument("--params_file", metavar="P", default="", help="its parameters, where they are a file")
-    parser.add_argument("--model_dir", metavar="D", default="", help="a folder that holds the model")
-    parser.add_argument("--run_mode", metavar="MODE", default="", help="as this mode reads it (default: the baseline)")
-    parser.add_argument("--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help="shapes to try")
-    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    parser = Parser(prog=program("inputs"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument(
+        "model",
+        metavar="M",
+        nargs="?",
+        default="",
+        help=Both("the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等"),
+    )
+    parser.add_argument("--model_file", metavar="M", default="", help=Both("the same", "同上"))
+    parser.add_argument(
+        "--params_file",
+        metavar="P",
+        default="",
+        help=Both("its parameters, where they are a file", "参数文件（若单独存放）"),
+    )
+    parser.add_argument(
+        "--model_dir", metavar="D", default="", help=Both("a folder that holds the model", "模型所在的目录")
+    )
+    parser.add_argument(
+        "--run_mode",
+        metavar="MODE",
+        default="",
+        help=Both("as this mode reads it (default: the baseline)", "以此模式读取（默认为基线）"),
+    )
+    parser.add_argument(
+        "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Both("shapes to try", "要尝试的形状")
+    )
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
     given = parse(parser, arguments)
     if given.model and (given.model_file or given.model_dir):
         raise UsageError("two models", hint="name one")

@@ -39,22 +39,58 @@ from ..protocols import Describer, Feeds
 from ..records import InputMeta, ModelFiles, SessionSpec
 from ..safety.visible import visible
 from .description import lines_of
+from .language import Both
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
 
 SUMMARY = "tell what a model, an engine, or TensorRT's engine-inspector files hold (layers, real precision, tactics)"
+SUMMARY_ZH = "说明模型、引擎或 TensorRT engine inspector 文件的内容（层、真实精度、tactic）"
+
+DESCRIPTION_ZH = """precision_debug inspect：TensorRT engine inspector 文件的内容，或模型、引擎的内容。
+
+每层一行：类型、真实运行的精度及其依据、产生的张量。FILES 可用通配符；多个文件视为一个引擎。
+`inspect model M` 列出模型的输入、输出、算子和权重（.onnx .ort .pdmodel .json .xml .pt2 .pt），
+或引擎的绑定、层、真实精度和 tactic（.engine .plan）；--show layers attributes weights 逐一列出。
+`inspect data FILE` 说明 --inputs 或 --load_outputs 会从 .npz、.npy 或 .json 中读到什么：每个样本的名字、
+类型、形状和取值范围。`inspect capability M --run_mode MODE` 在构建之前询问 TensorRT 的解析器或 OpenVINO
+的设备不支持哪些算子。`inspect tactics FILES` 列出每层的 tactic（--save_tactics 与 Polygraphy 的 replay
+文件）；加 --diff BAD… 时只列出仅有问题构建才采用的 tactic。
+"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print the layers, the fused outputs or a difference; 1 where --diff finds another fusion, else 0."""
-    parser = Parser(prog=program("inspect"), formatter_class=formatter, description=__doc__)
-    parser.add_argument("files", metavar="FILES", nargs="+", help="engine_info_*.json and the like")
-    parser.add_argument("--fused_outputs", action="store_true", help="only the fused layers' output names, one a line")
-    parser.add_argument("--diff", metavar="FILES", nargs="+", default=[], help="another engine: was the fusion kept?")
-    parser.add_argument("--verbose", action="store_true", help="tracebacks")
-    parser.add_argument("--show", nargs="+", choices=PARTS, default=[], help="of a model or an engine, each of these")
-    parser.add_argument("--run_mode", metavar="MODE", default="", help="of inspect capability: trt_fp16, ov_fp32, …")
+    parser = Parser(prog=program("inspect"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument(
+        "files", metavar="FILES", nargs="+", help=Both("engine_info_*.json and the like", "engine_info_*.json 等文件")
+    )
+    parser.add_argument(
+        "--fused_outputs",
+        action="store_true",
+        help=Both("only the fused layers' output names, one a line", "只列出融合层的输出名，每行一个"),
+    )
+    parser.add_argument(
+        "--diff",
+        metavar="FILES",
+        nargs="+",
+        default=[],
+        help=Both("another engine: was the fusion kept?", "另一个引擎：融合是否保持？"),
+    )
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    parser.add_argument(
+        "--show",
+        nargs="+",
+        choices=PARTS,
+        default=[],
+        help=Both("of a model or an engine, each of these", "逐一列出模型或引擎的这些内容"),
+    )
+    parser.add_argument(
+        "--run_mode",
+        metavar="MODE",
+        default="",
+        help=Both("of inspect capability: trt_fp16, ov_fp32, …", "用于 inspect capability：trt_fp16、ov_fp32 等"),
+    )
     given = parse(parser, arguments)
     if given.files[0] == "data" and len(given.files) > 1:
         for name in given.files[1:]:

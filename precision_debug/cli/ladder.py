@@ -29,12 +29,18 @@ from ..run.plan import make_plan, stage_of
 from ..run.supervisor import supervise
 from ..safety.visible import visible
 from . import compare
-from .language import in_words, language_of
+from .language import Both, in_words, language_of
 from .parser import parse, program
 
 __all__ = ["climbed", "run"]
 
 SUMMARY = "climb an engine's optimisation stages one at a time, and bisect the one that brings the mismatch"
+SUMMARY_ZH = "逐级开启引擎的优化，并对引入不一致的一级二分查找"
+
+DESCRIPTION_ZH = """precision_debug ladder：目标的哪一级引入不一致，应关闭什么。
+
+选项与对比相同。从全部关闭逐级升到 --run_mode；对首个不通过的一级，二分查找必须关闭的最小 pass 与算子集合。
+"""
 
 _DEFAULT_RUNS = 60
 
@@ -43,13 +49,26 @@ def run(arguments: Sequence[str]) -> int:
     """Print the stages and the explanation; 0 where the target passes, 1 where a stage does not, 2 or 3 where the
     target could not run."""
     parser = compare.build_parser()
-    parser.prog, parser.description, parser.usage = program("ladder"), __doc__, compare.USAGE
-    group = parser.add_argument_group("how far does the ladder go?")
+    parser.prog, parser.description, parser.usage = (
+        program("ladder"),
+        Both(__doc__ or "", DESCRIPTION_ZH),
+        compare.USAGE,
+    )
+    group = parser.add_argument_group(Both("how far does the ladder go?", "逐级到何处为止？"))
     group.add_argument(
         "--on", choices=("outputs", "all"), default="outputs",
-        help="what must be within tolerance: the model's outputs, or every compared tensor (default outputs)",
+        help=Both(
+            "what must be within tolerance: the model's outputs, or every compared tensor (default outputs)",
+            "什么须在容差内：模型的输出，或每个比较的张量（默认 outputs）",
+        ),
     )  # fmt: skip
-    group.add_argument("--runs", metavar="N", type=int, default=_DEFAULT_RUNS, help="runs for each bisection")
+    group.add_argument(
+        "--runs",
+        metavar="N",
+        type=int,
+        default=_DEFAULT_RUNS,
+        help=Both("runs for each bisection", "每次二分的运行次数"),
+    )
     given = parse(parser, arguments)
     spec = compare.make_spec(given, command=shlex.join([program("ladder"), *arguments]))
     if any(Path(path).suffix != ".json" for path in given.output):
@@ -95,15 +114,12 @@ class _Climber:
             outcome = supervise(spec, [Path(folder, "report.json")], verbose=self.verbose)
         if outcome.error is not None or outcome.report is None:
             chinese = word(sentence_of(outcome.error), "zh") if outcome.error is not None else ""
-            return Step(
-                passes=None, text=str(outcome.error), chinese=chinese, exit_status=outcome.exit_status or 3
-            )
+            return Step(passes=None, text=str(outcome.error), chinese=chinese, exit_status=outcome.exit_status or 3)
         return self._judge(outcome.report)
 
     def bisected(self, rung: Rung, switches: Sequence[Switch]) -> Explanation | None:
         """What one child finds that builds the target again and again, in place of a child for each build."""
-        spec = stage_of(self.spec, rung.mode, rung.options)
-        spec = dataclasses.replace(spec, options={**spec.options, "find_pass": True})
+        spec = dataclasses.replace(stage_of(self.spec, rung.mode, rung.options), find_pass=True)
         with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
             report = supervise(spec, [Path(folder, "report.json")], verbose=self.verbose).report
         found = report.explanation.culprits if report is not None and report.explanation is not None else ()

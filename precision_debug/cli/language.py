@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import PrecisionDebugError
+from ..settings.options import LANG, LANGUAGES
 
 if TYPE_CHECKING:
     from ..report.words import Text  # numpy would come with it, and --help needs none
 
 __all__ = ["LANGUAGES", "Both", "add_language", "asked_in", "in_words", "language_of", "told"]
-
-LANGUAGES = ("en", "zh")
 
 
 class Both(str):
@@ -32,10 +31,7 @@ class Both(str):
 
 def add_language(group: argparse._ActionsContainer) -> None:
     """The option --lang."""
-    group.add_argument(
-        "--lang", choices=LANGUAGES, default="",
-        help="language of what is printed, and of a page as it opens (default: the terminal's, the browser's)",
-    )  # fmt: skip
+    group.add_argument(LANG.option, choices=LANG.choices, default=LANG.default, help=Both(LANG.help, LANG.zh))
 
 
 def asked_in(arguments: Sequence[str]) -> str:

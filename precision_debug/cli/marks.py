@@ -15,42 +15,81 @@ from pathlib import Path
 
 from ..errors import OutputError, UsageError
 from ..feeds import make_feeds
-from ..feeds.parse import parse_shapes
 from ..pairing.marks import get_mark_names_from_serialized_json, select
 from ..records import ModelFiles, RunSpec, TensorMeta
 from ..report.atomic_file import replacing
 from ..run.overwriting import refuse_overwriting
 from ..run.plan import make_plan
 from ..safety.visible import visible
+from ..settings.words import parse_shapes
+from .language import Both
 from .parser import Parser, formatter, parse, program
 from .reading import with_a_mode
 
 __all__ = ["run"]
 
 SUMMARY = "list a model's tensor names in execution order, to mark some of them"
+SUMMARY_ZH = "按执行顺序列出模型的张量名，以便标记其中一些"
+
+DESCRIPTION_ZH = """precision_debug marks：按执行顺序列出模型的张量名，以便标记其中一些。
+
+列表可编辑后用 --marks FILE 交回。
+"""
 
 _TAB = "\t"
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print or write the names; 0, or an error."""
-    parser = Parser(prog=program("marks"), formatter_class=formatter, description=__doc__)
-    parser.add_argument("model", metavar="M", nargs="?", default="", help="the model: .onnx, .pdmodel, .json, …")
-    parser.add_argument("--model_file", metavar="M", default="", help="the same")
-    parser.add_argument("--params_file", metavar="P", default="", help="its parameters, where they are a file")
-    parser.add_argument("--model_dir", metavar="D", default="", help="a folder that holds the model")
+    parser = Parser(prog=program("marks"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument(
-        "--run_mode", metavar="MODE", default="", help="the graph of this mode (default: the baseline's)"
+        "model",
+        metavar="M",
+        nargs="?",
+        default="",
+        help=Both("the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等"),
     )
-    parser.add_argument("--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help="shapes to try")
-    parser.add_argument("--mark", metavar="NAME", nargs="+", action="extend", default=[], help="only what these match")
+    parser.add_argument("--model_file", metavar="M", default="", help=Both("the same", "同上"))
+    parser.add_argument(
+        "--params_file",
+        metavar="P",
+        default="",
+        help=Both("its parameters, where they are a file", "参数文件（若单独存放）"),
+    )
+    parser.add_argument(
+        "--model_dir", metavar="D", default="", help=Both("a folder that holds the model", "模型所在的目录")
+    )
+    parser.add_argument(
+        "--run_mode",
+        metavar="MODE",
+        default="",
+        help=Both("the graph of this mode (default: the baseline's)", "该模式的图（默认为基线的图）"),
+    )
+    parser.add_argument(
+        "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Both("shapes to try", "要尝试的形状")
+    )
+    parser.add_argument(
+        "--mark",
+        metavar="NAME",
+        nargs="+",
+        action="extend",
+        default=[],
+        help=Both("only what these match", "只列出与之匹配的"),
+    )
     parser.add_argument("--marks_between", metavar=("START", "END"), nargs=2, default=None)
     parser.add_argument(
-        "--from_inspector", metavar="GLOB", default="", help="in place of a model: engine-inspector files"
+        "--from_inspector",
+        metavar="GLOB",
+        default="",
+        help=Both("in place of a model: engine-inspector files", "代替模型：engine inspector 文件"),
     )
-    parser.add_argument("--names_only", action="store_true", help="without operator type and shape")
-    parser.add_argument("--output", metavar="FILE", default="", help="write here in place of printing")
-    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    parser.add_argument(
+        "--names_only", action="store_true", help=Both("without operator type and shape", "不带算子类型和形状")
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", default="", help=Both("write here in place of printing", "写入文件而不打印")
+    )
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
     given = parse(parser, arguments)
     if given.model and (given.model_file or given.model_dir):
         raise UsageError("two models", hint="name one")

@@ -5,14 +5,24 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from ..errors import UsageError
 from ..reasons import say
-from .language import asked_in, language_of
+from ..report.widths import wrapped
+from ..settings import Setting
+from ..settings.options import GROUPS
+from .language import Both, asked_in, language_of
 
-__all__ = ["Parser", "parse"]
+__all__ = ["Parser", "add_options", "formatter", "given_of", "parse", "program"]
+
+_ARGPARSE = {
+    "positional arguments": "位置参数", "options": "选项", "show this help message and exit": "显示此帮助并退出",
+    "show program's version number and exit": "显示版本号并退出",
+}  # fmt: skip
+"""What argparse itself says in a parser's help, in Chinese."""
+
 
 class Parser(argparse.ArgumentParser):
     """Raises UsageError in place of printing a usage block and leaving. language: of its help, "en" or "zh"."""
@@ -26,14 +36,74 @@ class Parser(argparse.ArgumentParser):
         """In the language that was asked for, as ``parse`` found it."""
         if self.language != "zh":
             return super().format_help()
-        from .help_in_chinese import translate
-
-        translate(self)
+        self.description, self.epilog = _in_chinese(self.description), _in_chinese(self.epilog)
+        for group in self._action_groups:
+            group.title, group.description = _in_chinese(group.title), _in_chinese(group.description)
+        for action in self._actions:
+            action.help = _in_chinese(action.help)
+        self.formatter_class = lambda prog: _ChineseFormatter(prog, max_help_position=34)
         return super().format_help().replace("usage: ", "用法：", 1)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """argparse's own forgets that it could not write."""
         (file or sys.stderr).write(message)
+
+
+class _ChineseFormatter(argparse.RawDescriptionHelpFormatter):
+    """Breaks lines between Chinese characters, which take two places each."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrapped(" ".join(text.split()), width)
+
+
+def _in_chinese(text: str | None) -> str | None:
+    return text.zh if isinstance(text, Both) else _ARGPARSE.get(text or "", text)
+
+
+class _Reads(argparse.Action):
+    """Keeps a setting's value in its type; the words of one that may be repeated add up. Raises UsageError."""
+
+    def __init__(self, *arguments: Any, setting: Setting, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._setting = setting
+        self._words: list[str] = []
+
+    def __call__(self, _parser: Any, namespace: Any, values: Any, _option: str | None = None) -> None:
+        if self._setting.repeated:
+            values = self._words = [*self._words, *(values if isinstance(values, list) else [values])]
+        setattr(namespace, self.dest, self._setting.read(values))
+
+
+def add_options(parser: argparse.ArgumentParser, table: Iterable[Setting]) -> None:
+    """Flags for the options of a table, below the headings of their groups.
+
+    What RunSpec keeps is None where it was not given, so that its own default holds; the rest has its default.
+    """
+    groups = {group.title: group for group in parser._action_groups}
+    for one in table:
+        (en, _, below), (zh, _, unten) = (text.partition("\n") for text in GROUPS[one.group])
+        if en not in groups:
+            groups[en] = parser.add_argument_group(Both(en, zh), Both(below, unten) if below else None)
+        told = Both(*(text.replace("%", "%%") for text in (one.help, one.zh)))
+        default = None if one.field else one.default
+        form: dict[str, Any] = {"dest": one.spelled or one.name, "default": default, "help": told}
+        if one.kind == "flag" and not one.nargs:
+            groups[en].add_argument(one.option, action="store_const", const=True, **form)
+            continue
+        if one.choices:
+            form["choices"] = one.choices
+        else:
+            words = one.metavar.split()
+            form["metavar"] = tuple(words) if len(words) > 1 else one.metavar
+        if one.nargs:
+            form["nargs"] = int(one.nargs) if one.nargs.isdigit() else one.nargs
+        groups[en].add_argument(one.option, action=_Reads, setting=one, const=one.const, **form)
+
+
+def given_of(given: argparse.Namespace, table: Iterable[Setting]) -> dict[str, Any]:
+    """The values of the options that were given, by name."""
+    found = {one.name: getattr(given, one.spelled or one.name) for one in table}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _told(message: str) -> str:

@@ -30,24 +30,52 @@ from ..report.model import Report
 from ..run.overwriting import refuse_overwriting
 from ..run.own_files import MARK, mark_archive, refuse_foreign
 from ..safety.visible import visible
+from ..settings.options import differing
 from . import compare
+from .language import Both
 from .parser import parse, program
 
 __all__ = ["run"]
 
 SUMMARY = "the smallest part of an ONNX model that still shows the fault, saved with its inputs"
+SUMMARY_ZH = "仍能重现问题的最小 ONNX 子模型，连同其输入一起保存"
+
+DESCRIPTION_ZH = """precision_debug reduce：仍能重现问题的最小 ONNX 子模型及其输入。
+
+选项与对比相同。子模型止于首个超差的张量，或 --tensor 指定的张量；其输入取基线在该处的值。
+写出一个 .onnx 文件，旁边是其输入的 .npz。找到时退出码为 0；没有超差，或没有子模型能单独重现时为 1。
+"""
 
 _LARGEST = 2**31 - 2**20
 """Bytes that one .onnx file can hold."""
 
 
+_OF_A_PART = ("run_mode", "baseline", "seed", "validate", "memory_budget")
+_OF_THE_WHOLE = ("input_shapes", "val_range", "sample", "samples_axis", "marks", "marks_between")
+"""Options that decide whether a tensor fails: of whatever is run, and of the whole model's inputs and names."""
+
+
 def run(arguments: Sequence[str]) -> int:
     """0 where a part was written, 1 where there is none; 2 or 3 as ever."""
     parser = compare.build_parser()
-    parser.prog, parser.description, parser.usage = program("reduce"), __doc__, compare.USAGE
-    group = parser.add_argument_group("what is left, and where does it go?")
-    group.add_argument("--tensor", metavar="NAME", default="", help="that must fail (default: the first that does)")
-    group.add_argument("--part", metavar="FILE.onnx", default="", help="the part (default: MODEL.part.onnx)")
+    parser.prog, parser.description, parser.usage = (
+        program("reduce"),
+        Both(__doc__ or "", DESCRIPTION_ZH),
+        compare.USAGE,
+    )
+    group = parser.add_argument_group(Both("what is left, and where does it go?", "剩下什么，写到何处？"))
+    group.add_argument(
+        "--tensor",
+        metavar="NAME",
+        default="",
+        help=Both("that must fail (default: the first that does)", "必须超差的张量（默认为首个超差者）"),
+    )
+    group.add_argument(
+        "--part",
+        metavar="FILE.onnx",
+        default="",
+        help=Both("the part (default: MODEL.part.onnx)", "子模型（默认 MODEL.part.onnx）"),
+    )
     given = parse(parser, arguments)
     spec = compare.make_spec(given, command=f"{program('reduce')} {shlex.join(arguments)}")
     model = spec.model.model_file
@@ -89,17 +117,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _compared(spec: RunSpec, model: str, inputs: Any) -> Report:
-    given: dict[str, Any] = {} if inputs is not spec.inputs else {
-        "input_shapes": spec.input_shapes, "val_range": spec.val_range, "marks": spec.marks,
-        "marks_between": spec.marks_between,
-    }  # fmt: skip
-    options = {name: one for name, one in spec.options.items() if not name.startswith(("save_", "fail_fast"))}
-    if inputs is not spec.inputs:
-        options = {name: one for name, one in options.items() if name not in ("sample", "samples_axis", "metric")}
-    return compared(
-        model, run_mode=spec.run_mode, baseline=spec.baseline, inputs=inputs, seed=spec.seed, explain="off",
-        tolerance=spec.tolerance, validate=spec.validate, **given, **options,
-    )  # fmt: skip
+    """The whole model's report; or a part's, on the arrays that it reads."""
+    names = (*_OF_A_PART, *(_OF_THE_WHOLE if inputs is spec.inputs else ()))
+    given = {one.name: value for one, value in differing(spec) if one.name in names}
+    options = {name: one for name, one in spec.options.items() if not name.startswith("save_")}
+    return compared(model, tolerance=spec.tolerance, **{**given, **options, "inputs": inputs, "explain": "off"})
 
 
 def _failing(report: Report, name: str = "") -> Row | None:
@@ -128,11 +150,12 @@ def _baseline_values(spec: RunSpec, whole: Report) -> Mapping[str, Any]:
         kept = str(Path(folder, "baseline"))
         of_base = {
             name.removeprefix("baseline."): one for name, one in spec.options.items()
-            if not name.startswith(("target.", "save_", "fail_fast", "metric"))
+            if not name.startswith(("target.", "save_"))
         }  # fmt: skip
         again = dataclasses.replace(
             spec, run_mode=whole.baseline.mode, baseline="", record=kept, marks=(), marks_between=None, validate=False,
-            labels="", top1=False, fused_only=False, options=of_base,
+            labels="", top1=False, top_k=None, metric="", compare="", repeat=None, fail_fast=False, fused_only=False,
+            save_inputs="", save_outputs="", save_tensors=None, options=of_base,
         )  # fmt: skip
         outcome = supervise(again, [])
         if outcome.error is not None:

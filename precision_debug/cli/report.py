@@ -13,27 +13,45 @@ from ..report.model import Report
 from ..run.journal_report import report_of_journal
 from ..run.overwriting import refuse_overwriting
 from . import overlaid, summary
-from .language import add_language
+from .language import Both, add_language
 from .parser import Parser, formatter, parse, program
 from .plots import show_plots
 
 __all__ = ["load", "run"]
 
 SUMMARY = "write a report again in another format, or rescue one from an interrupted run"
+SUMMARY_ZH = "以其他格式重写报告，或从中断的运行中恢复报告"
+
+DESCRIPTION_ZH = """precision_debug report：以其他格式重写报告，或从中断的运行中恢复报告。
+
+SOURCE 是 .json 报告，或进程全部被终止的运行所留下的 journal.jsonl。
+"""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Write the outputs, print the summary, and return the report's exit status."""
-    parser = Parser(prog=program("report"), formatter_class=formatter, description=__doc__)
-    parser.add_argument("source", metavar="SOURCE", help="output.json or journal.jsonl")
+    parser = Parser(prog=program("report"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument(
-        "--output", metavar="FILE", action="append", default=[], help="may be repeated; format by suffix, or NAME:FILE"
+        "source", metavar="SOURCE", help=Both("output.json or journal.jsonl", "output.json 或 journal.jsonl")
     )
     parser.add_argument(
-        "--plots", metavar="N", type=int, nargs="?", const=1, default=0, help="draw the N worst tensors in the terminal"
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help=Both("may be repeated; format by suffix, or NAME:FILE", "可重复；格式由后缀或 NAME:FILE 决定"),
+    )
+    parser.add_argument(
+        "--plots",
+        metavar="N",
+        type=int,
+        nargs="?",
+        const=1,
+        default=0,
+        help=Both("draw the N worst tensors in the terminal", "在终端绘制误差最大的 N 个张量"),
     )
     add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
     given = parse(parser, arguments)
     outputs, shown = overlaid.asked(given.output)
     refuse_overwriting([*outputs, *shown.values()], given.source)

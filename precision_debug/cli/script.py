@@ -12,6 +12,7 @@ from ..errors import UsageError
 from ..records import ModelFiles, RunSpec, Tolerance
 from ..report.atomic_file import replacing
 from ..safety.visible import visible
+from ..settings.options import differing
 
 __all__ = ["script_of", "write_script"]
 
@@ -50,9 +51,9 @@ def write_script(path: str, spec: RunSpec, outputs: Sequence[Path]) -> None:
 
 def script_of(spec: RunSpec, outputs: Sequence[Path]) -> str:
     """The text of a script that does what the command does. Raises UsageError."""
-    for option, refused in (("--record", spec.record), ("--marks_from_inspector", spec.marks_from_inspector)):
-        if refused:
-            raise UsageError("has no place in a script", where=option, hint="leave it or --gen_script out")
+    for one, _ in differing(spec):
+        if "script" in one.not_with:
+            raise UsageError("has no place in a script", where=one.option, hint="leave it or --gen_script out")
     given = dict(_arguments(spec, outputs))
     lines = []
     for name, value in given.items():
@@ -73,21 +74,14 @@ def _quoted(text: str) -> str:
 
 def _arguments(spec: RunSpec, outputs: Sequence[Path]) -> list[tuple[str, Any]]:
     """What differs from the defaults."""
-    plain = RunSpec(model=ModelFiles(), run_mode="")
-    found: list[tuple[str, Any]] = []
-    for field in dataclasses.fields(spec):
-        value = getattr(spec, field.name)
-        if field.name in ("model", "options", "command", "record", "marks_from_inspector", "val_range"):
-            continue
-        if field.name == "run_mode" or value != getattr(plain, field.name):
-            found.append((field.name, value))
-    if spec.tolerance == dataclasses.replace(Tolerance(), given=False):
-        found = [(name, value) for name, value in found if name != "tolerance"]
-    if spec.val_range:
-        found.append(("val_range", spec.val_range))
+    found = {one.name: value for one, value in differing(spec) if "." not in one.field}
+    if spec.baseline_model is not None:
+        found["baseline_model"] = spec.baseline_model
+    if spec.tolerance != dataclasses.replace(Tolerance(), given=False):
+        found["tolerance"] = spec.tolerance
     if outputs:
-        found.append(("output", [str(path) for path in outputs]))
-    return found + sorted(spec.options.items())
+        found["output"] = [str(path) for path in outputs]
+    return [*found.items(), *sorted(spec.options.items())]
 
 
 def _written(value: Any) -> str:

@@ -22,17 +22,23 @@ from ..run.overwriting import refuse_overwriting
 from ..run.searching.check_command import CheckCommand
 from ..run.searching.evaluations import crashed
 from ..run.searching.story import EVALUATIONS
-from ..run.spreading.asked import Spread
 from ..run.supervisor import supervise
 from ..safety.visible import visible
 from ..search.asked import Asked, limit_of
+from ..settings.options import Spread
 from . import compare, ladder, summary
-from .language import in_words, language_of, told
+from .language import Both, in_words, language_of, told
 from .parser import parse, program
 
 __all__ = ["run"]
 
 SUMMARY = "find the smallest set of operators to keep in higher precision, verify it and hand it over"
+SUMMARY_ZH = "找出应保留为高精度的最小算子集合，加以验证并交付"
+
+DESCRIPTION_ZH = """precision_debug search：应保留为高精度的最小算子集合，经验证后交付。
+
+选项与对比相同。每运行一个集合，报告旁的日志就多一行：再次运行同一命令会从被终止处继续。
+"""
 
 _CRASHES = 20
 
@@ -43,25 +49,60 @@ _SAVED = ("save_model", "save_engine", "save_ir", "save_inspector", "save_tactic
 def run(arguments: Sequence[str]) -> int:
     """0 where a set was found and verified, or none is needed; 1 where there is none; 2 or 3 as ever."""
     parser = compare.build_parser()
-    parser.prog, parser.description, parser.usage = program("search"), __doc__, compare.USAGE
-    group = parser.add_argument_group("what has to hold, and for how long is it searched?")
+    parser.prog, parser.description, parser.usage = (
+        program("search"),
+        Both(__doc__ or "", DESCRIPTION_ZH),
+        compare.USAGE,
+    )
+    group = parser.add_argument_group(
+        Both("what has to hold, and for how long is it searched?", "须满足什么，搜索多久？")
+    )
     group.add_argument(
         "--on", metavar="outputs|all|FILE.py:f", default="outputs",
-        help="what is judged: the outputs, every tensor, or a metric(baseline, target) of your own (default outputs)",
+        help=Both(
+            "what is judged: the outputs, every tensor, or a metric(baseline, target) of your own (default outputs)",
+            "判定对象：输出、每个张量，或您自己的 metric(baseline, target)（默认 outputs）",
+        ),
     )  # fmt: skip
     group.add_argument(
         "--limit", metavar="X|P%", default="",
-        help="largest relative L2 error, or share of the error with nothing kept (default: the tolerance)",
+        help=Both(
+            "largest relative L2 error, or share of the error with nothing kept (default: the tolerance)",
+            "最大相对 L2 误差，或占未保留时误差的比例（默认按容差）",
+        ),
     )  # fmt: skip
     group.add_argument(
         "--check", metavar="COMMAND", default="",
-        help='a command of your own decides, by its exit status, of each saved model: "python check.py {model}"',
+        help=Both(
+            "a command of your own decides, by its exit status, of each saved model: \"python check.py {model}\"",
+            "由您自己的命令以退出码判定每个保存的模型：\"python check.py {model}\"",
+        ),
     )  # fmt: skip
-    group.add_argument("--held_out", metavar="FILE|DIR", default="", help="inputs that only check the answer")
-    group.add_argument("--runs", metavar="N", type=int, default=200, help="at most so many sets (default 200)")
-    group.add_argument("--seconds", metavar="S", type=float, default=0.0, help="no new set after so long")
     group.add_argument(
-        "--artefacts", metavar="DIR", default="", help="folder of what is handed over (default: beside the report)"
+        "--held_out",
+        metavar="FILE|DIR",
+        default="",
+        help=Both("inputs that only check the answer", "只用于检验结果的输入"),
+    )
+    group.add_argument(
+        "--runs",
+        metavar="N",
+        type=int,
+        default=200,
+        help=Both("at most so many sets (default 200)", "最多运行的集合数（默认 200）"),
+    )
+    group.add_argument(
+        "--seconds",
+        metavar="S",
+        type=float,
+        default=0.0,
+        help=Both("no new set after so long", "超过此秒数后不再运行新集合"),
+    )
+    group.add_argument(
+        "--artefacts",
+        metavar="DIR",
+        default="",
+        help=Both("folder of what is handed over (default: beside the report)", "交付文件的目录（默认在报告旁）"),
     )
     given = parse(parser, arguments)
     limit_of(given.limit)

@@ -1,4 +1,4 @@
-"""The backends' settings as people read them: a table on the terminal, and the page docs/settings.md.
+"""Options and backends' settings as people read them: a table on the terminal, and the page docs/settings.md.
 
 The page is written by ``precision_debug doctor --settings_page docs/settings.md``; a test keeps it equal.
 """
@@ -8,18 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..settings import CORE, Setting
+from ..settings import Setting
+from ..settings.options import GROUPS, OPTIONS
 
-__all__ = ["cells", "page"]
+__all__ = ["cells", "options_by_group", "page"]
 
 _KINDS: Mapping[str, str] = {
-    "flag": "true or false", "whole": "whole number", "size": "bytes, e.g. 4G", "text": "text", "names": "names: a,b",
-    "layers": "LAYER:TYPE …", "shapes": "NAME:SHAPE …",
+    "flag": "true or false", "whole": "whole number", "number": "number", "size": "bytes, e.g. 4G", "text": "text",
+    "word": "text", "names": "names: a,b", "words": "text …", "layers": "LAYER:TYPE …", "shapes": "NAME:SHAPE …",
+    "ranges": "NAME:LOW,HIGH …", "renames": "TARGET=BASELINE …",
 }  # fmt: skip
+_MARK = "<!-- options -->\n"
 _TOP = """<!-- written by `python -m precision_debug doctor --settings_page docs/settings.md`: do not edit -->
 
-# Settings · 设置
+# Options and settings · 选项与设置
 
+What a comparison can be told stands first, below the headings of `--help`; the column *Python* has the keyword of
+`compare()`. What its backends can be told follows.
+
+先列出对比本身的选项，按 `--help` 的标题分组；*Python* 列为 `compare()` 的关键字参数。之后是各后端的设置。
+
+<!-- options -->
 What a backend can be told beyond a model and a run mode. Each is given with `--option KEY=VALUE`, or with the flag that
 stands here; in Python as a keyword of `compare()`. A setting goes to every side that reads it, the baseline and the
 target; `--option baseline.KEY=VALUE` and `--option target.KEY=VALUE` go to one side. One that no side reads is an error
@@ -44,7 +53,32 @@ def cells(one: Setting) -> tuple[str, str, str, str]:
 
 def page(tables: Mapping[str, Sequence[Setting]]) -> str:
     """Markdown in English and Chinese. tables: titles to settings."""
-    return "\n".join([_TOP, *_lines({"every backend": CORE, **tables})]) + "\n"
+    top, _, of_backends = _TOP.partition(_MARK)
+    return "\n".join([f"{top.rstrip()}\n", *_option_lines(), of_backends, *_lines(tables)]) + "\n"
+
+
+def options_by_group(language: str) -> dict[str, list[Setting]]:
+    """The options of a comparison below the headings of --help."""
+    titles = {group: both[language == "zh"].partition("\n")[0] for group, both in GROUPS.items()}
+    return {title: [one for one in OPTIONS if one.group == group] for group, title in titles.items()}
+
+
+def _option_lines() -> Iterator[str]:
+    for (title, table), zh in zip(options_by_group("en").items(), options_by_group("zh"), strict=True):
+        yield f"## {title} · {zh}\n"
+        yield "| Option | type | default | Python | meaning | 含义 |"
+        yield "|---|---|---|---|---|---|"
+        for one in table:
+            what, default, _, _ = cells(one)
+            keyword = f"`{one.name}`" if one.field and not one.field.startswith("model.") else ""
+            keyword = "" if "script" in one.not_with else keyword
+            row = (f"`{one.option}`", what, f"`{default}`" if default else "", keyword, one.help, one.zh)
+            yield _row(row)
+        yield ""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _lines(tables: Mapping[str, Sequence[Setting]]) -> Iterator[str]:
@@ -59,7 +93,7 @@ def _lines(tables: Mapping[str, Sequence[Setting]]) -> Iterator[str]:
             default = f"`{default}`" if default else ""
             modes = " ".join(f"`{mode}`" for mode in modes.split())
             row = (name, what, default, side, modes, one.help, one.zh)
-            yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+            yield _row(row)
         yield ""
 
 

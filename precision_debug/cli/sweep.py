@@ -27,12 +27,19 @@ from ..run.sweep.speed import measure_speed
 from ..run.sweep.write import SUFFIXES, as_table, as_text, write
 from ..safety.visible import visible
 from . import compare
-from .language import language_of
+from .language import Both, language_of
 from .parser import parse, program
 
 __all__ = ["run"]
 
 SUMMARY = "several run modes in one table: error, culprit, accuracy, latency, size; and the plot of it"
+SUMMARY_ZH = "多种运行模式列于一表：误差、元凶、准确率、延迟、大小，并附图"
+
+DESCRIPTION_ZH = """precision_debug sweep：多种运行模式列于一表：误差、元凶、结果、延迟、大小和构建时间。
+
+选项与对比相同，以 --run_modes 代替 --run_mode。每种模式在单独的进程中对比并计时；
+不能在本机运行的列出原因。
+"""
 
 _DEFAULT = "output/sweep.html"
 
@@ -40,19 +47,36 @@ _DEFAULT = "output/sweep.html"
 def run(arguments: Sequence[str]) -> int:
     """0 where every mode ran, 1 where one is out of tolerance, 2 where one was refused, 3 where one crashed."""
     parser = compare.build_parser()
-    parser.prog, parser.description = program("sweep"), __doc__
+    parser.prog, parser.description = program("sweep"), Both(__doc__ or "", DESCRIPTION_ZH)
     parser.usage = "%(prog)s --model_file M --run_modes MODE MODE … [options]"
-    group = parser.add_argument_group("which modes, and how are they timed?")
+    group = parser.add_argument_group(Both("which modes, and how are they timed?", "哪些模式，如何计时？"))
     group.add_argument(
         "--run_modes", metavar="A,B,…", default="",
-        help="the modes; MODE+KEY=VALUE gives one a setting of its own, and may be named beside the mode without it",
+        help=Both(
+            "the modes; MODE+KEY=VALUE gives one a setting of its own, and may be named beside the mode without it",
+            "各模式；MODE+KEY=VALUE 为其单独给出设置，可与不带设置的同一模式并列",
+        ),
     )  # fmt: skip
     group.add_argument(
         "--models", metavar="FILE", nargs="+", default=[],
-        help="further files of the same model: a mode runs the first one that it reads",
+        help=Both(
+            "further files of the same model: a mode runs the first one that it reads",
+            "同一模型的其他文件：每种模式运行其能读取的第一个",
+        ),
     )  # fmt: skip
-    group.add_argument("--batch_sizes", metavar="N,…", default="", help="samples a run to time (default: as they are)")
-    group.add_argument("--speed_seconds", metavar="S", type=float, default=3.0, help="of timed runs each (default 3)")
+    group.add_argument(
+        "--batch_sizes",
+        metavar="N,…",
+        default="",
+        help=Both("samples a run to time (default: as they are)", "计时时每次运行的样本数（默认原样）"),
+    )
+    group.add_argument(
+        "--speed_seconds",
+        metavar="S",
+        type=float,
+        default=3.0,
+        help=Both("of timed runs each (default 3)", "每种模式计时的秒数（默认 3）"),
+    )
     given = parse(parser, arguments)
     if given.run_mode or given.record:
         raise UsageError(say("sweep_takes_modes"), where="--run_mode" if given.run_mode else "--record")

@@ -17,13 +17,20 @@ from ..errors import OutputError, UsageError
 from ..report import write
 from ..safety.special_file import refuse_special
 from ..safety.visible import visible
-from .language import add_language
+from .language import Both, add_language
 from .parser import Parser, formatter, parse, program
 from .report import load
 
 __all__ = ["Pages", "run"]
 
 SUMMARY = "show a report in the browser, served on this machine only"
+SUMMARY_ZH = "在浏览器中显示报告，仅在本机提供"
+
+DESCRIPTION_ZH = """precision_debug view：在本机浏览器中显示报告，不对外提供。
+
+SOURCE 是报告：.html 原样显示；.json 或中断运行的 journal.jsonl 则生成页面。页面在 127.0.0.1 上提供，
+直到按 Ctrl-C；经 SSH 使用时转发打印出的端口（ssh -L PORT:127.0.0.1:PORT HOST）。
+"""
 
 _HERE = "127.0.0.1"
 
@@ -76,12 +83,16 @@ class _Answer(BaseHTTPRequestHandler):
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C, which is how it ends well: 0."""
-    parser = Parser(prog=program("view"), formatter_class=formatter, description=__doc__)
-    parser.add_argument("source", metavar="SOURCE", help="report.html, report.json or journal.jsonl")
-    parser.add_argument("--port", type=int, default=0, help="default: any that is free")
-    parser.add_argument("--open", action="store_true", help="open the browser too")
+    parser = Parser(prog=program("view"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        help=Both("report.html, report.json or journal.jsonl", "report.html、report.json 或 journal.jsonl"),
+    )
+    parser.add_argument("--port", type=int, default=0, help=Both("default: any that is free", "默认为任意空闲端口"))
+    parser.add_argument("--open", action="store_true", help=Both("open the browser too", "同时打开浏览器"))
     add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help="tracebacks")
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
     given = parse(parser, arguments)
     if not 0 <= given.port <= 65535:
         raise UsageError("must be from 0 to 65535", where="--port", hint="leave it out for one that is free")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
-    "FeedSet", "SampleSets", "as_option", "check_feeds", "default_feeds", "make_feeds", "match_inputs", "parse_shapes",
-    "parse_val_range", "save_feeds",
+    "FeedSet", "SampleSets", "as_option", "check_feeds", "default_feeds", "make_feeds", "match_inputs", "save_feeds",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from .feed_set import FeedSet, check_feeds, make_feeds
     from .names import match_inputs
     from .npz import save_feeds
-    from .parse import parse_shapes, parse_val_range
     from .sets import SampleSets
 
 __getattr__ = offered(
@@ -26,7 +24,6 @@ __getattr__ = offered(
         "feed_set": "FeedSet check_feeds make_feeds",
         "names": "match_inputs",
         "npz": "save_feeds",
-        "parse": "parse_shapes parse_val_range",
         "sets": "SampleSets",
     },
 )

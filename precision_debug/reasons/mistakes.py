@@ -35,6 +35,8 @@ MISTAKES: Mapping[str, Wording] = {
         "a tolerance must be a number from 0 up, not {value}", "容差须为不小于 0 的数，而不是 {value}"
     ),
     "no_size": Wording("'{value}' is not a size", "'{value}' 不是大小"),
+    "no_whole": Wording("{value} is no whole number", "{value} 不是整数"),
+    "no_real": Wording("{value} is no number", "{value} 不是数"),
     "no_shape": Wording("'{value}' is not a shape", "'{value}' 不是形状"),
     "shape_form": Wording(
         "write NAME:[1,3,224,224] or NAME:1x3x224x224", "请写 名字:[1,3,224,224] 或 名字:1x3x224x224"

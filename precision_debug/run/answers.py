@@ -16,7 +16,6 @@ from ..observe.shard import Shard
 from ..reasons import say
 from ..records import RunSpec, TensorMeta
 from ..safety.special_file import refuse_special
-from ..settings import CORE, value
 from .journal import Journal
 from .user_compare import UserCompare
 from .user_metric import UserMetric
@@ -50,11 +49,11 @@ class Answers:
     def __init__(self, spec: RunSpec, given: FeedSet, first: int = 0) -> None:
         """first: the sample that is compared, where it is one alone."""
         self._spec, self._count = spec, len(given.feeds)
-        metric, compare = (value(CORE, spec.options, name) for name in ("metric", "compare"))
+        metric, compare = spec.metric, spec.compare
         self.metric = UserMetric(metric) if metric else None
         self._compare = UserCompare(compare) if compare else None
         of_labels = bool(spec.labels) and self.metric is None
-        self._classes = scores.counts(spec.top1 or of_labels, value(CORE, spec.options, "top_k"))
+        self._classes = scores.counts(spec.top1 or of_labels, spec.top_k)
         self._one = given.many is None
         self._labels: Any = None
         if spec.labels and self._one and self._count == 1 and self.metric is None:
@@ -100,7 +99,7 @@ class Answers:
 
 def finish(spec: RunSpec, whole: Shard, journal: Journal, metric: UserMetric | None = None) -> None:
     """Tell the journal what came of all samples. metric: the command's own, where it is loaded already."""
-    source = value(CORE, spec.options, "metric")
+    source = spec.metric
     if metric is None and source and whole.parts:
         metric = UserMetric(source)
     found = {**whole.means, **(metric.finish(whole) if metric is not None else {})}
@@ -109,8 +108,8 @@ def finish(spec: RunSpec, whole: Shard, journal: Journal, metric: UserMetric | N
     if found:
         journal.write(Scores(scores=found, samples=len(whole.samples) or samples))
     if checks:
-        function = (value(CORE, spec.options, "compare") or "").rpartition(":")[2]
+        function = spec.compare.rpartition(":")[2]
         times = max(count for name, (_, count) in whole.scores.items() if name.startswith(_CHECK))
         journal.write(Checked(function=function, shares=checks, samples=times))
-    if (spec.top1 or value(CORE, spec.options, "top_k")) and not found and not source:
+    if (spec.top1 or spec.top_k) and not found and not source:
         journal.write(Note(text=say("no_top1")))

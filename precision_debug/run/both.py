@@ -17,7 +17,6 @@ from ..observe.store import Store
 from ..pairing.align import Alignment, stem
 from ..protocols import BaselineStore, Comparer, Feeds, Hook
 from ..records import Row, RunSpec, TensorMeta, TensorStats
-from ..settings import CORE, value
 from .comparer import Placed, settled
 from .journal import Journal
 from .side import OpenSide
@@ -107,7 +106,7 @@ class Both:
         of the run's own. lookers: shown each pair that was compared, while it lives.
         """
         place, comparer = self.place, comparer or self.place.comparer
-        budget = value(CORE, self.spec.options, "memory_budget")
+        budget = self.spec.memory_budget
 
         def told(key: str, stats: TensorStats | None) -> None:
             if journal is not None:

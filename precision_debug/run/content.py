@@ -21,6 +21,7 @@ from ..errors import ModelError, PrecisionDebugError
 from ..numbers.arrays import as_array
 from ..protocols import Feeds
 from ..records import ModelFiles, RunSpec
+from ..settings.options import differing, options_of
 from .overwriting import files_named
 from .plan import Opening
 
@@ -31,7 +32,7 @@ _ENGINES = (
     "torch", "torchao", "transformers", "paddlepaddle", "paddlepaddle-gpu", "openvino", "nncf",
 )  # fmt: skip
 
-_WITHOUT_EFFECT = ("command", "explain", "record")
+_WITHOUT_EFFECT = ("command", "explain", "record", "save_tensors")
 """Fields of a command that decide nothing of a sample's rows."""
 
 _WRITTEN = ("save_", "timing_cache")
@@ -53,7 +54,8 @@ def contents(spec: RunSpec, *, without: Sequence[Path] = ()) -> dict[str, str]:
     cannot be read.
     """
     plain = encode(spec)
-    for name in _WITHOUT_EFFECT:
+    written = (one.name for one in options_of(RunSpec) if one.file == "written")
+    for name in (*_WITHOUT_EFFECT, *written):
         plain.pop(name, None)
     options = {key: one for key, one in spec.options.items() if not _plain_name(key).startswith(_WRITTEN)}
     plain["options"] = encode(options)
@@ -61,10 +63,10 @@ def contents(spec: RunSpec, *, without: Sequence[Path] = ()) -> dict[str, str]:
     found = {"options": digest_of(plain), "model": files.model(spec.model)}
     if spec.baseline_model is not None:
         found["baseline's model"] = files.model(spec.baseline_model)
-    for name, named in (("baseline", spec.baseline), ("inputs", spec.inputs), ("labels", spec.labels)):
-        if named:
-            found[name] = files.named(named)
-    found["files of the options"] = files.named(options, spec.marks_from_inspector)
+    for one, named in differing(spec):
+        if one.file == "read" and one.name not in _WITHOUT_EFFECT and not one.field.startswith("model."):
+            found[one.name] = files.named(named)
+    found["files of the options"] = files.named(options)
     found["versions"] = digest_of(_versions())
     return found
 

@@ -22,7 +22,6 @@ from ..reasons import say
 from ..report import write
 from ..report.from_journal import report_of_events
 from ..report.model import Report
-from ..settings import CORE, value
 from .companion_files import forget_log, forget_tensors, keep_inputs, keep_log, keep_tensors, usual
 from .folder import JOURNAL, LOG
 from .journal import read_events
@@ -79,7 +78,7 @@ def _deliver(folder: Path, outputs: Sequence[Path], failure: str, language: str,
     inputs = keep_inputs(folder / "inputs.npz", outputs, report.spec) if (folder / "inputs.npz").exists() else None
     log = keep_log(folder / LOG, outputs) if report.failure else None
     saved: tuple[str, ...] = ()
-    if value(CORE, report.spec.options, "save_tensors"):
+    if report.spec.save_tensors:
         from .saved_tensors import gather
 
         saved = gather(folder, report.rows, folder / "tensors.npz")

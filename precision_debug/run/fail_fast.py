@@ -6,7 +6,6 @@ from ..errors import PrecisionDebugError
 from ..explain import usual_error
 from ..numbers import judge
 from ..records import Row, RunSpec, Status
-from ..settings import CORE, value
 
 __all__ = ["Enough", "enough"]
 
@@ -22,7 +21,7 @@ class Enough(PrecisionDebugError):
 def enough(spec: RunSpec, row: Row, precision: str) -> bool:
     """Whether the run may end with this row. Where no tolerance was given, by the error that the promised precision
     usually has."""
-    if not value(CORE, spec.options, "fail_fast"):
+    if not spec.fail_fast:
         return False
     judged = row if spec.tolerance.given else judge.as_expected(row, usual_error(precision) or 0.0)
     return (judge.validated(judged) if spec.validate else judged).status is Status.FAIL

@@ -19,7 +19,6 @@ from ..numbers.precisions import is_narrow
 from ..protocols import Feeds, Rung, Switch
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, TensorMeta
-from ..settings import CORE, value
 from .plan import Opening
 
 __all__ = ["with_faulty_pass"]
@@ -35,16 +34,14 @@ _NAMED = 4
 
 
 def with_faulty_pass(
-    explanation: Explanation, subject: explain.Subject, target: Opening, options: Mapping[str, Any], feeds: Feeds,
+    explanation: Explanation, subject: explain.Subject, target: Opening, asked: bool | None, feeds: Feeds,
     sets: Collection[Feeds],
 ) -> Explanation:  # fmt: skip
     """The explanation, with the pass as the cause where one is found whose absence mends the outputs.
 
-    options: the command's settings. feeds: the target's. sets: what it is calibrated on. Asked for with the setting
-    ``find_pass``; without it only where the target computes in float32, or something else than the baseline, and where
-    a session is cheap.
+    asked: with the option ``find_pass``; None: only where the target computes in float32, or something else than the
+    baseline, and where a session is cheap. feeds: the target's. sets: what it is calibrated on.
     """
-    asked = value(CORE, options, "find_pass")
     if asked is False or explanation.state not in ("culprits", "diffuse", "unknown") or target.backend is None:
         return explanation
     named = explanation.culprits

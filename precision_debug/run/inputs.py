@@ -22,7 +22,6 @@ from ..numbers.arrays import as_array
 from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import InputInfo, InputMeta, RunSpec
-from ..settings import CORE, value
 from .journal import Journal
 from .plan import Opening, Plan
 from .samples import chosen_samples
@@ -38,7 +37,7 @@ def feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
     feeds: arrays that the caller has already. One that is to be compared alone comes first; all of them calibrate.
     """
     given = _feeds_of(spec, plan, feeds)
-    first, many = chosen_samples(value(CORE, spec.options, "sample"), len(given.feeds))
+    first, many = chosen_samples(spec.sample, len(given.feeds))
     if (plan.baseline is None or spec.record) and many is not None:
         given = dataclasses.replace(given, notes=(*given.notes, say("one_recorded", count=len(given.feeds))))
         many = None
@@ -96,7 +95,7 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
     else:
         given = make_feeds(
             metas, source=spec.inputs, shapes=spec.input_shapes, val_range=spec.val_range, seed=spec.seed,
-            samples_axis=value(CORE, spec.options, "samples_axis"),
+            samples_axis=spec.samples_axis,
         )  # fmt: skip
     if len(sides) > 1 and _differ(sides):
         return _for_both(metas, _inputs(sides[1]), given, spec.renames)

@@ -13,11 +13,12 @@ from typing import Any
 
 from ..errors import UsageError
 from ..records import RunSpec
+from ..settings.options import differing
 
 __all__ = ["files_named", "refuse_overwriting"]
 
 _WRITTEN = "save_"
-"""Settings whose names begin so name files that a backend writes."""
+"""Settings of a backend whose names begin so name files that it writes."""
 
 _REPORTS = (".xlsx", ".html", ".md", ".csv")
 """Endings that no reader of a folder takes for its own; .json is one of Paddle's models too."""
@@ -57,8 +58,8 @@ def _texts(thing: Any) -> Iterator[str]:
         yield str(thing)
     elif isinstance(thing, RunSpec):
         kept = {key: value for key, value in thing.options.items() if not key.startswith(_WRITTEN)}
-        names = (thing.model, thing.baseline_model, thing.baseline, thing.inputs, thing.labels, thing.record)
-        yield from _texts((*names, thing.marks_from_inspector, kept))
+        named = [value for one, value in differing(thing) if one.file == "read"]
+        yield from _texts((*named, thing.baseline_model, kept))
     elif dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         yield from _texts([getattr(thing, field.name) for field in dataclasses.fields(thing)])
     elif isinstance(thing, Mapping):
@@ -69,7 +70,8 @@ def _texts(thing: Any) -> Iterator[str]:
 
 
 def _saved(spec: RunSpec) -> list[str]:
-    return [value for key, value in spec.options.items() if key.startswith(_WRITTEN) and isinstance(value, str)]
+    of_backends = [value for key, value in spec.options.items() if key.startswith(_WRITTEN) and isinstance(value, str)]
+    return of_backends + [value for one, value in differing(spec) if one.file == "written"]
 
 
 def _overwritten(output: str, read: str) -> str:

@@ -24,7 +24,6 @@ from ..protocols import Feeds, Matches
 from ..reasons import Reason, as_reason, say
 from ..records import Row, RunSpec, TensorMeta
 from ..report import machine
-from ..settings import CORE, value
 from .answers import Answers
 from .answers import finish as finish_answers
 from .both import Both, Each, Ran
@@ -59,7 +58,7 @@ def execute(
     journal.write(events.Start(spec=spec, machine=machine.machine(), started=machine.now()))
     plan = plan or make_plan(spec, work_dir=str(folder))
     given = feeds_of(spec, plan, feeds)
-    with storing(given, journal, folder, value(CORE, spec.options, "save_inputs") or "") as stored:
+    with storing(given, journal, folder, spec.save_inputs) as stored:
         if plan.baseline is None:
             _record(spec, plan.target, given, journal, stored)
         else:
@@ -80,9 +79,9 @@ def _compare(
     spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path,
     stored: Callable[[], None], parts: Iterable[list[int]] | None, repetition: Repetition, *, apart: bool = False,
 ) -> None:  # fmt: skip
-    wanted = value(CORE, spec.options, "save_outputs")
+    wanted = spec.save_outputs
     saved = SavedOutputs(wanted, (first.label, second.label), folder) if wanted else None
-    first_sample, _ = chosen_samples(value(CORE, spec.options, "sample"), len(given.feeds))
+    first_sample, _ = chosen_samples(spec.sample, len(given.feeds))
     answers = Answers(spec, given, first_sample)
     alone = spec.baseline == NONE
     for reason in proven(first, second):
@@ -141,7 +140,7 @@ def _compare(
             finish_scores(spec, whole, journal, base.tensors, answers.metric)
             _if_alone(together, base, target)
             _announced(both, journal)
-            if (spec.explain != "off" and not alone) or value(CORE, spec.options, "save_tensors"):
+            if (spec.explain != "off" and not alone) or spec.save_tensors:
                 explained(worst_sample(whole, base.tensors))
             if repetition.count:
                 worst = worst_sample(whole, base.tensors)
@@ -195,7 +194,7 @@ def _compare(
 
 def _worst_pairs(spec: RunSpec, folder: Path, journal: Journal) -> list[WorstPairs]:
     """What saves tensors, where that is asked for."""
-    most = value(CORE, spec.options, "save_tensors")
+    most = spec.save_tensors
     if not most:
         return []
     return [WorstPairs(most, folder, lambda name, number: journal.write(events.PairKept(name=name, number=number)))]
@@ -241,7 +240,7 @@ def _explain(
         simulation=bool(target.opening.mode and target.opening.mode.simulation),
         two_files=base.opening.spec.model != target.opening.spec.model,
         two_frameworks=base.opening.backend is not target.opening.backend,
-        memory_budget=value(CORE, spec.options, "memory_budget"),
+        memory_budget=spec.memory_budget,
         outputs=ran.base_outputs,
         target_outputs=ran.target_outputs,
     )
@@ -252,7 +251,7 @@ def _explain(
         on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
     )  # fmt: skip
     explanation = with_faulty_pass(
-        explanation, subject, target.opening, spec.options, given.for_target().feeds[0], given.for_target().feeds
+        explanation, subject, target.opening, spec.find_pass, given.for_target().feeds[0], given.for_target().feeds
     )  # fmt: skip
     kept = to_keep(
         target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, given.for_target().feeds,
@@ -292,7 +291,7 @@ def _matched(spec: RunSpec, first: Opening, second: Opening, given: FeedSet, jou
     journal.write(events.Stage(text=say("stage_pairing")))
     matches, notes = match_values(
         first, second, given.feeds[0], target_feeds=given.for_target().feeds[0], folder=folder,
-        memory_budget=value(CORE, spec.options, "memory_budget"),
+        memory_budget=spec.memory_budget,
     )  # fmt: skip
     journal.write(events.Matched(matches=matches))
     for note in notes:

@@ -15,7 +15,8 @@ from ..reasons import say
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
 from ..safety.path_encoding import is_utf8
 from ..safety.special_file import refuse_special
-from ..settings import CORE, SIDES, Setting, Taker, read_by, share, value
+from ..settings import SIDES, Setting, Taker, read_by, share
+from ..settings.options import differing
 
 __all__ = ["NONE", "Opening", "Plan", "crosses", "make_plan", "maker_of", "stage_of"]
 
@@ -108,13 +109,12 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
                 raise BackendUnavailable(
                     say("cannot_run_here", mode=taker.mode, needs=available.needs), hint=say("doctor_lists")
                 )
-        if spec.fused_only and taker.find("fused_only") is not None:
-            options["fused_only"] = True
+        common = {one.name: given for one, given in differing(spec) if taker.find(one.name) is not None}
         folder = Path(work_dir, taker.side)
         if work_dir:
             folder.mkdir(exist_ok=True)
         session = dataclasses.replace(
-            opening.spec, options={**options, "side": taker.side, "seed": spec.seed},
+            opening.spec, options={**common, **options, "side": taker.side, "seed": spec.seed},
             work_dir=str(folder) if work_dir else "",
         )  # fmt: skip
         made[taker.side] = dataclasses.replace(opening, spec=session)
@@ -160,22 +160,16 @@ def _sides(spec: RunSpec) -> tuple[Opening, ...]:
         return (target, target)
     mode = spec.baseline or _default_baseline(spec, target)
     baseline = _found(spec.baseline_model or spec.model, mode)
-    sample = value(CORE, spec.options, "sample") or ""
-    if recording.is_outputs(mode) and sample.isdigit():
-        baseline = dataclasses.replace(baseline, iteration=int(sample))
+    if recording.is_outputs(mode) and spec.sample.isdigit():
+        baseline = dataclasses.replace(baseline, iteration=int(spec.sample))
     return (baseline, target)
 
 
 def _needs_no_comparison(spec: RunSpec) -> None:
     """A run that is only recorded has no rows: what would judge them is refused, not ignored."""
-    of_both = [
-        (f"--{name}", spec.options.get(name))
-        for name in ("save_outputs", "fail_fast", "metric", "top_k", "compare", "repeat")
-    ]
-    judged = (("--validate", spec.validate), ("--labels", spec.labels), ("--top1", spec.top1), *of_both)
-    for option, given in judged:
-        if given:
-            raise UsageError(say("needs_a_comparison"), where=option, hint=say("add_a_baseline"))
+    for one, _ in differing(spec):
+        if "recording" in one.not_with:
+            raise UsageError(say("needs_a_comparison"), where=one.option, hint=say("add_a_baseline"))
 
 
 def _takers(sides: Sequence[Opening]) -> list[Taker]:

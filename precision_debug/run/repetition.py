@@ -31,7 +31,6 @@ from ..observe.store import Store
 from ..protocols import Feeds, Hook, Session
 from ..reasons import say
 from ..records import Comparison, Repeated, Row, RunSpec, TensorMeta, Tolerance
-from ..settings import CORE, value
 from .both import Both, Ran
 from .journal import Journal
 from .plan import Opening
@@ -53,11 +52,11 @@ class Repetition:
     """
 
     def __init__(self, spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal, folder: Path) -> None:
-        self.count: int = value(CORE, spec.options, "repeat") or 0
+        self.count: int = spec.repeat or 0
         self._opening = dataclasses.replace(opening, comparer=None)  # all in the host's memory
         self._given = given.for_target()
         self._journal, self._folder = journal, folder
-        budget = value(CORE, spec.options, "memory_budget")
+        budget = spec.memory_budget
         store = Store(folder=folder, memory_budget=WAITING if budget is None else budget)
         self._first = SaveBaseline(store=store)
         self._builds = 0

@@ -21,6 +21,7 @@ from ..records import RunSpec
 from ..report.readiness import make_ready
 from ..safety.path_encoding import is_utf8
 from ..search.asked import Asked
+from ..settings.options import Spread
 from . import child as children
 from .companion_files import log_head
 from .dead_runs import clear_leftovers
@@ -29,7 +30,6 @@ from .held_folder import run_folder
 from .interrupts import Stopping, watching
 from .locking import lock_of, release, take
 from .overwriting import refuse_overwriting
-from .spreading.asked import Spread
 
 if TYPE_CHECKING:
     from .outcome import Outcome

@@ -25,11 +25,11 @@ from ..errors import OutputError, PrecisionDebugError
 from ..records import RunSpec
 from ..safety import import_path
 from ..search.asked import Asked
+from ..settings.options import Spread
 from . import pipeline
 from .failing import as_ours, failure_of
 from .folder import JOB, JOURNAL, LOG
 from .journal import UNTOLD, Journal
-from .spreading.asked import Spread
 
 __all__ = ["main", "start"]
 

@@ -27,12 +27,12 @@ from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run.journal import Journal
 from precision_debug.run.searching.check_command import CheckCommand
 from precision_debug.run.searching.story import EVALUATIONS, search
-from precision_debug.run.spreading.asked import Spread
 from precision_debug.run.spreading.checkpoint import Checkpoint
 from precision_debug.run.spreading.story import execute
 from precision_debug.run.user_compare import UserCompare
 from precision_debug.safety.visible import visible
 from precision_debug.search.asked import Asked
+from precision_debug.settings.options import Spread
 from precision_debug.testing.thresholds import Thresholds, complaint
 
 from .case import CANARY, Lost, command, own_error, spoiled, spoiled_text

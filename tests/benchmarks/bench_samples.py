@@ -139,8 +139,8 @@ def ray(count: int, mode: str = "ort_fp16_sim", image: int = 224) -> None:
     from precision_debug.run import pipeline
     from precision_debug.run.journal import Journal, read_events
     from precision_debug.run.spreading import story as spreading
-    from precision_debug.run.spreading.asked import Spread
     from precision_debug.run.spreading.pools import Worker
+    from precision_debug.settings.options import Spread
 
     killed: list[int] = []
 

@@ -25,7 +25,7 @@ from precision_debug.report.model import Report
 from precision_debug.run import pipeline
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.spreading import story as spreading
-from precision_debug.run.spreading.asked import Spread
+from precision_debug.settings.options import Spread
 
 DEVICE = os.environ.get("DEVICE", "cuda")
 """For a try without a card: DEVICE=cpu."""

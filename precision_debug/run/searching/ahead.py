@@ -17,9 +17,9 @@ from ... import events
 from ...errors import BackendCrash, BackendError
 from ...reasons import say
 from ...search import Evaluation
+from ...settings.options import Spread
 from ..failing import error_of
 from ..folder import LOG
-from ..spreading.asked import Spread
 from ..spreading.pools import Pool, Processes, RayPool, Worker, WorkerLost
 from .set_runner import SetRunner, Setup
 

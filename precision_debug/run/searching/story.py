@@ -21,6 +21,7 @@ from ...report.model import Report
 from ...search import Artefact, Evaluation, Fix, Found, Group, Judged, KeptUnit, Oracle, TradePoint, Units, minimise
 from ...search.asked import Asked
 from ...search.oracle import Spent
+from ...settings.options import Spread
 from .. import pipeline
 from ..content import feeds_digest, weights_digest
 from ..inputs import feeds_of
@@ -28,7 +29,6 @@ from ..journal import Journal, read_events
 from ..journal_report import report_of_journal
 from ..plan import Opening, make_plan, stage_of
 from ..side import guarded
-from ..spreading.asked import Spread
 from .ahead import Ahead, pool_of
 from .check_command import saved_as
 from .criterion import Criterion, Sample

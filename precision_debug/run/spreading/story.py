@@ -20,6 +20,7 @@ from ...feeds.script import split_script
 from ...observe.shard import Shard
 from ...reasons import say
 from ...records import RunSpec, TensorMeta
+from ...settings.options import Spread
 from ..content import digest_of, feeds_digest, weights_digest
 from ..failing import error_of
 from ..folder import LOG
@@ -28,7 +29,6 @@ from ..journal import Journal
 from ..plan import make_plan
 from ..samples import finish_scores, worst_sample
 from ..side import CALIBRATE
-from .asked import Spread
 from .checkpoint import Checkpoint
 from .part_runner import Plain
 from .pools import Pool, Processes, RayPool, Worker, WorkerLost

@@ -7,7 +7,7 @@ from typing import Any
 from ...codec import decode, encode
 from ...errors import BackendCrash, BackendError, PrecisionDebugError
 from ...records import RunSpec
-from ..spreading.asked import Spread
+from ...settings.options import Spread
 from ..spreading.pools import connected
 from .result import Speed
 from .speed import measure_speed

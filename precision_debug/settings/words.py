@@ -1,4 +1,4 @@
-"""--input_shapes and --val_range in the words of the command line."""
+"""Shapes, ranges and renames in the words of the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..errors import UsageError
 from ..reasons import say
 
-__all__ = ["parse_shapes", "parse_val_range"]
+__all__ = ["parse_renames", "parse_shapes", "parse_val_range"]
 
 _SHAPE_FORM = say("shape_form")
 _RANGE_FORM = say("range_form")
@@ -50,6 +50,17 @@ def parse_val_range(texts: Sequence[str], *, option: str = "--val_range") -> dic
         if ranges.setdefault(name, bounds) != bounds:
             raise UsageError(f"two ranges for {repr(name) if name else 'all inputs'}", where=option, hint="keep one")
     return ranges
+
+
+def parse_renames(texts: Sequence[str]) -> dict[str, str]:
+    """["new=old"] to {"new": "old"}; the last = ends the target's name. Raises UsageError."""
+    renames: dict[str, str] = {}
+    for text in texts:
+        target, equals, baseline = text.rpartition("=")
+        if not equals or not target or not baseline:
+            raise UsageError(say("no_rename", value=text), where="--rename", hint=say("rename_form"))
+        renames[target] = baseline
+    return renames
 
 
 def _dims(text: str) -> tuple[int, ...] | None:

@@ -1,0 +1,440 @@
+"""The options of a comparison: one table.
+
+An option is a field of one of these records. Its name, type and default are the field's; the heading that it stands
+under, its help in English and Chinese, and how it is written stand beside them, in ``option(…)``. The command line,
+its help, ``compare()``, --gen_script and docs/settings.md are made from here: a new option is a field, and its reader.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from .setting import Kind, Setting
+
+__all__ = [
+    "DEFAULT_OUTPUT", "GROUPS", "LANG", "LANGUAGES", "MEMORY_BUDGET", "OPTIONS", "TERMINAL", "ModelFiles", "Number",
+    "RunSpec", "Shape", "Spread", "Tolerance", "differing", "option", "options_of", "spec_of",
+]  # fmt: skip
+
+Shape = tuple[int, ...]
+Number = int | float  # whole ones stay whole when they are read back: uint64 does not fit a double
+
+DEFAULT_OUTPUT = "output/output.xlsx"
+
+GROUPS: Mapping[str, tuple[str, str]] = {
+    "model": ("which model?", "哪个模型？"),
+    "runs": ("which two runs?", "哪两次运行？"),
+    "input": ("on which input?", "用什么输入？"),
+    "close": (
+        "how close is close?\nwithout any of these a tensor passes where its error is what the target must lose",
+        "多近才算一致？\n以下均不给出时，误差不超过目标必然损失的张量即通过",
+    ),
+    "workers": ("how many at once, of many samples?", "多个样本时同时运行几个？"),
+    "who": ("who did it?", "由哪个算子造成？"),
+    "tensors": ("which tensors?", "哪些张量？"),
+    "out": ("what comes out?", "输出什么？"),
+}
+"""The headings of --help in English and Chinese, in their order; a second line stands below one."""
+
+_KINDS: Mapping[str, Kind] = {
+    "bool": "flag", "bool | None": "flag", "int": "whole", "int | None": "whole", "float": "number",
+    "float | None": "number", "Number": "number", "str": "word", "tuple[str, ...]": "words",
+    "tuple[str, str] | None": "words", "Mapping[str, Shape]": "shapes", "Mapping[str, str]": "renames",
+    "Mapping[str, tuple[Number, Number]]": "ranges",
+}  # fmt: skip
+"""What a field's type is read as, where ``option`` does not say it."""
+
+
+def option(group: str, help: str, zh: str, **more: Any) -> Mapping[str, Any]:
+    """The metadata of a field that is an option. group: of GROUPS. help, zh, more: see Setting."""
+    return MappingProxyType({"option": {"group": group, "help": help, "zh": zh, "flag": True, **more}})
+
+
+@functools.cache
+def options_of(record: type) -> tuple[Setting, ...]:
+    """Every option that a record and its parts keep, in their order."""
+    return tuple(_options_of(record, ""))
+
+
+def _options_of(record: Any, before: str) -> Iterator[Setting]:
+    for one in dataclasses.fields(record):
+        if "option" in one.metadata:
+            said = dict(one.metadata["option"])
+            made = one.default_factory
+            default = made() if made is not dataclasses.MISSING else one.default
+            said.setdefault("name", one.name)
+            said.setdefault("kind", "choice" if "choices" in said else _KINDS.get(str(one.type)))
+            yield Setting(field=before + one.name, default=None if default is dataclasses.MISSING else default, **said)
+        elif one.name in _PARTS:
+            yield from _options_of(_PARTS[one.name], f"{before}{one.name}.")
+
+
+def _choice_of_lockstep(given: Any) -> bool | None:
+    """ "auto", "on", "off", or what they mean."""
+    if given is None or isinstance(given, bool):
+        return given
+    if given not in ("auto", "on", "off"):
+        raise ValueError(f"{given!r} is none of auto, on, off")
+    return {"auto": None, "on": True, "off": False}[given]
+
+
+def _sample(given: Any) -> str:
+    if isinstance(given, (str, int)) and not isinstance(given, bool):
+        return str(given)
+    raise ValueError(f"{given!r} is neither a number nor FROM:TO")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFiles:
+    """Where a model lies on disk. ``model_dir`` stands alone; ``params_file`` goes with ``model_file``."""
+
+    model_file: str = field(default="", metadata=option(
+        "model", "the model: .onnx, .pdmodel, .json, .engine, …", "模型：.onnx、.pdmodel、.json、.engine 等",
+        metavar="M",
+        file="read",
+    ))  # fmt: skip
+    params_file: str = field(default="", metadata=option(
+        "model", "its parameters, where they are a file of their own", "参数文件（若单独存放）", metavar="P",
+        file="read",
+    ))  # fmt: skip
+    model_dir: str = field(default="", metadata=option(
+        "model", "a folder that holds the model", "模型所在的目录", metavar="D", file="read",
+    ))  # fmt: skip
+
+    @property
+    def path(self) -> str:
+        """The path that names the model in messages."""
+        return self.model_file or self.model_dir
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """When a tensor passes.
+
+    rule "isclose": |t - b| <= atol + rtol * |b| (numpy.isclose and Paddle's demo; b is the baseline).
+    rule "either":  |t - b| <= atol  or  |t - b| <= rtol * |b| (Polygraphy's).
+    check_error_stat: "elemwise" wants it of every element; "max", "mean", "median" and "quantile" want it of that
+    statistic of the absolute error or of the relative error (either is enough, as in Polygraphy).
+    quantile: which one, 0 to 1, where check_error_stat is "quantile".
+    equal_nan: NaN in the same place on both sides counts as equal.
+    given: the user asked for it. Otherwise mismatched elements are counted by it all the same, but a tensor passes
+    where its relative L2 error is what the target's arithmetic must lose.
+    """
+
+    atol: Number = field(default=1e-4, metadata=option(
+        "close", "absolute tolerance (1e-4 where only --rtol is given)", "绝对容差（只给 --rtol 时为 1e-4）",
+        metavar="X",
+        low=0,
+    ))  # fmt: skip
+    rtol: Number = field(default=1e-4, metadata=option(
+        "close", "relative tolerance (1e-4 where only --atol is given)", "相对容差（只给 --atol 时为 1e-4）",
+        metavar="X",
+        low=0,
+    ))  # fmt: skip
+    rule: str = field(default="isclose", metadata=option(
+        "close", "isclose: |t-b| <= atol + rtol*|b|; either: |t-b| <= atol or <= rtol*|b| (default isclose)",
+        "isclose：|t-b| <= atol + rtol*|b|；either：|t-b| <= atol 或 <= rtol*|b|（默认 isclose）",
+        name="tolerance_rule", choices=("isclose", "either"),
+    ))  # fmt: skip
+    check_error_stat: str = field(default="elemwise", metadata=option(
+        "close", "what must be within tolerance: every element, or a statistic of the error (default elemwise)",
+        "什么须在容差内：每个元素，或误差的统计量（默认 elemwise）",
+        choices=("elemwise", "max", "mean", "median", "quantile"),
+    ))  # fmt: skip
+    quantile: Number = field(default=0.99, metadata=option(
+        "close", "for --check_error_stat quantile (default 0.99)", "用于 --check_error_stat quantile（默认 0.99）",
+        name="error_quantile", metavar="Q", low=0, high=1,
+    ))  # fmt: skip
+    equal_nan: bool = field(default=False, metadata=option(
+        "close", "NaN in the same place on both sides is equal", "两侧同一位置的 NaN 视为相等",
+    ))  # fmt: skip
+    given: bool = True
+
+
+_PARTS: Mapping[str, type] = {"model": ModelFiles, "tolerance": Tolerance}
+"""Fields of RunSpec that are records of options themselves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """A whole command: everything that decides the result, as plain values that survive JSON.
+
+    baseline: a run mode, or the folder of a recorded run; "" means the default of the target's backend.
+    baseline_model: the model of the baseline where it is another file; None: the same.
+    inputs: path of a feeds file, folder or script; "" means seeded random.
+    input_shapes: input name to shape, for dynamic dimensions. val_range: input name ("" for all) to (low, high).
+    sample: "3", or "0:10"; "": all of them. memory_budget: bytes; None: all baseline tensors wait in memory.
+    marks: patterns of tensor names; empty means all. marks_between: (first, last) in execution order.
+    renames: target name to baseline name, the user's own rename map.
+    lockstep: both runs advance together and meet at each tensor; None: where both sides can.
+    options: backends' settings as given: KEY for every side that reads it, "baseline.KEY" or "target.KEY" for one.
+    """
+
+    model: ModelFiles
+    run_mode: str = field(metadata=option(
+        "runs", "the target: ort_int8, trt_fp16, … (see `doctor`)", "目标：ort_int8、trt_fp16 等（见 `doctor`）",
+        metavar="MODE",
+    ))  # fmt: skip
+    baseline: str = field(default="", metadata=option(
+        "runs", "what it is compared with: a run mode, a recorded run, or none, with --validate (default: the unfused"
+        " FP32 mode)",
+        "与何者比较：运行模式、已录制的运行，或 none（配合 --validate）；默认为不融合的 FP32 模式",
+        metavar="MODE|DIR", file="read",
+    ))  # fmt: skip
+    baseline_model: ModelFiles | None = None
+    record: str = field(default="", metadata=option(
+        "runs", "keep the target's tensors, to be a --baseline elsewhere; without --baseline nothing is compared",
+        "保存目标的张量，供别处作 --baseline；不给 --baseline 时不做比较", metavar="DIR", file="read",
+        not_with=("script",),
+    ))  # fmt: skip
+    inputs: str = field(default="", metadata=option(
+        "input", ".npz, .npy, a folder of them, Polygraphy's JSON, a dataset folder, or a script's function; of many"
+        " samples each row is one tensor over all of them (default: seeded random)",
+        ".npz、.npy、其目录、Polygraphy 的 JSON、数据集目录，或脚本的函数；多个样本时每行是一个张量在全部样本上的结果"
+        "（默认：带种子的随机数）",
+        metavar="FILE|DIR|SCRIPT.py[:f]", file="read",
+    ))  # fmt: skip
+    samples_axis: int | None = field(default=None, metadata=option(
+        "input", "the arrays of --inputs hold many samples along this axis", "--inputs 的数组沿此轴存放多个样本",
+        metavar="N",
+    ))  # fmt: skip
+    sample: str = field(default="", metadata=option(
+        "input", "only this sample, from 0, or these", "只用这个样本（从 0 起）或这一段", metavar="N|FROM:TO",
+        reader=_sample,
+    ))  # fmt: skip
+    input_shapes: Mapping[str, Shape] = field(default_factory=dict, metadata=option(
+        "input", "e.g. x:[1,3,224,224], for dynamic dimensions", "例如 x:[1,3,224,224]，用于动态维度",
+        metavar="NAME:SHAPE", nargs="+", repeated=True,
+    ))  # fmt: skip
+    val_range: Mapping[str, tuple[Number, Number]] = field(default_factory=dict, metadata=option(
+        "input", "range of random values (default 0,1)", "随机数的范围（默认 0,1）", metavar="[NAME:]LOW,HIGH",
+        nargs="+",
+        repeated=True,
+    ))  # fmt: skip
+    seed: int = field(default=0, metadata=option(
+        "input", "seed of random values (default 0)", "随机数的种子（默认 0）", metavar="N",
+    ))  # fmt: skip
+    save_inputs: str = field(default="", metadata=option(
+        "input", "keep what was fed, as Polygraphy's --load-inputs reads",
+        "保存输入，格式同 Polygraphy 的 --load-inputs",
+        metavar="FILE.json", file="written", not_with=("workers",),
+    ))  # fmt: skip
+    labels: str = field(default="", metadata=option(
+        "input", "class index of each sample (.npy): the report then shows both runs' accuracy",
+        "每个样本的类别编号（.npy）：报告将给出两侧的准确率", metavar="FILE", file="read", not_with=("recording",),
+    ))  # fmt: skip
+    metric: str = field(default="", metadata=option(
+        "input", "a number of your own, from a sample's outputs and labels (any .npy), for both runs",
+        "您自己的指标，由样本的输出与标签（任意 .npy）计算，两侧各一次", metavar="FILE.py:f", file="read",
+        not_with=("recording",),
+    ))  # fmt: skip
+    top1: bool = field(default=False, metadata=option(
+        "input", "in how many samples both runs have the same first class, without labels too",
+        "两侧首位类别相同的样本比例，无标签亦可", not_with=("recording",),
+    ))  # fmt: skip
+    top_k: int | None = field(default=None, metadata=option(
+        "input", "the same of the first N classes, in any order; with --labels, too",
+        "前 N 个类别（不计次序）的同样比例；也可配合 --labels", metavar="N", low=1, not_with=("recording",),
+    ))  # fmt: skip
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    validate: bool = field(default=False, metadata=option(
+        "close", "NaN and Inf are out of tolerance, also where both sides have them",
+        "NaN 与 Inf 均算超差，两侧都有时也算",
+        not_with=("recording",),
+    ))  # fmt: skip
+    compare: str = field(default="", metadata=option(
+        "close", "a function of your own that decides in their place, from both runs' outputs: true or false, or a dict"
+        " of them by output name",
+        "由您自己的函数代替容差判定：输入两侧的输出，返回真假，或按输出名返回真假的字典", metavar="FILE.py:f",
+        file="read",
+        not_with=("recording",),
+    ))  # fmt: skip
+    fail_fast: bool = field(default=False, metadata=option(
+        "close", "stop at the first tensor, or sample, that fails", "遇到首个未通过的张量或样本即停止",
+        not_with=("workers", "recording"),
+    ))  # fmt: skip
+    explain: str = field(default="fast", metadata=option(
+        "who", "run each operator alone and name the culprits: fast takes about as long as the run, full measures the"
+        " effect of every operator (default fast)",
+        "单独运行每个算子并指认元凶：fast 耗时与运行相当，full 测量每个算子的影响（默认 fast）",
+        choices=("off", "fast", "full"),
+    ))  # fmt: skip
+    find_pass: bool | None = field(default=None, metadata=option(
+        "who", "which pass of the engine brings the error, by bisection; false: never (default: where it is cheap, and"
+        " the target computes something else than the baseline)",
+        "二分找出引入误差的引擎 pass；false：从不（默认：代价低且目标的计算与基线不同时）", nargs="?", const=True,
+        metavar="true|false",
+    ))  # fmt: skip
+    repeat: int | None = field(default=None, metadata=option(
+        "who", "build and run the target N times: how far its builds are apart, and where that begins",
+        "将目标构建并运行 N 次：各次相差多少，从何处开始", metavar="N", low=2, not_with=("workers", "recording"),
+    ))  # fmt: skip
+    marks: tuple[str, ...] = field(default=(), metadata=option(
+        "tensors", "only these: a name, a glob, or re:REGEX (default: all)",
+        "只比较这些：名字、通配符或 re:正则（默认全部）",
+        spelled="mark", metavar="NAME", nargs="+", repeated=True,
+    ))  # fmt: skip
+    marks_between: tuple[str, str] | None = field(default=None, metadata=option(
+        "tensors", "all between two names, in execution order", "两个名字之间的全部（按执行顺序）",
+        metavar="START END", nargs="2",
+    ))  # fmt: skip
+    marks_from_inspector: str = field(default="", metadata=option(
+        "tensors", "the fused layers' outputs in engine-inspector JSON files",
+        "engine inspector JSON 文件中融合层的输出", metavar="GLOB", file="read",
+    ))  # fmt: skip
+    fused_only: bool = field(default=False, metadata=option(
+        "tensors", "only the outputs of the target's fused layers", "只比较目标融合层的输出",
+    ))  # fmt: skip
+    renames: Mapping[str, str] = field(default_factory=dict, metadata=option(
+        "tensors", "pair tensors whose names differ", "将名字不同的张量配对", spelled="rename",
+        metavar="TARGET=BASELINE", nargs="+", repeated=True,
+    ))  # fmt: skip
+    save_outputs: str = field(default="", metadata=option(
+        "out", "keep both runs' outputs, as --load_outputs reads", "保存两侧的输出，供 --load_outputs 读取",
+        metavar="FILE.json", file="written", not_with=("workers", "recording"),
+    ))  # fmt: skip
+    save_tensors: int | None = field(default=None, metadata=option(
+        "out", "keep the N worst tensors of both sides as .npz beside the report, which links it",
+        "将误差最大的 N 个张量（两侧）以 .npz 保存在报告旁，报告中有链接", metavar="N", low=1, not_with=("workers",),
+    ))  # fmt: skip
+    memory_budget: int | None = field(default=None, metadata=option(
+        "out", "e.g. 4G: baseline tensors beyond it wait on disk, 0: all",
+        "例如 4G：超出部分的基线张量存放在磁盘上；0：全部",
+        kind="size", metavar="SIZE", low=0,
+    ))  # fmt: skip
+    lockstep: bool | None = field(default=None, metadata=option(
+        "out", "both runs advance together and meet at each tensor, so that none waits (default: where both can)",
+        "两侧同步推进，在每个张量处相遇，无需保存（默认：两侧都能时）", choices=("auto", "on", "off"), nargs="?",
+        const="on", reader=_choice_of_lockstep,
+    ))  # fmt: skip
+    options: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """What the user asks of several workers, beside the comparison.
+
+    jobs: workers; 0: as many as the cluster has room for. engine: "" for child processes, or "ray".
+
+    address: of a Ray cluster, "" starts one here. gpus: of each worker. checkpoint: a file of finished parts, which a
+    later command goes on from.
+    """
+
+    jobs: int = field(default=0, metadata=option(
+        "workers", "child processes, each with both sides open", "子进程数，每个都打开两侧", metavar="N", low=0,
+    ))  # fmt: skip
+    engine: str = field(default="", metadata=option(
+        "workers", "ray: actors of a Ray cluster, in their place", "ray：改用 Ray 集群的 actor", choices=("", "ray"),
+    ))  # fmt: skip
+    address: str = field(default="", metadata=option(
+        "workers", "of a Ray cluster (default: one is started here)", "Ray 集群的地址（默认在本机启动一个）",
+        metavar="A",
+    ))  # fmt: skip
+    gpus: float = field(default=0.0, metadata=option(
+        "workers", "GPUs of each actor, 0.5 shares one", "每个 actor 的 GPU 数，0.5 表示两个共用一块", metavar="X",
+        low=0,
+    ))  # fmt: skip
+    checkpoint: str = field(default="", metadata=option(
+        "workers", "keeps what is finished, for the same command to go on from", "保存已完成的部分，同一命令可由此继续",
+        metavar="FILE",
+    ))  # fmt: skip
+
+
+MEMORY_BUDGET = next(one for one in options_of(RunSpec) if one.name == "memory_budget")
+"""An engine that lets tensors wait has it in its table, too."""
+
+
+def spec_of(values: Mapping[str, Any], **rest: Any) -> RunSpec:
+    """A RunSpec of typed values by option name; one that is not there has its default. rest: its fields that are no
+    options, and whole records in place of their options.
+    """
+    whole: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {name: {} for name in _PARTS}
+    for one in options_of(RunSpec):
+        if one.name in values:
+            part, _, name = one.field.rpartition(".")
+            (parts[part] if part else whole)[name] = values[one.name]
+    tolerance = Tolerance(**parts["tolerance"])
+    decides = "atol" in values or "rtol" in values
+    decides |= (tolerance.rule, tolerance.check_error_stat) != (Tolerance.rule, Tolerance.check_error_stat)
+    made = {"model": ModelFiles(**parts["model"]), "tolerance": dataclasses.replace(tolerance, given=decides)}
+    return RunSpec(**{**made, **whole, **rest})
+
+
+def differing(spec: RunSpec) -> Iterator[tuple[Setting, Any]]:
+    """The options that a spec has another value of than the default, and that value."""
+    for one in options_of(RunSpec):
+        found: Any = spec
+        for name in one.field.split("."):
+            found = getattr(found, name)
+        if found != one.default:
+            yield one, found
+
+
+LANGUAGES = ("en", "zh")
+
+LANG = Setting(
+    name="lang", kind="choice", flag=True, group="out", default="", choices=LANGUAGES,
+    help="language of what is printed, and of a page as it opens (default: the terminal's, the browser's)",
+    zh="输出文字的语言，以及页面打开时的语言（默认随终端、随浏览器）",
+)  # fmt: skip
+
+TERMINAL = (
+    Setting(
+        name="baseline_model", kind="word", flag=True, group="model", default="", metavar="M2", file="read",
+        help="the baseline's model, where it is another file", zh="基线的模型（若是另一个文件）",
+    ),
+    Setting(
+        name="baseline_params", kind="word", flag=True, group="model", default="", metavar="P2", file="read",
+        help="the parameters of --baseline_model", zh="--baseline_model 的参数文件",
+    ),
+    Setting(
+        name="load_outputs", kind="word", flag=True, group="runs", default="", metavar="FILE.json", file="read",
+        help="the baseline is what Polygraphy saved with --save-outputs; give its inputs with --inputs",
+        zh="基线为 Polygraphy 用 --save-outputs 保存的输出；其输入用 --inputs 给出",
+    ),
+    Setting(
+        name="option", kind="words", flag=True, group="runs", default=(), metavar="KEY=VALUE", repeated=True,
+        help="a backend's own setting, see below; baseline.KEY or target.KEY for one side; may be repeated",
+        zh="后端自己的设置，见下文；baseline.KEY 或 target.KEY 只用于一侧；可重复",
+    ),
+    Setting(
+        name="marks", kind="word", flag=True, group="tensors", default="", metavar="FILE", file="read",
+        help="names from a file, one a line or a JSON list", zh="从文件读取名字，每行一个或 JSON 列表",
+    ),
+    Setting(
+        name="output", kind="words", flag=True, group="out", default=(), metavar="FILE", repeated=True, file="written",
+        help=f"report; format by suffix, may be repeated (default {DEFAULT_OUTPUT}); explorer:FILE.json, "
+        "netron:FILE.onnx, tensorboard:FILE.tfevents: for those viewers; github: adds to a step's summary",
+        zh=f"报告；格式由后缀决定，可重复（默认 {DEFAULT_OUTPUT}）；explorer:FILE.json、netron:FILE.onnx、"
+        "tensorboard:FILE.tfevents 供相应查看器使用；github 追加到步骤摘要",
+    ),
+    Setting(
+        name="gen_script", kind="word", flag=True, group="out", default="", metavar="FILE.py", file="written",
+        help="write this command as a script on the API, in place of it", zh="不运行，而是将此命令写成调用 API 的脚本",
+    ),
+    Setting(
+        name="plots", kind="whole", flag=True, group="out", default=0, metavar="N", nargs="?", const=1,
+        help="draw the N worst tensors in the terminal: values, errors, and errors against magnitudes (1 without N)",
+        zh="在终端绘制误差最大的 N 个张量：数值、误差、误差与数值大小（不给 N 为 1）",
+    ),
+    LANG,
+    Setting(
+        name="verbose", kind="flag", flag=True, group="out", default=False,
+        help="show what the frameworks print, and tracebacks", zh="显示各框架的输出和 traceback",
+    ),
+    Setting(
+        name="quiet", kind="flag", flag=True, group="out", default=False,
+        help="no summary; the exit status and the report tell", zh="不打印摘要；由退出码和报告说明",
+    ),
+)  # fmt: skip
+"""What the command line alone has: other ways to say an option of RunSpec, and what becomes of the result."""
+
+OPTIONS = (*options_of(RunSpec), *options_of(Spread), *TERMINAL)
+"""All of them."""

@@ -1,0 +1,295 @@
+"""One thing that a comparison or a backend can be told: its name, type, default, range, and help in both languages."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import json
+import math
+import operator
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import UsageError
+from ..reasons import Reason, say
+from ..safety.visible import visible
+from .words import parse_renames, parse_shapes, parse_val_range
+
+__all__ = ["SIDES", "Kind", "Setting", "value"]
+
+SIDES = ("baseline", "target")
+
+Kind = Literal[
+    "flag", "whole", "number", "size", "choice", "text", "word", "names", "words", "layers", "shapes", "ranges",
+    "renames",
+]  # fmt: skip
+"""flag: bool. whole: int. number: float. size: bytes, an int ("4G" is read). choice: one of some words. text: str,
+which may be quoted. word: str as it is, a path among them. names: tuple of str ("a,b" and "['a', 'b']" are read).
+words: tuple of str, each as it is. layers: name to type. shapes: input name to tuple of int. ranges: input name, "" for
+all, to (low, high). renames: target's name to the baseline's."""
+
+_FORMS = {
+    "flag": "write true or false", "whole": "write a whole number", "number": "write a number",
+    "size": "write 512M or 4G", "text": "write text", "word": "write text", "names": "write a,b or ['a','b']",
+    "words": "write one name or several", "layers": "write NAME:TYPE", "shapes": "write {'x':[1,3,8,8]}",
+    "ranges": say("range_form"), "renames": say("rename_form"),
+}  # fmt: skip
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One setting of a backend, or one option of a comparison.
+
+    help, zh: what it does, in English and in Chinese; they also say what holds without it where ``default`` is None.
+    sides: who reads it. modes: patterns of the run modes that read it; empty: all of the backend's.
+    low, high: the smallest and the largest number. flag: the command line has ``--name`` for it; by_side: and
+    ``--baseline_name`` for the baseline alone, which then does not take what ``--name`` says.
+    nargs: of that flag, in argparse's words. const: its value where the flag stands alone, with nargs "?".
+    reader: reads a value in place of what ``kind`` would do; raises UsageError or ValueError. A setting's values are
+    plain: they travel as JSON.
+
+    Of options alone: spelled: the command line's name for it, where that is another one. field: where RunSpec keeps it,
+    "tolerance.atol". group: the heading of --help that it stands under. repeated: may be given several times, and adds
+    up. file: "read" or "written", of one that names a file. not_with: what it cannot stand beside, "workers" (several
+    processes), "recording" (a run that is only recorded) or "script" (--gen_script).
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    zh: str
+    default: Any = None
+    sides: tuple[str, ...] = SIDES
+    modes: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    low: int | None = None
+    high: int | None = None
+    flag: bool = False
+    by_side: bool = False
+    metavar: str = ""
+    nargs: str = ""
+    const: Any = None
+    reader: Callable[[Any], Any] | None = None
+    spelled: str = ""
+    field: str = ""
+    group: str = ""
+    repeated: bool = False
+    file: Literal["", "read", "written"] = ""
+    not_with: tuple[str, ...] = ()
+
+    @property
+    def option(self) -> str:
+        """How the command line spells it."""
+        return f"--{self.spelled or self.name}" if self.flag else f"--option {self.name}"
+
+    @property
+    def form(self) -> str:
+        """What to write, for a message."""
+        if self.choices:
+            return f"write one of {', '.join(self.choices)}"
+        if self.span and self.kind in ("whole", "number"):
+            return f"{_FORMS[self.kind]} {self.span}"
+        return _FORMS.get(self.kind, "")
+
+    @property
+    def span(self) -> str:
+        """The allowed numbers in words, or ""."""
+        if self.low is not None and self.high is not None:
+            return f"from {self.low} to {self.high}"
+        return f"from {self.low} up" if self.low is not None else f"up to {self.high}" if self.high is not None else ""
+
+    def typed(self, given: Any) -> str:
+        """How a command line gives this value, to be pasted into a shell; ``read`` makes the value of it again."""
+        many = not isinstance(given, (str, Mapping)) and isinstance(given, Sequence)
+        words = [str(one) for one in given] if many else [str(given)]
+        if self.flag and (self.nargs or not many) and not any(word.startswith("-") for word in words):
+            return f"--{self.name} {shlex.join(words)}"
+        text = f"[{','.join(map(_literal, words))}]" if many else words[0]
+        return f"--option {shlex.quote(f'{self.name}={text}')}"
+
+    def matters(self, side: str, mode: str) -> bool:
+        """Whether that side reads it in that run mode."""
+        return side in self.sides and (not self.modes or any(fnmatch.fnmatchcase(mode, one) for one in self.modes))
+
+    def read(self, given: Any, where: str = "") -> Any:
+        """A value of the declared type, from text or from a value of that type. Raises UsageError."""
+        where = where or self.option
+        try:
+            return self.reader(given) if self.reader is not None else _READERS[self.kind](self, given)
+        except UsageError as error:
+            raise UsageError(error.what, where=where, hint=error.hint or self.form) from error
+        except (ValueError, TypeError, OverflowError, SyntaxError, MemoryError, RecursionError) as error:
+            said = error.args[0] if error.args and isinstance(error.args[0], Reason) else str(error)
+            raise UsageError(said or f"{given!r} is not {self.kind}", where=where, hint=self.form) from error
+
+
+def value(table: Sequence[Setting], options: Mapping[str, Any], name: str) -> Any:
+    """A session's setting, of its declared type; the default where it was not given (None and "" are not).
+
+    Raises KeyError for a setting that the table does not declare, and UsageError for a wrong value.
+    """
+    setting = next((one for one in table if one.name == name), None)
+    if setting is None:
+        raise KeyError(f"no setting '{name}' is declared")
+    given = options.get(name)
+    return setting.default if given is None or given == "" else setting.read(given)
+
+
+def _literal(name: str) -> str:
+    """A name between double quotes, as ``_names`` reads it; in escapes where somebody could not see what is copied."""
+    plain = json.dumps(name, ensure_ascii=False)
+    if visible(plain) == plain:
+        return plain
+    return '"' + name.encode("unicode_escape").decode("ascii").replace('"', '\\"') + '"'
+
+
+def _flag(_: Setting, given: Any) -> bool:
+    text = str(given).strip().lower()
+    if text not in {"true", "1", "yes", "on", "false", "0", "no", "off"}:
+        raise ValueError(f"{given!r} is neither true nor false")
+    return text in {"true", "1", "yes", "on"}
+
+
+def _whole(setting: Setting, given: Any) -> int:
+    try:
+        if isinstance(given, bool):
+            raise ValueError
+        number = int(given.strip()) if isinstance(given, str) else operator.index(given)
+    except (ValueError, TypeError):
+        raise ValueError(say("no_whole", value=repr(given))) from None
+    if (setting.low is not None and number < setting.low) or (setting.high is not None and number > setting.high):
+        raise ValueError(f"{number} is not {setting.span}")
+    return number
+
+
+def _number(setting: Setting, given: Any) -> float:
+    try:
+        if isinstance(given, bool):
+            raise ValueError
+        number = float(given)
+    except (ValueError, TypeError):
+        raise ValueError(say("no_real", value=repr(given))) from None
+    low = -math.inf if setting.low is None else setting.low
+    if not math.isfinite(number) or not low <= number <= (math.inf if setting.high is None else setting.high):
+        raise ValueError(f"{number:g} is not {setting.span or 'finite'}")
+    return number
+
+
+def _size(setting: Setting, given: Any) -> int:
+    text = str(given).strip().upper().removesuffix("B").removesuffix("I")
+    unit = text[-1:] if text[-1:] in _UNITS and not text[-1:].isdigit() else ""
+    try:
+        if isinstance(given, bool):
+            raise ValueError
+        size = int(float(text.removesuffix(unit)) * _UNITS[unit])
+    except (ValueError, OverflowError):
+        raise ValueError(say("no_size", value=given)) from None
+    if not (1 if setting.low is None else setting.low) <= size < 2**63:
+        raise ValueError(f"'{given}' is not a size {'above 0' if setting.low is None else 'from 0 up'}")
+    return size
+
+
+def _choice(setting: Setting, given: Any) -> str:
+    word = str(given).strip().lower()
+    if word not in setting.choices:
+        raise ValueError(f"'{given}' is none of {', '.join(setting.choices)}")
+    return word
+
+
+def _text(_: Setting, given: Any) -> str:
+    if isinstance(given, (str, os.PathLike)):
+        text = os.fspath(given)
+        if isinstance(text, str) and text:
+            quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+            return str(ast.literal_eval(text)) if quoted else text
+    raise ValueError(f"{given!r} is no text")
+
+
+def _word(_: Setting, given: Any) -> str:
+    if isinstance(given, (str, os.PathLike)):
+        word = os.fspath(given)
+        if isinstance(word, str):
+            return word
+    raise ValueError(f"{given!r} is no text")
+
+
+def _words(setting: Setting, given: Any) -> tuple[str, ...]:
+    alone = isinstance(given, (str, os.PathLike))
+    return tuple(_word(setting, one) for one in ([given] if alone else given))
+
+
+def _names(_: Setting, given: Any) -> tuple[str, ...]:
+    items = given
+    if isinstance(given, str):
+        text = given.strip()
+        items = ast.literal_eval(text) if text[:1] in ("[", "(", "'", '"', "{") else text
+        items = items.split(",") if isinstance(items, str) else items
+    if isinstance(items, os.PathLike):
+        items = [items]
+    if not isinstance(items, (list, tuple, set, frozenset)):
+        raise ValueError(f"{given!r} is no list of names")
+    names = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in items]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{given!r} is no list of names")
+    return tuple(name.strip() for name in names if name.strip())
+
+
+def _layers(_: Setting, given: Any) -> dict[str, str]:
+    if isinstance(given, Mapping):
+        return {str(name): str(kind) for name, kind in given.items()}
+    found = {}
+    for word in given.split() if isinstance(given, str) else given:
+        name, _colon, kind = str(word).rpartition(":")
+        if not name or not kind:
+            raise ValueError(f"'{word}' is no layer with a type")
+        found[name] = kind
+    return found
+
+
+def _shapes(_: Setting, given: Any) -> dict[str, tuple[int, ...]]:
+    if _are_words(given) and not given[0].startswith("{"):
+        return parse_shapes(given)
+    given = given[0] if _are_words(given) else given
+    read = ast.literal_eval(given) if isinstance(given, str) else given
+    if not isinstance(read, Mapping):
+        raise ValueError(f"{given!r} is no map of input names to shapes")
+    found = {}
+    for name, shape in read.items():
+        dims = tuple(operator.index(dim) for dim in shape)
+        if any(dim < 0 for dim in dims):
+            raise ValueError(f"{list(dims)} of '{name}' has a negative dimension")
+        found[str(name)] = dims
+    return found
+
+
+def _ranges(_: Setting, given: Any) -> dict[str, tuple[float, float]]:
+    if isinstance(given, str) or _are_words(given):
+        return parse_val_range([given] if isinstance(given, str) else given)
+    found = {}
+    for name, (low, high) in (given if isinstance(given, Mapping) else {"": given}).items():
+        if low > high:
+            of = f" of '{name}'" if name else ""
+            raise UsageError(f"{low:g}, {high:g}{of} has its low end above its high end", hint="turn it round")
+        found[str(name)] = (low, high)
+    return found
+
+
+def _renames(_: Setting, given: Any) -> dict[str, str]:
+    if isinstance(given, Mapping):
+        return {str(new): str(old) for new, old in given.items()}
+    return parse_renames([given] if isinstance(given, str) else given)
+
+
+def _are_words(given: Any) -> bool:
+    """Whether these are words of the command line."""
+    return isinstance(given, (list, tuple)) and bool(given) and all(isinstance(one, str) for one in given)
+
+
+_READERS: Mapping[str, Callable[[Setting, Any], Any]] = {
+    "flag": _flag, "whole": _whole, "number": _number, "size": _size, "choice": _choice, "text": _text, "word": _word,
+    "names": _names, "words": _words, "layers": _layers, "shapes": _shapes, "ranges": _ranges, "renames": _renames,
+}  # fmt: skip

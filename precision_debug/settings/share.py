@@ -1,0 +1,120 @@
+"""Who gets which setting: each goes to the sides that read it, before anything is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import UsageError
+from ..reasons import Reason, say
+from ..safety.nearest import nearest
+from .setting import SIDES, Setting
+
+__all__ = ["Taker", "passed", "read_by", "share"]
+
+_PASSED: Mapping[str, Any] = {"side": "target", "seed": 0, "anew": False}
+
+
+def passed(options: Mapping[str, Any], name: str) -> Any:
+    """What the core itself tells a session among its options, plain values too: "side", "seed", and "anew": it is one
+    of several builds that are to differ as builds do, so that nothing that was measured before may steer it."""
+    default = _PASSED[name]
+    return options.get(name, default) if options.get(name) is not None else default
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taker:
+    """One side of a run, as far as settings go. backend: its name, "" for a recording, which takes none."""
+
+    side: str
+    mode: str
+    backend: str
+    table: Sequence[Setting] = ()
+
+    def find(self, name: str) -> Setting | None:
+        """The setting of that name, where this side reads it in this mode."""
+        return next((one for one in self.table if one.name == name and one.matters(self.side, self.mode)), None)
+
+
+def share(
+    options: Mapping[str, Any], takers: Sequence[Taker], tables: Mapping[str, Sequence[Setting]]
+) -> tuple[dict[str, Any], ...]:
+    """The settings of each taker, in their declared types.
+
+    options: KEY for every side that reads it, "baseline.KEY" and "target.KEY" for one side, before KEY.
+    tables: of all backends, by name, for what is said of a setting that is another's.
+    Raises UsageError for a setting that nobody takes, with the nearest name, and for a wrong value.
+    """
+    found: tuple[dict[str, Any], ...] = tuple({} for _ in takers)
+    for key in sorted(options, key=lambda key: bool(_side_of(key))):  # those of one side last: they win
+        side = _side_of(key)
+        name = key[len(side) + 1 :] if side else key
+        if name in _PASSED:
+            hint = "give it with --seed N" if name == "seed" else "leave it out"
+            raise UsageError("is no setting of a backend", where=f"--option {key}", hint=hint)
+        asked = [(place, taker) for place, taker in enumerate(takers) if side in ("", taker.side)]
+        taken = [(place, setting) for place, taker in asked if (setting := taker.find(name)) is not None]
+        if not taken:
+            raise _not_taken(key, name, [taker for _, taker in asked], tables)
+        for place, setting in taken:
+            if options[key] is not None:
+                found[place][name] = setting.read(options[key], f"--option {key}" if side else "")
+    return found
+
+
+def read_by(options: Mapping[str, Any], takers: Sequence[Taker]) -> dict[str, Any]:
+    """Those of ``options``, as they are, that one of the takers reads."""
+
+    def is_read(key: str) -> bool:
+        side = _side_of(key)
+        name = key[len(side) + 1 :] if side else key
+        return any(side in ("", taker.side) and taker.find(name) is not None for taker in takers)
+
+    return {key: given for key, given in options.items() if is_read(key)}
+
+
+def _side_of(key: str) -> str:
+    """ "baseline" or "target" of "baseline.KEY" and "target.KEY", else ""."""
+    return next((side for side in SIDES if key.startswith(f"{side}.")), "")
+
+
+def _not_taken(
+    key: str, name: str, asked: Sequence[Taker], tables: Mapping[str, Sequence[Setting]]
+) -> UsageError:  # fmt: skip
+    everywhere = [(backend, setting) for backend, table in tables.items() for setting in table]
+    flagged = key == name and any(setting.flag for _, setting in everywhere if setting.name == name)
+    where = f"--{name}" if flagged else f"--option {key}"
+    labels = [say("the_side", side=_side(taker.side), mode=taker.mode) for taker in asked]
+    what = (
+        say("nobody_takes_it", first=labels[0], second=labels[1]) if len(labels) > 1
+        else say("does_not_take_it", side=labels[0]) if labels else f"there is no {key.partition('.')[0]} here"
+    )  # fmt: skip
+    hint = ""
+    own = [(taker, setting) for taker in asked for setting in taker.table if setting.name == name]
+    if own:
+        hint = _where_it_matters(*own[0])
+    elif others := sorted({backend for backend, setting in everywhere if setting.name == name}):
+        hint = f"it is a setting of the backend{'s' * (len(others) > 1)} {' and '.join(others)}"
+    else:
+        near = [s.name for taker in asked for s in taker.table if s.matters(taker.side, taker.mode)]
+        hint = _near(name, near) or _near(name, [setting.name for _, setting in everywhere])
+    tableless = [taker.backend for taker in asked if taker.backend and not taker.table]
+    if tableless and (not hint or len(tableless) == len(asked)):
+        hint = f"the backend {tableless[0]} declares no settings"
+    return UsageError(what, where=where, hint=hint or say("settings_lists"))
+
+
+def _near(name: str, names: Sequence[str]) -> str:
+    found = nearest(name, names)
+    return say("did_you_mean", names=" or ".join(map(repr, found))) if found else ""
+
+
+def _side(name: str) -> Reason:
+    return say("baseline") if name == "baseline" else say("target")
+
+
+def _where_it_matters(taker: Taker, setting: Setting) -> str:
+    if taker.side not in setting.sides:
+        return f"it is for the {setting.sides[0]} only"
+    return say("it_matters_in", modes=" ".join(setting.modes))
