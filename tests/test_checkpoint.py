@@ -36,7 +36,7 @@ def spec(tmp_path: Path) -> RunSpec:
     return RunSpec(
         model=ModelFiles(model_file=str(tmp_path / "m.onnx")), run_mode="ort_opt", baseline=str(tmp_path / "base"),
         inputs=str(tmp_path / "samples"), labels=str(tmp_path / "labels.npy"),
-        options={"metric": f"{tmp_path / 'metric.py'}:f", "table": str(tmp_path / "table.json")},
+        metric=f"{tmp_path / 'metric.py'}:f", options={"table": str(tmp_path / "table.json")},
     )  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def flipped(path: Path) -> None:
     ("file", "said"),
     [
         ("m.onnx", "model"), ("weights", "model"), ("samples/1.npz", "inputs"), ("labels.npy", "labels"),
-        ("base/t0.raw", "baseline"), ("metric.py", "files of the options"), ("helper.py", "files of the options"),
+        ("base/t0.raw", "baseline"), ("metric.py", "metric"), ("helper.py", "metric"),
         ("table.json", "files of the options"),
     ],
 )  # fmt: skip

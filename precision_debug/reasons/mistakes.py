@@ -31,9 +31,6 @@ MISTAKES: Mapping[str, Wording] = {
         "`precision_debug doctor --settings` lists what each takes",
         "`precision_debug doctor --settings` 列出各模式的设置",
     ),
-    "no_tolerance": Wording(
-        "a tolerance must be a number from 0 up, not {value}", "容差须为不小于 0 的数，而不是 {value}"
-    ),
     "no_size": Wording("'{value}' is not a size", "'{value}' 不是大小"),
     "no_whole": Wording("{value} is no whole number", "{value} 不是整数"),
     "no_real": Wording("{value} is no number", "{value} 不是数"),
