@@ -31,11 +31,11 @@ which may be quoted. word: str as it is, a path among them. names: tuple of str 
 words: tuple of str, each as it is. layers: name to type. shapes: input name to tuple of int. ranges: input name, "" for
 all, to (low, high). renames: target's name to the baseline's."""
 
-_FORMS = {
-    "flag": "write true or false", "whole": "write a whole number", "number": "write a number",
-    "size": "write 512M or 4G", "text": "write text", "word": "write text", "names": "write a,b or ['a','b']",
-    "words": "write one name or several", "layers": "write NAME:TYPE", "shapes": "write {'x':[1,3,8,8]}",
-    "ranges": say("range_form"), "renames": say("rename_form"),
+_FORMS: Mapping[str, str] = {
+    "flag": say("write_flag"), "whole": say("write_whole"), "number": say("write_number"), "size": say("write_size"),
+    "text": say("write_text"), "word": say("write_text"), "names": say("write_names"), "words": say("write_text"),
+    "layers": say("write_layers"), "shapes": say("write_shapes"), "ranges": say("range_form"),
+    "renames": say("rename_form"),
 }  # fmt: skip
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -90,17 +90,19 @@ class Setting:
     def form(self) -> str:
         """What to write, for a message."""
         if self.choices:
-            return f"write one of {', '.join(self.choices)}"
+            return say("write_one_of", known=", ".join(self.choices))
         if self.span and self.kind in ("whole", "number"):
-            return f"{_FORMS[self.kind]} {self.span}"
+            return say("write_in_span", what=_FORMS[self.kind], span=self.span)
         return _FORMS.get(self.kind, "")
 
     @property
     def span(self) -> str:
         """The allowed numbers in words, or ""."""
         if self.low is not None and self.high is not None:
-            return f"from {self.low} to {self.high}"
-        return f"from {self.low} up" if self.low is not None else f"up to {self.high}" if self.high is not None else ""
+            return say("from_to", low=self.low, high=self.high)
+        if self.low is not None:
+            return say("from_up", low=self.low)
+        return say("up_to", high=self.high) if self.high is not None else ""
 
     def typed(self, given: Any) -> str:
         """How a command line gives this value, to be pasted into a shell; ``read`` makes the value of it again."""
@@ -162,7 +164,7 @@ def _whole(setting: Setting, given: Any) -> int:
     except (ValueError, TypeError):
         raise ValueError(say("no_whole", value=repr(given))) from None
     if (setting.low is not None and number < setting.low) or (setting.high is not None and number > setting.high):
-        raise ValueError(f"{number} is not {setting.span}")
+        raise ValueError(say("not_in_span", value=number, span=setting.span))
     return number
 
 
@@ -175,7 +177,7 @@ def _number(setting: Setting, given: Any) -> float:
         raise ValueError(say("no_real", value=repr(given))) from None
     low = -math.inf if setting.low is None else setting.low
     if not math.isfinite(number) or not low <= number <= (math.inf if setting.high is None else setting.high):
-        raise ValueError(f"{number:g} is not {setting.span or 'finite'}")
+        raise ValueError(say("not_in_span", value=f"{number:g}", span=setting.span or "finite"))
     return number
 
 
