@@ -9,6 +9,7 @@ import pytest
 
 from precision_debug.numbers import compare, describe, measure
 from precision_debug.numbers.judge import as_expected, validated, verdict
+from precision_debug.numbers.judge import judged as judged_row
 from precision_debug.numbers.merged import Merged
 from precision_debug.records import Introduced, Row, Status, Tolerance
 
@@ -191,3 +192,44 @@ def test_without_a_tolerance_nan_and_inf_have_to_stand_where_the_baselines_do(
     status, reason = verdict(numbers, wanted)
     row = Row(index=0, op_type="X", name="x", status=status, reason=reason, comparison=numbers, is_output=True)
     assert (as_expected(row, 0.01).status is Status.PASS) is passes
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "validate", "allowed", "status"),
+    [
+        ([1.0, 2.0], True, False, None, Status.PASS),
+        ([1.0, 2.1], True, False, None, Status.FAIL),
+        ([1.0, 2.1], True, False, 1.0, Status.FAIL),  # the user's tolerance decides, to the letter
+        ([1.0, 2.1], False, False, None, Status.FAIL),  # no bound is known yet
+        ([1.0, 2.1], False, False, 0.1, Status.PASS),
+        ([1.0, 2.1], False, False, 0.01, Status.FAIL),
+        ([1.0, NAN], False, False, 0.1, Status.FAIL),
+        ([1.0, 2.0], True, True, None, Status.PASS),
+        ([1.0, NAN], True, True, None, Status.FAIL),
+    ],
+)
+def test_one_function_judges_a_row_and_a_judged_one_again(
+    target: list[float], given: bool, validate: bool, allowed: float | None, status: Status
+) -> None:
+    wanted = Tolerance(given=given, equal_nan=True)
+    numbers = compare(np.float32([1.0, 2.0]), np.float32(target), wanted)
+    fresh = Row(index=0, op_type="X", name="x", status=Status.PASS, comparison=numbers)
+    row = judged_row(fresh, wanted, allowed=allowed, validate=validate)
+    assert row.status is status
+    for other in (None, 1e-9, 0.5):  # whatever it was judged by before
+        before = judged_row(fresh, wanted, allowed=other, validate=validate)
+        assert judged_row(before, wanted, allowed=allowed, validate=validate) == row
+
+
+def test_what_was_not_compared_keeps_its_status() -> None:
+    for status in (Status.UNMATCHED, Status.FUSED_AWAY, Status.NOT_COMPARED):
+        row = Row(index=0, op_type="X", name="x", status=status)
+        assert judged_row(row, Tolerance(given=False), allowed=0.0, validate=True) is row
+
+
+def test_validating_fails_what_stands_on_both_sides() -> None:
+    wanted = Tolerance(equal_nan=True)
+    both = compare(np.float32([NAN, 1.0]), np.float32([NAN, 1.0]), wanted)
+    row = Row(index=0, op_type="X", name="x", status=Status.PASS, comparison=both)
+    assert judged_row(row, wanted).status is Status.PASS
+    assert judged_row(row, wanted, validate=True).status is Status.FAIL

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from ..safety.late import offered
 
-__all__ = ["Subject", "explain", "is_mended", "usual_error"]
+__all__ = ["Subject", "allowed_by", "explain", "is_mended"]
 
 if TYPE_CHECKING:
-    from .bounds import usual_error
+    from .bounds import allowed_by
     from .story import explain
     from .subject import Subject
     from .units import is_mended
 
 __getattr__ = offered(
-    __name__, {"bounds": "usual_error", "story": "explain", "subject": "Subject", "units": "is_mended"}
+    __name__, {"bounds": "allowed_by", "story": "explain", "subject": "Subject", "units": "is_mended"}
 )

@@ -6,9 +6,10 @@ Calibrated on clean and planted models (tests/planted, and real ones that PyPI's
 from __future__ import annotations
 
 from ..numbers.precisions import promised
+from ..records import Explanation
 from .units import INT4, INT8, unit_of
 
-__all__ = ["BEYOND", "LEAST", "MOST", "allowed_error", "usual_error"]
+__all__ = ["BEYOND", "LEAST", "MOST", "allowed_by", "allowed_error"]
 
 BEYOND = 24.0
 """Units of rounding up to which a tensor's error is what rounding everywhere makes of a healthy model."""
@@ -31,8 +32,17 @@ def allowed_error(unit: float, expected: float | None) -> float:
     return max(LEAST, min(MOST, max(BEYOND * unit, TIMES * (expected or 0.0))))
 
 
-def usual_error(precision: str) -> float:
-    """The same where nothing is known but the precision that the run mode promises."""
+def allowed_by(explanation: Explanation | None, precision: str) -> float:
+    """The bound of a run without a tolerance, wherever one is asked for: what its explanation measured, and before
+    there is one what the precision that the run mode promises must lose.
+
+    precision: see RunMode.
+    """
+    known = explanation.allowed if explanation is not None else None
+    return float(known) if known is not None else _usual_error(precision)
+
+
+def _usual_error(precision: str) -> float:
     arithmetic = promised(precision).computes
     of_integers = {"int8": INT8, "int4": INT4}
     return allowed_error(of_integers.get(arithmetic) or unit_of(arithmetic, None), None)

@@ -8,7 +8,7 @@ import math
 from ..reasons import NOTHING, Reason, say
 from ..records import Comparison, Row, Status, TensorStats, Tolerance
 
-__all__ = ["HIDDEN", "as_expected", "is_broken", "validated", "verdict"]
+__all__ = ["HIDDEN", "as_expected", "is_broken", "judged", "validated", "verdict"]
 
 MASK = 1e18
 """Beyond this a float32 is no number but a mask ("minus infinity"), which a narrow type may hold as -inf."""
@@ -22,6 +22,24 @@ HIDDEN = 1e-2
 Such an atol lets zeros pass for the tensor. Below this error (or below rtol, where that is larger) the tensor is right
 all the same: rounding leaves about 1e-7 in FP32, 1e-3 in FP16 and less than 1e-2 in BF16, however small the tensor is.
 """
+
+
+def judged(row: Row, tolerance: Tolerance, *, allowed: float | None = None, validate: bool = False) -> Row:
+    """The row with its verdict: what hooks, --fail_fast, a search and the report all ask.
+
+    allowed: relative L2 error that decides where the user gave no tolerance (see ``explain.allowed_by``); None: not
+    known yet. validate: see RunSpec. A row without numbers keeps its status, but for what ``validate`` finds. To judge
+    a judged row again, by another bound, gives what the other bound alone gives.
+    """
+    if row.comparison is not None and row.status in _JUDGED:
+        status, reason = verdict(row.comparison, tolerance)
+        row = dataclasses.replace(row, status=status, reason=reason)
+        if allowed is not None and not tolerance.given:
+            row = as_expected(row, allowed)
+    return validated(row) if validate else row
+
+
+_JUDGED = frozenset({Status.PASS, Status.FAIL, Status.INCONCLUSIVE})
 
 
 def verdict(comparison: Comparison, tolerance: Tolerance) -> tuple[Status, Reason]:
@@ -55,7 +73,7 @@ def as_expected(row: Row, allowed: float) -> Row:
     ever; so is what has no relative error, as integers.
     """
     numbers = row.comparison
-    if numbers is None or row.status not in (Status.PASS, Status.FAIL, Status.INCONCLUSIVE):
+    if numbers is None or row.status not in _JUDGED:
         return row
     error = numbers.relative_l2
     if error is None or not numbers.shapes_match or is_broken(numbers) or "float" not in numbers.base.dtype:

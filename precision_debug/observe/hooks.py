@@ -324,20 +324,19 @@ class CheckTarget:
     def _compared(
         self, op_type: str, key: str, base_name: str, how: str, pair: Pair | None, comparison: Comparison
     ) -> Row:
-        status, reason = judge.verdict(comparison, self.tolerance)
         base_type = pair.base.op_type if pair is not None else self.baseline.op_type(base_name, op_type)
         row = Row(
             index=len(self._rows),
             op_type=base_type,
             name=base_name,
-            status=status,
-            reason=reason,
+            status=Status.PASS,
             target_name=key,
             target_op_type=op_type,
             paired_by=how,
             view=pair.target.view if pair is not None else "",
             comparison=comparison,
         )
+        row = judge.judged(row, self.tolerance)
         self._keep(row)
         return row
 

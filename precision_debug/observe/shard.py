@@ -178,12 +178,12 @@ def _judged(row: Row, merged: Merged | None, tolerance: Tolerance) -> Row:
     if merged is None:
         return row
     comparison = merged.comparison()
-    status, reason = judge.verdict(comparison, tolerance)
     worst = ", ".join(f"{sample} ({error:.2e})" for error, sample in merged.worst)
     extra = {**row.extra, SAMPLES: str(merged.samples), WORST_SAMPLES: worst}
     if merged.max_abs is not None:
         extra[WORST_AT] = str(merged.max_abs.sample)
-    return dataclasses.replace(row, comparison=comparison, status=status, reason=reason, extra=extra)
+    over_all = dataclasses.replace(row, comparison=comparison, status=Status.PASS, extra=extra)
+    return judge.judged(over_all, tolerance)
 
 
 def _ranges(samples: Iterable[int]) -> list[list[int]]:

@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import events
-from ..explain import usual_error
+from ..explain import allowed_by
 from ..numbers import judge
 from ..numbers.portrait import Portrait
 from ..pairing.align import Alignment, align
 from ..protocols import Matches
 from ..reasons import Reason, say
 from ..records import (
-    Explanation,
     Introduced,
     ModelFiles,
     Repeated,
@@ -138,13 +137,8 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
         table = tuple(dataclasses.replace(row, introduced=introduced.get(row.name)) for row in table)
     if repeated:
         table = tuple(dataclasses.replace(row, repeated=repeated.get(row.name)) for row in table)
-    if not spec.tolerance.given:
-        explained: Explanation | None = values.get("explanation")
-        known = explained is not None and explained.allowed is not None
-        allowed = explained.allowed if explained is not None and known else usual_error(sides["target"].precision)
-        table = tuple(judge.as_expected(row, allowed or 0.0) for row in table)
-    if spec.validate:
-        table = tuple(map(judge.validated, table))
+    allowed = allowed_by(values.get("explanation"), sides["target"].precision)
+    table = tuple(judge.judged(row, spec.tolerance, allowed=allowed, validate=spec.validate) for row in table)
     return Report(
         rows=table, spec=spec, baseline=sides["baseline"], target=sides["target"], notes=tuple(notes), failure=failure,
         portraits=_worth_keeping(portraits.values(), table), **values,

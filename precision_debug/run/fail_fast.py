@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import PrecisionDebugError
-from ..explain import usual_error
+from ..explain import allowed_by
 from ..numbers import judge
 from ..records import Row, RunSpec, Status
 
@@ -23,5 +23,5 @@ def enough(spec: RunSpec, row: Row, precision: str) -> bool:
     usually has."""
     if not spec.fail_fast:
         return False
-    judged = row if spec.tolerance.given else judge.as_expected(row, usual_error(precision) or 0.0)
-    return (judge.validated(judged) if spec.validate else judged).status is Status.FAIL
+    judged = judge.judged(row, spec.tolerance, allowed=allowed_by(None, precision), validate=spec.validate)
+    return judged.status is Status.FAIL

@@ -75,7 +75,7 @@ def _bisected(
     ladder = target.capabilities.ladder
     wanted = {subject.partner.get(name, name): one for name, one in subject.target_outputs.items()}
     before = _error(subject.outputs, wanted)
-    allowed = float(explanation.allowed or explain.usual_error(target.precision))
+    allowed = explain.allowed_by(explanation, target.precision)
     if ladder is None or before <= allowed:
         return None
     rung = Rung(name=target.spec.mode, mode=target.spec.mode)

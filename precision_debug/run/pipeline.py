@@ -157,7 +157,7 @@ def _compare(
                     raise Enough(row)
 
             portraits = Portraits(
-                None if spec.tolerance.given else explain.usual_error(second.precision),
+                None if spec.tolerance.given else explain.allowed_by(None, second.precision),
                 lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
             )
             try:

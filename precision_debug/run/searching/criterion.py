@@ -118,11 +118,8 @@ class Criterion:
         return passes, worst, text
 
     def _within(self, name: str, found: Comparison) -> bool:
-        status, reason = judge.verdict(found, self.tolerance)
-        row = Row(index=0, op_type="", name=name, status=status, reason=reason, comparison=found)
-        if not self.tolerance.given:
-            row = judge.as_expected(row, self.allowed)
-        return row.status is Status.PASS
+        row = Row(index=0, op_type="", name=name, status=Status.PASS, comparison=found)
+        return judge.judged(row, self.tolerance, allowed=self.allowed).status is Status.PASS
 
     def _by_metric(self, sample: Sample, got: Values, limit: float | None) -> tuple[bool, float, str]:
         assert self.metric is not None

@@ -211,10 +211,10 @@ class _Search:
                 "not every output could be compared, so nothing can be judged", where=self.spec.model.path,
                 hint="run the comparison alone to see why",
             )  # fmt: skip
-        told = report.explanation.allowed if report.explanation is not None else None
-        from ...explain import usual_error
+        from ...explain import allowed_by
 
-        return Criterion.of(self.asked, self.spec.tolerance, pairs, told or usual_error(self.target.precision))
+        allowed = allowed_by(report.explanation, self.target.precision)
+        return Criterion.of(self.asked, self.spec.tolerance, pairs, allowed)
 
     def _trials(self, opening: Opening, keep: Keep) -> Trials:
         return Trials(opening, keep, self.criterion, self.given.for_target().feeds, self._room("trials"))
