@@ -301,6 +301,38 @@ CAUSES: Mapping[str, Cause] = {
         ),
         mended=False, pastes="option",
     ),
+    "wrong_kernel": Cause(
+        en="the baseline's own kernel is wrong", zh="基线自身的内核有误",
+        do="Use another version of the engine, or another baseline, and report it to the engine's developers.",
+        do_zh="使用引擎的其他版本或其他基线，并向引擎开发者报告。",
+        why=Wording(
+            "{own} gives something else than {others}, which agree; off by {error} (Rel L2) on its own inputs",
+            "{own} 的结果与彼此一致的 {others} 不同；以其自身输入相差 {error}（相对 L2）",
+        ),
+        evidence={"own": _TEXT, "others": _TEXT, "error": _FIGURE},
+        sentence=Wording(
+            "{what} `{name}` is wrong: {why}. A comparison of two runs of one engine does not show it: use another"
+            " version, and report it.",
+            "{what} `{name}` 有误：{why}。同一引擎的两次运行对比看不出：请使用其他版本并报告。",
+        ),
+        mended=False,
+    ),
+    "kernels_disagree": Cause(
+        en="another implementation gives another result", zh="另一实现给出不同的结果",
+        do="Ask a third implementation, or the operator's specification.",
+        do_zh="询问第三种实现，或查阅算子规范。",
+        why=Wording(
+            "{own} and {others} give different results, off by {error} (Rel L2) on its own inputs; which is right is"
+            " not known",
+            "{own} 与 {others} 的结果不同，以其自身输入相差 {error}（相对 L2）；尚不知哪个正确",
+        ),
+        evidence={"own": _TEXT, "others": _TEXT, "error": _FIGURE},
+        sentence=Wording(
+            "{what} `{name}` is not certain: {why}. A third implementation, or the operator's specification, says it.",
+            "{what} `{name}` 存疑：{why}。第三种实现或算子规范可判定。",
+        ),
+        mended=False,
+    ),
     "coarse": Cause(
         en="too coarse in this type", zh="该类型精度不足",
         do="Keep the operator in higher precision.",

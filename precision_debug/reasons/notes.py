@@ -14,6 +14,27 @@ _EXPORT = "Export the model again, or compare with the checkpoint that it was ma
 _ORDER = "Look at the row that the sentence names first; see also the culprits."
 
 NOTES: Mapping[str, Wording] = {
+    # what else was asked, or was not
+    "same_kernels": Wording(
+        "Both sides run the same engine's kernels of {types}: what these compute wrongly alike is not seen here."
+        " --second_opinion asks other implementations.",
+        "两侧运行同一引擎的 {types} 内核：它们同样算错之处在此看不出。--second_opinion 会询问其他实现。",
+        "Give --second_opinion.",
+    ),
+    "second_opinion": Wording(
+        "Second opinion: {count} operator types ({types}) were computed once more by {by}; the baseline's engine is"
+        " alone with its result in {wrong}.",
+        "第二意见：{count} 种算子（{types}）由 {by} 再算一次；基线引擎的结果有 {wrong} 处与众不同。",
+        "Nothing, where that is 0.",
+    ),
+    "no_second_opinion": Wording(
+        "No second opinion: only operators of .onnx files are run by other engines.",
+        "没有第二意见：只有 .onnx 文件的算子能由其他引擎运行。", "Export the model to ONNX for it.",
+    ),
+    "no_other_engine": Wording(
+        "No second opinion: no other implementation runs here.", "没有第二意见：此处没有其他可运行的实现。",
+        "Install onnx or openvino.",
+    ),
     # what is in the table
     "hooks_only": Wording(
         "Both sides were shown by hooks in a script; the model's outputs are not known to the report.",
@@ -163,6 +184,7 @@ STAGES: Mapping[str, Wording] = {
         "building and running the target: {number} of {count}", "构建并运行目标：第 {number} 次，共 {count} 次"
     ),
     "stage_explaining": Wording("explaining: each operator alone", "归因：逐个运行算子"),
+    "stage_second_opinion": Wording("asking for a second opinion on each operator", "对每个算子询问第二意见"),
     "stage_explaining_worst": Wording("explaining sample {sample}, the worst", "归因：误差最大的样本 {sample}"),
     "stage_set": Wording(
         "set {number}: {count} of {all} kept ({names}) in {mode}",

@@ -11,6 +11,10 @@ __all__ = ["WHAT_TO_DO"]
 _REPLACE = "请使用可替换张量的运行模式（CPU 上的 ONNX Runtime、动态图 PyTorch）。"
 
 WHAT_TO_DO: Mapping[str, str] = {
+    "Export the model to ONNX for it.": "为此将模型导出为 ONNX。",
+    "Give --second_opinion.": "加上 --second_opinion。",
+    "Install onnx or openvino.": "安装 onnx 或 openvino。",
+    "Nothing, where that is 0.": "若为 0，无需处理。",
     "As above.": "同上。",
     **DO_ABOUT_CAUSES,
     "As the part after the colon says.": "照冒号后的部分所说。",

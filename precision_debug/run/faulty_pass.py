@@ -8,8 +8,6 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
 from .. import explain
 from ..errors import PrecisionDebugError
 from ..explain.bounds import BEYOND
@@ -19,6 +17,7 @@ from ..numbers.precisions import is_narrow
 from ..protocols import Feeds, Rung, Switch
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, TensorMeta
+from .apart import apart
 from .plan import Opening
 
 __all__ = ["with_faulty_pass"]
@@ -132,22 +131,7 @@ def _rebuilt(
 
 def _error(base: Mapping[str, Any], target: Mapping[str, Any]) -> float:
     """Relative L2 of the worst output that both sides have; inf where shapes, NaN or Inf do not agree."""
-    return max((_apart(one, target[name]) for name, one in base.items() if name in target), default=math.inf)
-
-
-def _apart(base: Any, target: Any) -> float:
-    try:
-        first, second = (np.asarray(one).astype(np.float64) for one in (base, target))
-    except (TypeError, ValueError):  # texts, sequences
-        return 0.0
-    if first.shape != second.shape:
-        return math.inf
-    finite = np.isfinite(first)
-    if not np.array_equal(finite, np.isfinite(second)):
-        return math.inf
-    size = float(np.linalg.norm(first[finite]))
-    error = float(np.linalg.norm(second[finite] - first[finite]))
-    return error / size if size else (math.inf if error else 0.0)
+    return max((apart(one, target[name]) for name, one in base.items() if name in target), default=math.inf)
 
 
 def _told(

@@ -38,6 +38,7 @@ from .proven import proven
 from .repetition import Repetition
 from .samples import Samples, chosen_samples, finish_scores, worst_sample
 from .saved_json import SavedOutputs
+from .second_opinion import with_second_opinion
 from .side import OpenSide, open_both, open_one
 from .to_keep import to_keep
 
@@ -84,7 +85,7 @@ def _compare(
     first_sample, _ = chosen_samples(spec.sample, len(given.feeds))
     answers = Answers(spec, given, first_sample)
     alone = spec.baseline == NONE
-    for reason in proven(first, second):
+    for reason in proven(first, second, asked=spec.second_opinion):
         journal.write(events.Note(text=reason))
     if alone:
         journal.write(events.Note(text=say("validated_alone")))
@@ -253,6 +254,11 @@ def _explain(
     explanation = with_faulty_pass(
         explanation, subject, target.opening, spec.find_pass, given.for_target().feeds[0], given.for_target().feeds
     )  # fmt: skip
+    if spec.second_opinion:
+        journal.write(events.Stage(text=say("stage_second_opinion")))
+        explanation, told = with_second_opinion(explanation, base, given.feeds[0], folder)
+        for reason in told:
+            journal.write(events.Note(text=reason))
     kept = to_keep(
         target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, given.for_target().feeds,
         foreign=subject.two_files or crosses(base.opening, target.opening),

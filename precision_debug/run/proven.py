@@ -6,16 +6,17 @@ import contextlib
 
 from ..errors import PrecisionDebugError
 from ..numbers.precisions import is_narrow
-from ..reasons import Reason
+from ..reasons import Reason, say
 from .plan import Opening
+from .second_opinion import same_kernels
 
 __all__ = ["proven"]
 
 _ENDING = ".onnx"
 
 
-def proven(baseline: Opening, target: Opening) -> list[Reason]:
-    """One sentence each; nothing of files that are not ONNX, or cannot be read."""
+def proven(baseline: Opening, target: Opening, *, asked: bool) -> list[Reason]:
+    """One sentence each; nothing of files that are not ONNX, or cannot be read. asked: for a second opinion, too."""
     backend = target.backend
     first, second = baseline.spec.model, target.spec.model
     if backend is None or not second.model_file.lower().endswith(_ENDING):
@@ -27,6 +28,8 @@ def proven(baseline: Opening, target: Opening) -> list[Reason]:
     found: list[Reason] = []
     with contextlib.suppress(PrecisionDebugError):
         theirs = read_model(second.model_file)
+        if baseline.backend is backend and not asked and (kernels := same_kernels(theirs)):
+            found.append(say("same_kernels", types=kernels))
         to = target.precision if is_narrow(target.precision) else ""
         found += provable(theirs, to=to, int32=backend.name == "tensorrt")
         if baseline.backend is not None and first != second and first.model_file.lower().endswith(_ENDING):

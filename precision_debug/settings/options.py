@@ -270,6 +270,12 @@ class RunSpec:
         "二分找出引入误差的引擎 pass；false：从不（默认：代价低且目标的计算与基线不同时）", nargs="?", const=True,
         metavar="true|false",
     ))  # fmt: skip
+    second_opinion: bool = field(default=False, metadata=option(
+        "who", "each kind of operator once in onnx.reference and in the other engines that are installed: what one"
+        " engine computes wrongly on both sides shows only there",
+        "每种算子再用 onnx.reference 与已安装的其他引擎各算一次：同一引擎两侧同样算错之处只有这样才能看出",
+        not_with=("recording",),
+    ))  # fmt: skip
     repeat: int | None = field(default=None, metadata=option(
         "who", "build and run the target N times: how far its builds are apart, and where that begins",
         "将目标构建并运行 N 次：各次相差多少，从何处开始", metavar="N", low=2, not_with=("workers", "recording"),

@@ -1,0 +1,235 @@
+"""Each operator type of a model once more in other implementations: what one engine computes alike on both sides of a
+comparison, wrong or right, shows only there."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import registry
+from ..errors import PrecisionDebugError
+from ..numbers.arrays import as_array
+from ..numbers.precisions import is_narrow
+from ..protocols import Backend
+from ..reasons import Reason, say
+from ..records import Culprit, Explanation, ModelFiles, RunMode, SessionSpec
+from .apart import apart
+from .plan import Opening
+from .side import OpenSide
+
+__all__ = ["same_kernels", "with_second_opinion"]
+
+_OFF = 1e-3
+"""Relative L2 from which on two implementations of one operator in float32 do not agree."""
+
+_LARGEST = 1 << 22
+"""Elements of an operator's inputs up to which it is tried: of each kind the smallest one is."""
+
+_KINDS = 80
+"""Kinds of operators, by type and attributes, that are tried."""
+
+_LEFT_OUT = frozenset({
+    "Constant", "Identity", "If", "Loop", "Scan", "Dropout", "RandomNormal", "RandomUniform", "RandomNormalLike",
+    "RandomUniformLike", "Multinomial", "Bernoulli", "Shape", "Size", "SequenceConstruct", "SequenceAt",
+})  # fmt: skip
+_TIES = frozenset({"TopK", "ArgMax", "ArgMin", "NonMaxSuppression", "Unique"})
+"""Of equal values any may come first: their indices are not compared."""
+
+_OFTEN_WRONG = frozenset({
+    "Resize", "Upsample", "Attention", "MultiHeadAttention", "GroupQueryAttention", "GridSample", "RoiAlign",
+    "DeformConv", "ConvTranspose", "LpPool", "GRU", "LSTM", "RNN", "STFT", "Col2Im", "RotaryEmbedding",
+})  # fmt: skip
+"""Whose kernels were found wrong in published bugs; of pools and Pad only some forms."""
+
+
+def same_kernels(model: Any) -> tuple[str, ...]:
+    """Types of a graph's operators whose kernels were wrong before, and which one engine alone does not check."""
+    found = dict.fromkeys(node.op_type for node in model.proto.graph.node if _often_wrong(node))
+    return tuple(found)
+
+
+def _often_wrong(node: Any) -> bool:
+    from ..onnx.graph import attribute
+
+    if node.op_type in ("AveragePool", "MaxPool"):
+        dilated = any(one != 1 for one in attribute(node, "dilations", ()))
+        return bool(dilated or attribute(node, "ceil_mode", 0) or attribute(node, "count_include_pad", 0))
+    if node.op_type == "Pad":
+        return attribute(node, "mode", b"constant") not in (b"constant", "constant")
+    return node.op_type in _OFTEN_WRONG
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Opinion:
+    """mode: who computed it, with its version. outputs: by name; None where it cannot run this operator."""
+
+    mode: str
+    outputs: Mapping[str, Any] | None
+
+
+def with_second_opinion(
+    explanation: Explanation, base: OpenSide, feeds: Mapping[str, Any], folder: Path
+) -> tuple[Explanation, list[Reason]]:
+    """The explanation with a culprit for each kind of operator that the baseline's engine computes otherwise than
+    others do; and what was compared with what. Of a model that is no .onnx file, a sentence that says so."""
+    path = base.opening.spec.model.model_file
+    if base.opening.backend is None or not path.lower().endswith(".onnx"):
+        return explanation, [say("no_second_opinion")]
+    others = list(_others(base.opening, path))
+    if not others:
+        return explanation, [say("no_other_engine")]
+    found: list[Culprit] = []
+    tried: dict[str, None] = {}
+    versions: dict[str, None] = {}
+    for number, (node, part) in enumerate(_parts(base, path, feeds)):
+        own = _Opinion(mode=_named(base.opening.spec.mode, base.session.versions), outputs=part.outputs)
+        opinions = [_asked(backend, mode, part, folder / f"opinion{number}") for backend, mode in others]
+        answered = [one for one in opinions if one.outputs is not None]
+        if not answered:
+            continue
+        tried[node.op_type] = None
+        versions.update(dict.fromkeys(one.mode for one in answered))
+        culprit = _weighed(node, own, answered)
+        if culprit is not None:
+            found.append(culprit)
+    notes = [say("second_opinion", count=len(tried), types=tuple(tried), by=tuple(versions), wrong=len(found))]
+    if not found:
+        return explanation, notes
+    named = {one.name for one in found}
+    rest = tuple(one for one in explanation.culprits if one.name not in named)
+    return dataclasses.replace(explanation, state="culprits", culprits=(*found, *rest)), notes
+
+
+def _others(baseline: Opening, path: str) -> Iterator[tuple[Backend, RunMode]]:
+    """Run modes of float32 or more that are nobody's simulation, one a backend, and what is truer than the baseline."""
+    known: set[tuple[str, str]] = set()
+    for backend, mode in registry.modes_for(ModelFiles(model_file=path)):
+        same = mode.name == baseline.spec.mode
+        plain = mode.baseline == mode.name or mode.precision == "float64"
+        key = (backend.name, mode.precision)
+        if same or mode.simulation or is_narrow(mode.precision) or not plain or key in known:
+            continue
+        if backend is baseline.backend and mode.precision != "float64":
+            continue  # its own kernels again
+        if backend.availability(mode.name).ok:
+            known.add(key)
+            yield backend, mode
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    proto: Any
+    feeds: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+
+
+def _parts(base: OpenSide, path: str, feeds: Mapping[str, Any]) -> Iterator[tuple[Any, _Part]]:
+    """The smallest operator of each kind, as a model of its own, with what the baseline read and gave there."""
+    import onnx
+
+    from ..onnx.model import loaded, named
+    from ..onnx.submodel import Parts
+
+    proto = loaded(path)
+    onnx.load_external_data_for_model(proto, str(Path(path).absolute().parent))
+    proto = named(proto, path)
+    values = _values(base, feeds)
+    constants = {tensor.name for tensor in proto.graph.initializer}
+    kinds: dict[Any, tuple[int, Any]] = {}
+    for node in proto.graph.node:
+        outputs = [name for name in node.output if name]
+        read = [name for name in node.input if name and name not in constants]
+        if node.op_type in _LEFT_OUT or not outputs or outputs[0] not in values or any(n not in values for n in read):
+            continue
+        size = sum(values[name].size for name in read)
+        key = (node.domain, node.op_type, _signature(node), tuple(values[name].ndim for name in read))
+        if size <= _LARGEST and (key not in kinds or size < kinds[key][0]):
+            kinds[key] = (size, node)
+    chosen = sorted(kinds.values(), key=lambda pair: not _often_wrong(pair[1]))[:_KINDS]
+    for _, node in chosen:
+        given = {name: values[name] for name in node.output if name in values}
+        try:
+            part = Parts(proto, values, next(name for name in node.output if name)).last(1)
+        except PrecisionDebugError:
+            continue
+        if part.nodes == 1:
+            yield node, _Part(proto=part.proto, feeds=part.feeds, outputs=given)
+
+
+def _signature(node: Any) -> bytes:
+    return b"".join(sorted(item.SerializeToString() for item in node.attribute))
+
+
+def _values(base: OpenSide, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: np.array(as_array(one)) for name, one in feeds.items() if not isinstance(one, (list, dict))}
+
+    def keep(_op_type: str, name: str, tensor: Any, /) -> None:
+        array = as_array(tensor)
+        if array.size <= _LARGEST:
+            values.setdefault(name, np.array(array))
+
+    outputs = base.session.run(feeds, keep)
+    for name, one in outputs.items():
+        if name not in values and not isinstance(one, (list, dict)):
+            values[name] = np.array(as_array(one))
+    return values
+
+
+def _asked(backend: Backend, mode: RunMode, part: _Part, folder: Path) -> _Opinion:
+    folder.mkdir(exist_ok=True)
+    file = folder / "part.onnx"
+    file.write_bytes(part.proto.SerializeToString())
+    try:
+        spec = SessionSpec(model=ModelFiles(model_file=str(file)), mode=mode.name, work_dir=str(folder))
+        session = backend.open(spec, [part.feeds])
+        try:
+            outputs = {name: np.array(as_array(one)) for name, one in session.run(part.feeds).items()}
+            return _Opinion(mode=_named(mode.name, session.versions), outputs=outputs)
+        finally:
+            session.close()
+    except Exception:  # whatever an engine makes of one operator: it has no opinion then
+        return _Opinion(mode=mode.name, outputs=None)
+
+
+def _named(mode: str, versions: Mapping[str, str]) -> str:
+    told = ", ".join(f"{name} {number}" for name, number in versions.items() if name not in ("device", "numpy"))
+    return f"{mode} ({told})" if told else mode
+
+
+def _weighed(node: Any, own: _Opinion, others: Sequence[_Opinion]) -> Culprit | None:
+    """None where the baseline's engine agrees with one of the others."""
+    off = {one.mode: _off(node, own, one) for one in others}
+    known = {name: far for name, far in off.items() if far is not None}
+    if not known or min(known.values()) <= _OFF:
+        return None
+    agreeing = [
+        (first, second) for first, second in itertools.combinations(others, 2)
+        if (between := _off(node, first, second)) is not None and between <= _OFF
+    ]  # fmt: skip
+    name = next(name for name in node.output if name)
+    by = agreeing[0][0].mode if agreeing else next(iter(known))
+    evidence = {
+        "own": own.mode, "others": " and ".join(one.mode for one in (agreeing[0] if agreeing else others)),
+        "error": known[by],
+    }  # fmt: skip
+    return Culprit(
+        name=name, node=node.name, op_types=(node.op_type,), cause="wrong_kernel" if agreeing else "kernels_disagree",
+        evidence=evidence, confidence="compared", at=name, keep=(name,),
+    )  # fmt: skip
+
+
+def _off(node: Any, first: _Opinion, second: _Opinion) -> float | None:
+    """The largest difference of their outputs; None where nothing can be compared."""
+    assert first.outputs is not None
+    assert second.outputs is not None
+    shared = [name for name in node.output if name in first.outputs and name in second.outputs]
+    if node.op_type in _TIES:
+        shared = [name for name in shared if np.asarray(first.outputs[name]).dtype.kind == "f"]
+    found = [apart(first.outputs[name], second.outputs[name]) for name in shared]
+    return max(found, default=None)
