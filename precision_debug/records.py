@@ -119,13 +119,12 @@ class Comparison:
     A pair of elements is *finite* where b and t both are. Errors are over the finite pairs, with one exception:
     max_abs and max_rel are inf where one side is infinite and the other is not the same infinity. Pairs with a NaN
     enter no error but are mismatched (unless the tolerance says equal_nan and both are NaN); the counts tell of them.
+    In a row every error is infinite (sqnr_db: -inf) where NaN or Inf stand on one side alone: see numbers.born.
     Where the shapes differ, or a side is not numeric, the numbers that need pairs are None.
-
     mismatched: elements outside the tolerance (rule, atol, rtol). apart: of how many pairs, at least, one alone is NaN,
     or infinite, or of the other sign so. first_mismatch, max_abs_index, max_rel_index: of the first element in C order.
     max_rel, mean_rel: of d / (|b| + 1e-7), the denominator of Paddle's demo.
-    share_rel_over_1pct: share (0 to 1) of the finite pairs with d > 0.01 * |b|.
-    rmse: sqrt(mean(d^2)).
+    share_rel_over_1pct: share (0 to 1) of the finite pairs with d > 0.01 * |b|. rmse: sqrt(mean(d^2)).
     cosine_distance: 1 - cos(b, t), computed as (sum d^2 - (|b| - |t|)^2) / (2 |b| |t|), which does not cancel, or by
     the definition where one norm is over twice the other; None where a side is 0 everywhere.
     sqnr_db: 10 log10(sum b^2 / sum d^2); inf where d is 0 everywhere. abs_p50, …: quantiles of d, exact below 65,536
@@ -134,6 +133,7 @@ class Comparison:
     stat: the statistic that check_error_stat asks for, of d and of d / |b|; None where it is "elemwise".
     required_atol, required_rtol: the smallest with which every element would pass, the other one kept; inf: none would.
     fp16_overflow, fp16_subnormal: baseline elements with |b| > 65504, and with 0 < |b| < 2^-14.
+    left: rmse and sqnr_db of the finite pairs, in a row whose errors are infinite; () elsewhere.
     identical: equal bit for bit, with at least one element. more: what metrics.h declares and has no field here.
     """
 
@@ -164,6 +164,7 @@ class Comparison:
     required_rtol: Number | None = None
     fp16_overflow: int = 0
     fp16_subnormal: int = 0
+    left: tuple[Number | None, ...] = ()
     identical: bool = False
     more: Mapping[str, float] = field(default_factory=dict)
 
@@ -368,7 +369,6 @@ class Row:
     def relative_l2(self) -> float | None:
         """See Comparison; None where nothing was compared."""
         return self.comparison.relative_l2 if self.comparison is not None else None
-
 
 @dataclass(frozen=True, kw_only=True)
 class Doubt:

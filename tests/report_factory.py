@@ -8,6 +8,7 @@ import math
 import random
 from typing import Any
 
+from precision_debug.numbers.born import infinite
 from precision_debug.records import Comparison, Introduced, ModelFiles, Row, RunSpec, Status, TensorStats
 from precision_debug.report.model import InputInfo, Report, Side
 
@@ -44,7 +45,8 @@ def make_comparison(error: float = 1e-3, **changes: Any) -> Comparison:
         "abs_p50": 0.6 * rmse, "abs_p90": 1.6 * rmse, "abs_p99": 2.6 * rmse, "abs_p999": 4 * rmse,
         "required_atol": 6 * rmse, "required_rtol": 40 * error, "fp16_subnormal": 12, "identical": error == 0,
     }  # fmt: skip
-    return Comparison(**{**values, **changes})
+    values["apart"] = abs(target.inf - base.inf) + abs(target.nan - base.nan)
+    return infinite(Comparison(**{**values, **changes}))
 
 
 def make_row(index: int = 0, error: float | None = 1e-3, **changes: Any) -> Row:

@@ -88,7 +88,7 @@ def test_what_is_not_a_number_is_the_worst_and_still_json(tmp_path: Path) -> Non
     good, bad = make_row(0, 1e-5), make_row(1, 0.5)
     assert bad.comparison is not None
     target = dataclasses.replace(bad.comparison.target, nan=3)
-    bad = dataclasses.replace(bad, comparison=dataclasses.replace(bad.comparison, target=target))
+    bad = dataclasses.replace(bad, comparison=dataclasses.replace(bad.comparison, target=target, apart=3))
     report = dataclasses.replace(make_report(2), rows=(good, bad))
     path = overlays.write(report, "explorer", tmp_path / "e.json")
     results = json.loads(path.read_text(), parse_constant=pytest.fail)["results"]

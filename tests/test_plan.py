@@ -88,3 +88,37 @@ def test_a_stage_keeps_what_its_mode_reads(fake: str) -> None:
     stage = stage_of(spec, "fake_fp32", {"pause": 2})
     assert stage.run_mode == "fake_fp32"
     assert stage.options == {"pause": 1, "target.keep": "x", "target.pause": 2}
+
+
+@pytest.mark.parametrize(
+    ("target", "mode", "other", "baseline"),
+    [
+        ("a.py:make", "torch_fp16", "b.py:make", "torch_fp32"),
+        ("a.py:make", "torch_compile", "b.py", "torch_fp32"),
+        ("m.onnx", "ov_int8", "n.onnx", "ov_fp32"),
+        ("m.onnx", "ort_int8", "n.onnx", "ort_fp32"),
+        ("m.onnx", "trt_fp16", "n.onnx", "ort_fp32"),
+        ("m.engine", "trt_engine", "n.onnx", "ort_fp32"),
+        ("m.onnx", "ort_fp32", "b.py:make", "torch_fp32"),
+        ("m.onnx", "ort_fp32", "p.py:make", "dygraph_fp32"),
+        ("p.py:make", "dygraph_bf16", "q.py:make", "dygraph_fp32"),
+    ],
+)
+def test_the_baseline_of_another_model_is_the_targets_own_engine(
+    tmp_path: Path, target: str, mode: str, other: str, baseline: str
+) -> None:
+    for name, text in (("a.py", "import torch"), ("b.py", "x = 1\nfrom torch import nn"), ("p.py", "import paddle"),
+                       ("q.py", ""), ("m.onnx", ""), ("n.onnx", ""), ("m.engine", "")):  # fmt: skip
+        (tmp_path / name).write_text(text)
+    spec = spec_of(str(tmp_path / target), mode, baseline_model=ModelFiles(model_file=str(tmp_path / other)))
+    plan = make_plan(spec, check_machine=False)
+    assert plan.baseline is not None
+    assert plan.baseline.label == baseline
+
+
+def test_which_engine_a_file_is_of_is_asked_where_nothing_tells(tmp_path: Path) -> None:
+    for name in ("q.py", "m.onnx"):
+        (tmp_path / name).write_text("")
+    spec = spec_of(str(tmp_path / "m.onnx"), "ort_fp32", baseline_model=ModelFiles(model_file=str(tmp_path / "q.py")))
+    with pytest.raises(UsageError, match="--baseline torch_fp32"):
+        make_plan(spec, check_machine=False)

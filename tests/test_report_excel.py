@@ -263,7 +263,7 @@ def test_numbers_that_excel_has_not(tmp_path: Path, value: float) -> None:
 
 def test_extreme_numbers_arrive_exactly(tmp_path: Path) -> None:
     base = make_stats(min=-1.7976931348623157e308, max=5e-324, elements=2**53, nan=2**60)
-    row = make_row(comparison=make_comparison(0.1, base=base, mean_abs=0.1 + 0.2))
+    row = make_row(comparison=make_comparison(0.1, base=base, target=base, mean_abs=0.1 + 0.2))
     report = with_rows(row)
     cells = dict(zip((c.key for c in columns(report)), book_of(report, tmp_path)["Precision"][2], strict=True))
     assert cells["base_min"].value == -1.7976931348623157e308

@@ -20,7 +20,7 @@ from precision_debug.reasons import Reason
 from precision_debug.records import Status
 from precision_debug.report import Report, write
 from precision_debug.report.formats.md import ROWS_SHOWN
-from precision_debug.report.layout import columns_to_show
+from precision_debug.report.layout import columns
 from precision_debug.report.words import explained
 from precision_debug.safety.visible import visible
 
@@ -143,7 +143,7 @@ def test_the_page_holds_every_row(tmp_path: Path, rows: int) -> None:
     keys = {data["columns"][int(column)]["key"] for column in data["texts"]}
     assert {"op_type", "shape", "status"} <= keys if rows == 2400 else not keys
     assert "name" not in keys
-    layout = columns_to_show(report)
+    layout = columns(report)
     assert [column["key"] for column in data["columns"]] == [column.key for column in layout]
     assert all(column["help"][1] for column in data["columns"])
     assert len(data["rows"]) == rows

@@ -82,8 +82,9 @@ def _opened(
         known = dataclasses.replace(known, turned=turned(built.running.proto.graph, built.types, known, sizes))
     holdings = hold(built.running.proto.graph, built.types, known)
     entries = list_tensors(
-        built.running.proto.graph, built.types, holdings, known.source.repeated, lambda name: sizes().get(name)
-    )
+        built.running.proto.graph, built.types, holdings, known.source.repeated, lambda name: sizes().get(name),
+        known.missing,
+    )  # fmt: skip
     if recipe.optimise:
         entries = with_absorbed(entries, holdings, known)
     if recipe.change == "" and not recipe.optimise:

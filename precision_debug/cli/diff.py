@@ -6,14 +6,13 @@ got worse, 1 where something did.
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..codec import json_text
+from ..codec import encode, json_text
 from ..errors import UsageError
 from ..reasons import say
 from ..report.atomic_file import replacing
@@ -144,9 +143,6 @@ def _markdown(found: Difference, language: str) -> Iterator[str]:
 
 
 def _plain(found: Difference) -> dict[str, Any]:
-    def number(value: float | None) -> float | None:
-        return value if value is not None and math.isfinite(value) else None
-
     return {
         "before": {"verdict": str(found.before.verdict), "mode": found.before.target.mode},
         "after": {"verdict": str(found.after.verdict), "mode": found.after.target.mode},
@@ -162,9 +158,9 @@ def _plain(found: Difference) -> dict[str, Any]:
                 "name": tensor.name,
                 "op_type": tensor.op_type,
                 "change": str(tensor.change),
-                "before": number(tensor.before.relative_l2) if tensor.before is not None else None,
-                "after": number(tensor.after.relative_l2) if tensor.after is not None else None,
-                "ratio": number(tensor.ratio),
+                "before": encode(tensor.before.relative_l2) if tensor.before is not None else None,
+                "after": encode(tensor.after.relative_l2) if tensor.after is not None else None,
+                "ratio": encode(tensor.ratio),
             }
             for tensor in found.tensors
         ],

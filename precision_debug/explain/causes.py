@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..numbers.born import finite_l2
 from ..reasons.causes import CAUSES
 from .files import files_differ, other_weight
 from .introduced import MASK, Alone
@@ -237,9 +238,9 @@ def _outlier(values: Array) -> Evidence | None:
 
 def _amplified(subject: Subject, amplifier: str) -> tuple[str, Evidence]:
     row = subject.row_of[amplifier]
-    error = row.relative_l2 or 0.0
+    error = finite_l2(row) or 0.0
     sources = subject.sources(amplifier)
-    given = max((subject.row_of[source].relative_l2 or 0.0 for source in sources), default=0.0)
+    given = max((finite_l2(subject.row_of[source]) or 0.0 for source in sources), default=0.0)
     factor = error / given if given else math.inf
     evidence: Evidence = {"amplifier": amplifier, "amplifier_type": row.op_type, "factor": factor}
     if _types(subject, amplifier) & CANCEL and row.comparison is not None:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from ..numbers.born import finite_l2, infinite_introduced
 from ..pairing.align import stem
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Effect, Introduced, Row
@@ -78,9 +79,9 @@ def suspects_before(subject: Subject, most: int = 24) -> list[str]:
     """Tensors whose operators are worth a look before anything is measured: those whose readers amplify their error."""
     scores: dict[str, float] = {}
     for name, row in subject.row_of.items():
-        error = row.relative_l2
+        error = finite_l2(row)
         sources = [source for source in subject.sources(name) if source in subject.row_of]
-        given = max((subject.row_of[source].relative_l2 or 0.0 for source in sources), default=0.0)
+        given = max((finite_l2(subject.row_of[source]) or 0.0 for source in sources), default=0.0)
         floor = max(given, subject.typical_unit)
         growth = (math.inf if error == math.inf else error / floor) if error is not None and floor else 0.0
         if row.non_finite:
@@ -196,8 +197,8 @@ def _ranked(
             cause=cause,
             evidence=evidence,
             confidence="simulated" if subject.simulation else alone.method,
-            introduced=introduced.rel_l2,
-            units=introduced.units,
+            introduced=infinite_introduced(introduced).rel_l2,
+            units=infinite_introduced(introduced).units,
             share=share,
             at=effect.at,
             amplifier=amplifier,
@@ -349,7 +350,7 @@ def _largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> s
     another author has added."""
     grown: dict[str, float] = {}
     for name in among:
-        error = subject.row_of[name].relative_l2
+        error = finite_l2(subject.row_of[name])
         own: Introduced | None = alone.found.get(name)
         lost_itself = own is not None and own.rel_l2 is not None and error is not None and own.rel_l2 > 0.3 * error
         if not error or lost_itself:
@@ -362,8 +363,8 @@ def _largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> s
 
 def _growth(subject: Subject, name: str) -> float:
     """How many times a tensor's error is the largest one of what it is made of."""
-    given = max((subject.row_of[s].relative_l2 or 0.0 for s in subject.sources(name)), default=0.0)
-    error = subject.row_of[name].relative_l2 or 0.0
+    given = max((finite_l2(subject.row_of[s]) or 0.0 for s in subject.sources(name)), default=0.0)
+    error = finite_l2(subject.row_of[name]) or 0.0
     return math.inf if given == 0 else error / given
 
 

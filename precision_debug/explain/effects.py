@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..numbers.born import finite_rmse
 from ..pairing.align import stem
 from ..protocols import Workbench
 from ..records import Comparison, Effect
@@ -62,7 +63,7 @@ def sinks_of(subject: Subject, first_failing: str) -> tuple[Sink, ...]:
         found.append(
             Sink(
                 name=row.name,
-                squared=(numbers.rmse or 0.0) ** 2 * count if is_float else 0.0,
+                squared=finite_rmse(numbers) ** 2 * count if is_float else 0.0,
                 size=(numbers.base.rms or 0.0) ** 2 * count if is_float else 0.0,
                 elements=count,
                 non_finite=max(0, numbers.target.nan - numbers.base.nan)

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import numbers
 from ..numbers.arrays import as_array
+from ..numbers.born import is_broken
 from ..observe.lockstep import Meeting, run_both
 from ..observe.store import Store
 from .introduced import WAITING, relative_error, same_kind
@@ -43,7 +44,8 @@ def plain_results(subject: Subject, folder: Path) -> Store:
 
 
 def inherited(subject: Subject, name: str, plain: Array | None, made: Array) -> float | None:
-    """Relative L2 of what the baseline's operator made of the target's inputs; None where it is no number.
+    """Relative L2 of what the baseline's operator made of the target's inputs; inf where that is NaN or Inf, None where
+    it is no error of floats.
 
     plain: what it makes of its own.
     """
@@ -53,6 +55,8 @@ def inherited(subject: Subject, name: str, plain: Array | None, made: Array) -> 
     if plain.dtype.kind != "f" or made.dtype.kind != "f":
         return None
     found = numbers.compare(plain, made)
+    if is_broken(found):
+        return math.inf
     return relative_error(plain, made, found.base, math.inf, found.sqnr_db)
 
 

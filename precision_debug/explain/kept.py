@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..numbers.born import finite_l2
 from ..reasons.causes import CAUSES
 from .introduced import MASK
 from .operators import BODIES, MOVE, SELECT, plain_type
@@ -69,9 +70,9 @@ def _grows(subject: Subject, name: str) -> bool:
     seen, waiting = {name}, [name]
     while waiting:
         current = waiting.pop()
-        error = subject.row_of[current].relative_l2 or 0.0
+        error = finite_l2(subject.row_of[current]) or 0.0
         for reader in subject.readers.get(current, ()):
-            if error and (subject.row_of[reader].relative_l2 or 0.0) > _GROWN * error:
+            if error and (finite_l2(subject.row_of[reader]) or 0.0) > _GROWN * error:
                 return True
             if reader not in seen and _chooses(subject, reader):
                 seen.add(reader)

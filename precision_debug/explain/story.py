@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import PrecisionDebugError
+from ..numbers.born import infinite_introduced
 from ..numbers.draw_portrait import portrait_of
 from ..numbers.portrait import Portrait
 from ..reasons import say
@@ -163,7 +164,7 @@ def _explained(
         )
         if on_portrait is not None:
             _draw(subject, alone, culprits, on_portrait)
-        return explanation, list(alone.found.values())
+        return explanation, [infinite_introduced(own) for own in alone.found.values()]
     finally:
         alone.close()
 

@@ -14,7 +14,7 @@ from .kinds import Array, dtype_name
 from .metrics import DECLARED
 from .totals import Pairs, Scales, Side, Totals
 
-__all__ = ["QUANTILES", "bare_stats", "comparison", "cosine_distance", "declared", "rescaled", "sqnr", "stats"]
+__all__ = ["QUANTILES", "bare_stats", "comparison", "cosine_distance", "declared", "index", "rescaled", "sqnr", "stats"]
 
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 _FIELDS = frozenset(field.name for field in dataclasses.fields(Comparison))
@@ -83,11 +83,11 @@ def comparison(
         shapes_match=True,
         mismatched=pairs.mismatched,
         apart=_apart(totals, tolerance),
-        first_mismatch=_index(pairs.first_mismatch, base.shape),
+        first_mismatch=index(pairs.first_mismatch, base.shape),
         max_abs=pairs.max_abs if pairs.max_abs_at >= 0 else None,
-        max_abs_index=_index(pairs.max_abs_at, base.shape),
+        max_abs_index=index(pairs.max_abs_at, base.shape),
         max_rel=pairs.max_rel if pairs.max_rel_at >= 0 else None,
-        max_rel_index=_index(pairs.max_rel_at, base.shape),
+        max_rel_index=index(pairs.max_rel_at, base.shape),
         mean_abs=_unscaled(pairs.sum_abs / finite, totals.scales.diff) if finite else None,
         mean_rel=pairs.sum_rel / finite if finite else None,
         rmse=_unscaled(math.sqrt(pairs.squares / finite), totals.scales.diff) if finite else None,
@@ -118,7 +118,8 @@ def declared(pairs: Pairs) -> dict[str, Any]:
     return {**own, "more": found} if found else own
 
 
-def _index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def index(flat: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Of an element by its place in C order; None where that is -1."""
     if flat < 0:
         return None
     places = []

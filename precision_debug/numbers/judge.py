@@ -7,14 +7,9 @@ import math
 
 from ..reasons import NOTHING, Reason, say
 from ..records import Comparison, Row, Status, TensorStats, Tolerance
+from .born import CLAMPED, MASK, is_broken, peak
 
-__all__ = ["HIDDEN", "as_expected", "is_broken", "judged", "validated", "verdict"]
-
-MASK = 1e18
-"""Beyond this a float32 is no number but a mask ("minus infinity"), which a narrow type may hold as -inf."""
-
-CLAMPED = 1e4
-"""The least that converters to narrow types put in the place of an infinity."""
+__all__ = ["HIDDEN", "as_expected", "judged", "validated", "verdict"]
 
 HIDDEN = 1e-2
 """Relative L2 error above which a pass is inconclusive where atol exceeds the RMS of the baseline's tensor.
@@ -92,26 +87,9 @@ def _is_mask_alone(row: Row, numbers: Comparison, allowed: float) -> bool:
     What an operator added itself, and what it was given, are measured without masks.
     """
     own = row.introduced
-    if own is None or own.born_nan or own.born_inf or _peak(numbers.base) <= MASK or _peak(numbers.target) < CLAMPED:
+    if own is None or own.born_nan or own.born_inf or peak(numbers.base) <= MASK or peak(numbers.target) < CLAMPED:
         return False
     return own.rel_l2 is not None and own.inherited is not None and max(own.rel_l2, own.inherited) <= allowed
-
-
-def is_broken(numbers: Comparison) -> bool:
-    """Whether a NaN or an infinity stands where the other side has not the same.
-
-    A mask is none: minus infinity, or a number beyond MASK, that one side holds as the other end of what is "never".
-    """
-    more = numbers.base.inf - numbers.target.inf
-    if not numbers.apart:
-        return False
-    if numbers.base.nan != numbers.target.nan or numbers.apart != abs(more):
-        return True  # some are NaN, stand elsewhere, or have the other sign
-    return _peak(numbers.base) <= MASK if more < 0 else _peak(numbers.target) < CLAMPED
-
-
-def _peak(side: TensorStats) -> float:
-    return max(abs(side.min or 0.0), abs(side.max or 0.0))
 
 
 def _passes(comparison: Comparison, tolerance: Tolerance) -> tuple[bool, Reason]:

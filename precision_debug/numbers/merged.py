@@ -137,6 +137,11 @@ class Merged:
         scales, pairs = (totals.scales, totals.pairs) if totals is not None else (Scales(), None)
         unlike = found.mismatched is None
 
+        largest, wildest = (found.max_abs, found.max_abs_index), (found.max_rel, found.max_rel_index)
+        if pairs is not None:  # a row's own are infinite where NaN or Inf were born, and so is what they are merged to
+            largest = pairs.max_abs, finish.index(pairs.max_abs_at, found.base.shape)
+            wildest = pairs.max_rel, finish.index(pairs.max_rel_at, found.base.shape)
+
         def place(value: float | None, index: Shape | None) -> Place | None:
             return None if value is None or index is None else Place(value=value, sample=sample, index=index)
 
@@ -153,8 +158,8 @@ class Merged:
             apart=found.apart,
             base=MergedSide.of(found.base, totals.base if totals else None, scales.base),
             target=MergedSide.of(found.target, totals.target if totals else None, scales.target),
-            first_mismatch=place(0.0, found.first_mismatch), max_abs=place(found.max_abs, found.max_abs_index),
-            max_rel=place(found.max_rel, found.max_rel_index), stat_abs=found.stat_abs, stat_rel=found.stat_rel,
+            first_mismatch=place(0.0, found.first_mismatch), max_abs=place(*largest),
+            max_rel=place(*wildest), stat_abs=found.stat_abs, stat_rel=found.stat_rel,
             required_atol=found.required_atol, required_rtol=found.required_rtol, fp16_overflow=found.fp16_overflow,
             fp16_subnormal=found.fp16_subnormal, identical=found.identical, worst=((badness(found), sample),), **shared,
         )  # fmt: skip

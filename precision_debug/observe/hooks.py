@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..numbers import judge
+from ..numbers.born import infinite
 from ..numbers.host import HostComparer
 from ..numbers.native import cores_of_each
 from ..pairing.align import Alignment, Pair, stem
@@ -334,7 +335,7 @@ class CheckTarget:
             target_op_type=op_type,
             paired_by=how,
             view=pair.target.view if pair is not None else "",
-            comparison=comparison,
+            comparison=infinite(comparison),
         )
         row = judge.judged(row, self.tolerance)
         self._keep(row)

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..codec import decode, encode, parse_json
 from ..numbers import judge
+from ..numbers.born import infinite
 from ..numbers.exact_sum import ExactSum
 from ..numbers.merged import Merged, MergedSide
 from ..numbers.merged_json import from_plain, side_from_plain, side_to_plain, to_plain
@@ -182,7 +183,7 @@ def _judged(row: Row, merged: Merged | None, tolerance: Tolerance) -> Row:
     extra = {**row.extra, SAMPLES: str(merged.samples), WORST_SAMPLES: worst}
     if merged.max_abs is not None:
         extra[WORST_AT] = str(merged.max_abs.sample)
-    over_all = dataclasses.replace(row, comparison=comparison, status=Status.PASS, extra=extra)
+    over_all = dataclasses.replace(row, comparison=infinite(comparison), status=Status.PASS, extra=extra)
     return judge.judged(over_all, tolerance)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -223,10 +224,13 @@ def _none(report: Report) -> Text | None:
 
 def _evidence(culprit: Culprit) -> Text:
     english, chinese = [], []
-    # a NaN or Inf is no part of the error that was introduced: what is left of that is no evidence
+    # what is left of a tensor in which NaN or Inf are born is no evidence
     known = CAUSES.get(culprit.cause)
     beyond = known is not None and known.out_of_range == "above"
-    if culprit.introduced is not None and not (beyond and (culprit.units or 0.0) < 1.0):
+    if culprit.introduced == math.inf:
+        english.append("NaN or Inf is born in it, so that the error it introduces is infinite")
+        chinese.append("NaN 或 Inf 由它产生，因此它引入的误差为无穷大")
+    elif culprit.introduced is not None and not (beyond and (culprit.units or 0.0) < 1.0):
         units = "" if culprit.units is None else f" ({figure(culprit.units)} x rounding once)"
         mal = "" if culprit.units is None else f"（单次舍入的 {figure(culprit.units)} 倍）"
         english.append(f"introduced error {figure(culprit.introduced)}{units}")

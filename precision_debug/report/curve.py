@@ -20,8 +20,8 @@ class Point:
     """One row. relative_l2 and max_abs lie within the curve's low and high; None where there is no finite number.
 
     introduced: relative L2 error that the operator itself added, None where that was not measured. failed: out of
-    tolerance. broken: an error that is not finite, or shapes that differ; drawn on the upper edge, and has no relative
-    L2 error, as that would be of what is left. exact: no error at all.
+    tolerance. broken: an error that is not finite, or shapes that differ; drawn apart, above every number. exact: no
+    error at all.
     """
 
     index: int
@@ -43,6 +43,16 @@ class Curve:
     low: float
     high: float
     thinned: int = 1
+
+    @property
+    def top(self) -> float:
+        """The axis' end: a decade above ``high`` where something is broken."""
+        return 10 * self.high if any(point.broken for point in self.points) else self.high
+
+    @property
+    def edge(self) -> float:
+        """Where what is broken is drawn: between the last gridline of a number and the axis' end."""
+        return self.high * math.sqrt(10)
 
 
 def curve(report: Report, limit: int = 5000) -> Curve:

@@ -135,11 +135,13 @@ def _error(row: Row) -> float:
     return float(error)
 
 
-def _size(tensor: Tensor) -> float:
-    ratio = tensor.ratio
+def _size(tensor: Tensor) -> tuple[bool, float]:
+    """Tensors that became NaN or Inf, or no longer are, go before all others."""
+    ratio, sides = tensor.ratio, [row for row in (tensor.before, tensor.after) if row is not None]
+    wild = len({row.relative_l2 == math.inf for row in sides}) > 1
     if ratio is None or not math.isfinite(ratio):
-        return math.inf
-    return ratio if ratio >= 1 else 1 / ratio if ratio else math.inf
+        return wild, math.inf
+    return wild, ratio if ratio >= 1 else 1 / ratio if ratio else math.inf
 
 
 def _without(some: Sequence[Culprit], others: Sequence[Culprit]) -> tuple[Culprit, ...]:

@@ -86,7 +86,9 @@ def _first(found: Difference) -> Text:
 
 
 def _most(some: Sequence[Tensor], became: Text) -> Text:
-    told = next((tensor for tensor in some if ratio(tensor)), some[0])
+    told = some[0]  # what became NaN or Inf is first, and has no ratio
+    if "inf" not in errors(told):
+        told = next((tensor for tensor in some if ratio(tensor)), told)
     times = f" ({ratio(told)})" if ratio(told) else ""
     shi = f"（{ratio(told)}）" if times else ""
     tensors = "1 tensor" if len(some) == 1 else f"{count(len(some))} tensors"

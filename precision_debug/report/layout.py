@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from ..observe.sample_columns import SAMPLES, WORST_AT, WORST_SAMPLES
 from ..records import Row
@@ -14,10 +12,10 @@ from .column import Column, column
 from .judged import Judged
 from .repeat_columns import REPEATED
 from .tolerance import statistic
-from .values import extra, metric, newly_broken
+from .values import extra, metric
 from .words import Text, explained
 
-__all__ = ["BAND", "COLUMNS", "DECIDING", "PADDLE", "Column", "columns", "columns_for_people", "columns_to_show"]
+__all__ = ["BAND", "COLUMNS", "DECIDING", "PADDLE", "Column", "columns", "columns_for_people"]
 
 PADDLE = 8
 """How many columns, from the left, are those of Paddle's demo."""
@@ -52,37 +50,15 @@ def columns(report: Judged) -> tuple[Column, ...]:
     return (*COLUMNS, *judged, *repeated, *_extra_columns(report.rows))
 
 
-def columns_to_show(report: Judged) -> tuple[Column, ...]:
-    """The same, where people look: a tensor in which NaN or Inf are born shows that in place of the error of what is
-    left of it, which may well be 0."""
-    return tuple(
-        dataclasses.replace(column, get=_unless_broken(column, *_LEFT[column.key])) if column.key in _LEFT else column
-        for column in columns(report)
-    )
-
-
-_LEFT = {"relative_l2": (math.nan, math.inf), "sqnr_db": (None, None), "cosine_distance": (None, None)}
-"""Columns whose numbers are of the finite elements alone, and what stands there where NaN, or only Inf, are new."""
-
-
-def _unless_broken(column: Column, nan: float | None, inf: float | None) -> Callable[[Row], Any]:
-    def get(row: Row) -> Any:
-        if not newly_broken(row) or row.comparison is None:
-            return column.get(row)
-        return nan if row.comparison.target.nan > row.comparison.base.nan else inf
-
-    return get
-
-
 def columns_for_people(report: Judged) -> tuple[Column, ...]:
-    """Those to show, with each row's reason in both languages."""
+    """The same, with each row's reason in both languages."""
 
     def reason(row: Row) -> str:
         return str(explained(row.reason))
 
     return tuple(
         dataclasses.replace(column, get=reason, width=_BOTH) if column.key == "reason" else column
-        for column in columns_to_show(report)
+        for column in columns(report)
     )
 
 

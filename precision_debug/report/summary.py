@@ -192,7 +192,7 @@ def _first(report: Report) -> Section:
     for label, value in (
         (Text("Max absolute error", "最大绝对误差"), numbers.max_abs),
         (Text("Max relative error", "最大相对误差"), numbers.max_rel),
-        (Text("Relative L2 error", "相对 L2 误差"), None if newly_broken(row) else row.relative_l2),
+        (Text("Relative L2 error", "相对 L2 误差"), row.relative_l2),
         (Text("Error growth", "误差放大倍数"), growth(row)),
     ):
         if value is not None:
@@ -253,11 +253,11 @@ def _row_line(row: Row) -> tuple[Cell, ...]:
 
 
 def _broken(row: Row) -> str:
-    """What the target has that the baseline has not, in place of errors that are of what is left."""
+    """What stands on one side alone, in place of errors that are infinite."""
     numbers = row.comparison
     if numbers is None or not newly_broken(row):
         return ""
-    return "NaN" if numbers.target.nan > numbers.base.nan else "Inf"
+    return "NaN" if numbers.target.nan != numbers.base.nan else "Inf"
 
 
 def _scores(report: Report) -> Section:

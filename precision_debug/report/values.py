@@ -7,6 +7,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
+from ..numbers.born import is_broken
 from ..records import Row, TensorStats
 
 __all__ = [
@@ -111,9 +112,9 @@ def extra(key: str) -> Get:
 
 
 def newly_broken(row: Row) -> bool:
-    """Whether the target has NaN or Inf that the baseline has not: the row's other numbers are of what is left."""
+    """Whether NaN or Inf stand on one side alone: the row's errors are infinite then."""
     both = row.comparison
-    return both is not None and both.target.nan + both.target.inf > both.base.nan + both.base.inf
+    return both is not None and both.shapes_match and is_broken(both)
 
 
 def growth(row: Row) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -210,11 +211,30 @@ def _default_baseline(spec: RunSpec, target: Opening) -> str:
             where=spec.model.path,
             hint="add --baseline_model FILE (the .onnx it was made from), or name another with --baseline MODE",
         )
-    for _, mode in registry.modes_for(spec.baseline_model or spec.model):
-        if mode.baseline == mode.name:
-            return mode.name
-    raise UsageError(
-        "no default baseline for this model",
-        where=(spec.baseline_model or spec.model).path,
-        hint="name one with --baseline MODE",
-    )
+    model = spec.baseline_model or spec.model
+    offered = [(backend, mode) for backend, mode in registry.modes_for(model) if mode.baseline == mode.name]
+    wanted = target.mode.baseline if target.mode is not None else ""
+    own = [mode.name for backend, mode in offered if backend is target.backend or mode.name == wanted]
+    if own:
+        return wanted if wanted in own else own[0]
+    makers = {backend.name: mode.name for backend, mode in reversed(offered)}
+    if len(makers) > 1 and registry.suffix(model) == ".py":  # which framework's module it makes, its own text tells
+        makers = {name: mode for name, mode in makers.items() if _imports(model, name)} or makers
+        if len(makers) > 1:
+            raise UsageError(
+                "several engines read this file", where=model.path,
+                hint=f"say which one made it: --baseline {' or --baseline '.join(makers.values())}",
+            )  # fmt: skip
+    if makers:
+        return [*makers.values()][-1]
+    raise UsageError("no default baseline for this model", where=model.path, hint="name one with --baseline MODE")
+
+
+def _imports(model: ModelFiles, name: str) -> bool:
+    """Whether a Python file says that it imports a framework."""
+    path = Path(model.model_file.partition(".py:")[0].removesuffix(".py") + ".py")
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return re.search(rf"^\s*(?:import|from)\s+{re.escape(name)}\b", text, re.MULTILINE) is not None

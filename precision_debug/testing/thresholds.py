@@ -17,6 +17,7 @@ from ..report.blame import culprits, sentence_of
 from ..report.difference import TIMES, Change, difference
 from ..report.figures import figure
 from ..report.model import Report, Verdict
+from ..report.values import newly_broken
 from ..safety.special_file import refuse_special
 from ..safety.visible import visible
 
@@ -39,8 +40,9 @@ class Thresholds:
         [tool.precision_debug.thresholds.operators]
         Softmax = 1e-2                    # by operator type
 
-    A tensor's own pattern goes before its operator's. Where neither ``outputs``, tensors nor operators are given, the
-    report's verdict decides.
+    Of several that apply to one tensor the strictest counts. A NaN or an Inf that one side alone has is an infinite
+    error, beyond every threshold, and at a final output it fails without one too. Where neither ``outputs``, tensors
+    nor operators are given, the report's verdict decides.
     """
 
     outputs: float | None = None
@@ -107,12 +109,12 @@ class Thresholds:
 
     def of_row(self, row: Row) -> float | None:
         """The largest relative L2 error that a row may have; None where nobody said."""
-        for pattern, most in self.tensors.items():
-            if fnmatch.fnmatchcase(row.name, pattern):
-                return most
+        found = [most for pattern, most in self.tensors.items() if fnmatch.fnmatchcase(row.name, pattern)]
         if row.op_type in self.operators:
-            return self.operators[row.op_type]
-        return self.outputs if row.is_output else None
+            found.append(self.operators[row.op_type])
+        if row.is_output and self.outputs is not None:
+            found.append(self.outputs)
+        return min(found, default=None)
 
 
 def complaint(report: Report, thresholds: Thresholds, golden: Report | None = None) -> str:
@@ -120,7 +122,7 @@ def complaint(report: Report, thresholds: Thresholds, golden: Report | None = No
 
     golden: a stored report: only what is worse than in it counts, and what a threshold forbids.
     """
-    found = [_over(row, thresholds) for row in report.rows]
+    found = [_over(row, thresholds, golden is None) for row in report.rows]
     over = [text for text in found if text]
     if golden is not None:
         told = difference(golden, report, times=thresholds.times)
@@ -151,11 +153,14 @@ def complaint(report: Report, thresholds: Thresholds, golden: Report | None = No
     return "\n".join(map(visible, lines))  # a test's failure goes to the terminal as it is
 
 
-def _over(row: Row, thresholds: Thresholds) -> str:
+def _over(row: Row, thresholds: Thresholds, alone: bool) -> str:
+    """What a row exceeds. alone: no golden report says what its outputs may be."""
     most = thresholds.of_row(row)
+    error = row.relative_l2
+    if newly_broken(row) and (most is not None or (row.is_output and alone and thresholds.given)):
+        return f"{row.op_type} {row.name}: {row.non_finite}" + ("" if most is None else f", allowed {figure(most)}")
     if most is None:
         return ""
-    error = row.relative_l2
     if error is None or math.isnan(error):
         compared = row.comparison is not None
         return f"{row.op_type} {row.name}: {'NaN or another shape' if compared else 'not compared'}" * bool(

@@ -113,12 +113,18 @@ class Known:
         if name in self.turned:
             return self.turned[name]
         for plain in spellings(name):
-            if plain in self.source.tensors:
+            if plain in self.source.tensors and plain in self.given.tensors:  # see ``missing``
                 return ()
             edge = self.edge_of.get(plain)
             if edge is not None:
                 return edge.forms[plain].perm
         return None
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """Source tensors that the given graph has no more. A value of the running graph of such a name is called after
+        a node, which exporters often call as its output, and may hold another tensor, in another layout."""
+        return frozenset(self.source.tensors) - frozenset(self.given.tensors)
 
     def outputs(self, node: Any) -> tuple[str, ...]:
         """The outputs that a node of the running graph had in the given one; () where it was not there."""
@@ -132,7 +138,7 @@ class Known:
     def named_after(self, name: str) -> str:
         """The tensor that a node gives whose name a value bears; "" where that is not so, or there are several."""
         node = _TOKEN.sub("", name)
-        if name in self.source.tensors or node in self.source.tensors or name in self.edge_of:
+        if name in self.given.tensors or name in self.edge_of:
             return ""
         outputs = [output for output in self.source.nodes.get(node, ()) if output]
         same = self.source.nodes.get(node) == self.given.nodes.get(node)  # the quantiser moves names on

@@ -43,11 +43,19 @@ class Entry:
         return self.value.scope.loop_depth > 0
 
 
+_RENAMED = "!moved"
+"""Behind the name of a value that ONNX Runtime called as the source model calls another one."""
+
+
 class Labels:
     """Session names of a graph's values, and what a node reads in these names."""
 
-    def __init__(self, found: Sequence[Value], holdings: Mapping[Any, Holding] | None = None) -> None:
-        self.by_key = labels(list(found))
+    def __init__(
+        self, found: Sequence[Value], holdings: Mapping[Any, Holding] | None = None, missing: Collection[str] = ()
+    ) -> None:
+        self.by_key = {
+            key: f"{name}{_RENAMED}" if key[-1] in missing else name for key, name in labels(list(found)).items()
+        }
         self.holdings = holdings or {}
 
     def of(self, key: Any, name: str) -> str:
@@ -88,11 +96,14 @@ class Labels:
 
 
 def list_tensors(
-    running: Any, types: Types, holdings: Mapping[Any, Holding], repeated: Collection[str], sizes: Sizes
-) -> list[Entry]:
-    """repeated: names that occur in several graphs of the source; the baseline puts the graph's path before them."""
+    running: Any, types: Types, holdings: Mapping[Any, Holding], repeated: Collection[str], sizes: Sizes,
+    missing: Collection[str] = (),
+) -> list[Entry]:  # fmt: skip
+    """repeated: names that occur in several graphs of the source; the baseline puts the graph's path before them.
+    missing: of source tensors that the engine was not given: a value of that name is another, and is called otherwise.
+    """
     found = all_values(running)
-    names = Labels(found, holdings)
+    names = Labels(found, holdings, missing)
     by_key = {value.key: value for value in found}
     outputs = {item.name for item in running.output}
     entries = []

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from ...codec import decode, encode, parse_json
 from ...errors import OutputError
+from ...numbers.born import infinite, infinite_introduced
 from ...reasons import say
 from ...records import ModelFiles, Row, RunSpec, Side, Status, TensorStats, Tolerance
 from ...safety.special_file import refuse_special
@@ -43,9 +44,18 @@ def from_dict(plain: Any) -> Report:
             hint="read it with the precision_debug that wrote it, or write it again",
         )
     try:
-        return _whole(decode(Report, {key: value for key, value in plain.items() if key not in _DERIVED}))
+        report = _whole(decode(Report, {key: value for key, value in plain.items() if key not in _DERIVED}))
+        return dataclasses.replace(report, rows=tuple(map(_infinite, report.rows)))  # an older file has what is left
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise OutputError(f"the report is damaged ({error})", hint="write it again") from error
+
+
+def _infinite(row: Row) -> Row:
+    numbers = None if row.comparison is None else infinite(row.comparison)
+    own = None if row.introduced is None else infinite_introduced(row.introduced)
+    if numbers is row.comparison and own is row.introduced:
+        return row
+    return dataclasses.replace(row, comparison=numbers, introduced=own)
 
 
 def _whole(report: Report) -> Report:

@@ -13,7 +13,7 @@ from ..figures import count, figure
 from ..model import Report
 from ..section import Cell, Section
 from ..summary import summary
-from ..values import growth, newly_broken
+from ..values import growth
 from ..words import Text
 
 __all__ = ["ROWS_SHOWN", "code", "head", "lines", "plain", "write"]
@@ -111,7 +111,7 @@ def _numbers(row: Row) -> list[str]:
     return [
         str(row.index), plain(row.op_type), code(row.name), plain(row.shape_text),
         "" if errors[0] is None else count(errors[0]), figure(errors[1]), figure(errors[2]),
-        "" if newly_broken(row) else figure(row.relative_l2), figure(growth(row)),
+        figure(row.relative_l2), figure(growth(row)),
     ]  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from ...errors import UsageError
 from ...feeds.script import load_function
 from ...numbers import judge
 from ...numbers.arrays import as_array
+from ...numbers.born import is_broken
 from ...reasons import Reason, say
 from ...records import Comparison, Row, Status, Tolerance
 from ...search.asked import Asked, limit_of
@@ -144,7 +145,7 @@ def error_of(found: Comparison) -> float:
     """Relative L2 error; inf where NaN or Inf are not those of the baseline; of integers, the share that differs."""
     if not found.shapes_match or found.mismatched is None:
         return math.inf
-    if judge.is_broken(found) or found.target.inf > found.base.inf:
+    if is_broken(found) or found.target.inf > found.base.inf:
         return math.inf
     if found.relative_l2 is None:
         if found.mismatched == 0 or not found.base.elements:

@@ -80,22 +80,25 @@ def _title(head: Head) -> str:
 
 
 def _chart(book: Any, sheet: Any, at: int, found: list[Line]) -> None:
-    timed = [line for line in found if line.get("median") and line.get("rel_l2") is not None]
-    drawn = [line for line in timed if math.isfinite(line["rel_l2"])]
+    drawn = [line for line in found if line.get("median") and line.get("rel_l2") is not None]
     if not drawn:
         return
-    errors = [line["rel_l2"] for line in drawn if line["rel_l2"]]
+    errors = [line["rel_l2"] for line in drawn if line["rel_l2"] and math.isfinite(line["rel_l2"])]
     edge = 10.0 ** math.floor(math.log10(min(errors))) / 10 if errors else 1e-9
+    most = max(10.0 ** math.ceil(math.log10(max(errors))) if errors else 1.0, 100 * edge)
+    wild = any(not math.isfinite(line["rel_l2"]) for line in drawn)
     times = [1e3 * line["median"] for line in drawn]
     chart = book.add_chart({"type": "scatter"})
     data = book.add_worksheet("ChartData")
     data.hide()
     for number, line in enumerate(drawn):
         exact = not line["rel_l2"]  # has no place on a logarithm: it lies on the lower edge, and its name says so
-        data.write_row(number, 0, [1e3 * line["median"], line["rel_l2"] or edge])
+        lost = not math.isfinite(line["rel_l2"])  # NaN or Inf: between the last gridline of a number and the axis' end
+        height = most * math.sqrt(10) if lost else line["rel_l2"] or edge
+        data.write_row(number, 0, [1e3 * line["median"], height])
         chart.add_series(
             {
-                "name": caption(f"{line['mode']} (0)" if exact else line["mode"]),
+                "name": caption(f"{line['mode']} ({'NaN, Inf' if lost else 0})" if lost or exact else line["mode"]),
                 "categories": ["ChartData", number, 0, number, 0], "values": ["ChartData", number, 1, number, 1],
                 "marker": {"type": "circle", "size": 9, "fill": {"color": _COLOURS.get(line["verdict"], "#0A7D5A")}},
                 "data_labels": {"series_name": True, "value": False, "position": "right"},
@@ -113,7 +116,7 @@ def _chart(book: Any, sheet: Any, at: int, found: list[Line]) -> None:
     })  # fmt: skip
     chart.set_y_axis({
         "name": "Rel L2 of the worst output / 最差输出的相对 L2 误差", "log_base": 10, "min": edge, "crossing": edge,
-        "num_format": "0E+00", "major_gridlines": grid,
+        **({"max": 10 * most} if wild else {}), "num_format": "0E+00", "major_gridlines": grid,
     })  # fmt: skip
     chart.set_legend({"none": True})
     chart.show_hidden_data()

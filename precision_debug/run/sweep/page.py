@@ -31,6 +31,7 @@ _STYLE = """
 """
 _COLOURS = {
     "#ffffff": "card", "#e3e7ee": "line", "#5b6576": "soft", "#1c2430": "ink", "#0a7d5a": "green", "#8a93a5": "grey",
+    "#d92d20": "red",
 }  # fmt: skip
 """The picture's own colours, and the page's in their place, which are others in the dark."""
 

@@ -13,14 +13,18 @@ __all__ = ["svg"]
 
 _WIDTH, _HEIGHT = 760, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 30, 40, 64
+_APART = 34
+"""Of the height, for modes that gave NaN or Inf: above the last gridline, as no number is as bad."""
 
 
 def svg(sweep: Sweep) -> str:
-    """The picture; "" where no mode has both a finite error and a time. An error of 0 lies on the lower edge."""
-    modes = [mode for mode in sweep.modes if mode.speed and mode.rel_l2 is not None and math.isfinite(mode.rel_l2)]
+    """The picture; "" where no mode has both an error and a time. An error of 0 lies on the lower edge, an infinite one
+    above the last gridline."""
+    modes = [mode for mode in sweep.modes if mode.speed and mode.rel_l2 is not None]
     if not modes:
         return ""
-    errors = [mode.rel_l2 for mode in modes if mode.rel_l2]
+    errors = [mode.rel_l2 for mode in modes if mode.rel_l2 and math.isfinite(mode.rel_l2)]
+    top = _TOP + _APART * any(map(_wild, modes))
     low = math.floor(math.log10(min(errors))) if errors else -3
     high = max(math.ceil(math.log10(max(errors))) if errors else 0, low + 1)
     times = [mode.speed.median * 1e3 for mode in modes if mode.speed is not None]
@@ -33,15 +37,15 @@ def svg(sweep: Sweep) -> str:
 
     def y(mode: Mode) -> float:
         edge = _HEIGHT - _BOTTOM
-        if not mode.rel_l2:
-            return edge
-        return _TOP + (high - math.log10(mode.rel_l2)) / (high - low) * (edge - 14 - _TOP)
+        if not mode.rel_l2 or _wild(mode):
+            return edge if not mode.rel_l2 else _TOP + 8
+        return top + (high - math.log10(mode.rel_l2)) / (high - low) * (edge - 14 - top)
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="system-ui, sans-serif"'
         ' font-size="13" role="img"><title>Error against latency</title>',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#ffffff"/>',
-        *_grid(low, high, first, last),
+        *_grid(low, high, first, last, top),
     ]
     best = front(modes)
     points = " ".join(f"{x(mode):.1f},{y(mode):.1f}" for mode in best)
@@ -49,7 +53,7 @@ def svg(sweep: Sweep) -> str:
         parts.append(f'<polyline points="{points}" fill="none" stroke="#0a7d5a" stroke-width="2" opacity="0.7"/>')
     names = {mode.name for mode in best}
     for mode in modes:
-        colour = "#0a7d5a" if mode.name in names else "#8a93a5"
+        colour = "#d92d20" if _wild(mode) else "#0a7d5a" if mode.name in names else "#8a93a5"
         parts.append(f'<circle cx="{x(mode):.1f}" cy="{y(mode):.1f}" r="6" fill="{colour}"/>')
     parts += [
         f'<text x="{px:.1f}" y="{py:.1f}" text-anchor="{anchor}" fill="#1c2430">{html.escape(visible(name))}</text>'
@@ -58,13 +62,19 @@ def svg(sweep: Sweep) -> str:
     return "".join(parts) + "</svg>\n"
 
 
-def _grid(low: int, high: int, first: float, last: float) -> list[str]:
+def _wild(mode: Mode) -> bool:
+    return mode.rel_l2 is not None and not math.isfinite(mode.rel_l2)
+
+
+def _grid(low: int, high: int, first: float, last: float, top: int) -> list[str]:
     right, edge = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
     parts = []
     for power in range(low, high + 1):
-        at = _TOP + (high - power) / (high - low) * (edge - 14 - _TOP)
+        at = top + (high - power) / (high - low) * (edge - 14 - top)
         parts.append(f'<line x1="{_LEFT}" y1="{at:.1f}" x2="{right}" y2="{at:.1f}" stroke="#e3e7ee"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{at + 4:.1f}" text-anchor="end" fill="#5b6576">1e{power}</text>')
+    if top > _TOP:
+        parts.append(f'<text x="{_LEFT - 8}" y="{_TOP + 12}" text-anchor="end" fill="#d92d20">NaN, Inf</text>')
     for place in range(5):
         value = first * (last / first) ** (place / 4)
         at = _LEFT + place / 4 * (right - _LEFT)

@@ -15,7 +15,7 @@ from ...advice import advice
 from ...blame import culprits
 from ...column import Column
 from ...layer import grouped
-from ...layout import DECIDING, columns_to_show
+from ...layout import DECIDING, columns
 from ...model import Report
 from ...noise import KINDS, noise_of
 from ...precision import unit_of
@@ -55,7 +55,7 @@ _ADVISED = 300
 
 def written(report: Report) -> Iterator[str]:
     """One JSON object in parts, never holding more than one row's text."""
-    layout = columns_to_show(report)
+    layout = columns(report)
     noise = [noise_of(row) for row in report.rows]
     encode = [(column.get, _reason if column.key == "reason" else _ENCODE[column.kind]) for column in layout]
     shared = dict(_shared(report, layout))

@@ -51,8 +51,8 @@ def write_charts(book: Any, formats: Formats, report: Report) -> None:
 
 def _captions(drawn: Curve) -> list[str]:
     captions = [
-        "Red: out of tolerance. Cross on the upper edge: NaN, Inf or another shape. The lines leave out errors of 0.",
-        "红点：超出容差。上边缘的叉：NaN、Inf 或形状不一致。折线不画误差为 0 的张量。",
+        "Red: out of tolerance. Cross above all numbers: NaN, Inf or another shape. The lines leave out errors of 0.",
+        "红点：超出容差。最上方的叉：NaN、Inf 或形状不一致。折线不画误差为 0 的张量。",
     ]
     if drawn.thinned > 1:
         captions.append(
@@ -66,7 +66,7 @@ def _chart(book: Any, drawn: Curve) -> Any:
     points = drawn.points
     chart = book.add_chart({"type": "scatter", "subtype": "straight"})
     failed = [_failed(point) for point in points]
-    broken = [drawn.high if point.broken else None for point in points]
+    broken = [drawn.edge if point.broken else None for point in points]
     orders = [point.index for point in points]
 
     def series(name: str, column: int, values: list[float | None], **style: Any) -> None:
@@ -101,7 +101,7 @@ def _chart(book: Any, drawn: Curve) -> Any:
         "major_gridlines": {"visible": False}, "line": {"color": _GREY}, "label_position": "low",
     })  # fmt: skip
     chart.set_y_axis({
-        "name": "Error / 误差", "log_base": 10, "min": drawn.low, "max": drawn.high, "crossing": drawn.low,
+        "name": "Error / 误差", "log_base": 10, "min": drawn.low, "max": drawn.top, "crossing": drawn.low,
         "num_format": "0E+00", "major_gridlines": grid, "line": {"color": _GREY},
     })  # fmt: skip
     chart.set_legend({"position": "top"})
@@ -130,7 +130,7 @@ def _data(book: Any, drawn: Curve) -> None:
     for line, point in enumerate(drawn.points, 1):
         sheet.write_number(line, 0, point.index)
         sheet.write_string(line, 1, fit(point.name))
-        at_the_edge = drawn.high if point.broken else None
+        at_the_edge = drawn.edge if point.broken else None
         values = (_line(point, point.relative_l2), _line(point, point.max_abs), _failed(point), at_the_edge,
                   point.introduced)  # fmt: skip
         for column, value in enumerate(values, 2):

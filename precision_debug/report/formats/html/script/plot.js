@@ -25,7 +25,9 @@ function buildPlot() {
   const drawn = (value) => (usable(value) ? Math.min(high, Math.max(low, value)) : value === 0 ? low : null);
   const status = rows.map((row) => row[at.status]);
   const wild = new Set(data.broken);
-  const broken = curve.rows.map((n) => (wild.has(n) ? high : null));
+  // NaN, Inf and other shapes stand between the last gridline of a number and the axis' end: no number is as bad.
+  const top = wild.size ? 10 * high : high;
+  const broken = curve.rows.map((n) => (wild.has(n) ? high * Math.sqrt(10) : null));
   const failed = curve.rows.map((n) => (status[n] === data.fail && !wild.has(n) ? drawn(SERIES[0].values[n]) : null));
   // A line ends where NaN or Inf are born (null), and passes over what has no error, mostly shapes and indices, and what was
   // not compared (undefined): falling to the edge there, it would hide its own course.
@@ -41,7 +43,7 @@ function buildPlot() {
     width: byId("plot").clientWidth || 600, height: plotHeight(), legend: { show: false },
     padding: [8 + MARK * marked.length, null, null, null],
     cursor: { drag: { x: true, y: false, uni: 20 }, focus: { prox: 30 }, points: { size: 8 } },
-    scales: { x: { time: false, range: (_u, a, b) => (a === b ? [a - 1, b + 1] : [a, b]) }, y: { distr: 3, log: 10, range: [low, high] } },
+    scales: { x: { time: false, range: (_u, a, b) => (a === b ? [a - 1, b + 1] : [a, b]) }, y: { distr: 3, log: 10, range: [low, top] } },
     axes: [
       { stroke: colour("soft"), grid: { show: false }, ticks: { stroke: colour("line") }, values: (_u, at_) => at_.map((v) => (Number.isInteger(v) ? thousands(v) : "")) },
       { stroke: colour("soft"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, size: 56, values: (_u, at_) => at_.map((v) => (v === null ? "" : `1e${Math.round(Math.log10(v))}`)), splits: () => powers(low, high) },
@@ -149,7 +151,7 @@ function legend() {
     swatch.style.setProperty("--swatch", `var(--${one.colour})`);
     line.append(tick, swatch, both(one.label));
     return line;
-  }), ...[["fail", ["out of tolerance", "超出容差"]], ["broken", ["NaN, Inf or another shape (upper edge)", "NaN、Inf 或形状不一致（上边缘）"]]].map(([kind, text]) => {
+  }), ...[["fail", ["out of tolerance", "超出容差"]], ["broken", ["NaN, Inf or another shape (on top)", "NaN、Inf 或形状不一致（最上方）"]]].map(([kind, text]) => {
     const line = element("span", "key"), swatch = element("i", `swatch dots ${kind}`);
     swatch.style.setProperty("--swatch", "var(--red)");
     line.append(swatch, both(text));

@@ -131,7 +131,7 @@ function groupHead(value, count, members) {
     worst = Math.max(worst, amount(member[fieldOf("relative_l2")]) ?? 0);
     failed += member[fieldOf("status")] === data.fail;
   }
-  if (worst) { const said = both(words.worst, "small"); said.prepend("  "); said.append(` ${worst === Infinity ? "nan" : short(worst)}`); made.append(said); }
+  if (worst) { const said = both(words.worst, "small"); said.prepend("  "); said.append(` ${worst === Infinity ? "inf" : short(worst)}`); made.append(said); }
   if (failed) { const said = element("span", "chip bad"); said.append(`${thousands(failed)} `, both(words.failed)); made.append(" ", said); }
   return made;
 }

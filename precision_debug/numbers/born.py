@@ -1,0 +1,85 @@
+"""NaN and Inf that stand on one side alone: no number says how wrong they are, so that every error is infinite."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from ..records import Comparison, Introduced, Row, TensorStats
+from .metrics import DECLARED
+
+__all__ = ["CLAMPED", "MASK", "finite_l2", "finite_rmse", "infinite", "infinite_introduced", "is_broken", "peak"]
+
+MASK = 1e18
+"""Beyond this a float32 is no number but a mask ("minus infinity"), which a narrow type may hold as -inf."""
+
+CLAMPED = 1e4
+"""The least that converters to narrow types put in the place of an infinity."""
+
+_ERRORS = ("max_abs", "max_rel", "mean_abs", "mean_rel", "rmse", "cosine_distance", "required_atol", "required_rtol")
+_QUANTILES = (("abs_p50", 0.5), ("abs_p90", 0.9), ("abs_p99", 0.99), ("abs_p999", 0.999))
+
+
+def is_broken(numbers: Comparison) -> bool:
+    """Whether a NaN or an infinity stands where the other side has not the same.
+
+    A mask is none: minus infinity, or a number beyond MASK, that one side holds as the other end of what is "never".
+    """
+    more = numbers.base.inf - numbers.target.inf
+    if not numbers.apart:
+        return False
+    if numbers.base.nan != numbers.target.nan or numbers.apart != abs(more):
+        return True  # some are NaN, stand elsewhere, or have the other sign
+    return peak(numbers.base) <= MASK if more < 0 else peak(numbers.target) < CLAMPED
+
+
+def infinite(numbers: Comparison) -> Comparison:
+    """The same with every error infinite where NaN or Inf stand on one side alone; itself where none do.
+
+    What is left of such a tensor may be without any error: sorted by that, the tensor where an overflow was born would
+    be the best of all, and would pass any threshold. Quantiles are infinite from the share of such elements on, which
+    enter the shares of metrics.h as elements for which the metric holds.
+    """
+    if not numbers.shapes_match or numbers.mismatched is None or not is_broken(numbers):
+        return numbers
+    if numbers.sqnr_db == -math.inf and numbers.rmse == math.inf:
+        return numbers  # it is already
+    size = numbers.base.elements
+    finite = size - max(numbers.base.nan + numbers.base.inf, numbers.target.nan + numbers.target.inf)
+    changed: dict[str, object] = dict.fromkeys(_ERRORS, math.inf)
+    changed |= {"sqnr_db": -math.inf, "left": (numbers.rmse, numbers.sqnr_db)}
+    changed |= {name: math.inf for name, part in _QUANTILES if numbers.apart >= (1 - part) * size}
+    more = dict(numbers.more)
+    for one in DECLARED:
+        known = getattr(numbers, one.name, more.get(one.name)) or 0.0
+        held = (known * finite + numbers.apart) / (finite + numbers.apart) if one.share else math.inf
+        if hasattr(numbers, one.name):
+            changed[one.name] = held
+        else:
+            more[one.name] = held
+    return dataclasses.replace(numbers, **changed, more=more)  # type: ignore[arg-type]
+
+
+def finite_rmse(numbers: Comparison) -> float:
+    """Over the finite pairs, also where NaN or Inf were born."""
+    return float((numbers.left[0] if numbers.left else numbers.rmse) or 0.0)
+
+
+def finite_l2(row: Row) -> float | None:
+    """Relative L2 over the finite pairs, also where NaN or Inf were born; None where nothing was compared."""
+    numbers = row.comparison
+    if numbers is None or not numbers.left:
+        return row.relative_l2
+    return dataclasses.replace(numbers, sqnr_db=numbers.left[1]).relative_l2
+
+
+def infinite_introduced(own: Introduced) -> Introduced:
+    """The same with an infinite error where NaN or Inf were born in the operator."""
+    if not own.born_nan and not own.born_inf:
+        return own
+    return dataclasses.replace(own, rel_l2=math.inf, max_abs=math.inf, units=math.inf)
+
+
+def peak(side: TensorStats) -> float:
+    """The largest magnitude of its finite elements; 0 where there are none."""
+    return max(abs(side.min or 0.0), abs(side.max or 0.0))
