@@ -2,7 +2,7 @@
 
 Each case is one command with its default settings, in a process of its own. Judged are the exit status, the first
 culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
-repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third, or all.
+repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third, fourth, or all.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ BATCHES = {
     "first": ("unseen_onnx", "unseen_clean", "unseen_files", "unseen_torch", "unseen_paddle", "unseen_openvino"),
     "second": ("second_onnx", "second_torch"),
     "third": ("third_onnx", "third_clean", "third_files", "third_torch", "third_paddle", "third_openvino"),
+    "fourth": ("fourth_onnx", "fourth_clean", "fourth_files", "fourth_torch", "fourth_paddle", "fourth_openvino"),
 }
 
 
