@@ -262,9 +262,10 @@ class Culprit:
     name, node, op_types: the tensor, and the operators of the region that made it, in execution order. cause: a code
     (see explain.causes); evidence: its numbers and names, plain values, by argument name. confidence: "isolated",
     "replayed", "simulated" or "ranked": how its error was measured. share: of the squared error at ``at`` that its own
-    error explains. amplifier: the tensor whose operator made ordinary rounding large, "" where the introduced error is
-    large by itself. fails_first: the first tensor out of bounds because of it. keep: the tensors whose operators to
-    keep in higher precision, this one among them.
+    error explains. without: relative L2 that is left there where all errors but its own, and those of what is to be
+    kept with it, are put into the baseline's run; None: not measured. amplifier: the tensor whose operator made
+    ordinary rounding large, "" where the introduced error is large by itself. fails_first: the first tensor out of
+    bounds because of it. keep: the tensors whose operators to keep in higher precision, this one among them.
     """
 
     name: str
@@ -276,6 +277,7 @@ class Culprit:
     introduced: Number | None = None
     units: Number | None = None
     share: Number | None = None
+    without: Number | None = None
     at: str = ""
     amplifier: str = ""
     fails_first: str = ""
@@ -290,6 +292,9 @@ class Explanation:
     budget: tensor to the share of the squared error that its operator explains at ``at``, for those that were tried.
     expected, actual: relative L2 at ``at`` that rounding everywhere predicts, and that was measured. unit: the model's
     typical relative error of rounding once. allowed: relative L2 up to which a tensor's error is as expected.
+    candidates: operators whose error could be carried to the outputs; tried: those of which it was, alone. rest: the
+    share of the squared error that all the others make together; None where there is none, or that was not measured.
+    passes: what the culprits make is worth no failed run. unfelt: the first tensor beyond bounds where no output is.
     """
 
     state: str
@@ -303,6 +308,11 @@ class Explanation:
     unit: Number = 0.0
     allowed: Number | None = None
     first_non_finite: str = ""
+    candidates: int = 0
+    tried: int = 0
+    rest: Number | None = None
+    passes: bool = False
+    unfelt: str = ""
     seconds: Number = 0.0
 
 

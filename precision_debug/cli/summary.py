@@ -151,8 +151,11 @@ def _coverage(report: Report) -> Iterator[Line]:
 
 def _failures(report: Report) -> Iterator[Line]:
     first = report.first_mismatch
-    if first is not None:
-        yield Line(label=Text("first mismatch", "首个超差"), text=described(first))
+    if first is not None and report.verdict is Verdict.EXPECTED:
+        yield Line(label=Text("not felt", "不影响输出"), text=described(first, counted=False))
+    elif first is not None:
+        counted = report.spec.tolerance.given
+        yield Line(label=Text("first mismatch", "首个超差"), text=described(first, counted=counted))
         if not culprits(report):
             for sentence in advice(first, report.target.precision)[:2]:
                 yield Line(label=Text("what to look at", "建议检查"), text=sentence)
@@ -161,7 +164,7 @@ def _failures(report: Report) -> Iterator[Line]:
                 text = Text("by the error that the operator itself added", "按算子自身引入的误差")
                 yield Line(label=Text("worst operators", "损失最大"), text=text)
             for row in worst:
-                yield Line(label=same(" "), text=described(row))
+                yield Line(label=same(" "), text=described(row, counted=counted))
     for sentence in finer_than_rounding(report) if report.spec.tolerance.given else ():
         yield Line(label=Text("mind", "注意"), text=sentence, style="yellow")
     broken = report.first_non_finite
@@ -175,7 +178,7 @@ def _failures(report: Report) -> Iterator[Line]:
 def _outcome(report: Report) -> Iterator[Line]:
     label = Text("final outputs", "最终输出")
     for row in report.outputs[:10]:
-        name, text = STATUS_NAME[row.status], described(row)
+        name, text = STATUS_NAME[row.status], described(row, counted=report.spec.tolerance.given)
         both = Text(f"{name.en:13s} {text.en}", f"{name.zh} {text.zh}")
         yield Line(label=label, text=both, style=_ROW_STYLE.get(row.status, ""))
         label = same(" ")
@@ -206,8 +209,12 @@ def _notes(report: Report) -> Iterator[Line]:
         yield Line(label=label, text=Text(f"{english}: {told.en}", f"{chinese}：{told.zh}"), style="dim")
 
 
-def described(row: Row) -> Text:
-    """One row in words: place, operator, tensor, and the numbers that say how bad it is."""
+def described(row: Row, *, counted: bool = True) -> Text:
+    """One row in words: place, operator, tensor, and the numbers that say how bad it is.
+
+    counted: how many elements are beyond the tolerance. Where the user gave none, that many are beyond one that nobody
+    asked for, and the relative L2 error that decides is said in its place.
+    """
     name = f"#{row.index} {row.op_type} {row.name}"
     comparison = row.comparison
     if comparison is None or row.status is Status.INCONCLUSIVE:
@@ -228,6 +235,9 @@ def described(row: Row) -> Text:
                 f"判定值：绝对 {absolute:.3g}，相对 {relative:.3g}",
             )
         parts.append(judged)
+    elif not counted and row.relative_l2 is not None:
+        if not newly_broken(row):
+            parts.append(Text(f"Rel L2 {row.relative_l2:.3g}", f"相对 L2 误差 {row.relative_l2:.3g}"))
     elif comparison.mismatched is not None and comparison.base.elements:
         share = comparison.mismatched / comparison.base.elements
         some, all_ = comparison.mismatched, comparison.base.elements

@@ -9,10 +9,19 @@ from ..numbers.precisions import promised
 from ..records import Explanation
 from .units import INT4, INT8, unit_of
 
-__all__ = ["BEYOND", "LEAST", "MOST", "allowed_by", "allowed_error"]
+__all__ = ["BEYOND", "LEAST", "LOOK", "LOOK_LEAST", "MOST", "allowed_by", "allowed_error", "is_suspicious", "worth"]
 
 BEYOND = 24.0
 """Units of rounding up to which a tensor's error is what rounding everywhere makes of a healthy model."""
+
+LOOK = 3.0
+"""Units of rounding from which on somebody is looked for, and from which on what one operator makes fails a run."""
+
+LOOK_TIMES = 1.5
+"""Times the error that rounding everywhere predicts from which on somebody is looked for."""
+
+LOOK_LEAST = 1e-5
+"""Relative L2 error up to which nobody is looked for, whatever the type: sums of float32 in another order."""
 
 TIMES = 8.0
 """Times the error that rounding everywhere predicts of this very model: an engine may round more often."""
@@ -30,6 +39,23 @@ def allowed_error(unit: float, expected: float | None) -> float:
     unit: the model's typical unit of rounding. expected: what rounding everywhere predicts; None: not known.
     """
     return max(LEAST, min(MOST, max(BEYOND * unit, TIMES * (expected or 0.0))))
+
+
+def is_suspicious(error: float, unit: float, expected: float | None) -> bool:
+    """Whether it is to be asked who made an error: far below what is allowed, where the answer may be nobody.
+
+    Healthy models of tests/planted reach 5 units and 2.5 times the prediction, faults begin at 3 units, or at 0.4 times
+    the prediction where rounding goes through the same amplifier. So neither number decides: what one operator makes of
+    it does, which is measured (see ``culprits``). What is less than one rounding is nobody's.
+    """
+    if error <= max(LOOK_LEAST, unit):
+        return False
+    return error > LOOK * unit or (bool(expected) and error > LOOK_TIMES * (expected or 0.0))
+
+
+def worth(unit: float) -> float:
+    """Relative L2 error from which on what a culprit makes fails a run: below it, it is named and the run passes."""
+    return max(LEAST, min(MOST, LOOK * unit))
 
 
 def allowed_by(explanation: Explanation | None, precision: str) -> float:

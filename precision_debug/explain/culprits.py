@@ -10,10 +10,9 @@ from ..numbers.born import finite_l2, infinite_introduced
 from ..pairing.align import stem
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Effect, Introduced, Row
-from .bounds import BEYOND, LEAST, MOST, allowed_error
+from .bounds import BEYOND, LOOK, MOST, is_suspicious
 from .causes import cause_of
 from .effects import Sink
-from .files import files_differ
 from .introduced import MASK, Alone
 from .kept import kept_through
 from .subject import Subject
@@ -23,11 +22,11 @@ __all__ = [
     "candidates_of",
     "first_failing",
     "hidden_overflow",
+    "is_far_off",
     "non_finite_alone",
-    "out_of_bounds",
-    "proven_to_differ",
     "rank",
     "suspects_before",
+    "suspicious",
 ]
 
 FAR = 8.0
@@ -35,6 +34,16 @@ FAR = 8.0
 
 HALF = 0.5
 """Share of the squared error from which one operator's ordinary rounding is the cause: nothing outweighs it."""
+
+DROP = 3.0
+"""Times that an error must become smaller without an operator's, or a family's, for it to be blamed where the error
+alone would accuse nobody; and ALONE, what share of the squared error that is."""
+
+ALONE = 1 - 1 / DROP**2
+
+OUTWEIGHS = 8.0
+"""Times that one operator's share is the next one's from which on it is the author of an error of a few units, also
+where the many others' roundings leave more than a third: of healthy models of 3 to 9 units it is 1 to 2."""
 
 PART = 0.15
 """Share of the squared error from which ordinary rounding counts where one later operator amplifies several: two nearly
@@ -48,6 +57,9 @@ STRONG = 32.0
 
 _NEARLY = 0.25
 """Part of the largest growth from which on an operator amplifies as much as the one that has it."""
+
+_FELT = 0.3
+"""Share of a small squared error at an output from which on the author of a large one before it is blamed for both."""
 
 MATTERS = 0.02
 """Share of the squared error below which an operator's error, however large by itself, is absorbed."""
@@ -104,24 +116,14 @@ def _makers(subject: Subject, names: Sequence[str]) -> list[str]:
     return found
 
 
-def out_of_bounds(subject: Subject, sinks: Sequence[Sink]) -> bool:
-    """Whether anything is to be explained: an output or another tensor beyond what rounding everywhere makes."""
-    return any(
-        sink.non_finite or sink.flips or (sink.squared and sink.rel_l2 > min(MOST, BEYOND * subject.typical_unit))
-        for sink in sinks
-    )
-
-
-def proven_to_differ(subject: Subject, alone: Alone) -> bool:
-    """Whether an operator of two files is not the same one, and gives something else of the same inputs."""
-    for name, own in alone.found.items():
-        row = subject.row_of.get(name)
-        if row is None or row.comparison is None:
-            continue
-        unit = max(subject.unit(name, row.comparison.base), 2.0**-24)
-        if (own.flips or (own.rel_l2 or 0.0) > max(LEAST, FAR * unit)) and files_differ(subject, name):
-            return True
-    return False
+def suspicious(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
+    """The sinks whose authors are to be looked for: see bounds.is_suspicious. expected: as far as it is known."""
+    unit = subject.typical_unit
+    return frozenset(
+        sink.name for sink in sinks
+        if sink.non_finite or sink.flips or (subject.fails and sink.is_output and sink.squared)
+        or (sink.squared and is_suspicious(sink.rel_l2, unit, expected.get(sink.name)))
+    )  # fmt: skip
 
 
 def candidates_of(subject: Subject, alone: Alone, before: Sequence[str]) -> list[str]:
@@ -147,25 +149,32 @@ def _innocent(subject: Subject, alone: Alone, name: str) -> bool:
 
 
 def rank(
-    subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str
-) -> tuple[Culprit, ...]:
-    """The culprits, worst first; none where no operator stands out.
+    subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str,
+    looked: Collection[str],
+) -> tuple[Culprit, ...]:  # fmt: skip
+    """The culprits, worst first; none where no operator stands out. looked: sinks whose error is anybody's: see
+    ``suspicious``.
 
     Where none does at an output that is out of bounds, those of the first failing tensor before it: what becomes of one
     error behind a division or a root depends on all the others there.
     """
-    found = _ranked(subject, alone, effects, sinks, first)
-    wrong = [sink.name for sink in sinks if sink.is_output and _worth_it(subject, sink)]
+    found = _ranked(subject, alone, effects, sinks, first, looked)
+    wrong = [sink.name for sink in sinks if sink.is_output and sink.name in looked]
     if found or first not in subject.row_of or not subject.descendants(first) & set(wrong):
         return found
     there = [sink for sink in sinks if sink.name == first and not sink.is_output]
     at_first = {name: [effect for effect in carried if effect.at == first] for name, carried in effects.items()}
-    return _ranked(subject, alone, at_first, there, first) if there else found
+    before = _ranked(subject, alone, at_first, there, first, {*looked, first}) if there else found
+    if any(is_far_off(subject, sink) for sink in sinks if sink.is_output):
+        return before
+    felt = {name for name, carried in effects.items() for e in carried if e.at in wrong and e.share >= _FELT}
+    return tuple(culprit for culprit in before if culprit.name in felt)
 
 
 def _ranked(
-    subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str
-) -> tuple[Culprit, ...]:
+    subject: Subject, alone: Alone, effects: Mapping[str, Sequence[Effect]], sinks: Sequence[Sink], first: str,
+    looked: Collection[str],
+) -> tuple[Culprit, ...]:  # fmt: skip
     by_name = {sink.name: sink for sink in sinks}
     together = _amplified_together(subject, alone, effects, by_name)
     iterations = _iterations(subject, effects, by_name)
@@ -180,10 +189,13 @@ def _ranked(
         far = born or subject.far(introduced.rel_l2, introduced.units, FAR) or bool(introduced.flips)
         sink, share = by_name[effect.at], effect.share
         poisons = born and effect.non_finite > 0 and (sink.is_output or not any(one.is_output for one in sinks))
-        far_off = sink.non_finite or sink.flips or sink.rel_l2 > BEYOND * subject.typical_unit
-        enough = MATTERS if far and sink.is_output and far_off else PART if name in together else HALF
-        if not _worth_it(subject, sink) or not (poisons or share >= enough):
+        far_off = is_far_off(subject, sink)
+        usual = HALF if far_off or far or _outweighs(subject, sink, name, effects) else ALONE
+        enough = MATTERS if far and sink.is_output and far_off else PART if name in together else usual
+        if sink.name not in looked or not (poisons or share >= enough):
             continue
+        if subject.same_steps and not far and not poisons:
+            continue  # a step that fell to the other side, and what that becomes
         if not sink.is_output and any(one.is_output for one in sinks):
             continue  # absorbed on its way to the outputs, as a mask is in a softmax
         amplifier = "" if far else _amplifier(subject, alone, name, effect.at) or _where_it_shows(subject, name, effect)
@@ -209,6 +221,13 @@ def _ranked(
         found.append(((-float(poisons), -much, float(subject.order.get(name, 0))), culprit))
     found.sort(key=lambda pair: pair[0])
     return _one_of_a_switch([culprit for _, culprit in found])
+
+
+def _outweighs(subject: Subject, sink: Sink, name: str, effects: Mapping[str, Sequence[Effect]]) -> bool:
+    """Whether one operator's share at a sink, where more than a few roundings are lost, is far above any other's."""
+    shares = {one: e.share for one, carried in effects.items() for e in carried if e.at == sink.name}
+    most = max((share for one, share in shares.items() if one != name), default=0.0)
+    return sink.rel_l2 > LOOK * subject.typical_unit and shares.get(name, 0.0) >= OUTWEIGHS * most
 
 
 def _kept_together(
@@ -277,7 +296,12 @@ def _amplified_together(
         if amplifier:
             groups.setdefault(amplifier, []).append((name, effect.share))
     strong = [one for name, group in groups.items() if _growth(subject, name) >= STRONG for one in group]
-    kept = [group for group in (*groups.values(), strong) if sum(share for _, share in group) >= HALF]
+    bar = {name: HALF if is_far_off(subject, sink) else ALONE for name, sink in sinks.items()}
+    at = {name: effect.at for name, carried in effects.items() if (effect := _largest(carried, sinks)) is not None}
+    kept = [
+        group for group in (*groups.values(), strong)
+        if group and sum(share for _, share in group) >= max(bar[at[name]] for name, _ in group)
+    ]  # fmt: skip
     return {
         name: [other for other, part in group if part < PART]
         for group in kept for name, share in group if share >= PART
@@ -326,9 +350,9 @@ def _largest(carried: Sequence[Effect], sinks: Mapping[str, Sink]) -> Effect | N
     return max(pool, key=lambda effect: (effect.non_finite > 0, effect.share), default=None)
 
 
-def _worth_it(subject: Subject, sink: Sink) -> bool:
-    """Whether a tensor's error is beyond what rounding everywhere makes of it, or what no answer may have."""
-    return bool(sink.non_finite or sink.flips or sink.rel_l2 > allowed_error(subject.typical_unit, None))
+def is_far_off(subject: Subject, sink: Sink) -> bool:
+    """Whether an error is more than a healthy model has, by its size alone."""
+    return bool(sink.non_finite or sink.flips or sink.rel_l2 > min(MOST, BEYOND * subject.typical_unit))
 
 
 def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:

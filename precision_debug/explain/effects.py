@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +13,28 @@ from ..protocols import Workbench
 from ..records import Comparison, Effect
 from .introduced import MASK, Alone
 from .subject import Subject
+from .work import Work
 
-__all__ = ["Sink", "carried", "error_at", "known_sinks", "plain_sinks", "sinks_of", "squares_of"]
+__all__ = [
+    "NOTHING_CARRIED",
+    "Carried",
+    "Sink",
+    "carried",
+    "error_at",
+    "error_without",
+    "known_sinks",
+    "plain_sinks",
+    "sinks_of",
+    "squares_of",
+]
 
 
 _NEARLY_ALL = 0.95
-"""Share of the squared error from which no other operator is looked for, where time is short."""
+"""Share of the squared error from which no other operator is tried alone, where there are more than can be tried."""
+
+_WORTH_HALVING = 0.5
+"""Share of the squared error of several operators together from which one of them may be a culprit: see HALF of
+culprits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,30 +107,109 @@ def plain_sinks(subject: Subject, candidates: Sequence[str], sinks: Sequence[Sin
     return _run(subject, {}, candidates, sinks)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """effects: of each operator that was tried alone, at each sink. untried: of the other candidates, in order.
+
+    rest: the largest share of the squared error at an output that all the untried make together; None: not measured.
+    """
+
+    effects: Mapping[str, tuple[Effect, ...]]
+    untried: tuple[str, ...] = ()
+    rest: float | None = None
+
+
+NOTHING_CARRIED = Carried(effects={})
+
+
 def carried(
     subject: Subject, alone: Alone, candidates: Sequence[str], sinks: Sequence[Sink], plain: Mapping[str, Any],
-    seconds: float,
-) -> dict[str, tuple[Effect, ...]]:  # fmt: skip
-    """For each candidate, in order, its effect at each sink; those that ``seconds`` do not suffice for are left out.
+    work: Work,
+) -> Carried:  # fmt: skip
+    """What the errors of candidates do at each sink, one after the other, in order.
 
-    plain: the sinks in an undisturbed run. Each costs a run of the baseline. At least the first four are tried, or
-    fewer where one of them is nearly all of a finite error.
+    plain: the sinks in an undisturbed run. Each costs a run of the baseline. Where there are more candidates than the
+    work allows for, the others are tried together, then by halves as long as a half makes as much as a culprit would:
+    one among very many is found in a few runs, and of the rest it is known how much they make at most.
+    Raises work.Ended.
     """
+    able = [name for name in candidates if _fits(alone, name)]
     found: dict[str, tuple[Effect, ...]] = {}
-    begun, explained = time.monotonic(), False
-    for number, name in enumerate(candidates):
-        if (number >= 4 or explained) and time.monotonic() - begun > seconds:
+
+    def effects_of(names: Sequence[str]) -> tuple[Effect, ...]:
+        work.go_on()
+        got = _run(subject, _Errors(alone, names), candidates, sinks)
+        return tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
+
+    def much(effects: Sequence[Effect]) -> float:
+        at_outputs = [e.share for e, sink in zip(effects, sinks, strict=True) if sink.is_output] or [0.0]
+        return max(at_outputs)
+
+    for name in able[: work.runs]:
+        found[name] = effects_of([name])
+        if len(able) > work.runs and _is_nearly_all(found[name], sinks) and stem(name) == name:
             break
-        exact, wrong = alone.exact.get(name), alone.wrong.get(name)
-        if exact is None or wrong is None or exact.shape != wrong.shape:
-            continue
-        got = _run(subject, {name: (exact, wrong)}, candidates, sinks)
-        found[name] = tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
-        judged = [place for place, sink in enumerate(sinks) if sink.is_output and sink.lost]
-        explained |= bool(judged) and stem(name) == name and all(
-            found[name][place].share > _NEARLY_ALL and not sinks[place].non_finite for place in judged
-        )  # fmt: skip
-    return found
+    rest = [name for name in able if name not in found]
+    if not rest:
+        return Carried(effects=found)
+    together = much(effects_of(rest))
+    group, share = rest, together
+    while len(group) > 1 and share >= _WORTH_HALVING:
+        halves = [group[: len(group) // 2], group[len(group) // 2 :]]
+        shares = [much(effects_of(half)) for half in halves]
+        share = max(shares)
+        group = halves[shares.index(share)]
+    if len(group) == 1 and share >= _WORTH_HALVING:
+        found[group[0]] = effects_of(group)
+    untried = tuple(name for name in rest if name not in found)
+    return Carried(effects=found, untried=untried, rest=together)
+
+
+def _is_nearly_all(effects: Sequence[Effect], sinks: Sequence[Sink]) -> bool:
+    """Whether one operator's error is nearly all that there is at every output, so that another hardly matters."""
+    judged = [(e, sink) for e, sink in zip(effects, sinks, strict=True) if sink.is_output and sink.lost]
+    return bool(judged) and all(e.share > _NEARLY_ALL and not sink.non_finite for e, sink in judged)
+
+
+def error_without(
+    subject: Subject, alone: Alone, names: Sequence[str], without: Collection[str], sink: Sink, plain: Mapping[str, Any]
+) -> float | None:
+    """Relative L2 at a sink where every operator's own error is put into the baseline's run, but not some operators'.
+
+    names: whose errors are known. None where it is no number.
+    """
+    kept = [name for name in names if name not in without and _fits(alone, name)]
+    got = _run(subject, _Errors(alone, kept), names, [sink])
+    if sink.name not in got or sink.name not in plain:
+        return None
+    return error_at(subject.bench, plain[sink.name], got[sink.name])
+
+
+class _Errors(Mapping[str, tuple[Any, Any]]):
+    """Results of operators in the baseline's and in the target's arithmetic, read when they are asked for: on disk,
+    maybe."""
+
+    def __init__(self, alone: Alone, names: Collection[str]) -> None:
+        self._alone, self._names = alone, dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> tuple[Any, Any]:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._alone.exact.get(name), self._alone.wrong.get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+
+def _fits(alone: Alone, name: str) -> bool:
+    exact, wrong = alone.exact.get(name), alone.wrong.get(name)
+    return exact is not None and wrong is not None and exact.shape == wrong.shape
 
 
 def _run(

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import PrecisionDebugError
 from ..numbers.born import infinite_introduced
 from ..numbers.draw_portrait import portrait_of
 from ..numbers.portrait import Portrait
-from ..reasons import say
+from ..reasons import NOTHING, say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Introduced
-from .bounds import BEYOND, MOST, allowed_error
+from .bounds import LEAST, LOOK_LEAST, allowed_error, worth
+from .confirm import confirmed
 from .culprits import (
+    HALF,
     candidates_of,
     first_failing,
     hidden_overflow,
+    is_far_off,
     non_finite_alone,
-    out_of_bounds,
-    proven_to_differ,
     rank,
     suspects_before,
+    suspicious,
 )
 from .drift import drifting
-from .effects import Sink, carried, known_sinks, plain_sinks, sinks_of
+from .effects import NOTHING_CARRIED, Carried, Sink, carried, known_sinks, plain_sinks, sinks_of
 from .expected import expected_errors
 from .inherited import inherited_errors
 from .inputs import inputs_differ
@@ -35,21 +35,18 @@ from .introduced import Alone, nothing_alone, run_alone
 from .shapes import shapes_differ
 from .subject import Subject, replaces
 from .unsteady import unsteady, unsteady_culprits
+from .work import Ended, Work
 
 __all__ = ["explain"]
 
 _FEW_BYTES = 1 << 30
 """Bytes of all compared tensors up to which all of two runs of one side are held against each other, unasked."""
 
-_PATIENCE = 30.0
-"""Seconds that running each operator alone may take unasked, however short the run was."""
-
 _SMALL = 64 << 20
-"""Bytes of all compared tensors up to which every operator is a suspect."""
+"""Bytes of all compared tensors up to which every operator is run alone, also where nobody is looked for."""
 
-
-_AT_LEAST = 3.0
-"""Seconds that an explanation may take before it leaves out what it can."""
+_KEPT = 1 << 30
+"""Bytes of all compared tensors up to which what every operator added is kept, to be carried to the outputs."""
 
 _DRAWN = 5
 """Culprits of which a picture is made."""
@@ -59,80 +56,75 @@ _FEW = 1000
 
 
 def explain(
-    subject: Subject, *, level: str, seconds: float, folder: Path,
-    on_portrait: Callable[[Portrait], None] | None = None,
+    subject: Subject, *, level: str, folder: Path, on_portrait: Callable[[Portrait], None] | None = None,
 ) -> tuple[Explanation, list[Introduced]]:  # fmt: skip
     """Who introduced the error, and what each operator added, in execution order.
 
-    level: "fast" (effects for as long as ``seconds``; operators of a large model that is healthy are not run alone) or
-    "full" (of every operator). folder: for what waits on disk. on_portrait: called with a picture of what each of the
-    first culprits added. Whatever a model or an engine does here, the finished
-    comparison is not lost for it: then the state is "unknown", with the reason.
+    level: "fast" (as many effects as work.Work allows; operators of a large model that nobody is looked for in are not
+    run alone) or "full" (of every operator). folder: for what waits on disk. on_portrait: called with a picture of what
+    each of the first culprits added. Whatever a model or an engine does here, the finished comparison is not lost for
+    it: then the state is "unknown", with the reason. What it says depends on the model alone, not on the machine.
     """
-    begun = time.monotonic()
+    work = Work(subject, level)
     fed = inputs_differ(subject)
     usual = allowed_error(subject.typical_unit, None)
     if not replaces(subject.baseline):
         reason = say("not_alone")
         state = "culprits" if fed else "unknown"
         return Explanation(state=state, reason=reason, culprits=fed, allowed=usual), []
-    needs = _size(subject) / subject.bench.rate
-    if level == "fast" and needs > max(_PATIENCE, 6 * seconds):
-        reason = say("takes_long", minutes=needs / 60)
+    if work.too_large:
+        reason = say("takes_long", minutes=work.nominal / 60)
         return Explanation(state="unknown", reason=reason, allowed=usual), []
     try:
-        explanation, found = _explained(subject, level, seconds, folder, begun, on_portrait)
+        explanation, found = _explained(subject, work, folder, on_portrait)
+    except Ended as ended:
+        reason = say("ended_at_the_cap", minutes=ended.seconds / 60)
     except PrecisionDebugError as error:
         reason = say("failed", detail=str(error))
     except Exception as error:
         reason = say("failed", detail=f"{type(error).__name__}: {error}")
     else:
         return explanation, found
-    return Explanation(state="unknown", reason=reason, allowed=usual, seconds=time.monotonic() - begun), []
+    return Explanation(state="unknown", reason=reason, allowed=usual, seconds=work.seconds), []
 
 
 def _explained(
-    subject: Subject, level: str, seconds: float, folder: Path, begun: float,
-    on_portrait: Callable[[Portrait], None] | None,
-) -> tuple[Explanation, list[Introduced]]:  # fmt: skip
+    subject: Subject, work: Work, folder: Path, on_portrait: Callable[[Portrait], None] | None
+) -> tuple[Explanation, list[Introduced]]:
     first = first_failing(subject)
-    size = _size(subject)
-    before = suspects_before(subject, 10_000 if level == "full" else 24)
-    small = sum(row.comparison.base.elements for row in subject.row_of.values() if row.comparison) * 8 < _SMALL
+    before = suspects_before(subject, 10_000 if work.full else 24)
+    small = work.size < _SMALL
+    every = work.full or work.size < _KEPT
     suspected = frozenset(before)
 
     def suspects(name: str, units: float | None) -> bool:
-        return small or level == "full" or name in suspected or (units is not None and units > 2.0)
+        return every or name in suspected or (units is not None and units > 2.0)
 
     sinks = sinks_of(subject, first)
-    sick = bool(first) or out_of_bounds(subject, sinks)
-    worth_it = sick or small or level == "full"
+    judged = [sink for sink in sinks if sink.is_output] or list(sinks)
+    looked, expected = _looked(subject, judged, small or work.full)
+    sick = bool(first or looked)
+    worth_it = sick or small or work.full
     alone = run_alone(subject, suspects, folder) if worth_it else nothing_alone(subject, folder)
     try:
-        if subject.two_files and not sick and any(map(subject.whole_in_both, subject.row_of.values())):
-            subject = dataclasses.replace(subject, proven=proven_to_differ(subject, alone))
-            first = first_failing(subject)
-            sinks = sinks_of(subject, first)
-            sick = bool(first) or out_of_bounds(subject, sinks)
-        if worth_it and (level == "full" or (small and len(subject.row_of) <= _FEW)):
+        if worth_it and (work.full or (small and len(subject.row_of) <= _FEW)):
             handed = inherited_errors(subject, folder)
             alone.found.update({
                 name: dataclasses.replace(found, inherited=handed.get(name)) for name, found in alone.found.items()
             })  # fmt: skip
         candidates = candidates_of(subject, alone, before) if sick else []
         known = known_sinks(subject, sinks)
-        plain = known or plain_sinks(subject, candidates, sinks)
-        limit = math.inf if level == "full" else seconds - (time.monotonic() - begun)
-        effects = carried(subject, alone, candidates, sinks, plain, limit) if candidates else {}
-        culprits = rank(subject, alone, effects, sinks, first)
-        # with culprits it decides of nothing, and costs another run
-        late = culprits and level != "full" and time.monotonic() - begun > max(seconds, _AT_LEAST)
-        expected = {} if late else expected_errors(subject, plain, sinks)
+        plain = known or (plain_sinks(subject, candidates, sinks) if sick else {})
+        tried = carried(subject, alone, candidates, sinks, plain, work) if candidates else NOTHING_CARRIED
+        culprits = rank(subject, alone, tried.effects, sinks, first, looked)
+        if sick and not expected:
+            expected = expected_errors(subject, plain, judged)
+        culprits = confirmed(subject, alone, culprits, tried, sinks, plain, work)
         at = _worst(sinks)
-        wrong = any(sink.is_output and _out(subject, sink) for sink in sinks)
+        wrong = bool(looked)
         if wrong and (not culprits or any(CAUSES[culprit.cause].unproven for culprit in culprits[:3])):
             off = next((sink.rel_l2 for sink in sinks if sink.name == at), 0.0)
-            some = size <= _FEW_BYTES or level == "full"
+            some = work.size <= _FEW_BYTES or work.full
             names = None if some else {*(sink.name for sink in sinks), *(culprit.name for culprit in culprits)}
             twice = unsteady(subject, at, off, folder, names, None if known else plain.get(at))
             culprits = unsteady_culprits(subject, culprits, twice, alone.method, at)
@@ -145,28 +137,69 @@ def _explained(
         fed = (*inputs_differ(subject), *shapes_differ(subject, alone))
         told = {culprit.name for culprit in fed}
         culprits = (*fed, *(culprit for culprit in culprits if culprit.name not in told))
-        judged = [sink for sink in sinks if sink.is_output] or list(sinks)
-        allowed = allowed_error(subject.typical_unit, None if culprits else expected.get(at))
-        beyond = any(sink.non_finite or sink.rel_l2 > allowed for sink in judged)
-        budget = {name: e.share for name, found in effects.items() for e in found if e.at == at and e.share > 0.001}
-        explanation = Explanation(
-            state="culprits" if culprits else "diffuse" if beyond else "healthy",
-            method=alone.method if worth_it else "",
-            culprits=culprits,
-            at=at,
-            budget=dict(sorted(budget.items(), key=lambda pair: -pair[1])),
-            actual=next((sink.rel_l2 for sink in sinks if sink.name == at and not sink.non_finite), None),
-            expected=expected.get(at),
-            unit=subject.typical_unit,
-            allowed=allowed,
-            first_non_finite=_first_non_finite(subject),
-            seconds=time.monotonic() - begun,
-        )
+        explanation = _told(subject, work, alone, tried, culprits, judged, expected, at, first)
+        if not worth_it:
+            explanation = dataclasses.replace(explanation, method="")
         if on_portrait is not None:
             _draw(subject, alone, culprits, on_portrait)
         return explanation, [infinite_introduced(own) for own in alone.found.values()]
     finally:
         alone.close()
+
+
+def _looked(
+    subject: Subject, judged: Sequence[Sink], always: bool
+) -> tuple[frozenset[str], Mapping[str, float]]:
+    """The outputs whose authors are to be looked for, and the error that rounding everywhere predicts there, as far as
+    it was needed to tell: predicting takes a run of the baseline.
+
+    always: predict it, so that the report can say how far the outputs are from it.
+    """
+    looked = suspicious(subject, judged, {})
+    off = any(sink.squared and sink.rel_l2 > max(subject.typical_unit, LOOK_LEAST) for sink in judged)
+    if looked or not (off or always):
+        return looked, {}
+    expected = expected_errors(subject, known_sinks(subject, judged) or plain_sinks(subject, [], judged), judged)
+    return suspicious(subject, judged, expected), expected
+
+
+def _told(
+    subject: Subject, work: Work, alone: Alone, tried: Carried, culprits: tuple[Culprit, ...], judged: Sequence[Sink],
+    expected: Mapping[str, float], at: str, first: str,
+) -> Explanation:  # fmt: skip
+    """The explanation that follows from what was measured."""
+    unit = subject.typical_unit
+    lost = [sink for sink in judged if sink.non_finite or sink.flips]
+    allowed = worth(unit) if culprits else allowed_error(unit, expected.get(at))
+    beyond = bool(lost) or any(sink.rel_l2 > allowed for sink in judged)
+    counts = {"always", "least"} if any(sink.rel_l2 > LEAST for sink in judged) else {"always"}
+    passes = bool(culprits) and not beyond and not any(CAUSES[one.cause].fails in counts for one in culprits)
+    left = len(tried.untried)
+    state = "culprits" if culprits else "diffuse" if beyond else "healthy"
+    reason = NOTHING
+    if state == "diffuse" and (tried.rest is None or tried.rest >= HALF) and left:
+        state, reason = "unknown", say("not_tried", tried=len(tried.effects), left=left)
+    budget = {name: e.share for name, found in tried.effects.items() for e in found if e.at == at and e.share > 0.001}
+    outputs_fine = not any(is_far_off(subject, sink) for sink in judged)
+    return Explanation(
+        state=state,
+        reason=reason,
+        method=alone.method,
+        culprits=culprits,
+        at=at,
+        budget=dict(sorted(budget.items(), key=lambda pair: -pair[1])),
+        actual=next((sink.rel_l2 for sink in judged if sink.name == at and not sink.non_finite), None),
+        expected=expected.get(at),
+        unit=unit,
+        allowed=allowed,
+        first_non_finite=_first_non_finite(subject),
+        candidates=len(tried.effects) + left,
+        tried=len(tried.effects),
+        rest=tried.rest,
+        passes=passes,
+        unfelt=first if first and not culprits and outputs_fine and not subject.row_of[first].is_output else "",
+        seconds=work.seconds,
+    )
 
 
 def _draw(subject: Subject, alone: Alone, culprits: Sequence[Culprit], on_portrait: Callable[[Portrait], None]) -> None:
@@ -177,16 +210,6 @@ def _draw(subject: Subject, alone: Alone, culprits: Sequence[Culprit], on_portra
             portrait = portrait_of(culprit.name, exact, wrong, introduced=True, read=subject.bench.host)
             if portrait is not None:
                 on_portrait(portrait)
-
-
-def _size(subject: Subject) -> int:
-    """Bytes of all compared tensors, in float32."""
-    return sum(row.comparison.base.elements * 4 for row in subject.row_of.values() if row.comparison is not None)
-
-
-def _out(subject: Subject, sink: Sink) -> bool:
-    """Whether a sink is beyond what rounding everywhere makes of it."""
-    return bool(sink.non_finite or sink.flips or sink.rel_l2 > min(MOST, BEYOND * subject.typical_unit))
 
 
 def _worst(sinks: tuple[Sink, ...]) -> str:

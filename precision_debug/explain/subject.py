@@ -13,7 +13,7 @@ from ..protocols import Feeds, Replace, Replacer, Session, Workbench
 from ..records import Row, TensorMeta, TensorStats
 from .bounds import LEAST
 from .operators import BODIES, JOIN, MOVE, plain_type
-from .units import INT4, INT8, INTEGERS, NARROW, held_type, model_unit, unit_of
+from .units import FEW_STEPS, INT4, INT8, INTEGERS, NARROW, held_type, model_unit, unit_of
 from .workbench import HostWorkbench
 
 __all__ = ["Subject", "replaces"]
@@ -38,9 +38,8 @@ class Subject:
     rows: those that were compared, with their numbers. tensors: the baseline's, in execution order.
     targets: the target's tensors, by name. together: the two may run side by side.
     target_feeds: the target's own, where its inputs have other names. memory_budget: bytes of waiting tensors to
-    hold in memory. two_frameworks: whose words for one operator are not the same. proven: the two files are known to
-    differ, so that what both sides quantise alike excuses no error. outputs, target_outputs: of both sides, as the
-    comparison's run returned them.
+    hold in memory. two_frameworks: whose words for one operator are not the same. outputs, target_outputs: of both
+    sides, as the comparison's run returned them. fails: an output is beyond the tolerance that the user gave.
     """
 
     baseline: Session
@@ -55,7 +54,7 @@ class Subject:
     simulation: bool = False
     two_files: bool = False
     two_frameworks: bool = False
-    proven: bool = False
+    fails: bool = False
     memory_budget: int | None = None
     outputs: Mapping[str, Any] = field(default_factory=dict)
     target_outputs: Mapping[str, Any] = field(default_factory=dict)
@@ -120,16 +119,23 @@ class Subject:
 
     @cached_property
     def typical_unit(self) -> float:
-        """The unit of rounding that is typical of the target's tensors."""
-        units = [
-            self.unit(row.name, row.comparison.base) for row in self.rows
-            if row.comparison is not None and not (self.proven and self.whole_in_both(row))
-        ]  # fmt: skip
+        """The unit of rounding that is typical of the target's tensors.
+
+        The arithmetic of the tensors decides, on both sides: what both hold as the same integers is no rounding (they
+        must agree to that of the accumulator), what both hold in one narrow type is rounded by either in its own order,
+        and of a target of integers the integers count, whatever narrow floats there are beside them.
+        """
+        rows = [row for row in self.rows if row.comparison is not None and not self.whole_in_both(row)]
+        whole = [row for row in rows if self.whole_steps(row.name)]
         arithmetic = self.arithmetic
-        known = max(model_unit(units), unit_of(arithmetic, None))
+        if arithmetic in {"int8", "int4"} and whole:
+            rows = whole
+        known = model_unit([self.unit(row.name, row.comparison.base) for row in rows if row.comparison is not None])
         if arithmetic == "int4":  # of weights alone: the tensors are held in another type
             return max(known, INT4)
-        return INT8 if arithmetic == "int8" and known <= NARROW else known
+        if arithmetic == "int8":
+            return known if whole and known > NARROW else INT8
+        return max(known, unit_of(arithmetic, None))
 
     @property
     def arithmetic(self) -> str:
@@ -144,12 +150,27 @@ class Subject:
         return max(set(narrow), key=narrow.count) if narrow else self.arithmetic or "float32"
 
     def unit(self, name: str, stats: TensorStats) -> float:
-        """Largest relative error of rounding a tensor once to the type in which the target holds it."""
-        return unit_of(self.held_as.get(name, ""), stats)
+        """Largest relative error of rounding a tensor once to the type in which the target holds it, or the baseline.
+
+        Of what both hold as the same integers, what a few elements make that fall to the other side of a step.
+        """
+        own = unit_of(self.held_as.get(name, ""), stats)
+        meta = self.meta_of.get(name)
+        if meta is None:
+            return own
+        if self.whole_steps(name) and self.held_as.get(name) == meta.dtype:
+            return own * FEW_STEPS
+        return own if self.whole_steps(name) else max(own, unit_of(meta.dtype, None))
 
     def whole_steps(self, name: str) -> bool:
         """Whether the target holds a tensor as integers, whose rounding error does not depend on the value."""
         return self.held_as.get(name, "") in INTEGERS
+
+    @cached_property
+    def same_steps(self) -> bool:
+        """Whether some tensors are the same integers on both sides: then a difference far below a step becomes a whole
+        one in a few elements, and such steps spread, without anybody's fault. Only where nothing else is rounded."""
+        return self.typical_unit <= NARROW and any(map(self.whole_in_both, self.row_of.values()))
 
     def whole_in_both(self, row: Row) -> bool:
         """Whether both sides hold a tensor as the same integers."""

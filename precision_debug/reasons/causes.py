@@ -19,6 +19,7 @@ _PASS = {
 CAUSES: Mapping[str, Cause] = {
     "inputs_differ": Cause(
         en="the two sides were given different inputs", zh="两侧的输入不同",
+        fails="always",
         do="Give both sides the same inputs, in the same types.",
         do_zh="给两侧相同类型的相同输入。",
         why=Wording(
@@ -38,6 +39,7 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "random": Cause(
         en="another result each time", zh="每次运行结果不同",
+        fails="always",
         do="Compare with the randomness switched off: evaluation mode, a fixed seed, no dropout.",
         do_zh="关闭随机性后再比较：评估模式、固定种子、无 dropout。",
         why=Wording(
@@ -54,6 +56,7 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "not_obeyed": Cause(
         en="a precision that was asked for was not obeyed", zh="未遵守所要求的精度",
+        fails="always",
         do="Give --precision_constraints obey, or cast in the model itself.",
         do_zh="加上 --precision_constraints obey，或在模型中显式转换。",
         why=Wording(
@@ -88,6 +91,7 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "files_differ": Cause(
         en="the two models are not the same here", zh="两个模型在此处不同",
+        fails="least",
         do="Compare the two files at this operator: they are not the same model.",
         do_zh="对照两个文件的此算子：它们不是同一模型。",
         why=Wording(

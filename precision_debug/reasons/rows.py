@@ -104,5 +104,15 @@ ROWS: Mapping[str, Wording] = {
         "running each operator alone would take about {minutes:.0f} minutes; --explain full does it",
         "单独运行每个算子约需 {minutes:.0f} 分钟；可用 --explain full 执行", "Give --explain full.",
     ),
+    "ended_at_the_cap": Wording(
+        "it took more than {minutes:.0f} minutes and was ended; --explain full has no such cap",
+        "耗时超过 {minutes:.0f} 分钟，已中止；--explain full 无此上限", "Give --explain full.",
+    ),
+    "not_tried": Wording(
+        "{tried} operators were tried alone and do not explain it, {left} more were not tried, and together may;"
+        " --explain full tries them all",
+        "已单独尝试 {tried} 个算子，均不足以解释；另有 {left} 个未尝试，其合计可能解释；--explain full 会全部尝试",
+        "Give --explain full.",
+    ),
     "failed": Wording("{detail}", "{detail}", "Read the message of the engine."),
 }  # fmt: skip

@@ -12,7 +12,7 @@ from ..observe.sample_columns import WORST_SAMPLES
 from ..protocols import WHOLE
 from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
-from ..records import Culprit, Row
+from ..records import Culprit, Explanation, Row
 from ..search import ToKeep
 from .figures import count, figure, percent
 from .model import Report
@@ -202,13 +202,7 @@ def _none(report: Report) -> Text | None:
     explanation = report.explanation
     assert explanation is not None
     if explanation.state == "diffuse":
-        most = max(explanation.budget.values(), default=0.0)
-        return Text(
-            "Diffuse: no single culprit. The error is made of many operators' rounding"
-            + (f"; the largest share of one of them is {percent(most)}." if explanation.budget else "."),
-            "误差分散，无单一算子可归因：由众多算子的舍入误差累积而成"
-            + (f"，单个算子的最大占比为 {percent(most)}。" if explanation.budget else "。"),
-        )
+        return _diffuse(explanation)
     if explanation.state == "unknown":
         return Text(
             f"Who introduced the error was not measured: {explanation.reason}.",
@@ -216,10 +210,39 @@ def _none(report: Report) -> Text | None:
         )
     if not report.compared:
         return None
+    if explanation.unfelt:
+        return Text(
+            f"The error of `{explanation.unfelt}` does not reach an output.",
+            f"`{explanation.unfelt}` 的误差未传到任何输出。",
+        )
+    if explanation.candidates:
+        tried = _tried(explanation)
+        return Text(
+            f"No single operator makes the error: {tried.en}.", f"没有单个算子造成该误差：{tried.zh}。"
+        )
     return Text(
-        "No operator stands out: nothing is beyond what rounding to the target's type must lose.",
-        "没有突出的算子：误差均未超过目标类型舍入所必然带来的损失。",
+        "Nobody was looked for: the outputs are within what rounding to the target's type must lose.",
+        "无需归因：输出误差在目标类型舍入所必然带来的损失之内。",
     )
+
+
+def _diffuse(explanation: Explanation) -> Text:
+    tried = _tried(explanation)
+    return Text(
+        f"Diffuse: no single culprit. The error is made of many operators' rounding: {tried.en}.",
+        f"误差分散，无单一算子可归因：由众多算子的舍入误差累积而成：{tried.zh}。",
+    )
+
+
+def _tried(explanation: Explanation) -> Text:
+    """How many operators' errors were carried to the outputs, each alone, and the most that one of them makes there."""
+    left, most = explanation.candidates - explanation.tried, max(explanation.budget.values(), default=0.0)
+    en = f"of {count(explanation.tried)} tried alone the largest share of one of them is {percent(most)}"
+    zh = f"已单独尝试 {count(explanation.tried)} 个，单个算子的最大占比为 {percent(most)}"
+    if left and explanation.rest is not None:
+        en += f", and {count(left)} more make {percent(explanation.rest)} together"
+        zh += f"，其余 {count(left)} 个合计 {percent(explanation.rest)}"
+    return Text(en, zh)
 
 
 def _evidence(culprit: Culprit) -> Text:
@@ -238,6 +261,9 @@ def _evidence(culprit: Culprit) -> Text:
     if culprit.share is not None and culprit.at:
         english.append(f"alone it explains {percent(culprit.share)} of the squared error at {culprit.at}")
         chinese.append(f"单独即可解释 {culprit.at} 处平方误差的 {percent(culprit.share)}")
+    if culprit.without is not None and culprit.at:
+        english.append(f"without its error {culprit.at} would be off by {figure(culprit.without)}")
+        chinese.append(f"若无其误差，{culprit.at} 的误差为 {figure(culprit.without)}")
     if culprit.fails_first and culprit.fails_first != culprit.name:
         english.append(f"first out of bounds because of it: {culprit.fails_first}")
         chinese.append(f"因其首先超限的张量：{culprit.fails_first}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..observe.sample_columns import SAMPLES
-from ..records import Status
+from ..records import Culprit, Status
 from .advice import advice
 from .blame import blame, culprits, sentence_of
-from .figures import count
+from .figures import count, percent
 from .fix import fix_sentences
 from .model import Report, Verdict
 from .repeated import repeat_sentences
@@ -22,11 +22,13 @@ def lead(report: Report) -> tuple[Text, ...]:
     """Sentences, the first of which stands alone. Always at least one."""
     named = culprits(report)
     if named:
-        sentences = [sentence_of(named[0], report.target.precision)]
+        sentences = [_small(report, named[0]) or sentence_of(named[0], report.target.precision)]
         if len(named) > 1:
             more = count(len(named) - 1)
             sentences.append(Text(f"{more}{MORE}", f"另有 {more} 个，见下文。"))
-    elif report.verdict in (Verdict.PASS, Verdict.EXPECTED, Verdict.INCONCLUSIVE) and not report.first_mismatch:
+    elif report.verdict is Verdict.EXPECTED or (
+        report.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) and not report.first_mismatch
+    ):
         sentences = [_calm(report)]
     elif report.first_mismatch is not None:
         sentences = _accused(report)
@@ -54,6 +56,18 @@ def lead(report: Report) -> tuple[Text, ...]:
     return tuple(sentences) or (same(str(report.verdict)),)
 
 
+def _small(report: Report, culprit: Culprit) -> Text | None:
+    """One operator makes most of an error that fails nothing."""
+    explanation = report.explanation
+    if explanation is None or not explanation.passes or report.verdict is Verdict.FAIL:
+        return None
+    said, share = sentence_of(culprit, report.target.precision), culprit.share or 0.0
+    return Text(
+        f"As expected, and {percent(share)} of it is one operator's: {said.en}",
+        f"符合预期，其中 {percent(share)} 来自一个算子：{said.zh}",
+    )
+
+
 def _calm(report: Report) -> Text:
     """Nothing failed: what that rests on."""
     doubtful = report.verdict is Verdict.INCONCLUSIVE
@@ -67,6 +81,15 @@ def _calm(report: Report) -> Text:
     compared = count(len(report.compared))
     if worst is None:
         return Text(f"All {compared} compared tensors agree.", f"比较的 {compared} 个张量全部一致。")
+    unfelt = report.explanation.unfelt if report.explanation is not None and report.first_mismatch is not None else ""
+    if report.verdict is Verdict.EXPECTED and report.first_mismatch is not None:
+        name = unfelt or report.first_mismatch.name
+        return Text(
+            f"No output feels it: `{name}` is beyond what a tensor of its type loses, and the worst output"
+            f" `{worst.name}` is off by {worst.relative_l2:.2g} (Rel L2), as expected.",
+            f"不影响输出：`{name}` 超出其类型的通常损失，而误差最大的输出 `{worst.name}` 相对 L2 误差为"
+            f" {worst.relative_l2:.2g}，符合预期。",
+        )
     many = int(worst.extra.get(SAMPLES, 1))
     over = Text(f" over {count(many)} samples", f"（{count(many)} 个样本合计）") if many > 1 else same("")
     return Text(

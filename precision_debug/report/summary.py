@@ -120,7 +120,16 @@ def _details(report: Report) -> list[Text]:
     was = "was" if rest == 1 else "were"
     more = Text(f"; {count(rest)} {was} not compared", f"；另有 {count(rest)} 个未比较") if rest else same("")
     failed, open_ = counts[Status.FAIL], counts[Status.INCONCLUSIVE]
-    if compared and failed:
+    if compared and failed and report.verdict is Verdict.EXPECTED:
+        details.append(
+            Text(
+                f"{count(failed)} of {count(compared)} compared tensors are beyond what a tensor of the target's type"
+                f" loses, and no output feels it{more.en}.",
+                f"比较了 {count(compared)} 个张量，其中 {count(failed)} 个超出其类型的通常损失，但不影响输出"
+                f"{more.zh}。",
+            )
+        )
+    elif compared and failed:
         details.append(
             Text(
                 f"{count(failed)} of {count(compared)} compared tensors are out of tolerance{more.en}.",
@@ -172,7 +181,10 @@ def shares(report: Report) -> Text:
 
 def _first(report: Report) -> Section:
     row = report.first_mismatch
+    expected = report.verdict is Verdict.EXPECTED
     title = Text("First mismatch, in execution order", "首个超差张量（按执行顺序）")
+    if expected:
+        title = Text("First tensor beyond its bounds, which no output feels", "首个超限而不影响输出的张量")
     if row is None:
         return Section(key="first", title=title)
     lines = [
@@ -185,7 +197,7 @@ def _first(report: Report) -> Section:
         lines.append((plain(Text("NaN and Inf", "NaN 与 Inf")), plain(explained(row.non_finite))))
     if numbers is None:
         return Section(key="first", title=title, lines=tuple(lines))
-    if numbers.mismatched is not None and numbers.base.elements:
+    if report.spec.tolerance.given and numbers.mismatched is not None and numbers.base.elements:
         share = percent(numbers.mismatched / numbers.base.elements)
         text = f"{count(numbers.mismatched)} / {count(numbers.base.elements)} ({share})"
         lines.append(pair(Text("Mismatched elements", "不一致元素"), text))
@@ -198,7 +210,7 @@ def _first(report: Report) -> Section:
         if value is not None:
             lines.append(pair(label, figure(value)))
     label = Text("What to look at", "建议检查")
-    for sentence in advice(row, report.target.precision):
+    for sentence in () if expected else advice(row, report.target.precision):
         lines.append((plain(label), plain(sentence)))
         label = same("")
     return Section(key="first", title=title, lines=tuple(lines))
@@ -209,7 +221,7 @@ def _worst(report: Report) -> Section:
         key="worst",
         title=Text("Operators that lost the most themselves", "损失最大的算子"),
         head=_ROW_HEAD,
-        lines=tuple(_row_line(row) for row in report.worst()),
+        lines=tuple(_row_line(row, report) for row in report.worst() if report.verdict is not Verdict.EXPECTED),
     )
 
 
@@ -218,7 +230,7 @@ def _outputs(report: Report) -> Section:
         key="outputs",
         title=Text("Final outputs", "最终输出"),
         head=_ROW_HEAD,
-        lines=tuple(_row_line(row) for row in report.outputs),
+        lines=tuple(_row_line(row, report) for row in report.outputs),
     )
 
 
@@ -234,12 +246,14 @@ _ROW_HEAD = (
 )
 
 
-def _row_line(row: Row) -> tuple[Cell, ...]:
+def _row_line(row: Row, report: Report) -> tuple[Cell, ...]:
+    """Elements are counted only by a tolerance that somebody gave."""
     numbers = row.comparison
     status = Cell(text=STATUS_NAME[row.status], tone=STATUS_TONE[row.status])
     if numbers is None:
         return (linked(row), plain(same(row.op_type)), status, *[plain(same(""))] * 5)
-    share = "" if numbers.mismatched is None else percent(numbers.mismatched / max(1, numbers.base.elements))
+    counted = report.spec.tolerance.given and numbers.mismatched is not None
+    share = percent((numbers.mismatched or 0) / max(1, numbers.base.elements)) if counted else ""
     broken = _broken(row)
     cells = (share, broken or figure(numbers.max_abs), broken or figure(row.relative_l2),
              "" if broken else figure(numbers.cosine_distance))  # fmt: skip

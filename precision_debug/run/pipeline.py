@@ -22,7 +22,7 @@ from ..pairing import marks
 from ..pairing.align import align
 from ..protocols import Feeds, Matches
 from ..reasons import Reason, as_reason, say
-from ..records import Row, RunSpec, TensorMeta
+from ..records import Row, RunSpec, Status, TensorMeta
 from ..report import machine
 from .answers import Answers
 from .answers import finish as finish_answers
@@ -244,11 +244,10 @@ def _explain(
         memory_budget=spec.memory_budget,
         outputs=ran.base_outputs,
         target_outputs=ran.target_outputs,
+        fails=spec.tolerance.given and any(row.status is Status.FAIL and row.name in outputs for row in rows),
     )
-    took = (base.seconds or 0.0), (target.seconds or 0.0)
-    patience = max(2.0, max(took) if together else sum(took))
     explanation, found = explain.explain(
-        subject, level=spec.explain, seconds=patience, folder=folder,
+        subject, level=spec.explain, folder=folder,
         on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
     )  # fmt: skip
     explanation = with_faulty_pass(

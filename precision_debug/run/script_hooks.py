@@ -56,7 +56,7 @@ def _explained(found: Report, feeds: Feeds, baseline: Watched, target: Watched) 
         tensors=baseline.session.tensors, targets={meta.name: meta for meta in target.session.tensors},
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        told, each = explain.explain(subject, level="full", seconds=0.0, folder=Path(folder))
+        told, each = explain.explain(subject, level="full", folder=Path(folder))
     by_name = {item.name: item for item in each}
     rows = tuple(dataclasses.replace(row, introduced=by_name.get(row.name)) for row in found.rows)
     return dataclasses.replace(found, rows=rows, explanation=told)

@@ -1,4 +1,4 @@
-"""A fourth batch that accuses nobody: healthy models of 10 to 60 layers; written and labelled before any of it was run."""
+"""A fourth batch that accuses nobody: healthy models of 10 to 60 layers; written and labelled before it was run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fourth batch of faults in ONNX, most of them small in larger models; written and labelled before any of it was run."""
+"""A fourth batch of faults in ONNX, many of them small in larger models; written and labelled before it was run."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Each case is one command with its default settings, in a process of its own. Judged are the exit status, the first
 culprit, its cause, whoever else is accused, whether the culprits of a narrow type, kept in FP32 as the report says,
-repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third, fourth, or all.
+repair the output, and whether sentence, HTML, workbook and JSON tell the same. ``BATCH``: first, second, third,
+fourth, or all.
 """
 
 from __future__ import annotations
