@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import time
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,11 +42,16 @@ def test_the_clock_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A machine on which every step takes ten seconds: the same is tried, and the same said."""
     fast = explanation(report_of("large_mean_before_a_norm", "ort_bf16_sim", tmp_path))
     now = itertools.count(0.0, 10.0)
-    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(work, "time", SimpleNamespace(monotonic=lambda: next(now)))
     monkeypatch.setattr(work, "CAP", 1e9)
     slow = explanation(report_of("large_mean_before_a_norm", "ort_bf16_sim", tmp_path))
     assert slow == fast
     assert fast.tried == fast.candidates > 30
+
+
+def test_nothing_else_of_an_explanation_reads_a_clock(root: Path) -> None:
+    files = [path for path in (root / "precision_debug" / "explain").glob("*.py") if path.name != "work.py"]
+    assert [path.name for path in files if re.search(r"^import time|monotonic|perf_counter", path.read_text(), re.M)] == []
 
 
 def test_the_far_cap_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,8 +46,8 @@ class Cause:
     unproven: a random operator may be mistaken for it. enlarged: ordinary rounding that later operators make large, so
     that whoever rounds elsewhere seems guilty. by_a_pass: nothing here says why, so that a pass of the engine may.
     fails: a run fails for it "always", or from the "least" error on that counts at all, because no arithmetic loses it;
-    "" where the error's size decides. one_switch: one setting for all operators, so that the worst stands for all. pastes: the evidence that says what
-    to paste; "" where that follows from what is kept.
+    "" where the error's size decides. one_switch: one setting for all operators, so that the worst stands for all.
+    pastes: the evidence that says what to paste; "" where that follows from what is kept.
     found: tells it from the values: ``found(subject, name, exact, wrong)`` gives the evidence, or {} (see
     explain.causes, which asks after its own rules); None where something else finds it.
     """
