@@ -24,7 +24,7 @@ class RunMode:
     """A way to run a model, ``<engine>_<precision>``, that one backend offers.
 
     zh: the summary in Chinese. suffixes: endings of the model files it reads ("": a folder), with the dot, lower case.
-    precision: what it promises to compute in, a word of ``numbers.precisions``; no bound goes by the letters of a name.
+    precision: what it promises to compute in, a word of ``numbers.precisions``. tried: "ENGINE OLDEST to NEWEST".
     baseline: the backend's mode that it is compared with where the user names none. simulation: it imitates arithmetic.
     concurrent: its sessions may run in a thread beside another session of this process, and a hook may block them.
     """
@@ -37,6 +37,7 @@ class RunMode:
     simulation: bool = False
     concurrent: bool = False
     zh: str = ""
+    tried: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,7 +141,9 @@ def test_every_package_says_that_it_is_typed(root: Path) -> None:
 
 def test_backends_have_the_same_file_names(root: Path) -> None:
     """Roles that all have, and roles that some have; what only one engine has lies in its engine/."""
-    all_have = {"__init__", "backend", "modes", "settings", "model", "make", "session", "naming", "keep", "reasons"}
+    all_have = {
+        "__init__", "backend", "modes", "tried", "settings", "model", "make", "session", "naming", "keep", "reasons",
+    }  # fmt: skip
     some_have = {"opening", "failures", "isolate", "on_device", "workbench", "live"}
     for target in registry.BUILT_IN.values():
         folder = root / "backends" / target.partition(":")[0]

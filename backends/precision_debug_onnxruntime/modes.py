@@ -5,9 +5,10 @@ What was seen of the CUDA and TensorRT modes on a GPU stands in tests/benchmarks
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from precision_debug.reasons import say as core
@@ -15,6 +16,7 @@ from precision_debug.records import Availability, RunMode
 
 from .reasons import say
 from .settings import setting
+from .tried import TRIED
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
 
@@ -99,13 +101,21 @@ _RECIPES = {
     )
 }
 
-RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
+RUN_MODES = tuple(replace(recipe.mode, tried=TRIED.get(recipe.mode.name, "")) for recipe in _RECIPES.values())
 _NEEDS = "pip install 'precision_debug[onnx]'"
+_OLDEST = (1, 16)
+"""1.15 takes no operator of ours whose inputs differ in type, which is what a tap is; it would blame the model."""
 
 
 def recipe(mode: str) -> Recipe:
     """The recipe of a mode; KeyError where this backend has no such mode."""
     return _RECIPES[mode]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version; of one that has none, such as a build of one's own, no old one."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return tuple(map(int, found.groups())) if found else _OLDEST
 
 
 def availability(mode: str) -> Availability:
@@ -129,7 +139,7 @@ def availability(mode: str) -> Availability:
         if sys.version_info >= (3, 14) and getattr(error, "name", "") == "onnxruntime_extensions":
             return Availability(ok=False, needs=say("needs_wheel_with_tap"))
         return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
-    if not hasattr(onnxruntime, "ExecutionOrder"):
+    if not hasattr(onnxruntime, "ExecutionOrder") or _release(onnxruntime.__version__) < _OLDEST:
         return Availability(ok=False, needs=say("needs_onnxruntime", version=onnxruntime.__version__))
     if providers[0] not in onnxruntime.get_available_providers():
         needs = say("needs_tensorrt") if providers[0].startswith("Tensorrt") else say("needs_cuda")

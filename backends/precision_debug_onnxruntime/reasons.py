@@ -20,7 +20,7 @@ REASONS = Catalogue("onnxruntime", {
         "或在有 C 编译器处从源码安装",
     ),
     "needs_onnxruntime": Wording(
-        "a newer onnxruntime than {version} (1.20 or later)", "需要比 {version} 更新的 onnxruntime（1.20 及以上）"
+        "a newer onnxruntime than {version} (1.16 or later)", "需要比 {version} 更新的 onnxruntime（1.16 及以上）"
     ),
     "needs_cuda": Wording("needs onnxruntime-gpu and an NVIDIA GPU", "需要 onnxruntime-gpu 和 NVIDIA GPU"),
     "needs_tensorrt": Wording(

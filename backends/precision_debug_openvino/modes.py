@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
 
 from .reasons import say
+from .tried import TRIED
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
 
@@ -57,7 +58,7 @@ _RECIPES = {
     )
 }  # fmt: skip
 
-RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
+RUN_MODES = tuple(replace(recipe.mode, tried=TRIED.get(recipe.mode.name, "")) for recipe in _RECIPES.values())
 _NEEDS = "pip install 'precision_debug[openvino]'"
 _CAPABILITIES = {
     "bf16": ("BF16", say("needs_bf16")),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from precision_debug.numbers.precisions import MODEL
 from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
 
 from .reasons import say
+from .tried import TRIED
 
 __all__ = ["DYGRAPH", "RUN_MODES", "Recipe", "availability", "mixed_precision", "recipe"]
 
@@ -109,7 +110,7 @@ _RECIPES = {
     )
 }  # fmt: skip
 
-RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
+RUN_MODES = tuple(replace(recipe.mode, tried=TRIED.get(recipe.mode.name, "")) for recipe in _RECIPES.values())
 
 
 def mixed_precision(precision: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.records import Availability, RunMode
 
 from .engine.versions import RTX, TENSORRT
 from .reasons import say
+from .tried import TRIED
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
 
@@ -75,7 +76,7 @@ _RECIPES = {
     )
 }  # fmt: skip
 
-RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
+RUN_MODES = tuple(replace(recipe.mode, tried=TRIED.get(recipe.mode.name, "")) for recipe in _RECIPES.values())
 _NEEDS = "pip install 'precision_debug[tensorrt]'"
 
 

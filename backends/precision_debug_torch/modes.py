@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
 
 from .reasons import say
+from .tried import TRIED
 
 __all__ = ["RUN_MODES", "Recipe", "availability", "recipe"]
 
@@ -105,7 +106,7 @@ _RECIPES = {
     )
 }
 
-RUN_MODES = tuple(recipe.mode for recipe in _RECIPES.values())
+RUN_MODES = tuple(replace(recipe.mode, tried=TRIED.get(recipe.mode.name, "")) for recipe in _RECIPES.values())
 _NEEDS = "pip install 'precision_debug[torch]'"
 
 

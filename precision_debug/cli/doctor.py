@@ -11,6 +11,7 @@ from typing import Any
 from .. import registry
 from ..errors import OutputError
 from ..reasons import CORE as REASONS
+from ..records import RunMode
 from ..report.machine import machine
 from ..report.widths import text_width
 from ..report.words import Text, word
@@ -99,6 +100,7 @@ def run(arguments: Sequence[str]) -> int:
             lack = word(needs.pop(), language)
             console.print(visible(f"backend {plugin.name}: {in_words(lacking, language)}: {lack}"))
             console.print("  " + " ".join(mode.name for mode in modes))
+            _show_tried(console, tuple(modes), language)
             continue
         table = Table(title=f"backend {plugin.name}", title_justify="left", box=None, pad_edge=False)
         for column in _HEAD:
@@ -117,6 +119,7 @@ def run(arguments: Sequence[str]) -> int:
         names = " ".join(one.name for one in plugin.backend.settings)
         told = Text("settings (doctor --settings explains them)", "设置（doctor --settings 逐一说明）")
         console.print(f"{in_words(told, language)}: {names or '-'}")
+        _show_tried(console, tuple(modes), language)
     return 0 if runnable else 1
 
 
@@ -134,6 +137,21 @@ _SETTING = (
     Text("setting", "设置"), Text("type", "类型"), Text("default", "默认"), Text("side", "哪一侧"),
     Text("modes", "模式"), Text("meaning", "含义"),
 )  # fmt: skip
+
+
+def _show_tried(console: Any, modes: Sequence[RunMode], language: str) -> None:
+    """How far back each mode was tried, one line for those that are alike; nothing of a backend that tells of none."""
+    if not any(mode.tried for mode in modes):
+        return
+    for tried in dict.fromkeys(mode.tried for mode in modes):
+        names = [mode.name for mode in modes if mode.tried == tried]
+        label = in_words(_TRIED if tried else _NEVER_TRIED, language)
+        every = in_words(Text("all of them", "全部"), language) if len(names) == len(modes) else " ".join(names)
+        console.print(visible(f"{label}{' ' if tried else ''}{tried}: {every}"))
+
+
+_TRIED = Text("tried with", "试过的版本")
+_NEVER_TRIED = Text("not tried yet", "尚未试过")
 
 
 def _show_settings(console: Any, language: str) -> int:
