@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -127,3 +130,34 @@ def test_a_part_gives_what_the_whole_gave(count: int) -> None:
     onnx.checker.check_model(part.proto)
     again = ReferenceEvaluator(part.proto).run(None, dict(part.feeds))[0]
     assert np.array_equal(again, values[output])
+
+
+def test_an_engines_own_fault_comes_with_a_script_for_its_developers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The batch norm's mean and the inputs share an offset, so that folding it into the weights rounds elsewhere."""
+    random = np.random.default_rng(0)
+    weights = random.normal(size=(4, 3, 3, 3)).astype(np.float32)
+    ones = np.ones(4, np.float32)
+    nodes = [
+        helper.make_node("Relu", ["x"], ["before"]),
+        helper.make_node("Conv", ["before", "w"], ["conv"]),
+        helper.make_node("BatchNormalization", ["conv", "scale", "bias", "mean", "variance"], ["normed"]),
+        helper.make_node("Sigmoid", ["normed"], ["after"]),
+    ]
+    constants = {"w": weights, "scale": ones, "bias": ones, "mean": 1e4 * weights.sum((1, 2, 3)), "variance": ones}
+    onnx.save(model(nodes, [value("x", [1, 3, 8, 8])], [value("after", None)], constants), tmp_path / "bn.onnx")
+    np.savez(tmp_path / "bn.npz", x=(random.normal(size=(1, 3, 8, 8)) + 1e4).astype(np.float32))
+    command = ["reduce", "--model_file", "bn.onnx", "--run_mode", "ort_opt", "--inputs", "bn.npz", "--quiet"]
+    assert main(command) == 0
+    assert "python bn.part.py: the same with the engine alone, which ConvBNFusion" in capsys.readouterr().out
+    text = Path("bn.part.py").read_text()
+    assert len(text.splitlines()) <= 22
+    assert "import precision_debug" not in text
+    done = subprocess.run([sys.executable, "-I", "bn.part.py"], capture_output=True, text=True, check=True)
+    errors = dict(re.findall(r"^(.+): relative L2 error (\S+),", done.stdout, re.MULTILINE))
+    assert float(errors["no optimiser"]) < 1e-6 < 1e-4 < float(errors["every optimiser"])
+    assert float(next(error for name, error in errors.items() if name.startswith("without"))) < 1e-4
+    assert main(command) == 0, "its own it writes again"
+    Path("bn.part.py").write_text("somebody's own")
+    assert main(command) == 2

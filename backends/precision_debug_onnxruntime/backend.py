@@ -17,7 +17,17 @@ from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
-    from precision_debug.protocols import BaselineStore, Comparer, Description, Feeds, Operators, Rung, Session, Switch
+    from precision_debug.protocols import (
+        AloneFiles,
+        BaselineStore,
+        Comparer,
+        Description,
+        Feeds,
+        Operators,
+        Rung,
+        Session,
+        Switch,
+    )
 
     from .keep import OrtKeep
     from .modes import Recipe
@@ -45,7 +55,8 @@ class OnnxRuntimeBackend:
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            operator_runner=self, keeper=self, ladder=self, describer=self, on_device=self, on_device_alone=self
+            operator_runner=self, keeper=self, ladder=self, describer=self, alone_scripter=self, on_device=self,
+            on_device_alone=self,
         )  # fmt: skip
 
     @property
@@ -58,6 +69,12 @@ class OnnxRuntimeBackend:
         from .engine.description import describe
 
         return describe(path)
+
+    def alone_script(self, mode: str, files: AloneFiles) -> str:
+        """See ``protocols.AloneScripter``."""
+        from .engine.alone_script import script
+
+        return script(mode, files)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)

@@ -16,7 +16,7 @@ from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
-    from precision_debug.protocols import Description, Feeds, Session, Survey
+    from precision_debug.protocols import AloneFiles, Description, Feeds, Session, Survey
 
     from .keep import OpenVinoKeep
     from .modes import Recipe
@@ -43,7 +43,7 @@ class OpenVinoBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(keeper=self, describer=self, surveyor=self)
+        return Capabilities(keeper=self, describer=self, alone_scripter=self, surveyor=self)
 
     @property
     def described(self) -> Sequence[str]:
@@ -63,6 +63,12 @@ class OpenVinoBackend:
         from .engine.survey import survey
 
         return survey(spec)
+
+    def alone_script(self, mode: str, files: AloneFiles) -> str:
+        """See ``protocols.AloneScripter``."""
+        from .engine.alone_script import script
+
+        return script(mode, files)
 
     def availability(self, mode: str) -> Availability:
         return availability(mode)

@@ -1,8 +1,9 @@
 """precision_debug reduce: the smallest part of an ONNX model that still shows the fault, with its inputs.
 
 Takes the options of a comparison. The part ends in the first tensor that fails, or in --tensor; what it reads is what
-the baseline gave there. It is written as an .onnx file with an .npz of its inputs beside it. Exit status 0 where a part
-was found, 1 where nothing fails or no part shows it alone.
+the baseline gave there. It is written as an .onnx file with an .npz of its inputs beside it; where the fault is the
+engine's own, also what is expected, and a short script that shows the fault with the engine alone, without this tool.
+Exit status 0 where a part was found, 1 where nothing fails or no part shows it alone.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from ..feeds import save_feeds
 from ..numbers.arrays import as_array
 from ..onnx.model import loaded
 from ..onnx.submodel import Part, Parts
+from ..protocols import AloneFiles
 from ..records import Row, RunSpec, Status
 from ..report.atomic_file import replacing
 from ..report.model import Report
 from ..run.overwriting import refuse_overwriting
 from ..run.own_files import MARK, mark_archive, refuse_foreign
+from ..run.plan import make_plan
 from ..safety.visible import visible
 from ..settings.options import differing
 from . import compare
@@ -43,7 +46,8 @@ SUMMARY_ZH = "仍能重现问题的最小 ONNX 子模型，连同其输入一起
 DESCRIPTION_ZH = """precision_debug reduce：仍能重现问题的最小 ONNX 子模型及其输入。
 
 选项与对比相同。子模型止于首个超差的张量，或 --tensor 指定的张量；其输入取基线在该处的值。
-写出一个 .onnx 文件，旁边是其输入的 .npz。找到时退出码为 0；没有超差，或没有子模型能单独重现时为 1。
+写出一个 .onnx 文件，旁边是其输入的 .npz；若问题出自引擎自身，还写出期望值，以及不用本工具、只用引擎即可重现的短脚本。
+找到时退出码为 0；没有超差，或没有子模型能单独重现时为 1。
 """
 
 _LARGEST = 2**31 - 2**20
@@ -86,8 +90,9 @@ def run(arguments: Sequence[str]) -> int:
     part_file = Path(given.part or Path(model).with_suffix(".part.onnx").name)
     if part_file.suffix.lower() != ".onnx":
         raise UsageError("a part is an .onnx file", where=str(part_file), hint="end its name in .onnx")
-    refuse_overwriting([part_file, part_file.with_suffix(".npz")], spec, given.marks)
-    for unnamed in (*(() if given.part else (part_file,)), part_file.with_suffix(".npz")):
+    beside = [part_file.with_suffix(ending) for ending in (".npz", ".expected.npz", ".py")]
+    refuse_overwriting([part_file, *beside], spec, given.marks)
+    for unnamed in (*(() if given.part else (part_file,)), *beside):
         refuse_foreign(unnamed, "--part")
     compare.check_before(spec, [])
     whole = _compared(spec, model, spec.inputs)
@@ -97,7 +102,8 @@ def run(arguments: Sequence[str]) -> int:
         print(visible(f"{what}: there is nothing to reduce"), file=sys.stderr)
         return 1
     proto = _with_weights(model)
-    parts = Parts(proto, _baseline_values(spec, whole), row.name)
+    values = _baseline_values(spec, whole)
+    parts = Parts(proto, values, row.name)
     found = parts.smallest(lambda part: _shows(spec, part, row.name, given.quiet))
     if found is None:
         print(visible(f"no part of the model shows alone how {row.name} fails"), file=sys.stderr)
@@ -112,16 +118,39 @@ def run(arguments: Sequence[str]) -> int:
         f"{program()} --model_file {shlex.quote(str(part_file))} --run_mode {spec.run_mode}"
         f" --baseline {whole.baseline.mode} --inputs {shlex.quote(str(inputs))}{_tolerance(spec)}",
     )
-    sys.stdout.writelines(visible(line) + "\n" for line in lines)
+    sys.stdout.writelines(visible(line) + "\n" for line in (*lines, *_alone(spec, part_file, found, row.name, values)))
     return 0
 
 
-def _compared(spec: RunSpec, model: str, inputs: Any) -> Report:
+def _alone(spec: RunSpec, part_file: Path, found: Part, name: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Write a script that needs the engine alone, where the fault is the engine's; what to print of it."""
+    scripter = make_plan(spec, check_machine=False).target.capabilities.alone_scripter
+    if scripter is None:
+        return ()
+    expected, file = part_file.with_suffix(".expected.npz"), part_file.with_suffix(".py")
+    report = _compared(spec, str(part_file), dict(found.feeds), find_pass=True, explain="fast")
+    named = report.explanation.culprits if report.explanation is not None else ()
+    passes = next((str(one.evidence["passes"]).split(" and ") for one in named if "passes" in one.evidence), [])
+    inputs = part_file.with_suffix(".npz")
+    text = scripter.alone_script(
+        spec.run_mode,
+        AloneFiles(model=part_file.name, feeds=inputs.name, expected=expected.name, output=name, passes=tuple(passes)),
+    )
+    if not text:
+        return ()
+    mark_archive(save_feeds(expected, {name: values[name]}))
+    with replacing(file, what="the script") as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    brings = f", which {' and '.join(passes)} brings" if passes else ""
+    return (f"python {shlex.quote(str(file))}: the same with the engine alone{brings}",)
+
+
+def _compared(spec: RunSpec, model: str, inputs: Any, **how: Any) -> Report:
     """The whole model's report; or a part's, on the arrays that it reads."""
     names = (*_OF_A_PART, *(_OF_THE_WHOLE if inputs is spec.inputs else ()))
     given = {one.name: value for one, value in differing(spec) if one.name in names}
     options = {name: one for name, one in spec.options.items() if not name.startswith("save_")}
-    return compared(model, tolerance=spec.tolerance, **{**given, **options, "inputs": inputs, "explain": "off"})
+    return compared(model, tolerance=spec.tolerance, **{**given, **options, "inputs": inputs, "explain": "off", **how})
 
 
 def _failing(report: Report, name: str = "") -> Row | None:

@@ -8,6 +8,8 @@ from ..safety.late import offered
 
 __all__ = [
     "WHOLE",
+    "AloneFiles",
+    "AloneScripter",
     "Backend",
     "BaselineStore",
     "Borrower",
@@ -53,6 +55,8 @@ __all__ = [
 if TYPE_CHECKING:
     from .backend import Backend
     from .capabilities import (
+        AloneFiles,
+        AloneScripter,
         Capabilities,
         Exporter,
         Ladder,
@@ -82,8 +86,8 @@ __getattr__ = offered(
     __name__,
     {
         "backend": "Backend",
-        "capabilities": "Capabilities Exporter Ladder Layer LayerKeeper Matches OnDevice OnDeviceAlone Operator "
-        "OperatorRunner Operators Pairer Rung Switch Watcher WeightKeeper",
+        "capabilities": "AloneFiles AloneScripter Capabilities Exporter Ladder Layer LayerKeeper Matches OnDevice "
+        "OnDeviceAlone Operator OperatorRunner Operators Pairer Rung Switch Watcher WeightKeeper",
         "description": "DescribedLayer DescribedWeight Describer Description",
         "keeping": "WHOLE Handed Keep Keeper",
         "session": "Replace Replacer Session",

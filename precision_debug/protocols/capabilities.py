@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .tensors import BaselineStore, Comparer, Feeds
 
 __all__ = [
+    "AloneFiles",
+    "AloneScripter",
     "Capabilities",
     "Describer",
     "Exporter",
@@ -58,6 +60,29 @@ class Capabilities:
     describer: Describer | None = None
     surveyor: Surveyor | None = None
     teller: Teller | None = None
+    alone_scripter: AloneScripter | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AloneFiles:
+    """Names of files beside one another. model: .onnx; feeds: its inputs, expected: ``output``, each an .npz.
+
+    passes: those that the engine must leave out for the fault to go, where that is known.
+    """
+
+    model: str
+    feeds: str
+    expected: str
+    output: str
+    passes: tuple[str, ...] = ()
+
+
+class AloneScripter(Protocol):
+    """A backend that can show a fault without this tool."""
+
+    def alone_script(self, mode: str, files: AloneFiles) -> str:
+        """A short script that needs the engine and numpy alone, and prints what is expected and what it gives; ""
+        where the mode is more than the engine (a conversion, a simulation)."""
 
 
 class Exporter(Protocol):

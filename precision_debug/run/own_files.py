@@ -22,7 +22,7 @@ LIST = ".precision_debug.json"
 """In a folder: the names of what we wrote there."""
 
 MARK = "precision_debug reduce"
-"""In a file: the comment of an .npz, the key of an .onnx file's metadata."""
+"""In a file: the comment of an .npz, the key of an .onnx file's metadata, the docstring of a script."""
 
 
 def free_folder(folder: Path, names: Iterable[str]) -> Path:
@@ -59,13 +59,20 @@ def mark_archive(path: Path) -> None:
 
 def refuse_foreign(path: Path, option: str) -> None:
     """Raises UsageError where a file that nobody named would be replaced and bears no mark of ours."""
-    if path.exists() and not (_marked_archive(path) if path.suffix == ".npz" else _marked_model(path)):
+    marked = {".npz": _marked_archive, ".py": _marked_script}.get(path.suffix, _marked_model)
+    if path.exists() and not marked(path):
         raise UsageError(say("not_ours"), where=str(path), hint=say("name_another", option=option))
 
 
 def _marked_archive(path: Path) -> bool:
     with contextlib.suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
         return archive.comment == MARK.encode()
+    return False
+
+
+def _marked_script(path: Path) -> bool:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return MARK.encode() in file.read(1 << 10)
     return False
 
 
