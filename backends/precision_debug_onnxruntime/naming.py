@@ -139,7 +139,9 @@ def _fused_members(edge: Edge, known: Known, seen: _Seen) -> list[str]:
         return []
     inputs = {member for members in read for member in members or ()}
     inside = known.between(inputs, outputs[edge.index])
-    return [] if inside is None else known.members(outputs[edge.index])
+    own = {form.scale.code for form in edge.forms.values() if form.scale is not None}
+    theirs = known.scale_codes(outputs[edge.index])
+    return [] if inside is None or (own and theirs and not own & theirs) else known.members(outputs[edge.index])
 
 
 def _reads_the_same(running: Any, given: Any, known: Known, seen: _Seen) -> bool:

@@ -17,6 +17,7 @@ __all__ = ["Known", "Source", "spellings"]
 _CAST = "InsertedPrecisionFreeCast_"
 _TOKEN = re.compile(r"_token_\d+$")
 _FUSION = re.compile(r"^(.+)/\w*Fusion\w*/?(_token_\d+)?$")
+_BIAS = "/MatMulAddFusion"
 _MOVED = re.compile(r"(_pre_q|_post_dq)(_token_\d+)?$")
 
 
@@ -131,9 +132,14 @@ class Known:
         return self.given.nodes.get(node.name) or self.given.nodes.get(_TOKEN.sub("", node.name)) or ()
 
     def fused_outputs(self, node: Any) -> tuple[str, ...]:
-        """The same for a node that a fusion made, which ONNX Runtime calls after the last node that went into it."""
+        """The same for a node that a fusion made, which ONNX Runtime calls after the last node that went into it; a
+        Gemm of a MatMul and an Add after the first."""
         found = _FUSION.match(node.name)
-        return self.given.nodes.get(found.group(1), ()) if found else ()
+        outputs = self.given.nodes.get(found.group(1), ()) if found else ()
+        if _BIAS not in node.name or len(outputs) != 1:
+            return outputs
+        readers = self.given.consumers.get(outputs[0], ())
+        return tuple(readers[0].output) if len(readers) == 1 and readers[0].op_type == "Add" else ()
 
     def named_after(self, name: str) -> str:
         """The tensor that a node gives whose name a value bears; "" where that is not so, or there are several."""
