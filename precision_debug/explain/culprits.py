@@ -141,9 +141,11 @@ def candidates_of(subject: Subject, alone: Alone, before: Sequence[str]) -> list
 
 
 def _innocent(subject: Subject, alone: Alone, name: str) -> bool:
-    """Whether an operator gave what the baseline's gives, or only moves numbers about. Not where it did more to
-    the same inputs: that of another file may move others, or elsewhere, and an engine may quantise what it moves. What moves a
-    constant is the first to show what the type made of that."""
+    """Whether an operator gave what the baseline's gives, or only moves numbers about.
+
+    Not where it did more to the same inputs: that of another file may move others, or elsewhere, and an engine may
+    quantise what it moves. What moves a constant is the first to show what the type made of that.
+    """
     row, own = subject.row_of.get(name), alone.found[name]
     if row is not None and row.comparison is not None and row.comparison.identical:
         return True  # whatever it does with other inputs: here nothing of it is wrong
