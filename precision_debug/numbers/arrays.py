@@ -7,53 +7,87 @@ from typing import Any
 import numpy as np
 
 from ..errors import BackendError
+from .kinds import Array, with_both_parts
 
 __all__ = ["as_array"]
 
+_BYTES = {1: "uint8", 2: "uint16"}
 
-def as_array(tensor: Any, *, name: str = "") -> np.ndarray[Any, Any]:
+
+def as_array(tensor: Any, *, name: str = "") -> Array:
     """A numpy array over the tensor's memory where that is possible, a copy where it is not.
 
-    Takes numpy arrays and whatever has ``__array__`` or ``__dlpack__``. Raw bfloat16 bits (uint16 from a tensor whose
-    own dtype says bfloat16, as Paddle gives them) come back as bfloat16; torch's complex32, which numpy has not, as
-    complex64 with every value kept. Raises BackendError on anything else.
+    Takes numpy arrays and whatever has ``__array__`` or ``__dlpack__``; sparse tensors become dense, and quantised ones
+    the numbers that they stand for. The raw bytes by which a framework hands over a type that numpy has not (Paddle's
+    bfloat16 as uint16, its float8 as int8) come back as that type of ml_dtypes; complex numbers of 16-bit parts, which
+    numpy has not, as complex64 with every value kept. Raises BackendError on anything else.
     """
     if isinstance(tensor, np.ndarray):
-        return tensor
-    kind = str(getattr(tensor, "dtype", "")).lower()
+        return with_both_parts(tensor)
+    kind = str(getattr(tensor, "dtype", "")).lower().rpartition(".")[2]
     try:
-        if "bfloat16" in kind and hasattr(tensor, "detach"):
-            array = _torch_bfloat16(tensor)
-        elif "complex32" in kind and hasattr(tensor, "detach"):
-            array = _torch_complex32(tensor)
+        if _is_of(tensor, "torch"):
+            array = _of_torch(tensor)
         elif hasattr(tensor, "__array__") or np.isscalar(tensor) or isinstance(tensor, (list, tuple)):
-            array = np.asarray(
-                tensor.detach().cpu() if hasattr(tensor, "detach") and hasattr(tensor, "cpu") else tensor
-            )
+            array = np.asarray(_dense(tensor))
         else:
             array = np.from_dlpack(tensor)
     except Exception as error:
+        of = f" of {tensor.dtype}" if kind else ""
         raise BackendError(
-            f"a hook got {type(tensor).__name__}, which cannot be read as an array ({error})", where=name
+            f"a hook got {type(tensor).__name__}{of}, which cannot be read as an array ({error})", where=name
         ) from error
-    if array.dtype == np.uint16 and ("bfloat16" in kind or "bf16" in kind):
-        import ml_dtypes
+    return with_both_parts(_typed(array, kind))
 
-        return array.view(ml_dtypes.bfloat16)
+
+def _is_of(tensor: Any, package: str) -> bool:
+    """Whether it is a tensor of that package, or of a class that somebody derived from it."""
+    return any(one.__module__.partition(".")[0] == package for one in type(tensor).__mro__)
+
+
+def _dense(tensor: Any) -> Any:
+    """In the host's memory, without the gradient's graph, and not sparse."""
+    if hasattr(tensor, "is_sparse") and callable(tensor.is_sparse) and tensor.is_sparse():
+        tensor = tensor.to_dense()
+    return tensor.detach().cpu() if hasattr(tensor, "detach") and hasattr(tensor, "cpu") else tensor
+
+
+def _of_torch(tensor: Any) -> Array:
+    import torch
+
+    plain = tensor.detach().cpu()
+    if plain.is_quantized:
+        plain = plain.dequantize()
+    if plain.layout != torch.strided:
+        plain = plain.to_dense()
+    plain = plain.resolve_conj().resolve_neg()
+    if plain.dtype == torch.complex32:
+        pairs: Array = np.ascontiguousarray(torch.view_as_real(plain).numpy(), np.float32)
+        whole: Array = pairs.view(np.complex64)[..., 0]
+        return whole
+    if str(plain.dtype) == "torch.float4_e2m1fn_x2":
+        return _unpacked(plain.contiguous().view(torch.uint8).numpy())
+    if plain.is_floating_point() and (plain.element_size() == 1 or plain.dtype == torch.bfloat16):
+        plain = plain.contiguous().view(getattr(torch, _BYTES[plain.element_size()]))
+    array: Array = plain.numpy()
     return array
 
 
-def _torch_complex32(tensor: Any) -> np.ndarray[Any, Any]:
-    import torch
-
-    pairs = torch.view_as_real(tensor.detach().cpu().resolve_conj().resolve_neg()).numpy()
-    whole: np.ndarray[Any, Any] = np.ascontiguousarray(pairs, np.float32).view(np.complex64)
-    return whole[..., 0]
-
-
-def _torch_bfloat16(tensor: Any) -> np.ndarray[Any, Any]:
+def _unpacked(pairs: Array) -> Array:
+    """Two numbers of four bits in a byte, the lower half first, along the last axis (torch.float4_e2m1fn_x2)."""
     import ml_dtypes
-    import torch
 
-    bits: np.ndarray[Any, Any] = tensor.detach().cpu().contiguous().view(torch.uint16).numpy()
-    return bits.view(ml_dtypes.bfloat16)
+    halves = np.stack([pairs & 15, pairs >> 4], axis=-1)
+    return halves.reshape(*pairs.shape[:-1], 2 * pairs.shape[-1]).view(ml_dtypes.float4_e2m1fn)
+
+
+def _typed(array: Array, kind: str) -> Array:
+    """Raw bytes as the type that the tensor itself says they are of."""
+    if array.dtype.kind not in "iu" or array.dtype.name == kind:
+        return array
+    import ml_dtypes
+
+    found = getattr(ml_dtypes, "bfloat16" if "bf16" in kind else kind, None)
+    if found is None or not kind.startswith(("bf", "float")) or np.dtype(found).itemsize != array.dtype.itemsize:
+        return array
+    return array.view(found)

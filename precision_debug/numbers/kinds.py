@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Array", "dtype_name", "is_numeric", "is_text", "is_wide_integer", "may_overflow"]
+__all__ = ["Array", "dtype_name", "is_numeric", "is_text", "is_wide_integer", "may_overflow", "with_both_parts"]
 
 Array = np.ndarray[Any, Any]
 
@@ -35,3 +35,9 @@ def is_wide_integer(dtype: np.dtype[Any]) -> bool:
 def may_overflow(dtype: np.dtype[Any]) -> bool:
     """Whether squares of this type's values can leave the range of float64."""
     return dtype.kind in "fc" and dtype.itemsize // (2 if dtype.kind == "c" else 1) >= 8
+
+
+def with_both_parts(array: Array) -> Array:
+    """complex64 of ml_dtypes' complex numbers, which keep their imaginary part in no conversion to a real type; every
+    value is kept. Anything else as it is."""
+    return array.astype(np.complex64) if array.dtype.name in ("complex32", "bcomplex32") else array

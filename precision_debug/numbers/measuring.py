@@ -14,7 +14,7 @@ from ..errors import UsageError
 from ..records import Comparison, TensorStats, Tolerance
 from . import equality, finish, native, numpy_pass, select, statistic
 from .blocks import flat_reader
-from .kinds import Array, is_numeric, may_overflow
+from .kinds import Array, is_numeric, may_overflow, with_both_parts
 from .merged import Measured
 from .totals import Pairs, Task, Totals
 
@@ -63,7 +63,7 @@ def _compare(
 ) -> tuple[Comparison, Totals | None]:
     tolerance = tolerance or Tolerance()
     _check(tolerance)
-    base, target = np.asarray(base), np.asarray(target)
+    base, target = with_both_parts(np.asarray(base)), with_both_parts(np.asarray(target))
     if base.shape != target.shape:
         return _apart(base, target, threads, shapes_match=False), None
     if not (is_numeric(base.dtype) and is_numeric(target.dtype)):
@@ -100,7 +100,7 @@ def describe(array: Any, *, threads: int = 0) -> TensorStats:
 
     threads: see compare.
     """
-    array = np.asarray(array)
+    array = with_both_parts(np.asarray(array))
     return _describe(array, threads)[0]
 
 
