@@ -314,4 +314,7 @@ def test_the_changelog_is_in_keep_a_changelog_form() -> None:
     assert versions == headings[1:]
     sections = re.findall(r"^### (.*)$", text, re.MULTILINE)
     assert set(sections) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-    assert precision_debug.__version__
+    assert versions[0].startswith(f"[{precision_debug.__version__}] - ")
+    released = versions[0].rpartition(" ")[2]
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {precision_debug.__version__}\ndate-released: {released}\n" in cited
