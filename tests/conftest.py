@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -26,6 +28,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+if sys.version_info < (3, 12):
+    # pytest rewrites the package's modules, as a plugin's, when they are imported; two threads that parse at once end
+    # in CPython 3.11's "SystemError: AST constructor recursion depth mismatch". So all are imported by one.
+    import precision_debug
+
+    for _module in pkgutil.walk_packages(precision_debug.__path__, "precision_debug."):
+        if not any(part in _module.name for part in (".testing", "._", ".cuda")):  # cuda's imports torch
+            importlib.import_module(_module.name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -115,6 +115,10 @@ class OnnxRuntimeBackend:
             from .engine.reference import open_reference
 
             return open_reference(spec)
+        if chosen.plugin:
+            from .engine.plugin_session import open_plugin
+
+            return open_plugin(spec, chosen.plugin, feeds)
         from .opening import open_session
 
         return open_session(spec, chosen, feeds, on_device=on_device)

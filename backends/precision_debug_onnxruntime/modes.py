@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from precision_debug.errors import BackendUnavailable
 from precision_debug.reasons import say as core
 from precision_debug.records import Availability, RunMode
 
@@ -31,13 +32,15 @@ class Recipe:
 
     change: what is done to the model before ONNX Runtime sees it: "", "float16", "int8", "int8_dynamic",
     "float16_sim" or "bfloat16_sim". optimise: all of ONNX Runtime's fusions, otherwise none.
-    providers: ONNX Runtime's execution providers in order of preference; empty: onnx.reference runs it.
+    providers: ONNX Runtime's execution providers in order of preference; empty: onnx.reference runs it. plugin: a
+    provider that is registered at run time: a key of engine.plugin_providers.KNOWN, or "any" where options name it.
     """
 
     mode: RunMode
     change: str = ""
     optimise: bool = False
     providers: tuple[str, ...] = _CPU
+    plugin: str = ""
 
     @property
     def engine(self) -> str:
@@ -96,6 +99,14 @@ _RECIPES = {
         ),
         Recipe(mode=_mode("ort_tensorrt_fp16", "float16", "ONNX Runtime's TensorRT provider with fp16 on",
                           "ONNX Runtime 的 TensorRT 执行提供程序，开启 fp16"), providers=_TENSORRT),
+        Recipe(mode=_mode("ort_ep_qnn", "float16", "Qualcomm's HTP through ONNX Runtime's plugin; emulated on a PC",
+                          "经 ONNX Runtime 插件运行 Qualcomm HTP；在 PC 上为模拟器"), plugin="qnn"),
+        Recipe(mode=_mode("ort_ep_openvino", "model", "OpenVINO as a plugin provider of ONNX Runtime (Intel devices)",
+                          "OpenVINO 作为 ONNX Runtime 的插件提供程序（Intel 设备）"), plugin="openvino"),
+        Recipe(mode=_mode("ort_ep_nv_tensorrt_rtx", "model", "TensorRT for RTX as a plugin provider of ONNX Runtime",
+                          "TensorRT for RTX 作为 ONNX Runtime 的插件提供程序"), plugin="nv_tensorrt_rtx"),
+        Recipe(mode=_mode("ort_ep", "model", "any plugin provider of ONNX Runtime: ep_library=LIB.so, ep_name=NAME",
+                          "任意 ONNX Runtime 插件提供程序：ep_library=LIB.so，ep_name=NAME"), plugin="any"),
         Recipe(mode=_mode("onnx_ref", "float64", "onnx.reference in float64 where the operators allow it",
                           "onnx.reference，算子允许时以 float64 计算"), providers=()),
     )
@@ -141,9 +152,23 @@ def availability(mode: str) -> Availability:
         return Availability(ok=False, needs=f"{_NEEDS} ({type(error).__name__}: {error})")
     if not hasattr(onnxruntime, "ExecutionOrder") or _release(onnxruntime.__version__) < _OLDEST:
         return Availability(ok=False, needs=say("needs_onnxruntime", version=onnxruntime.__version__))
+    if _RECIPES[mode].plugin:
+        return _plugin_availability(_RECIPES[mode].plugin)
     if providers[0] not in onnxruntime.get_available_providers():
         needs = say("needs_tensorrt") if providers[0].startswith("Tensorrt") else say("needs_cuda")
         return Availability(ok=False, needs=needs)
     if providers != _CPU and (why := missing(providers[0])):
         return Availability(ok=False, needs=why)
+    return Availability(ok=True)
+
+
+def _plugin_availability(plugin: str) -> Availability:
+    from .engine.plugin_providers import KNOWN, devices_of
+
+    if plugin == "any":
+        return Availability(ok=True)  # its library is an option's
+    try:
+        devices_of(KNOWN[plugin])
+    except BackendUnavailable as error:
+        return Availability(ok=False, needs=error.what)
     return Availability(ok=True)

@@ -27,6 +27,26 @@ REASONS = Catalogue("onnxruntime", {
         "needs onnxruntime-gpu with TensorRT's libraries installed and an NVIDIA GPU",
         "需要 onnxruntime-gpu、TensorRT 的库和 NVIDIA GPU",
     ),
+    "needs_plugins": Wording(
+        "needs ONNX Runtime 1.23 or later, and this is {version}", "需要 ONNX Runtime 1.23 或更新版本，当前为 {version}"
+    ),
+    "needs_package": Wording("pip install {package} ({error})", "请运行 pip install {package}（{error}）"),
+    "no_ep_device": Wording(
+        "{provider} is loaded and offers no device on this machine", "{provider} 已加载，但在本机没有可用设备"
+    ),
+    "inside_body": Wording(
+        "inside a loop or branch, which the provider compiles as a whole", "位于循环或分支内，提供程序将其作为整体编译"
+    ),
+    "shapes_fixed": Wording(
+        "The provider wants fixed shapes: those of the inputs were written into the model ({names}).",
+        "该提供程序要求固定形状：已将输入的形状写入模型（{names}）。",
+    ),
+    "marked_beside": Wording(
+        "{count} intermediate tensors come from a second session with all of them as outputs; its final outputs differ "
+        "from the unmarked one's by at most {gap:.3g}.",
+        "{count} 个中间张量来自把它们全部标记为输出的第二个会话；其最终输出与未标记会话最多相差 {gap:.3g}。",
+    ),
+    "marked_shares": Wording("With the marks: {shares}", "标记后：{shares}"),
     "provider_fails": Wording("{provider} does not start: {error}", "{provider} 无法启动：{error}"),
     "provider_libraries": Wording(
         "{provider} cannot load its libraries ({error}); install them, or name their folder in {variable}",

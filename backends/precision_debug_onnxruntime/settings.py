@@ -97,6 +97,19 @@ SETTINGS = (
         zh="CUDA 的 float32 乘积可否使用 TF32（默认随 ONNX Runtime，即可以）",
     ),
     Setting(
+        name="ep_library", kind="text", default="", modes=("ort_ep",),
+        help="the plugin provider's library (.so)", zh="插件提供程序的动态库（.so）",
+    ),
+    Setting(
+        name="ep_name", kind="text", default="", modes=("ort_ep",),
+        help="the provider's name, such as QNNExecutionProvider", zh="提供程序的名称，例如 QNNExecutionProvider",
+    ),
+    Setting(
+        name="ep_options", kind="names", default=(), modes=("ort_ep*",),
+        help="the provider's own options, KEY=VALUE,…; of ort_ep_qnn over those of its chip (KEY= leaves one out)",
+        zh="提供程序自身的选项 KEY=VALUE,…；在 ort_ep_qnn 中覆盖所模拟芯片的选项（KEY= 表示去掉）",
+    ),
+    Setting(
         name="device", kind="text", default=0, flag=True, by_side=True, metavar="DEVICE", reader=_card,
         modes=("ort_cuda_*", "ort_tensorrt_*"), help="the card that the provider runs on: cuda, cuda:1",
         zh="执行提供程序所用的显卡：cuda、cuda:1",

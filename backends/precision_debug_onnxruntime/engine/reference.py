@@ -9,16 +9,14 @@ from typing import Any
 from precision_debug.errors import BackendError, PrecisionDebugError
 from precision_debug.inspector import EngineLayer
 from precision_debug.onnx.graph import attribute, initializers_of, subgraphs
-from precision_debug.onnx.model import Model, read_model, tensor_shape
-from precision_debug.onnx.types import dtype_name
+from precision_debug.onnx.model import Model, read_model
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer, Session
-from precision_debug.reasons import NOTHING, Plain, Reason, some
+from precision_debug.reasons import Plain, Reason, some
 from precision_debug.records import Doubt, Operator, SessionSpec, TensorMeta
 
 from ..reasons import say
 from .check_feeds import checked_feeds
 from .engine_layout import Constants
-from .model_layout import View
 from .reference_fallback import Borrowed, OneByOne
 from .reference_subgraphs import (
     evaluator_class,
@@ -32,7 +30,7 @@ from .reference_subgraphs import (
 )
 from .runtime import our_errors
 from .seen_tensors import Shown
-from .tensor_list import Entry, Labels, all_values, op_type
+from .source_list import inferred_types, list_of_source
 
 __all__ = ["open_reference"]
 
@@ -61,9 +59,9 @@ class _ReferenceSession:
         with our_errors(model.path):
             onnx.load_external_data_for_model(proto, str(model.folder))
             self._evaluator: Any = evaluator_class(self._execute)(proto)
-        types = _types(proto)
+        types = inferred_types(proto)
         self._shapes = {name: shape for name, (_, shape) in types.items() if shape is not None}
-        self._entries = _list(proto, types)
+        self._entries = list_of_source(proto, types, floats="float64")
         self._by_key = {entry.value.key: entry for entry in self._entries}
         self.tensors: Sequence[TensorMeta] = tuple(entry.meta for entry in self._entries)
         self._scopes = {id(inner): key for key, inner in inner_evaluators(self._evaluator)}
@@ -259,48 +257,3 @@ class _ReferenceSession:
 
 def _some(nodes: Mapping[str, str]) -> Plain:
     return some([f"{name} ({op})" for name, op in nodes.items()])
-
-
-def _list(proto: Any, types: Mapping[str, tuple[int, tuple[int | str, ...] | None]]) -> list[Entry]:
-    found = all_values(proto.graph)
-    names = Labels(found)
-    outputs = {item.name for item in proto.graph.output}
-    entries = []
-    for value in found:
-        elem, shape = types.get(value.name, (0, None))
-        unseen = say("no_tensor") if value.name in types and not elem else NOTHING
-        dtype = dtype_name(elem) if elem else ""
-        inputs, later = names.inputs(value)
-        meta = TensorMeta(
-            name=names.by_key[value.key],
-            op_type=op_type(value),
-            node="" if value.node is None else value.node.name,
-            dtype="float64" if dtype in {"float32", "float16", "bfloat16"} else dtype,
-            shape=shape,
-            inputs=inputs,
-            is_output=not value.scope.key and value.name in outputs,
-            unseen=unseen,
-        )
-        entries.append(Entry(value=value, meta=meta, view=View(unseen=unseen), later=later))
-    return entries
-
-
-def _types(proto: Any) -> dict[str, tuple[int, tuple[int | str, ...] | None]]:
-    """Element type (0: not a tensor) and shape of what onnx can infer; what the file says of it may be wrong."""
-    import onnx
-
-    plain = onnx.ModelProto()
-    plain.CopyFrom(proto)
-    del plain.graph.value_info[:]
-    for item in plain.graph.output:
-        if item.type.HasField("tensor_type"):
-            item.type.tensor_type.ClearField("shape")
-    try:
-        graph = onnx.shape_inference.infer_shapes(plain).graph
-    except Exception:  # it is only for information, and over 2 GB it is refused
-        graph = proto.graph
-    return {
-        item.name: (item.type.tensor_type.elem_type, tensor_shape(item.type.tensor_type))
-        for item in (*graph.input, *graph.value_info, *graph.output)
-        if item.type.WhichOneof("value")
-    }
