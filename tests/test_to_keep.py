@@ -20,6 +20,7 @@ from planted.onnx_faults import CASES, Graph, tokens
 from precision_debug.cli import main
 from precision_debug.records import ModelFiles
 from precision_debug.report.blame import blame
+from precision_debug.report.lead import lead
 from precision_debug.report.model import Report
 from precision_debug.search import ToKeep
 from precision_debug.settings import Setting
@@ -44,7 +45,8 @@ def with_odd_names(folder: Path) -> list[str]:
     graph = Graph(seed=3)
     x = tokens(graph, size=16, length=4)
     big = graph.op("Mul", [x, graph.weight("k", np.float32(3e5))], "it's $HOME `big`|\u202e\n\"1\",\\2 中文")
-    model = graph.save(folder / "odd.onnx", [graph.op("Mul", [big, graph.weight("l", np.float32(1 / 3e5))], "=1+1")])
+    back = graph.op("Mul", [big, graph.weight("l", np.float32(1 / 3e5))], "=1+1")
+    model = graph.save(folder / "odd.onnx", [graph.dense(graph.op("Tanh", [back], "rest"), 16, 16, "y")])
     np.savez(folder / "feeds.npz", **graph.feeds)
     return ["--model_file", str(model), "--inputs", str(folder / "feeds.npz")]
 
@@ -66,15 +68,12 @@ def in_torch(folder: Path, names: Sequence[str] = ("first", "up", "down")) -> li
 
 
 def in_paddle(folder: Path) -> list[str]:
-    """An offset of 300 is added and taken away: in bfloat16 nothing is left of what it was added to."""
+    """Convolutions, products and a GELU; 3000 is added and taken away by two scales: in bfloat16 nothing is left."""
     needs("paddle")
     import paddle_models
 
-    def plant(weights: dict[str, np.ndarray]) -> None:
-        weights["offset_0.w_0"] += 300
-
-    np.savez(folder / "feeds.npz", **paddle_models.feeds("offset"))
-    path = paddle_models.legacy("offset", folder, change=plant)
+    np.savez(folder / "feeds.npz", x=np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32))
+    path = paddle_models.legacy("shift_and_back", folder)
     return ["--model_file", str(path), "--inputs", str(folder / "feeds.npz")]
 
 
@@ -199,16 +198,57 @@ def test_a_model_against_its_export_gives_names_of_the_file_that_runs(tmp_path: 
     assert not after.explanation.culprits
 
 
-def test_what_the_models_own_forward_computes_is_kept_with_all_of_it(tmp_path: Path) -> None:
+def test_what_the_forward_computes_between_modules_is_kept_without_them(tmp_path: Path) -> None:
     needs("torch")
     (tmp_path / "net.py").write_text(
-        "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
-        "        return (x * 3e5).sin() * 1e-5\n\n\ndef build():\n    return Net().eval(), torch.linspace(1, 2, 32)\n"
+        "import torch\n\n\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.a, self.b = torch.nn.Linear(32, 32), torch.nn.Linear(32, 32)\n\n    def forward(self, x):\n"
+        "        return self.b((self.a(x) * 3e5).sin())\n\n\ndef build():\n    torch.manual_seed(0)\n"
+        "    return Net().eval(), torch.linspace(1, 2, 32)\n"
     )
     report = compared(tmp_path, "torch_fp16", ["--model_file", f"{tmp_path / 'net.py'}:build", "--device", "cpu"])
     said = [cell.text for line in blame(report).lines for cell in line]
-    assert any("keeps the whole model in FP32" in text.en for text in said)
-    assert any("整个模型保留为 FP32" in text.zh for text in said)
+    assert report.to_keep is not None
+    assert report.to_keep.tried is not None
+    if report.to_keep.option:
+        assert any("what is computed between modules" in text.en for text in said)
+        assert any("模块之间的运算" in text.zh for text in said)
+    else:
+        assert any(text.en.startswith("No fix was found") for text in said)
+
+
+def test_nothing_is_offered_where_only_everything_helps(tmp_path: Path) -> None:
+    """What leaves nothing in the low precision is no fix of it: the sentence says so, and there is nothing to paste."""
+    graph = Graph(seed=3)
+    x = tokens(graph, size=16, length=4)
+    big = graph.op("Mul", [x, graph.weight("k", np.float32(3e5))], "big")
+    model = graph.save(tmp_path / "m.onnx", [graph.op("Mul", [big, graph.weight("l", np.float32(1 / 3e5))], "y")])
+    np.savez(tmp_path / "feeds.npz", **graph.feeds)
+    report = compared(tmp_path, "ort_fp16_sim", ["--model_file", str(model), "--inputs", str(tmp_path / "feeds.npz")])
+    assert report.to_keep is not None
+    assert report.to_keep.tried is not None
+    assert (report.to_keep.option, report.to_keep.tried.state) == ("", "none")
+    assert any(text.en.startswith("No fix was found") for text in lead(report))
+    assert any(text.zh.startswith("未找到修复") for text in lead(report))
+
+
+def test_the_sentence_says_what_was_measured(tmp_path: Path) -> None:
+    """The error before and after are those of the two runs, and what still runs in float16 is counted."""
+    model = planted("dense_overflow", tmp_path)
+    before = compared(tmp_path, "ort_fp16_sim", model)
+    assert before.to_keep is not None
+    tried = before.to_keep.tried
+    assert tried is not None
+    after = compared(tmp_path, "ort_fp16_sim", model, *shlex.split(before.to_keep.option))
+    assert tried.before is None  # Inf
+    assert tried.after == pytest.approx(after.outputs[0].relative_l2)
+    assert tried.still is not None
+    assert tried.was is not None
+    assert tried.still.low == sum(row.view.startswith("rounded to") for row in after.rows if row.target_op_type not in
+                                  ("Cast", "Input"))  # fmt: skip
+    assert 0 < tried.still.low < tried.was.low
+    said = next(text for text in lead(before) if text.en.startswith("Tried: "))
+    assert f"{tried.still.low} of {tried.still.of} operators still run in FP16" in said.en
 
 
 def test_a_mode_without_such_a_setting_says_what_to_do(tmp_path: Path) -> None:

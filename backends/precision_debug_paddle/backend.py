@@ -42,6 +42,7 @@ class PaddleBackend:
             watcher=self,
             ladder=self,
             keeper=self,
+            precision_reader=self,
             teller=self,
             describer=self,
         )
@@ -160,6 +161,10 @@ class PaddleBackend:
         if program.pir and chosen.onednn:  # its passes ask nobody which operators may run in bfloat16
             raise UsageError(say("bfloat16_ops_of_pir"), where=spec.model.path, hint=say("export_as_legacy"))
         return PaddleKeep(spec=spec, recipe=chosen, types=types_of(program.values))
+
+    def executed(self, session: Session) -> tuple[int, int] | None:
+        """See ``protocols.PrecisionReader``: by the types that Paddle's own hook saw its kernels write."""
+        return getattr(session, "executed", None)
 
     def heard(self, line: str) -> Reason | None:
         """See ``protocols.Teller``."""

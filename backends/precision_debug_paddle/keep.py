@@ -15,6 +15,7 @@ from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
 from precision_debug.safety.visible import visible
 
+from .engine.bfloat16_types import all_but, lowered_as
 from .modes import Recipe
 from .reasons import say
 from .settings import setting
@@ -43,6 +44,8 @@ class PaddleKeep:
         if self.recipe.tensorrt:
             return meta.name
         kind = meta.op_type.partition(":")[0]
+        if kind in self.types and self.recipe.onednn:
+            return kind if lowered_as(kind) else ""  # the others run in FP32 as it is
         return kind if kind in self.types else ""
 
     @property
@@ -55,8 +58,7 @@ class PaddleKeep:
         given: tuple[str, ...] = setting(self.spec.options, self._name)
         if self._name != "bfloat16_ops":
             return {self._name: tuple(dict.fromkeys((*given, *keys)))} if given or keys else {}
-        allowed = given or tuple(self.types)
-        left = tuple(kind for kind in allowed if kind not in set(keys))
+        left = all_but(keys, given)
         return {self._name: left or (NO_OPERATOR,)} if keys or given else {}
 
     def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], _folder: Path, /) -> Sequence[Handed]:

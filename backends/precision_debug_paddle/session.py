@@ -80,6 +80,7 @@ class HookSession:
         self._bodies = bodies
         self._scalars = frozenset(scalars)
         self.doubts: Sequence[Doubt] = ()
+        self.executed: tuple[int, int] | None = None
         self._on_cpu = on_cpu
         self._operators = Operators(model)
         self._wants = wants
@@ -112,10 +113,10 @@ class HookSession:
         """Run once to learn which tensors the program that runs has, in its own order."""
         found: dict[str, TensorMeta] = {}
         turns = _Turns(self._written)
-        types: set[str] = set()
+        types: collections.Counter[str] = collections.Counter()
 
         def look(op_type: str, variable: str, array: Any) -> None:
-            types.add(array.dtype.name)
+            types[array.dtype.name] += 1
             self.kinds[naming.plain_type(op_type)] += 1
             self.whole[naming.plain_type(op_type)] += array.dtype.kind in "iub"
             name = turns.name(op_type, variable)
@@ -127,6 +128,9 @@ class HookSession:
         if self._bodies is not None:
             self._bodies.probe(feeds, outputs)
         self.doubts = not_run(self._wants, types)
+        if self._wants:
+            floats = sum(number for name, number in types.items() if "float" in name)
+            self.executed = types[self._wants], floats
         refilled = self._refilled(found)
         if refilled:
             self._notes.append(say("refilled", count=len(refilled)))

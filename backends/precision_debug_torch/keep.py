@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from precision_debug.protocols import WHOLE, Handed
+from precision_debug.protocols import BETWEEN, WHOLE, Handed
 from precision_debug.reasons import say as core
 from precision_debug.records import SessionSpec, TensorMeta
 
@@ -25,7 +25,8 @@ _LINEAR = frozenset({"aten.addmm", "aten.mm", "aten.linear"})
 
 @dataclass(frozen=True, kw_only=True)
 class TorchKeep:
-    """See keeping.Keep. Modules by their paths; operators that the model's own forward calls go with all of it."""
+    """See keeping.Keep. Modules by their paths; operators that the model's own forward calls go by BETWEEN, with all
+    that is computed between modules; under autocast with all of the model."""
 
     spec: SessionSpec
     recipe: Recipe
@@ -38,7 +39,7 @@ class TorchKeep:
 
         if self.recipe.change == "int8" and meta.op_type not in _LINEAR:  # nothing else is quantised
             return ""
-        return layer_of(meta) or WHOLE
+        return layer_of(meta) or (WHOLE if self.recipe.autocast or not self.recipe.dtype else BETWEEN)
 
     def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
         given: tuple[str, ...] = setting(self.spec.options, "keep_modules")
@@ -48,7 +49,8 @@ class TorchKeep:
         from .engine.keep_float32 import outermost
 
         names: tuple[str, ...] = self.options(keys)["keep_modules"]
-        paths = outermost("" if name == WHOLE else name for name in names)
+        paths = outermost("" if name == WHOLE else name for name in names if name != BETWEEN)
+        paths += [BETWEEN] * (BETWEEN in names)
         listed = json.dumps(list(names), ensure_ascii=False)
         handed = [
             Handed(
@@ -157,13 +159,14 @@ FILE, FACTORY, KEEP, LOW = {file}, {factory}, {names}, {low}
 def model() -> Any:
     """What FACTORY of FILE makes, in LOW ("": as it is, for autocast) but for KEEP, which stays in float32."""
     module, inputs = source()
+    paths = [name for name in KEEP if name != BETWEEN]
     if LOW:
-        exact = {{name: {{k: v.clone() for k, v in module.get_submodule(name).state_dict().items()}} for name in KEEP}}
+        exact = {{name: {{k: v.clone() for k, v in module.get_submodule(name).state_dict().items()}} for name in paths}}
         module.to(getattr(torch, LOW))
-        for name in KEEP:
+        for name in paths:
             module.get_submodule(name).float().load_state_dict(exact[name])
     keep_in_float32(module, KEEP, getattr(torch, LOW) if LOW else None)
-    if LOW and "" not in KEEP:
+    if LOW and not {{"", BETWEEN}} & set(KEEP):
         low = getattr(torch, LOW)
 
         def narrow(value: Any) -> Any:

@@ -17,9 +17,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from precision_debug.errors import BackendUnavailable, InputError, UsageError
+from precision_debug.protocols import WHOLE
 from precision_debug.reasons import Reason
 
-from .engine.keep_float32 import keep_in_float32, outermost
+from .engine.keep_float32 import BETWEEN, keep_in_float32, outermost
 from .engine.nested_tensors import leaves, replaced
 from .engine.program import cast_program
 from .engine.quantised_linear import quantise, type_of
@@ -107,7 +108,9 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     if recipe.dtype == "float32" and not recipe.change:
         dtype = None
     notes: list[Reason] = []
-    kept = outermost("" if name == "(model)" else name for name in setting(options, "keep_modules"))
+    asked: Sequence[str] = setting(options, "keep_modules")
+    between = [BETWEEN] * (BETWEEN in asked)
+    kept = outermost("" if name == WHOLE else name for name in asked if name != BETWEEN)
     if model.kind == "exported" and recipe.dtype not in ("", "float32"):
         dtype = getattr(torch, recipe.dtype)
         with _quiet_copying():
@@ -131,11 +134,13 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         plain, module = module, copy.deepcopy(module)
         paths, note = quantise(module, model.path, kept, recipe.change)
         notes.append(note)
-    if kept and recipe.change != "int8":
+    if (kept or between) and recipe.change != "int8":
         for one in (module, plain) if plain is not None else (module,):
-            keep_in_float32(one, kept, dtype if recipe.dtype else None)
-        names = ", ".join(name or "(model)" for name in kept[:6])
+            keep_in_float32(one, [*kept, *between], dtype if recipe.dtype else None)
+        names = ", ".join([*(name or WHOLE for name in kept[:6]), *between])
         notes.append(say("kept_float32", count=len(kept), names=names))
+    if between or "" in kept:  # what is kept reads the inputs as they are
+        dtype = None
     return Built(
         module=module, model=model, device=device, dtype=dtype, notes=tuple(notes), plain=plain, quantised=paths
     )

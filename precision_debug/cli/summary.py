@@ -113,11 +113,12 @@ def _answer(report: Report) -> Iterator[Line]:
     )
     for sentence in more:
         yield Line(text=sentence)
+    told = {sentence.en for sentence in (first, *more)}
     label = _NOTHING
     for place, cells in enumerate(blame(report).lines):
         words = [cell.text for cell in cells]
         text = Text(*(" ".join(filter(None, part)) for part in zip(*words, strict=True)))
-        if (place == 0 and culprits(report)) or text.en == first.en:
+        if (place == 0 and culprits(report)) or words[-1].en in told:
             continue  # the lead says it
         pasted = cells[-1].tone == "paste"
         if words[0] in (PASTE, NEXT):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
+    "BETWEEN",
     "WHOLE",
     "AloneFiles",
     "AloneScripter",
@@ -19,6 +20,7 @@ __all__ = [
     "DescribedWeight",
     "Describer",
     "Description",
+    "Executed",
     "Exporter",
     "Feeds",
     "Handed",
@@ -35,6 +37,7 @@ __all__ = [
     "OperatorRunner",
     "Operators",
     "Pairer",
+    "PrecisionReader",
     "Refused",
     "Replace",
     "Replacer",
@@ -75,7 +78,8 @@ if TYPE_CHECKING:
         WeightKeeper,
     )
     from .description import DescribedLayer, DescribedWeight, Describer, Description
-    from .keeping import WHOLE, Handed, Keep, Keeper
+    from .executed import Executed, PrecisionReader
+    from .keeping import BETWEEN, WHOLE, Handed, Keep, Keeper
     from .session import Replace, Replacer, Session
     from .survey import Refused, Survey, Surveyor
     from .telling import Teller, tell, told_to
@@ -89,7 +93,8 @@ __getattr__ = offered(
         "capabilities": "AloneFiles AloneScripter Capabilities Exporter Ladder Layer LayerKeeper Matches OnDevice "
         "OnDeviceAlone Operator OperatorRunner Operators Pairer Rung Switch Watcher WeightKeeper",
         "description": "DescribedLayer DescribedWeight Describer Description",
-        "keeping": "WHOLE Handed Keep Keeper",
+        "executed": "Executed PrecisionReader",
+        "keeping": "BETWEEN WHOLE Handed Keep Keeper",
         "session": "Replace Replacer Session",
         "survey": "Refused Survey Surveyor",
         "telling": "Teller tell told_to",

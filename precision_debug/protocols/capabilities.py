@@ -11,6 +11,7 @@ from ..reasons import Reason
 if TYPE_CHECKING:
     from ..records import SessionSpec, TensorMeta
     from .description import Describer
+    from .executed import PrecisionReader
     from .keeping import Keeper
     from .session import Session
     from .survey import Surveyor
@@ -33,6 +34,7 @@ __all__ = [
     "OperatorRunner",
     "Operators",
     "Pairer",
+    "PrecisionReader",
     "Rung",
     "Switch",
     "Watcher",
@@ -61,6 +63,7 @@ class Capabilities:
     surveyor: Surveyor | None = None
     teller: Teller | None = None
     alone_scripter: AloneScripter | None = None
+    precision_reader: PrecisionReader | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,13 @@ from typing import Any, Protocol
 
 from ..records import SessionSpec, TensorMeta
 
-__all__ = ["WHOLE", "Handed", "Keep", "Keeper"]
+__all__ = ["BETWEEN", "WHOLE", "Handed", "Keep", "Keeper"]
 
 WHOLE = "(model)"
 """The module that is all of a model: what its own forward computes is kept with everything."""
+
+BETWEEN = "(between)"
+"""What a model computes outside of its modules that have weights: it can be kept without them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,16 @@ FIXES: Mapping[str, Wording] = {
         "{what}: Rel L2 at most {limit:.3g}, which this arithmetic may lose",
         "{what}：相对 L2 误差不超过该运算允许损失的 {limit:.3g}",
     ),
+    "fix_large": Wording(
+        "one run with something kept passes through {gigabytes:.2g} GB of tensors and weights, more than a comparison"
+        " takes upon itself; the same command with --explain full does it, and precision_debug search does more",
+        "保留部分算子后运行一次需处理 {gigabytes:.2g} GB 的张量与权重，超出一次对比的默认工作量；"
+        "同一命令加上 --explain full 会尝试，precision_debug search 可进一步查找",
+    ),
+    "fix_no_outputs": Wording(
+        "not every output of the target has the baseline's layout and name", "目标的输出与基线的布局或名称不完全一致"
+    ),
+    "fix_failed": Wording("the engine failed with something kept: {detail}", "保留部分算子后引擎运行失败：{detail}"),
     "for_this_tool": Wording("for this tool", "用于本工具"),
     "named_for_this_tool": Wording("{name} for this tool", "用于本工具的 {name}"),
     "score_agreement": Wording("top-{k} agreement", "top-{k} 一致率"),

@@ -9,7 +9,6 @@ from typing import Any
 from ..explain import is_mended
 from ..numbers.precisions import is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
-from ..protocols import WHOLE
 from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Row
@@ -17,20 +16,16 @@ from ..search import ToKeep
 from .figures import count, figure, percent
 from .model import Report
 from .section import Cell, Section, plain
+from .tried import UNITS, tried_sentence, untold
 from .words import Text, explained, recognised, said, same, word
 
-__all__ = ["NEXT", "PASTE", "UNITS", "blame", "culprits", "expectation", "sentence_of"]
+__all__ = ["FIX", "NEXT", "PASTE", "UNITS", "blame", "culprits", "expectation", "sentence_of"]
 
 _SHOWN = 5
 
 _KEPT = 8
 """Tensors to keep that a sentence names; the JSON has all."""
 
-UNITS = {
-    "operator": Text("operators", "个算子"), "operator type": Text("operator types", "种算子类型"),
-    "module": Text("modules", "个模块"),
-}  # fmt: skip
-"""What a mode keeps, in the plural."""
 
 _CONFIDENCE = {
     "isolated": Text("measured on the engine, alone, on the baseline's inputs", "在引擎上以基线输入单独运行测得"),
@@ -48,8 +43,9 @@ def culprits(report: Report) -> tuple[Culprit, ...]:
     return report.explanation.culprits if report.explanation is not None else ()
 
 
-def sentence_of(culprit: Culprit, precision: str) -> Text:
-    """Who, why, and what to keep in higher precision, where ``precision``, the target's, is a lower one."""
+def sentence_of(culprit: Culprit, precision: str, to_keep: ToKeep | None = None) -> Text:
+    """Who and why; and what to keep in higher precision, where the target has a lower one and nothing was tried, of
+    which another sentence tells (see ``tried``)."""
     what = "+".join(culprit.op_types[-4:])
     why = _why(culprit)
     named, more = culprit.keep[:_KEPT], len(culprit.keep) - _KEPT
@@ -65,6 +61,8 @@ def sentence_of(culprit: Culprit, precision: str) -> Text:
             " compute there.",
             f"精度损失于 {what} `{culprit.name}`：{why.zh}。目标同样以 FP32 计算：请对照两侧在此处的运算。",
         )
+    if not untold(to_keep):
+        return Text(f"{what} `{culprit.name}` lost it: {why.en}.", f"精度损失于 {what} `{culprit.name}`：{why.zh}。")
     return Text(
         f"{what} `{culprit.name}` lost it: {why.en}. Keep {keep} in FP32, with what reads it.",
         f"精度损失于 {what} `{culprit.name}`：{why.zh}。请将 {kept} 及其读取者保留为 FP32。",
@@ -110,7 +108,7 @@ def blame(report: Report) -> Section:
     for place, culprit in enumerate(explanation.culprits[:_SHOWN], 1):
         row = rows.get(culprit.name)
         label = Cell(text=same(f"{place}. {_short(culprit.name)}"), row=_index(row))
-        lines.append((label, plain(sentence_of(culprit, report.target.precision))))
+        lines.append((label, plain(sentence_of(culprit, report.target.precision, report.to_keep))))
         lines.append((plain(same("")), plain(_evidence(culprit))))
     more = len(explanation.culprits) - _SHOWN
     if more > 0:
@@ -135,16 +133,20 @@ def _next(report: Report) -> list[tuple[Cell, ...]]:
     kept = report.to_keep
     if kept is None:
         return [(Cell(text=NEXT), plain(SEARCH))]
-    if not kept.option:
+    tried = tried_sentence(report)
+    if tried is None:
         return [(Cell(text=NEXT), plain(_no_option(target.mode, kept)))]
+    if not kept.option:
+        return [(Cell(text=FIX), plain(tried)), (Cell(text=NEXT), plain(SEARCH))]
     return [
         (Cell(text=PASTE), Cell(text=same(kept.option), tone="paste")),
-        (plain(same("")), plain(_about(kept))),
+        (plain(same("")), plain(tried)),
         (Cell(text=NEXT), plain(SEARCH)),
     ]
 
 
 PASTE = Text("Paste", "可粘贴")
+FIX = Text("Fix", "修复")
 NEXT = Text("Next", "下一步")
 
 SEARCH = Text(
@@ -152,24 +154,6 @@ SEARCH = Text(
     " over",
     "以相同选项运行 precision_debug search，可找出需保留的最小集合，加以验证并交付模型",
 )
-
-
-def _about(kept: ToKeep) -> Text:
-    """What the pasted option does."""
-    units = UNITS.get(kept.unit, UNITS["operator"])
-    number = len(kept.keys)
-    en = f"keeps {count(number)} of {count(kept.of)} {units.en} in FP32: all that is named above, with what reads it"
-    zh = f"将 {count(kept.of)} {units.zh}中的 {count(number)} 个保留为 FP32：上文所指及其读取者"
-    if WHOLE in kept.keys:
-        en = "keeps the whole model in FP32, whose own forward computes it: in a module of its own, less could be kept"
-        zh = "将整个模型保留为 FP32，因为它由模型自身的 forward 计算：放进单独的模块后即可只保留该模块"
-    elif kept.unit != "operator":
-        en += f" ({', '.join(kept.keys)})"
-        zh += f"（{'、'.join(kept.keys)}）"
-    if kept.replaced:
-        en += f"; in place of the {', '.join(kept.replaced)} of this command"
-        zh += f"；替换此命令已有的 {'、'.join(kept.replaced)}"
-    return Text(f"added to the same command, it {en}; not run yet", f"加到同一命令后，{zh}；尚未运行验证")
 
 
 def _no_option(mode: str, kept: ToKeep) -> Text:

@@ -123,5 +123,5 @@ def _verdicts(found: Difference) -> Text:
 
 
 def _culprit(title: Text, culprit: Culprit, found: Difference) -> Text:
-    told = sentence_of(culprit, found.after.target.precision)
+    told = sentence_of(culprit, found.after.target.precision, found.after.to_keep)
     return Text(f"{title.en} {told.en}", f"{title.zh}{told.zh}")

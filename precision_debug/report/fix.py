@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..search import Artefact, Fix, KeptUnit, TradePoint
-from .blame import UNITS
 from .figures import count, duration, figure, percent
 from .model import Report
 from .section import Cell, Section, pair, plain
+from .tried import UNITS
 from .words import Text, explained, same
 
 __all__ = ["FIX_NAME", "fix_lines", "fix_sections", "fix_sentences"]

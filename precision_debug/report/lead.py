@@ -10,6 +10,7 @@ from .figures import count, percent
 from .fix import fix_sentences
 from .model import Report, Verdict
 from .repeated import repeat_sentences
+from .tried import tried_sentence
 from .words import Text, explained, same
 
 __all__ = ["MORE", "lead"]
@@ -22,10 +23,12 @@ def lead(report: Report) -> tuple[Text, ...]:
     """Sentences, the first of which stands alone. Always at least one."""
     named = culprits(report)
     if named:
-        sentences = [_small(report, named[0]) or sentence_of(named[0], report.target.precision)]
+        sentences = [_small(report, named[0]) or sentence_of(named[0], report.target.precision, report.to_keep)]
         if len(named) > 1:
             more = count(len(named) - 1)
             sentences.append(Text(f"{more}{MORE}", f"另有 {more} 个，见下文。"))
+        if (tried := tried_sentence(report)) is not None:
+            sentences.append(tried)
     elif report.verdict is Verdict.EXPECTED or (
         report.verdict in (Verdict.PASS, Verdict.INCONCLUSIVE) and not report.first_mismatch
     ):

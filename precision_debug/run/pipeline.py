@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from ..pairing import marks
 from ..pairing.align import align
 from ..protocols import Feeds, Matches
 from ..reasons import Reason, as_reason, say
-from ..records import Row, RunSpec, Status, TensorMeta
+from ..records import Culprit, Row, RunSpec, Status, TensorMeta
 from ..report import machine
 from .answers import Answers
 from .answers import finish as finish_answers
@@ -30,8 +31,9 @@ from .both import Both, Each, Ran
 from .comparer import placed, placed_on_host
 from .fail_fast import Enough, enough
 from .faulty_pass import with_faulty_pass
+from .fixes import tried_fix
 from .inputs import feeds_of, storing
-from .journal import Journal
+from .journal import Journal, read_events
 from .old_objects import old_objects_at_rest
 from .plan import NONE, Opening, Plan, crosses, make_plan
 from .proven import proven
@@ -40,20 +42,20 @@ from .samples import Samples, chosen_samples, finish_scores, worst_sample
 from .saved_json import SavedOutputs
 from .second_opinion import with_second_opinion
 from .side import OpenSide, open_both, open_one
-from .to_keep import to_keep
 
 __all__ = ["execute"]
 
 
 def execute(
     spec: RunSpec, journal: Journal, *, folder: Path, feeds: Sequence[Feeds] = (), plan: Plan | None = None,
-    parts: Iterable[list[int]] | None = None,
+    parts: Iterable[list[int]] | None = None, fixes: bool = True,
 ) -> None:  # fmt: skip
     """Run a command and tell the journal.
 
     folder: an existing folder for temporary files and ``inputs``. feeds: arrays that the caller has already, in place
     of ``spec.inputs``. plan: both sides, where the caller has their models in memory. parts: of many samples, the parts
-    to compare, one at a time (see _in_parts). Raises PrecisionDebugError; what was finished before is in the journal.
+    to compare, one at a time (see _in_parts). fixes: what mends the culprits is tried. Raises PrecisionDebugError; what
+    was finished before is in the journal.
     """
     begun = time.monotonic()
     journal.write(events.Start(spec=spec, machine=machine.machine(), started=machine.now()))
@@ -64,7 +66,7 @@ def execute(
             _record(spec, plan.target, given, journal, stored)
         else:
             again = Repetition(spec, plan.target, given, journal, folder)
-            told = (spec, plan.baseline, plan.target, given, journal, folder, stored, parts, again)
+            told = (spec, plan.baseline, plan.target, given, journal, folder, stored, parts, again, fixes)
             try:
                 _compare(*told)
             except _Apart as reason:
@@ -78,7 +80,8 @@ def execute(
 
 def _compare(
     spec: RunSpec, first: Opening, second: Opening, given: FeedSet, journal: Journal, folder: Path,
-    stored: Callable[[], None], parts: Iterable[list[int]] | None, repetition: Repetition, *, apart: bool = False,
+    stored: Callable[[], None], parts: Iterable[list[int]] | None, repetition: Repetition, fixes: bool, *,
+    apart: bool = False,
 ) -> None:  # fmt: skip
     wanted = spec.save_outputs
     saved = SavedOutputs(wanted, (first.label, second.label), folder) if wanted else None
@@ -129,8 +132,7 @@ def _compare(
                     journal.write(events.Note(text=say("saved_of_sample", sample=worst)))
                 if spec.explain == "off" or alone:
                     return
-                one = dataclasses.replace(given, feeds=given.feeds[worst : worst + 1])
-                _explain(spec, base, target, again.rows, one, journal, folder, together, again)
+                _explain(spec, base, target, again.rows, given, journal, folder, together, again, fixes, sample=worst)
 
             if parts is not None:
                 _in_parts(parts, samples, explained, lambda: _announced(both, journal))
@@ -190,7 +192,7 @@ def _compare(
         if repetition.count:
             repetition.hold(both, ran, given.for_target().feeds[0])
         if spec.explain != "off" and not alone:
-            _explain(spec, base, target, ran.rows, given, journal, folder, together, ran)
+            _explain(spec, base, target, ran.rows, given, journal, folder, together, ran, fixes)
 
 
 def _worst_pairs(spec: RunSpec, folder: Path, journal: Journal) -> list[WorstPairs]:
@@ -223,16 +225,19 @@ def _in_parts(
 
 def _explain(
     spec: RunSpec, base: OpenSide, target: OpenSide, rows: Sequence[Row], given: FeedSet, journal: Journal,
-    folder: Path, together: bool, ran: Ran,
+    folder: Path, together: bool, ran: Ran, fixes: bool, *, sample: int = 0,
 ) -> None:  # fmt: skip
-    """Both sides once more, each operator alone, and what its error does: see ``explain``."""
+    """Both sides once more, each operator alone, and what its error does: see ``explain``; then what mends it.
+
+    sample: which of the feeds ``ran`` is of.
+    """
     journal.write(events.Stage(text=say("stage_explaining")))
     outputs = {meta.name for meta in base.tensors if meta.is_output}
     subject = explain.Subject(
         baseline=base.session,
         target=target.session,
-        feeds=given.feeds[0],
-        target_feeds=given.for_target().feeds[0],
+        feeds=given.feeds[sample],
+        target_feeds=given.for_target().feeds[sample],
         rows=[dataclasses.replace(row, is_output=row.name in outputs) for row in rows],
         tensors=base.tensors,
         targets={meta.name: meta for meta in target.tensors},
@@ -251,21 +256,53 @@ def _explain(
         on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
     )  # fmt: skip
     explanation = with_faulty_pass(
-        explanation, subject, target.opening, spec.find_pass, given.for_target().feeds[0], given.for_target().feeds
+        explanation, subject, target.opening, spec.find_pass, given.for_target().feeds[sample], given.for_target().feeds
     )  # fmt: skip
     if spec.second_opinion:
         journal.write(events.Stage(text=say("stage_second_opinion")))
-        explanation, told = with_second_opinion(explanation, base, given.feeds[0], folder)
+        explanation, told = with_second_opinion(explanation, base, given.feeds[sample], folder)
         for reason in told:
             journal.write(events.Note(text=reason))
-    kept = to_keep(
-        target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, given.for_target().feeds,
-        foreign=subject.two_files or crosses(base.opening, target.opening),
-    )  # fmt: skip
     journal.write(events.IntroducedErrors(tensors=tuple(found)))
     journal.write(events.Explained(explanation=explanation))
+    if not fixes:
+        return
+    journal.write(events.Stage(text=say("stage_trying_fixes")))
+
+    def again(kept: Mapping[str, Any]) -> Sequence[Culprit]:
+        return _culprits_with(spec, base.opening, target.opening, kept, subject.feeds, folder)
+
+    kept = tried_fix(
+        spec, base, target, subject, explanation, given, folder, sample=sample,
+        again=None if base.opening.recording else again,
+        foreign=subject.two_files or crosses(base.opening, target.opening),
+    )  # fmt: skip
     if kept is not None:
         journal.write(events.KeepTold(to_keep=kept))
+
+
+def _culprits_with(
+    spec: RunSpec, first: Opening, second: Opening, settings: Mapping[str, Any], feeds: Feeds, folder: Path
+) -> Sequence[Culprit]:
+    """Whom one more comparison names, with further settings of the target's, on one sample."""
+    there = dataclasses.replace(second.spec, options={**second.spec.options, **settings})
+    plan = Plan(
+        baseline=dataclasses.replace(first, comparer=None),
+        target=dataclasses.replace(second, comparer=None, spec=there),
+    )  # fmt: skip
+    one = dataclasses.replace(
+        spec, inputs="", samples_axis=None, sample="", save_inputs="", labels="", metric="", top_k=None, validate=False,
+        compare="", fail_fast=False, explain="fast", find_pass=False, second_opinion=False, repeat=None,
+        save_outputs="", save_tensors=None, record="",
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory(dir=folder) as room:
+        path = Path(room, "journal.jsonl")
+        with Journal(path) as journal:
+            execute(one, journal, folder=Path(room), feeds=[feeds], plan=plan, fixes=False)
+        for event in read_events(path, events.Explained):
+            if isinstance(event, events.Explained):
+                return event.explanation.culprits
+    return ()
 
 
 class _Apart(Exception):

@@ -1,10 +1,11 @@
-"""What a user types so that the culprits stay in higher precision: the setting of the run mode at hand, with names."""
+"""What can stay in higher precision for the culprits, and what a user types for that: the setting of the run mode."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from .. import explain, registry
 from ..errors import PrecisionDebugError
@@ -13,25 +14,69 @@ from ..protocols import Feeds, Keep
 from ..reasons import as_reason
 from ..records import Culprit, Row, TensorMeta
 from ..search import ToKeep, Units
+from ..search.units import NOT_KEPT
 from .plan import Opening
 
-__all__ = ["to_keep"]
+__all__ = ["Keepable", "keepable"]
 
 
-def to_keep(
+@dataclass(frozen=True, kw_only=True)
+class Keepable:
+    """What a target can keep. tensors: of the model whose names its setting takes. known: where that is another model
+    than the baseline's, the baseline's names to those."""
+
+    target: Opening
+    keep: Keep
+    tensors: Sequence[TensorMeta]
+    units: Units
+    known: Mapping[str, str] | None = None
+
+    def groups(self, names: Iterable[str], *, readers: bool = True) -> tuple[tuple[str, ...], ...]:
+        """What is kept for the baseline's tensors, the keys of one operator a group: those that make them, with
+        ``readers`` also what reads them. Nothing for names that it does not have."""
+        own = [self.known.get(name, "") for name in names] if self.known is not None else list(names)
+        found: set[int] = set()
+        for name in own:
+            unit = self.units.of(name)
+            found |= self.units.around(name) if readers else set() if unit is None else {unit}
+        groups = [self.units.units[unit].keys for unit in sorted(found)]
+        if readers:
+            # what makes no floats of them (ArgMax) is no unit of a search's, and rounds what it reads all the same
+            wanted = {*own}
+            rest = (one for one in self.tensors if one.op_type not in NOT_KEPT and self.units.of(one.name) is None)
+            others = (self.keep.key_of(meta) for meta in rest if wanted.intersection(meta.inputs))
+            told = {key for group in groups for key in group}
+            groups += [(key,) for key in dict.fromkeys(others) if key and key not in told]
+        return tuple(dict.fromkeys(groups))
+
+    @property
+    def everything(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(unit.keys for unit in self.units.units)
+
+    def typed(self, groups: Sequence[tuple[str, ...]]) -> ToKeep:
+        """As a user types it; it is not run yet."""
+        keys = tuple(dict.fromkeys(key for group in groups for key in group))
+        settings = dict(self.keep.options(keys))
+        table = {setting.name: setting for setting in self.target.settings}
+        return ToKeep(
+            option=" ".join(table[name].typed(value) for name, value in settings.items()), settings=settings,
+            replaced=tuple(name for name in settings if name in self.target.spec.options), unit=self.keep.unit,
+            keys=keys, of=len(self.units),
+        )  # fmt: skip
+
+
+def keepable(
     target: Opening, tensors: Sequence[TensorMeta], targets: Mapping[str, TensorMeta], rows: Sequence[Row],
     culprits: Sequence[Culprit], calibrating: Sequence[Feeds], *, foreign: bool,
-) -> ToKeep | None:  # fmt: skip
-    """How the target keeps what higher precision mends, each with what reads it.
+) -> Keepable | ToKeep | None:  # fmt: skip
+    """How the target keeps what higher precision mends; a ToKeep that says why it cannot, and which modes can.
 
     tensors: the baseline's. targets: the target's, by name. foreign: the baseline is another model, so that its
     graph says nothing of the target's names. None where there is nothing of the kind, or nobody can tell.
     """
-    mended = [one for one in culprits if explain.is_mended(one.cause, target.precision)]
-    names = [name for one in mended for name in one.keep or (one.name,)]
-    keeper = target.capabilities.keeper
-    if not names or target.backend is None:
+    if target.backend is None or not any(explain.is_mended(one.cause, target.precision) for one in culprits):
         return None
+    keeper = target.capabilities.keeper
     try:
         keep = keeper.keep(target.spec) if keeper is not None else None
     except PrecisionDebugError as error:
@@ -39,27 +84,15 @@ def to_keep(
     if keep is None:
         return ToKeep(modes=_others(target))
     with contextlib.suppress(PrecisionDebugError):
+        known = None
         if foreign:
-            known = {row.name: targets[row.target_name] for row in rows if row.target_name in targets}
-            names = [known[name].origin or known[name].name for name in names if name in known]
+            there = {row.name: targets[row.target_name] for row in rows if row.target_name in targets}
+            known = {name: meta.origin or meta.name for name, meta in there.items()}
             tensors = _unfused(target, calibrating)
-        units = Units(tensors, keep.key_of)
-        kept = units.keys(frozenset().union(*map(units.around, names)))
-        # what makes no floats of them (ArgMax) is no unit of a search's, and rounds what it reads all the same
-        others = (keep.key_of(meta) for meta in tensors if units.of(meta.name) is None and {*meta.inputs} & {*names})
-        keys = tuple(key for key in dict.fromkeys((*kept, *others)) if key)
-        return _typed(target, keep, keys, len(units)) if keys else None
+        return Keepable(
+            target=target, keep=keep, tensors=tensors, units=Units(tensors, keep.key_of), known=known
+        )  # fmt: skip
     return None
-
-
-def _typed(target: Opening, keep: Keep, keys: Sequence[str], of: int) -> ToKeep:
-    settings = dict(keep.options(keys))
-    table = {setting.name: setting for setting in target.settings}
-    return ToKeep(
-        option=" ".join(table[name].typed(value) for name, value in settings.items()), settings=settings,
-        replaced=tuple(name for name in settings if name in target.spec.options), unit=keep.unit,
-        keys=tuple(keys), of=of,
-    )  # fmt: skip
 
 
 def _unfused(target: Opening, calibrating: Sequence[Feeds]) -> Sequence[TensorMeta]:

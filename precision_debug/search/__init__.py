@@ -11,15 +11,16 @@ from ..safety.late import offered
 
 __all__ = [
     "Artefact", "Evaluation", "Fix", "Found", "Group", "Judged", "KeptUnit", "Oracle", "Spent", "ToKeep", "TradePoint",
-    "Unit", "Units", "minimise", "rank_groups",
+    "Tried", "Unit", "Units", "minimise", "rank_groups", "repeats_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from .fix import Artefact, Evaluation, Fix, KeptUnit, TradePoint
     from .oracle import Judged, Oracle, Spent
     from .ranking import Group, rank_groups
+    from .repeats import repeats_of
     from .strategy import Found, minimise
-    from .to_keep import ToKeep
+    from .to_keep import ToKeep, Tried
     from .units import Unit, Units
 
 __getattr__ = offered(
@@ -29,7 +30,8 @@ __getattr__ = offered(
         "oracle": "Judged Oracle Spent",
         "ranking": "Group rank_groups",
         "strategy": "Found minimise",
-        "to_keep": "ToKeep",
+        "repeats": "repeats_of",
+        "to_keep": "ToKeep Tried",
         "units": "Unit Units",
     },
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..protocols import Executed
 from ..reasons import NOTHING, Reason
 
 __all__ = ["STATES", "Artefact", "Evaluation", "Fix", "KeptUnit", "TradePoint"]
@@ -26,7 +27,7 @@ class Evaluation:
     errors, held: the same, and whether it passes, by sample. text: the first mismatch, or why it did not run.
     seconds: of opening and running. crashed: it took its process with it. others: whether held-out samples pass, where
     they were run in the same session. milliseconds, bytes: of a run, and of the engine. told: what the engine says of
-    the kept layers.
+    the kept layers. executed: in which precision the operators ran; None: nobody can tell.
     """
 
     kept: tuple[str, ...]
@@ -42,6 +43,7 @@ class Evaluation:
     milliseconds: float | None = None
     bytes: int | None = None
     told: tuple[str, ...] = ()
+    executed: Executed | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

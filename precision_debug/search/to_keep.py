@@ -1,4 +1,4 @@
-"""What a report gives to paste, so that the operators that it names stay in higher precision."""
+"""What a report gives to paste, so that what lost the precision stays in higher precision, and what that brought."""
 
 from __future__ import annotations
 
@@ -6,19 +6,52 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..protocols import Executed
 from ..reasons import NOTHING, Reason
 
-__all__ = ["ToKeep"]
+__all__ = ["ToKeep", "Tried"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """What came of running the target with something kept.
+
+    state: "mended" (every output is as expected of the mode, or within the tolerance), "lessened" (the error is less
+    than half of what it was, and still above that), "none" (nothing that was run did so and left something in the low
+    precision) or "not tried" (``why`` says why; nothing was run).
+    before, after: relative L2 error of the worst output, None where it is NaN, Inf or not known; after, in "none": the
+    least that was seen. allowed: the error up to which it is as expected. was, still: in which precision the operators
+    ran with nothing kept, and with these; None: the engine does not tell. runs: sets that were run.
+    others: further inputs that it was run on; others_before, others_after: the worst error there.
+    whole: in "none", the error with everything kept that can be, whole_still: in which precision that ran; None where
+    that was not run.
+    """
+
+    state: str
+    before: float | None = None
+    after: float | None = None
+    allowed: float | None = None
+    was: Executed | None = None
+    still: Executed | None = None
+    runs: int = 0
+    others: int = 0
+    others_before: float | None = None
+    others_after: float | None = None
+    whole: float | None = None
+    whole_still: Executed | None = None
+    whole_ran: bool = False
+    why: Reason = NOTHING
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToKeep:
-    """What keeps the culprits in higher precision in the run mode at hand, as a user types it; nobody has run it yet.
+    """What keeps the culprits in higher precision in the run mode at hand, as a user types it.
 
-    option: the words to add to the command; "" where the mode has no such setting. settings: the same as values, by
-    name. replaced: names of settings that the command has already, and that it takes the place of. unit: "operator",
-    "operator type" or "module". keys: those that it keeps, ``of`` how many there are. modes: where there is no option,
-    run modes of the same backend and precision that have one; why: what the backend says.
+    option: the words to add to the command; "" where the mode has no such setting, or nothing that was tried brought
+    anything. settings: the same as values, by name. replaced: names of settings that the command has already, and that
+    it takes the place of. unit: "operator", "operator type" or "module". keys: those that it keeps, ``of`` how many
+    there are. modes: where there is no such setting, run modes of the same backend and precision that have one; why:
+    what the backend says. tried: what it brought on the engine; None where there was nothing to try.
     """
 
     option: str = ""
@@ -29,3 +62,4 @@ class ToKeep:
     of: int = 0
     modes: tuple[str, ...] = ()
     why: Reason = NOTHING
+    tried: Tried | None = None

@@ -9,9 +9,11 @@ from functools import cached_property
 from ..explain.operators import MOVE, plain_type
 from ..records import TensorMeta
 
-__all__ = ["Unit", "Units"]
+__all__ = ["NOT_KEPT", "Unit", "Units"]
 
-_NOT_KEPT = frozenset({"Input", "Constant", "Output"})
+NOT_KEPT = frozenset({"Input", "Constant", "Output"})
+"""Types of what no operator makes."""
+
 _FLOATS = ("float", "bfloat")
 _MANY_READERS = 4
 """Of a tensor that more read, its readers have little to do with each other."""
@@ -53,7 +55,7 @@ class Units:
         home: dict[str, str] = {}  # tensor to key of its unit
         moved: dict[str, list[str]] = {}
         for meta in tensors:
-            key = key_of(meta) if meta.op_type not in _NOT_KEPT else ""
+            key = key_of(meta) if meta.op_type not in NOT_KEPT else ""
             if not key or (meta.dtype and not meta.dtype.startswith(_FLOATS)):
                 continue
             mover = plain_type(meta.op_type) in MOVE

@@ -142,7 +142,7 @@ def complaint(report: Report, thresholds: Thresholds, golden: Report | None = No
         return ""
     unique = {culprit.name: culprit for culprit in blamed}.values()
     lines = [f"{report.verdict}: {report.target.mode} against {report.baseline.mode}"]
-    lines += [sentence_of(culprit, report.target.precision).en for culprit in unique]
+    lines += [sentence_of(culprit, report.target.precision, report.to_keep).en for culprit in unique]
     lines += over[:_SHOWN]
     if len(over) > _SHOWN:
         lines.append(f"… and {len(over) - _SHOWN} more tensors")

@@ -58,6 +58,13 @@ class Trace:
         if not naming.carries(op_type):
             self.kernels[naming.kernel(op_type), array.dtype.name] += 1
 
+    def executed(self, narrow: str) -> tuple[int, int]:
+        """How many kernels gave a tensor of a narrow type, and how many gave one of any that has a precision."""
+        counts: collections.Counter[str] = collections.Counter()
+        for (_, dtype), count in self.kernels.items():
+            counts["low" if dtype in (narrow, f"u{narrow}") else "float" if "float" in dtype else ""] += count
+        return counts["low"], counts["low"] + counts["float"]
+
     def changed(self, other: Trace) -> collections.Counter[str]:
         """How many kernels of each type differ, in type or number; "" stands for an output whose bits differ.
 

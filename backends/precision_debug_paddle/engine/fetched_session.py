@@ -73,6 +73,7 @@ class FetchSession:
         self._operators = Operators(model)
         self._instructions: dict[str, str] = {}
         self.doubts: Sequence[Doubt] = ()
+        self.executed: tuple[int, int] | None = None
         self._values = {value.name: value for value in model.program.values}
         self._notes = list(notes)
         self._runners: list[tuple[tuple[str, ...], Runner | None]] = []
@@ -105,6 +106,7 @@ class FetchSession:
         if self._bodies is not None:
             self._bodies.probe(feeds, plain.outputs)
         self.doubts = not_run(self._wants, plain.types)
+        self.executed = plain.executed(self._wants or "int8")
         groups, changed = self._groups(feeds)
         kept: dict[tuple[str, ...], Runner] = {}
         seen = Witness()

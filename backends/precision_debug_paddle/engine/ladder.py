@@ -20,6 +20,7 @@ from ..make import make_config
 from ..model import Model, read_model
 from ..settings import setting
 from . import capability
+from .bfloat16_types import all_but, lowered_as
 from .framework import inference_module
 
 __all__ = ["Operators", "Passes", "passes_of", "rungs", "switches"]
@@ -79,7 +80,7 @@ class Operators:
         return f"config.exp_disable_mixed_precision_ops({ {*self.before, *off} })"
 
     def _left(self, off: Collection[str]) -> list[str]:
-        return [name for name in self.items if name not in off]
+        return list(all_but(off))
 
 
 def rungs(spec: SessionSpec) -> tuple[Rung, ...]:
@@ -122,6 +123,8 @@ def switches(spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> tuple[
     )  # fmt: skip
     if key:
         before = () if key == "bfloat16_ops" else setting(spec.options, key)
+        if key == "bfloat16_ops":
+            types = tuple(name for name in types if lowered_as(name))
         card = capability.gpu() if recipe.tensorrt else None
         needs = card.problem if card is not None else ""  # what TensorRT does not take, Paddle's own kernels run
         found.append(Operators(items=types, key=key, before=before, needs=needs))

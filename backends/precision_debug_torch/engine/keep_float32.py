@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-__all__ = ["keep_in_float32", "outermost"]
+__all__ = ["BETWEEN", "keep_in_float32", "outermost"]
+
+BETWEEN = "(between)"
+"""Stands, among the names of modules, for what is computed between modules."""
 
 
 def keep_in_float32(module: Any, names: Iterable[str], low: Any = None) -> None:
@@ -16,18 +19,43 @@ def keep_in_float32(module: Any, names: Iterable[str], low: Any = None) -> None:
 
     names: paths of modules, "" for the whole. low: the type of everything else, which their results are given back in;
     a kept module that reads another one's result reads it before that. None: results stay as they are (autocast).
+
+    With BETWEEN among the names, what lies between modules is float32: one that is not kept, and has parameters of its
+    own, makes what it reads narrow and what it gives wide again. The model's inputs are then left as they are.
     """
-    for name in names:
+    kept = [name for name in names if name != BETWEEN]
+    between = low is not None and BETWEEN in names
+    for name in kept:
         part = module.get_submodule(name)
-        part._kept_low, part._kept_inside = low, []
+        part._kept_low, part._kept_inside = None if between else low, []
         part.register_forward_pre_hook(_enter, with_kwargs=True)
         part.register_forward_hook(_leave, always_call=True)
+    for name, part in module.named_modules() if between else ():
+        if not any(one in ("", name) or name.startswith(f"{one}.") for one in kept) and _has_own(part):
+            part.register_forward_pre_hook(_reader(low), with_kwargs=True)
+            part.register_forward_hook(_widened)
+
+
+def _has_own(part: Any) -> bool:
+    """Whether a module has parameters beside those of the modules inside it."""
+    return next(part.parameters(recurse=False), None) is not None
+
+
+def _reader(low: Any) -> Any:
+    def narrow(value: Any) -> Any:
+        return value.to(low) if isinstance(value, torch.Tensor) and value.dtype == torch.float32 else value
+
+    return lambda _, args, kwargs: (tree_map(narrow, args), tree_map(narrow, kwargs))
 
 
 def outermost(names: Iterable[str]) -> list[str]:
     """Without those inside of another one."""
     given = sorted(set(names))
     return [name for name in given if not any(name != o and (o == "" or name.startswith(f"{o}.")) for o in given)]
+
+
+def _widened(_part: Any, _args: Any, output: Any) -> Any:
+    return tree_map(_single, output)
 
 
 def _enter(part: Any, args: Any, kwargs: Any) -> Any:

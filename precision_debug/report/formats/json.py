@@ -18,6 +18,7 @@ from ...search.fix import STATES
 from ..blame import culprits, sentence_of
 from ..doubts import decides, worded
 from ..model import FORMAT_VERSION, Report
+from ..tried import tried_sentence
 
 __all__ = ["from_dict", "load", "to_dict", "write"]
 
@@ -142,9 +143,10 @@ def _head(report: Report) -> dict[str, Any]:
         "culprits": [
             {**encode(culprit), "sentence": said.en, "sentence_zh": said.zh}
             for culprit in culprits(report)
-            for said in [sentence_of(culprit, report.target.precision)]
+            for said in [sentence_of(culprit, report.target.precision, report.to_keep)]
         ],
         "paste": None if report.to_keep is None else report.to_keep.option or None,
+        "fix": _fix(report),
         "first_non_finite": None if report.explanation is None else report.explanation.first_non_finite or None,
         "budget": {} if report.explanation is None else encode(report.explanation.budget),
         "worst": [row.name for row in report.worst()],
@@ -156,6 +158,14 @@ def _head(report: Report) -> dict[str, Any]:
         ],
     }
     return {"format": _FORMAT, "format_version": report.format_version, "summary": summary, **plain}
+
+
+def _fix(report: Report) -> dict[str, Any] | None:
+    """What came of trying what is to be pasted: see search.Tried."""
+    said = tried_sentence(report)
+    if said is None or report.to_keep is None or report.to_keep.tried is None:
+        return None
+    return {"state": report.to_keep.tried.state, "sentence": said.en, "sentence_zh": said.zh}
 
 
 def _rows(report: Report) -> Iterator[dict[str, Any]]:

@@ -39,7 +39,7 @@ def write(report: Report, path: Path) -> None:
         raise OutputError("the model is not there any more", where=model, hint="run this where the model lies")
     proto = parsed(opened(Path(model)), model)
     found = {mark.row.name: mark for mark in marks(report)}
-    blamed = {one.name: sentence_of(one, report.target.precision).en for one in culprits(report)}
+    blamed = {one.name: sentence_of(one, report.target.precision, report.to_keep).en for one in culprits(report)}
     placed = 0
     for graph in all_graphs(proto.graph):
         for node in graph.node:

@@ -77,7 +77,7 @@ class Ranker:
         self.count += 1
         room = self._room(f"ranking-{self.mode}-{self.count}")
         with Journal(room / "journal.jsonl") as journal:
-            pipeline.execute(spec, journal, folder=room)
+            pipeline.execute(spec, journal, folder=room, fixes=False)
         report = report_of_events(read_events(room / "journal.jsonl"))
         shutil.rmtree(room, ignore_errors=True)
         return report

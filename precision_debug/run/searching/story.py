@@ -191,7 +191,7 @@ class _Search:
             fresh = kept.with_suffix(".part")
             fresh.unlink(missing_ok=True)
             with Journal(fresh) as told:
-                pipeline.execute(self.spec, told, folder=self._room("comparison"))
+                pipeline.execute(self.spec, told, folder=self._room("comparison"), fixes=False)
             fresh.rename(kept)
         else:
             self.notes.append(say("comparison_known"))

@@ -21,6 +21,7 @@ from ...protocols import Feeds, Handed, Keep, Session
 from ...records import ModelFiles, SessionSpec
 from ...registry import find
 from ...search import Evaluation
+from ..executed import executed_of
 from ..plan import Opening
 from ..side import guarded
 from .check_command import saved_as
@@ -54,10 +55,13 @@ class Trials:
         """Whether the mode can save what it runs, whose size is then known."""
         return self._reads("save_model") or self._reads("save_engine")
 
-    def run(self, keys: Sequence[str], samples: Sequence[Sample], others: Sequence[Sample] = ()) -> Evaluation:
+    def run(
+        self, keys: Sequence[str], samples: Sequence[Sample], others: Sequence[Sample] = (), *, timed: bool = True
+    ) -> Evaluation:  # fmt: skip
         """What comes of keeping these. A set that does not run fails; what is missing on this machine is raised.
 
-        others: held-out samples that are run in the same session, since an engine takes long to build.
+        others: held-out samples that are run in the same session, since an engine takes long to build. timed: a few
+        runs more tell the milliseconds of one.
         """
         begun = time.monotonic()
         try:
@@ -71,7 +75,8 @@ class Trials:
                 with self._open(options) as session:
                     results = self._checked(saved, self._judged(session, samples))
                     more = self._judged(session, others)
-                    milliseconds = _timed(session, samples[0], _MOMENT)
+                    executed = executed_of(self.opening, session)
+                    milliseconds = _timed(session, samples[0], _MOMENT) if timed else None
                     told = tuple(getattr(session, "obeyed", tuple)())
                     size = engine.stat().st_size if engine.exists() else None
         except (BackendUnavailable, UsageError):
@@ -82,7 +87,7 @@ class Trials:
             )
         return dataclasses.replace(
             _evaluation(keys, self.mode, results, time.monotonic() - begun), milliseconds=milliseconds, bytes=size,
-            told=told, others=tuple(passes for passes, _, _ in more),
+            told=told, others=tuple(passes for passes, _, _ in more), executed=executed,
         )  # fmt: skip
 
     def speed_and_size(self, keys: Sequence[str], sample: Sample) -> tuple[float, int | None]:

@@ -1,0 +1,119 @@
+"""What mends the culprits, as it was tried on the engine: one sentence, and the lines under the culprits."""
+
+from __future__ import annotations
+
+from ..protocols import BETWEEN, WHOLE, Executed
+from ..search import ToKeep, Tried
+from .figures import count, figure
+from .model import Report
+from .words import Text, explained
+
+__all__ = ["UNITS", "about", "tried_sentence", "untold"]
+
+UNITS = {
+    "operator": Text("operators", "个算子"), "operator type": Text("operator types", "种算子类型"),
+    "module": Text("modules", "个模块"),
+}  # fmt: skip
+"""What a mode keeps, in the plural."""
+
+_NAMED = 4
+
+
+def tried_sentence(report: Report) -> Text | None:
+    """What a fix that was run brings, or that none was found; None where there was nothing to try."""
+    kept = report.to_keep
+    if kept is None or kept.tried is None or report.fix is not None:
+        return None
+    if kept.tried.state == "none":
+        return _nothing(kept, kept.tried)
+    if kept.tried.state == "not tried":
+        why = explained(kept.tried.why)
+        return Text(f"No fix was tried: {why.en}.", f"未尝试修复：{why.zh}。")
+    found = about(kept, report.target.mode)
+    return Text(f"Tried: {found.en}.", f"已验证：{found.zh}。")
+
+
+def about(kept: ToKeep, mode: str) -> Text:
+    """What the option to paste keeps, and what came of running it."""
+    tried = kept.tried
+    assert tried is not None
+    en, zh = _kept(kept)
+    en += f" takes the error from {_error(tried.before)} to {_error(tried.after)} on {mode}"
+    zh += f"后，{mode} 的误差从 {_error(tried.before)} 降到 {_error(tried.after)}"
+    if tried.allowed is not None:
+        more = "as expected" if tried.state == "mended" else "still more than is expected"
+        dan = "符合预期" if tried.state == "mended" else "仍高于预期"
+        en += f", {more} (up to {figure(tried.allowed)})"
+        zh += f"，{dan}（不超过 {figure(tried.allowed)}）"
+    if tried.still is not None:
+        low = _low(tried.still)
+        en += f"; {low.en} still run in {tried.still.precision}"
+        zh += f"；{low.zh}仍以 {tried.still.precision} 运行"
+        if tried.was is not None:
+            before = _low(tried.was)
+            en += f" ({count(tried.was.low)} of {count(tried.was.of)} before)"
+            zh += f"（此前为 {before.zh}）"
+    if tried.others:
+        en += (
+            f"; on {count(tried.others)} other input{'s' if tried.others > 1 else ''} from"
+            f" {_error(tried.others_before)} to {_error(tried.others_after)}"
+        )
+        zh += f"；在另外 {count(tried.others)} 组输入上从 {_error(tried.others_before)}"
+        zh += f" 降到 {_error(tried.others_after)}"
+    if kept.replaced:
+        en += f"; in place of the {', '.join(kept.replaced)} of this command"
+        zh += f"；替换此命令已有的 {'、'.join(kept.replaced)}"
+    return Text(en, zh)
+
+
+def _kept(kept: ToKeep) -> Text:
+    units = UNITS.get(kept.unit, UNITS["operator"])
+    if WHOLE in kept.keys:
+        return Text("keeping the whole model in FP32", "将整个模型保留为 FP32")
+    keys = [key for key in kept.keys if key != BETWEEN]
+    named = [f"`{key}`" for key in keys[:_NAMED]] + ["…"] * (len(keys) > _NAMED)
+    between = Text("what is computed between modules", "模块之间的运算")
+    if not keys:
+        return Text(f"keeping {between.en} in FP32", f"将{between.zh}保留为 FP32")
+    en = f"keeping {count(len(keys))} of {count(kept.of)} {units.en} ({', '.join(named)})"
+    zh = f"将 {count(kept.of)} {units.zh}中的 {count(len(keys))} 个（{'、'.join(named)}）"
+    if BETWEEN in kept.keys:
+        en += f" and {between.en}"
+        zh += f"以及{between.zh}"
+    return Text(f"{en} in FP32", f"{zh}保留为 FP32")
+
+
+def _nothing(kept: ToKeep, tried: Tried) -> Text:
+    units = UNITS.get(kept.unit, UNITS["operator"])
+    en = (
+        f"No fix was found: of {count(tried.runs)} sets that were run with something kept in FP32, none takes the error"
+        f" of {_error(tried.before)} below half and leaves the rest in the low precision"
+    )
+    zh = (
+        f"未找到修复：试运行了 {count(tried.runs)} 个保留 FP32 的集合，没有一个能把误差 {_error(tried.before)}"
+        " 降到一半以下且其余部分仍为低精度"
+    )
+    if tried.whole_ran:
+        en += f"; with all {count(kept.of)} {units.en} kept it is {_error(tried.whole)}"
+        zh += f"；全部 {count(kept.of)} {units.zh}都保留时误差为 {_error(tried.whole)}"
+        if tried.whole_still is not None and tried.whole_still.low:
+            low = _low(tried.whole_still)
+            en += f", and {low.en} run in {tried.whole_still.precision} all the same"
+            zh += f"，且{low.zh}仍以 {tried.whole_still.precision} 运行"
+    return Text(f"{en}.", f"{zh}。")
+
+
+def _low(executed: Executed) -> Text:
+    return Text(
+        f"{count(executed.low)} of {count(executed.of)} operators",
+        f"{count(executed.of)} 个算子中的 {count(executed.low)} 个",
+    )
+
+
+def _error(error: float | None) -> str:
+    return "NaN or Inf" if error is None else figure(error)
+
+
+def untold(kept: ToKeep | None) -> bool:
+    """Whether nothing was run that says what keeping the culprits brings."""
+    return kept is None or kept.tried is None

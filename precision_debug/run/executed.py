@@ -1,0 +1,50 @@
+"""In which precision a session ran: as its backend reads it, else by its layers, else by the types of its tensors."""
+
+from __future__ import annotations
+
+from ..explain.operators import MOVE, plain_type
+from ..explain.units import INTEGERS
+from ..inspector import real_precision
+from ..numbers.precisions import MIXED, Precision, promised
+from ..protocols import Executed, Session
+from ..records import TensorMeta
+from ..report.coverage import QUANTISED
+from .plan import Opening
+
+__all__ = ["executed_of"]
+
+_WIDE = ("FP32", "TF32", "FP64")
+
+_NO_OPERATOR = frozenset({"Input", "Constant", "Output", "Parameter", "feed", "data", "Result"})
+
+
+def executed_of(opening: Opening, session: Session) -> Executed | None:
+    """What ran in a side's low precision, of a session that has run; None where nobody can tell, or it has none."""
+    narrow = promised(opening.precision)
+    if not narrow.narrow:
+        return None
+    reader = opening.capabilities.precision_reader
+    told = reader.executed(session) if reader is not None else None
+    if told is not None:
+        return Executed(low=told[0], of=told[1], precision=narrow.short)
+    layers = [real_precision(layer)[0] for layer in session.layers if not layer.is_reformat]
+    known = [name for name in layers if name]
+    if known:
+        mixed = opening.precision == MIXED
+        low = sum(name not in _WIDE if mixed else name == narrow.short for name in known)
+        return Executed(low=low, of=len(known), precision=narrow.short)
+    low_ones = [_is_low(meta, narrow) for meta in session.tensors if _computes(meta)]
+    return Executed(low=sum(low_ones), of=len(low_ones), precision=narrow.short) if low_ones else None
+
+
+def _computes(meta: TensorMeta) -> bool:
+    """Whether a tensor is an operator's own arithmetic: what only moves numbers about has no precision."""
+    floats = not meta.dtype or "float" in meta.dtype or meta.dtype in INTEGERS
+    return floats and meta.op_type not in _NO_OPERATOR and plain_type(meta.op_type) not in MOVE
+
+
+def _is_low(meta: TensorMeta, narrow: Precision) -> bool:
+    held = meta.view.removeprefix("rounded to ").split()[0] if meta.view.startswith("rounded to ") else meta.dtype
+    if held.startswith(narrow.shown_by):
+        return True
+    return narrow.short in ("INT8", "INT4") and (meta.view == "dequantised" or bool(QUANTISED.search(meta.op_type)))

@@ -1,0 +1,271 @@
+"""From culprits to a change that helps: a few sets of kept operators run on the engine, the smallest that does it told.
+
+The first set keeps what the culprits are, with what reads them. Where that is not enough, the same is kept in every
+layer, then what a comparison with these kept names next, then what the ranking has next. Of a set that does it, parts
+are tried as long as the work allows. A set counts only if its error is less than half of what it was, and what was to
+stay in the low precision still runs in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..errors import BackendUnavailable, PrecisionDebugError, UsageError
+from ..explain import is_mended
+from ..protocols import BETWEEN, WHOLE, Executed
+from ..records import Culprit
+from ..search import Evaluation, Group, ToKeep, Tried, repeats_of
+from .searching.criterion import Sample
+from .searching.trials import Trials
+from .to_keep import Keepable
+
+__all__ = ["FixFinder"]
+
+_HALF = 0.5
+"""Of the error as it was, what may be left."""
+
+_STAYS = 0.5
+"""Of the operators that were not kept, what must still run in the low precision at least."""
+
+_AS_GOOD = 1.25
+"""Times the least error that was seen, up to which a smaller set is as good, where none is as expected."""
+
+_MARGIN = 0.9
+"""Of the allowed error, what a part of a set may come to: it holds on other inputs too then."""
+
+_AGAIN = 4
+"""Runs of a set that another comparison, explained, is worth; and how often there is one."""
+
+_AUTHORS = 3
+"""Culprits that are tried each by itself."""
+
+Groups = tuple[tuple[str, ...], ...]
+"""Of each operator that is kept, the keys that keep it."""
+
+
+@dataclass(kw_only=True)
+class FixFinder:
+    """trials: of the target. samples: the inputs of the comparison, then others. before: the target's error on each of
+    them, inf where it is not finite. was: in which precision the target ran. most: sets that may be run.
+
+    again: the culprits of another comparison with some keys kept; None: there is to be none. ranking: groups of units,
+    the most likely ones first.
+    """
+
+    keepable: Keepable
+    trials: Trials
+    samples: Sequence[Sample]
+    before: Sequence[float]
+    was: Executed | None
+    allowed: float
+    most: int
+    again: Callable[[tuple[str, ...]], Sequence[Culprit]] | None = None
+    ranking: Callable[[], Sequence[Group]] = field(default=lambda: ())
+    seen: dict[Groups, Evaluation] = field(default_factory=dict)
+    spent: int = 0
+
+    def find(self, culprits: Sequence[Culprit]) -> ToKeep:
+        """What to paste, with what it brought; without an option where nothing brought anything."""
+        names = self._names(culprits)
+        for groups in self._wider(names):
+            self._run(groups)
+            if self._holds(groups):
+                break
+        best = min(
+            (groups for groups in self.seen if self._helps(groups)),
+            key=lambda groups: (not self._holds(groups), self._error(groups), len(groups)), default=None,
+        )  # fmt: skip
+        if best is None:
+            return self._nothing()
+        found = self._smaller(best, culprits)
+        if found != best and not self._on_others(found):
+            found = best
+        return self._told(found)
+
+    # sets -------------------------------------------------------------------------------------------------------
+
+    def _names(self, culprits: Sequence[Culprit]) -> tuple[str, ...]:
+        precision = self.keepable.target.precision
+        return tuple(dict.fromkeys(
+            name for one in culprits if is_mended(one.cause, precision) for name in one.keep or (one.name,)
+        ))  # fmt: skip
+
+    def _wider(self, names: tuple[str, ...]) -> Iterator[Groups]:
+        """Larger and larger sets, each made when the one before it was not enough."""
+        first, authors = self.keepable.groups(names), self.keepable.groups(names, readers=False)
+        coarse, module = self.keepable.keep.unit != "operator", self.keepable.keep.unit == "module"
+        if coarse:
+            if module:
+                yield from _parts(authors)
+            yield authors
+            yield from _parts(first) if module else ()
+        yield first
+        yield authors
+        if module:
+            yield from _parts(self.keepable.groups(self._everywhere(names)))
+        yield self.keepable.groups(self._everywhere(names))
+        while self.again is not None and self.most - self.spent > _AGAIN:
+            kept = min(self.seen, key=self._error, default=())
+            self.spent += _AGAIN
+            try:
+                more = self._names(self.again(tuple(key for group in kept for key in group)))
+            except PrecisionDebugError:  # what the engine cannot run with these kept names nobody else
+                break
+            wider = tuple(dict.fromkeys((*names, *more)))
+            if wider == names:
+                break
+            names = wider
+            yield self.keepable.groups(names)
+            yield self.keepable.groups(self._everywhere(names))
+        if self.keepable.known is not None:
+            return
+        have: dict[tuple[str, ...], None] = {}
+        for number, group in enumerate(self.ranking(), 1):
+            have |= dict.fromkeys(self.keepable.units.units[unit].keys for unit in sorted(group.units))
+            if number & (number - 1) == 0 and 3 * len(have) < len(self.keepable.units):
+                yield tuple(have)
+
+    def _everywhere(self, names: Sequence[str]) -> Sequence[str]:
+        if self.keepable.known is None:
+            return repeats_of(self.keepable.tensors, names)
+        back = {there: name for name, there in self.keepable.known.items()}
+        own = [self.keepable.known[name] for name in names if name in self.keepable.known]
+        return [back[name] for name in repeats_of(self.keepable.tensors, own) if name in back]
+
+    def _smaller(self, best: Groups, culprits: Sequence[Culprit]) -> Groups:
+        """As small as the runs that are left make it: the authors alone, each alone, then halves."""
+        precision = self.keepable.target.precision
+        named = [one for one in culprits if is_mended(one.cause, precision)]
+        authors = [one.name for one in named]
+        pairs = [name for one in named for name in (one.name, one.amplifier) if name]
+        plain = [
+            self.keepable.groups(authors, readers=False), self.keepable.groups(pairs, readers=False),
+            *(self.keepable.groups([name], readers=False) for name in authors[:_AUTHORS]),
+            self.keepable.groups(self._everywhere(authors), readers=False), self.keepable.groups(authors[:1]),
+        ]  # fmt: skip
+        for groups in sorted(dict.fromkeys(plain), key=len):
+            if 0 < len(groups) < len(best) and self._as_good(groups, best):
+                best = groups
+                break
+        goal, parts = best, 2
+        while len(best) > 1 and self.spent < self.most:
+            size = math.ceil(len(best) / parts)
+            pieces = [best[start : start + size] for start in range(0, len(best), size)]
+            rests = [tuple(group for group in best if group not in piece) for piece in pieces]
+            part = next((one for one in (*pieces, *rests) if one and self._as_good(one, goal)), None)
+            if part is not None:
+                best, parts = part, 2 if len(part) < len(best) / 2 else max(2, parts - 1)
+            elif size == 1:
+                break
+            else:
+                parts = min(len(best), 2 * parts)
+        return best
+
+    # runs -------------------------------------------------------------------------------------------------------
+
+    def _run(self, groups: Groups) -> Evaluation | None:
+        """What came of a set; None where it has nothing in it, or the runs are used up."""
+        if groups in self.seen:
+            return self.seen[groups]
+        if not groups or self.spent >= self.most:
+            return None
+        self.spent += 1
+        keys = tuple(dict.fromkeys(key for group in groups for key in group))
+        try:
+            found = self.trials.run(keys, self.samples[:1], timed=False)
+        except (BackendUnavailable, UsageError) as error:
+            found = Evaluation(kept=keys, mode=self.trials.mode, passes=False, text=str(error))
+        self.seen[groups] = found
+        return found
+
+    def _error(self, groups: Groups) -> float:
+        found = self.seen[groups].error
+        return math.inf if found is None else found
+
+    def _helps(self, groups: Groups) -> bool:
+        """Whether the error is less than half of what it was, and the rest still runs in the low precision."""
+        found = self.seen.get(groups)
+        return (
+            found is not None and found.error is not None and found.error <= _HALF * self.before[0]
+            and self._stays_low(groups, found.executed)
+        )  # fmt: skip
+
+    def _stays_low(self, groups: Groups, executed: Executed | None) -> bool:
+        if self.was is None or not self.was.low:
+            return len(groups) < len(self.keepable.units)
+        units = self.keepable.units.units
+        made = sum(len(unit.metas) for unit in units)
+        left = 1 - sum(len(unit.metas) for unit in units if unit.keys in groups) / max(1, made)
+        return executed is not None and executed.low >= max(1.0, _STAYS * left * self.was.low)
+
+    def _holds(self, groups: Groups) -> bool:
+        return self._helps(groups) and self.seen[groups].passes
+
+    def _as_good(self, groups: Groups, as_what: Groups) -> bool:
+        if self._run(groups) is None or not self._helps(groups):
+            return False
+        if not self.seen[as_what].passes:
+            return self._error(groups) <= _AS_GOOD * self._error(as_what)
+        near = self._error(groups) <= max(_MARGIN * self.allowed, self._error(as_what))
+        return self.seen[groups].passes and (near or self.trials.criterion.tolerance.given)
+
+    def _on_others(self, groups: Groups) -> bool:
+        """Whether a set helps on the other inputs too; of one that does not run there, no."""
+        return not self.samples[1:] or self._with_others(groups) is not None
+
+    def _with_others(self, groups: Groups) -> Evaluation | None:
+        keys = tuple(dict.fromkeys(key for group in groups for key in group))
+        found = self.trials.run(keys, self.samples, timed=False)
+        errors = [math.inf if error is None else error for error in found.errors]
+        helped = all(
+            error <= max(_HALF * before, self.allowed) for error, before in zip(errors, self.before, strict=False)
+        )  # fmt: skip
+        return found if errors and helped else None
+
+    # answers ----------------------------------------------------------------------------------------------------
+
+    def _told(self, groups: Groups) -> ToKeep:
+        found = self.seen[groups]
+        others = self._with_others(groups) if self.samples[1:] else None
+        if self.samples[1:] and others is None:
+            return self._nothing()
+        tried = Tried(
+            state="mended" if found.passes else "lessened", before=_finite(self.before[0]), after=found.error,
+            allowed=self.allowed, was=self.was, still=found.executed, runs=len(self.seen),
+            others=len(self.samples) - 1, others_before=_finite(max(self.before[1:], default=0.0)),
+            others_after=max((e for e in others.errors[1:] if e is not None), default=None) if others else None,
+        )  # fmt: skip
+        return replace(self.keepable.typed(groups), tried=tried)
+
+    def _nothing(self) -> ToKeep:
+        """What came of everything that can be kept says where else to look."""
+        everything = self.keepable.everything
+        self.most += 1
+        whole = self._run(everything)
+        least = min((self._error(groups) for groups in self.seen if groups != everything), default=math.inf)
+        return ToKeep(
+            unit=self.keepable.keep.unit, of=len(self.keepable.units),
+            tried=Tried(
+                state="none", before=_finite(self.before[0]), after=_finite(least), allowed=self.allowed,
+                was=self.was, runs=len(self.seen), whole=whole.error if whole is not None else None,
+                whole_still=whole.executed if whole is not None else None,
+                whole_ran=whole is not None and bool(whole.errors),
+            ),
+        )  # fmt: skip
+
+
+def _parts(groups: Groups) -> Iterator[Groups]:
+    """A set of modules with what is computed between modules in place of those around others: less is kept so."""
+    keys = {key for group in groups for key in group}
+    around = {key for key in keys if key == WHOLE or any(other.startswith(f"{key}.") for other in keys)}
+    if keys - around - {BETWEEN}:
+        inside = tuple(group for group in groups if not around.intersection(group))
+        yield inside
+        if (BETWEEN,) not in inside:
+            yield (*inside, (BETWEEN,))
+
+
+def _finite(error: float) -> float | None:
+    return error if math.isfinite(error) else None

@@ -1,0 +1,135 @@
+"""A comparison's last step: what to do about its culprits, tried on the engine within the work that a run may take."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import PrecisionDebugError
+from ..explain import Subject, allowed_by, is_mended
+from ..feeds import FeedSet
+from ..numbers.arrays import as_array
+from ..numbers.precisions import promised
+from ..protocols import Feeds
+from ..reasons import say
+from ..records import Culprit, Explanation, RunSpec
+from ..search import ToKeep, Tried, rank_groups
+from ..search.asked import Asked
+from .executed import executed_of
+from .fix_finder import FixFinder
+from .searching.criterion import Criterion, Sample
+from .searching.held_out import held_out_feeds
+from .searching.trials import Trials, outputs_of
+from .side import CALIBRATE, OpenSide
+from .to_keep import Keepable, keepable
+
+__all__ = ["tried_fix"]
+
+_MOST = 12
+"""Sets that are run for a small model."""
+
+_WORK = 1 << 30
+"""Bytes of tensors and weights that all of them may pass through, unasked; one set always may, up to ``_LARGE``."""
+
+_LARGE = 2 << 30
+"""Bytes from which on even one set is left to the user."""
+
+_FULL = 8
+"""Times more for those who ask for a full explanation, who wait for whatever it takes."""
+
+_QUANTISES = 8
+"""Times the work of opening a mode that quantises: it runs the model to calibrate, and rewrites it."""
+
+_OTHERS = 2
+
+
+def tried_fix(
+    spec: RunSpec, base: OpenSide, target: OpenSide, subject: Subject, explanation: Explanation, given: FeedSet,
+    folder: Path, *, sample: int, again: Callable[[Mapping[str, Any]], Sequence[Culprit]] | None, foreign: bool,
+) -> ToKeep | None:  # fmt: skip
+    """What to paste and what it brought; None where there is nobody to keep, or nobody can tell how.
+
+    Both sessions are open, and have run. folder: for what is written meanwhile. sample: which of the feeds the subject
+    is of. again: the culprits of one more comparison with further settings of the target's; None: there can be none.
+    An engine that fails with something kept costs no finished comparison: then nothing is offered.
+    """
+    feeds = given.for_target().feeds
+    found = keepable(
+        target.opening, base.tensors, subject.targets, subject.rows, explanation.culprits, feeds, foreign=foreign
+    )  # fmt: skip
+    if found is None or isinstance(found, ToKeep):
+        return found
+    opening = dataclasses.replace(target.opening, comparer=None)
+    pairs = {row.name: row.target_name or row.name for row in subject.rows if row.is_output and row.comparison}
+    allowed = allowed_by(explanation, target.opening.precision)
+    criterion = Criterion.of(Asked(), spec.tolerance, pairs, allowed)
+    first = Sample(feeds=subject.feeds, target_feeds=subject.given, values=_copied(subject.outputs))
+    got = _copied(subject.target_outputs)
+    if not pairs or not set(pairs.values()) <= got.keys() or not set(pairs) <= first.values.keys():
+        return _untried(found, say("fix_no_outputs"))
+    before = criterion.judge(first, got)[1]
+    most, work = _sets(spec, subject, opening.precision, target.opening.spec.model.path)
+    if not most:
+        return _untried(found, say("fix_large", gigabytes=work / 1e9))
+    errors, samples = [before], [first]
+    if most > 1:
+        with contextlib.suppress(PrecisionDebugError):
+            for fed in _others(spec, base, target, given, sample):
+                values = outputs_of(base.session, fed[0], base.opening.label)
+                other = Sample(feeds=fed[0], target_feeds=fed[1], values=values)
+                errors.append(criterion.judge(other, outputs_of(target.session, fed[1], target.opening.label))[1])
+                samples.append(other)
+    room = folder / "fixes"
+    room.mkdir(exist_ok=True)
+    trials = Trials(opening, found.keep, criterion, feeds[:CALIBRATE], room)
+    keeps = found
+    finder = FixFinder(
+        keepable=keeps, trials=trials, samples=samples, before=errors, allowed=allowed, most=most,
+        was=executed_of(target.opening, target.session),
+        again=None if again is None else lambda keys: again(keeps.keep.options(keys)),
+        ranking=lambda: rank_groups(keeps.units, subject.rows, explanation),
+    )  # fmt: skip
+    named = [one for one in explanation.culprits if is_mended(one.cause, opening.precision)]
+    try:
+        return finder.find(named)
+    except PrecisionDebugError as error:
+        return _untried(found, say("fix_failed", detail=str(error)))
+
+
+def _sets(spec: RunSpec, subject: Subject, precision: str, path: str) -> tuple[int, int]:
+    """How many sets may be run, and the bytes that one passes through."""
+    tensors = sum(row.comparison.base.elements * 4 for row in subject.rows if row.comparison is not None)
+    file = Path(path.partition(".py:")[0] + ".py" if ".py:" in path else path)
+    weights = file.stat().st_size if file.is_file() else 0
+    beside = file.with_suffix(".pdiparams")
+    weights += beside.stat().st_size if beside.is_file() else 0
+    work = (tensors + weights) * (_QUANTISES if promised(precision).computes == "int8" else 1)
+    times = _FULL if spec.explain == "full" else 1
+    if work > _LARGE and spec.explain != "full":
+        return 0, work
+    return max(1, min(_MOST, times * _WORK // max(1, work))), work
+
+
+def _others(
+    spec: RunSpec, base: OpenSide, target: OpenSide, given: FeedSet, sample: int
+) -> Sequence[tuple[Feeds, Feeds]]:
+    """Further inputs, for both sides: the user's own, or other random ones where they are random."""
+    if len(given.feeds) > 1:
+        theirs = given.for_target().feeds
+        numbers = [number for number in range(min(len(given.feeds), _OTHERS + 1)) if number != sample][:_OTHERS]
+        return [(given.feeds[number], theirs[number]) for number in numbers]
+    return held_out_feeds(spec, Asked(), base.opening, target.opening, given)[0][:_OTHERS]
+
+
+def _copied(values: Any) -> dict[str, Any]:
+    return {name: np.array(as_array(value, name=name)) for name, value in values.items()}
+
+
+def _untried(found: Keepable, why: Any) -> ToKeep:
+    return ToKeep(unit=found.keep.unit, of=len(found.units), tried=Tried(state="not tried", why=why))
+
