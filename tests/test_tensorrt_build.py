@@ -536,3 +536,16 @@ def test_an_engine_without_a_context_names_the_node_whose_size_depends_on_the_da
         error = suspected(said, read_source(ModelFiles(model_file=str(tmp_path / f"{name}.onnx"))))
         named = "the reason may be node 'where' (NonZero)" in str(error) and "cut the model before it" in str(error)
         assert named is (name == "non_zero")
+
+
+def test_weights_in_constant_nodes_are_converted_too() -> None:
+    """Paddle's exporter writes them so: casts of them would run with the model, one for each."""
+    g = models.Graph()
+    weight = onnx.numpy_helper.from_array(np.full((4, 4), 0.1, np.float32))
+    g.nodes.append(onnx.helper.make_node("Constant", [], ["w"], name="w_node", value=weight))
+    g.node("MatMul", "dense", ["x", "w"], "y")
+    typed, _ = write_casts(g.model({"x": [2, 4]}, {"y": [2, 4]}), "FP16", {}, folder=Path("."))
+    assert [node.op_type for node in typed.graph.node] == ["Cast", "MatMul", "Cast"]
+    (held,) = typed.graph.initializer
+    assert held.data_type == onnx.TensorProto.FLOAT16
+    onnx.checker.check_model(typed, full_check=True)

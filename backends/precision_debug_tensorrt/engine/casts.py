@@ -48,12 +48,28 @@ def write_casts(proto: Any, base: str, layers: Mapping[str, str], *, folder: Pat
 
     result = onnx.ModelProto()
     result.CopyFrom(proto)
+    _lift_constants(result.graph)
     writer = _Writer(result.graph, _float_tensors(proto), folder)
     kept = [node.name for node in result.graph.node if _stays(node) and node.op_type not in _SILENT]
     for node in list(result.graph.node):
         writer.add(node, _FLOAT if _stays(node) else _TYPES[layers.get(node.name, base)])
     writer.finish()
     return result, kept
+
+
+def _lift_constants(graph: Any) -> None:
+    """Weights in Constant nodes become initializers, which are converted; a cast of them would run with the model."""
+    rest = []
+    for node in graph.node:
+        value = next((item.t for item in node.attribute if item.name == "value"), None)
+        if node.op_type == "Constant" and value is not None and value.data_type == _FLOAT:
+            value.name = node.output[0]
+            graph.initializer.append(value)
+        else:
+            rest.append(type(node).FromString(node.SerializeToString()))
+    if len(rest) < len(graph.node):
+        del graph.node[:]
+        graph.node.extend(rest)
 
 
 def _stays(node: Any) -> bool:
