@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from precision_debug.errors import MarkError
-from precision_debug.pairing.align import align
+from precision_debug.pairing.align import align, stem
+from precision_debug.protocols import Matches
 from precision_debug.records import TensorMeta
 
 
@@ -69,3 +70,115 @@ def test_an_exact_name_needs_a_producer_that_fits_and_both_sides_say_so() -> Non
 def test_a_fusion_may_have_made_it(base_op: str, target_op: str) -> None:
     result = align([TensorMeta(name="a", op_type=base_op)], [TensorMeta(name="a", op_type=target_op)])
     assert pairs(result) == {"a": ("a", "exact")}
+
+
+def test_an_iteration_is_paired_with_the_same_iteration() -> None:
+    """A session lists a loop's tensor once, and shows it as name@0, name@1, …"""
+    result = align([meta("s"), meta("x")], [meta("t", origin="x"), meta("x@1")])
+    for turn in ("@0", "@12"):
+        pair = result.partner(f"t{turn}")
+        assert pair is not None
+        assert (pair.base.name, pair.target.name, pair.how) == (f"x{turn}", "t", "graph metadata")
+    own = result.partner("t")
+    assert own is not None
+    assert own.base.name == "x"
+    assert result.partner("u@0") is None
+    assert result.partner("x@1") is None  # listed by that name, without a partner
+
+
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [("x@3", "x"), ("a@b@0", "a@b"), ("x", "x"), ("x@y", "x@y"), ("x@", "x@"), ("x3", "x3")],
+)
+def test_the_name_without_its_iteration(name: str, before: str) -> None:
+    assert stem(name) == before
+
+
+def test_a_tensor_that_is_listed_by_its_iteration_is_paired_as_listed() -> None:
+    result = align([meta("x@0")], [meta("x@0")])
+    pair = result.partner("x@0")
+    assert pair is not None
+    assert (pair.base.name, pair.target.name) == ("x@0", "x@0")
+
+
+def test_the_first_of_two_that_claim_one_tensor_has_it() -> None:
+    result = align([meta("x")], [meta("p", origin="x"), meta("q", origin="x")])
+    assert pairs(result) == {"p": ("x", "graph metadata")}
+    assert result.rivals == {"q": "p"}
+
+
+def test_an_own_name_is_stronger_than_what_another_calls_its_source() -> None:
+    """Two of the baseline hold "y" in some sense; who is called so is meant."""
+    baseline = [meta("held", origin="y"), meta("y"), meta("z", origin="w")]
+    assert pairs(align(baseline, [meta("t", origin="y")])) == {"t": ("y", "graph metadata")}
+    assert pairs(align(baseline, [meta("y", origin="y")])) == {"y": ("y", "exact")}
+    assert pairs(align(baseline, [meta("v", origin="w")])) == {"v": ("z", "graph metadata")}
+
+
+def test_values_decide_where_they_were_asked_and_names_mean_nothing() -> None:
+    matches = Matches(
+        found={"t": ("b", "fingerprint, confidence 1")}, refused={"a": "two are alike"}, missing={"a": "none"}
+    )
+    result = align([meta("a"), meta("b")], [meta("a"), meta("u", origin="t")], None, matches)
+    assert pairs(result) == {"u": ("b", "fingerprint, confidence 1")}
+    assert (result.refused, result.missing) == ({"a": "two are alike"}, {"a": "none"})
+    renamed = align([meta("a"), meta("b")], [meta("a"), meta("t")], {"a": "b"}, matches)
+    assert pairs(renamed) == {"a": ("b", "rename map")}
+    assert renamed.rivals == {"t": "a"}
+
+
+def test_what_cannot_be_seen_is_paired_whoever_makes_it() -> None:
+    from precision_debug.reasons import say
+
+    hidden = TensorMeta(name="t", op_type="Conv", unseen=say("no_such_name"))
+    assert pairs(align([TensorMeta(name="t", op_type="Tanh")], [hidden])) == {"t": ("t", "exact")}
+
+
+@pytest.mark.parametrize(
+    ("base_type", "type_", "view", "paired"),
+    [("float32", "uint8", "", False), ("float32", "int8", "", False), ("float32", "uint8", "dequantised", True),
+     ("uint8", "uint8", "", True), ("float32", "float32", "", True), ("", "uint8", "", True)],
+)  # fmt: skip
+def test_raw_integers_are_no_partner_of_floats(base_type: str, type_: str, view: str, paired: bool) -> None:
+    form = meta("x_QuantizeLinear_Output", dtype=type_, view=view)
+    assert bool(pairs(align([meta("x", dtype=base_type)], [form]))) is paired
+
+
+def test_of_a_quantised_tensors_forms_one_that_is_shown_comes_first() -> None:
+    from precision_debug.reasons import say
+
+    hidden = meta("x_DequantizeLinear_Output", unseen=say("no_such_name"))
+    shown = meta("x_QuantizeLinear_Output", view="dequantised")
+    for target in ([hidden, shown], [shown, hidden]):
+        assert list(pairs(align([meta("x")], target))) == ["x_QuantizeLinear_Output"]
+
+
+def test_a_clamp_that_the_quantiser_dropped_gives_what_it_read() -> None:
+    def op(name: str, op_type: str, *inputs: str) -> TensorMeta:
+        return TensorMeta(name=name, op_type=op_type, inputs=inputs)
+
+    told = align([op("c", "Softmax", "x"), op("r", "Relu", "c")], [op("r", "BatchNormalization")])
+    assert not told.pairs  # what the clamp read is a softmax
+    assert told.refused == {"r": "the baseline's tensor of this name is made by Relu, this one by BatchNormalization"}
+    assert told.missing == {"r": "the target's tensor of this name is made by BatchNormalization, this one by Relu"}
+    dropped = align([op("n", "BatchNormalization", "c"), op("r", "Relu", "n")], [op("r", "BatchNormalization")])
+    assert pairs(dropped) == {"r": ("n", "graph metadata")}
+    assert not dropped.refused
+    assert dropped.missing == {"r": "the target's tensor of this name is made by BatchNormalization, this one by Relu"}
+
+
+def test_two_files_that_are_one_graph_but_for_names() -> None:
+    def graph(*names: str) -> list[TensorMeta]:
+        ops = zip(names, ("Conv", "Tanh", "Softmax"), [("x",), (names[0],), (names[1],)], strict=True)
+        return [meta("x")] + [
+            TensorMeta(name=name, op_type=op, inputs=inputs, dtype="float32", shape=(1, 2), is_output=op == "Softmax")
+            for name, op, inputs in ops
+        ]  # fmt: skip
+
+    one, two = graph("a", "b", "y"), graph("p", "q", "y")
+    assert set(pairs(align(one, two))) == {"x", "y"}
+    assert {name: base for name, (base, _) in pairs(align(one, two, two_files=True)).items()} == {
+        "x": "x", "p": "a", "q": "b", "y": "y",
+    }  # fmt: skip
+    strange = [*two[:3], TensorMeta(name="y", op_type="Conv", inputs=("q",), is_output=True)]
+    assert "q" not in pairs(align(one, strange, two_files=True))  # then they are not one graph

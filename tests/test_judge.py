@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from precision_debug.numbers import compare, describe, measure
 from precision_debug.numbers.judge import as_expected, validated, verdict
 from precision_debug.numbers.judge import judged as judged_row
 from precision_debug.numbers.merged import Merged
-from precision_debug.records import Introduced, Row, Status, Tolerance
+from precision_debug.records import Comparison, Introduced, Row, Status, Tolerance
 
 NAN, INF = np.nan, np.inf
 UNKNOWN = Status.INCONCLUSIVE
@@ -233,3 +235,89 @@ def test_validating_fails_what_stands_on_both_sides() -> None:
     row = Row(index=0, op_type="X", name="x", status=Status.PASS, comparison=both)
     assert judged_row(row, wanted).status is Status.PASS
     assert judged_row(row, wanted, validate=True).status is Status.FAIL
+
+
+def numbers_of(error: float, rms: float = 1.0, *, elements: int = 4, **values: Any) -> Comparison:
+    """A pair whose relative L2 error is known to the digit; nothing of it is out of tolerance by elements."""
+    side = describe(np.full(4, rms, np.float32))
+    side = dataclasses.replace(side, rms=rms, elements=elements, dtype=values.pop("dtype", "float32"))
+    sqnr = -20 * math.log10(error) if error else math.inf
+    given = {"base": side, "target": side, "shapes_match": True, "mismatched": 0, "max_abs": error * rms,
+             "mean_abs": 0.0, "sqnr_db": sqnr, "required_atol": 0.0}  # fmt: skip
+    return Comparison(**{**given, **values})
+
+
+@pytest.mark.parametrize(
+    ("error", "atol", "rtol", "status"),
+    [
+        # HIDDEN: an atol above the tensor itself lets zeros pass; below 1 % of error the tensor is right all the same
+        (0.0101, 2.0, 1e-4, Status.INCONCLUSIVE), (0.0099, 2.0, 1e-4, Status.PASS),
+        (0.0101, 1.0, 1e-4, Status.PASS), (0.0101, 1.01, 1e-4, Status.INCONCLUSIVE),  # atol against the RMS
+        (0.0101, 2.0, 0.02, Status.PASS), (0.0201, 2.0, 0.02, Status.INCONCLUSIVE),  # a larger rtol that was asked for
+    ],
+)  # fmt: skip
+def test_an_atol_that_lets_zeros_pass_proves_nothing(error: float, atol: float, rtol: float, status: Status) -> None:
+    assert verdict(numbers_of(error), Tolerance(atol=atol, rtol=rtol))[0] is status
+
+
+def test_of_a_statistic_that_is_within_rtol_an_atol_hides_nothing() -> None:
+    wanted = Tolerance(check_error_stat="mean", atol=2.0)
+    for relative, status in ((1e-4, Status.PASS), (2e-4, Status.INCONCLUSIVE)):
+        assert verdict(numbers_of(0.5, stat_abs=0.1, stat_rel=relative), wanted)[0] is status
+
+
+def judged_by(allowed: float, numbers: Comparison, **values: Any) -> Status:
+    row = Row(**{"index": 0, "op_type": "X", "name": "x", "status": Status.PASS, "comparison": numbers, **values})
+    return judged_row(row, Tolerance(given=False), allowed=allowed).status
+
+
+@pytest.mark.parametrize(
+    ("numbers", "status"),
+    [
+        (numbers_of(0.01), Status.PASS), (numbers_of(0.0100001), Status.FAIL),  # up to the bound, and not beyond
+        (numbers_of(0.5, mismatched=0, max_abs=0), Status.PASS),  # equal in every element
+        (numbers_of(0.5, mismatched=0, max_abs=1.0), Status.FAIL),  # within the elements' tolerance alone
+        (numbers_of(0.001, dtype="int64", mismatched=2), Status.FAIL),  # whole numbers have no rounding
+        (numbers_of(0.001, mismatched=2), Status.PASS),
+        (numbers_of(0.001, shapes_match=False, mismatched=None), Status.FAIL),
+        (numbers_of(0.001, apart=1, mismatched=1), Status.FAIL),
+        (numbers_of(0.5, elements=0), Status.INCONCLUSIVE),
+        (numbers_of(0.001, sqnr_db=None, mismatched=1), Status.FAIL),
+    ],
+)
+def test_what_the_arithmetic_must_lose_passes(numbers: Comparison, status: Status) -> None:
+    assert judged_by(0.01, numbers) is status
+
+
+@pytest.mark.parametrize(
+    ("base", "held", "passes"),
+    [
+        # MASK: beyond 1e18 a number means "never"; CLAMPED: the least that a converter puts in its place
+        (-1.1e18, -65504.0, True), (-0.9e18, -65504.0, False), (-3e38, -1.01e4, True), (-3e38, -0.99e4, False),
+    ],
+)  # fmt: skip
+def test_a_mask_is_beyond_every_score_on_both_sides(base: float, held: float, passes: bool) -> None:
+    numbers = compare(np.float32([base, 1.0]), np.float32([held, 1.0]), Tolerance(given=False))
+    own = Introduced(name="x", method="isolated", elements=2, rel_l2=0.0, inherited=0.0)
+    assert (judged_by(0.01, numbers, introduced=own) is Status.PASS) is passes
+    infinite = compare(np.float32([base, 1.0]), np.float32([-np.inf, 1.0]), Tolerance(given=False))
+    assert (judged_by(0.01, infinite) is Status.PASS) is (abs(base) > 1e18)
+    clamped = compare(np.float32([-np.inf, 1.0]), np.float32([held, 1.0]), Tolerance(given=False))
+    assert (judged_by(0.01, clamped) is Status.PASS) is (abs(held) > 1e4)
+
+
+@pytest.mark.parametrize("born", [{"born_nan": 1}, {"born_inf": 1}])
+def test_what_gave_birth_to_a_nan_has_no_mask_for_an_excuse(born: dict[str, int]) -> None:
+    numbers = compare(np.float32([-3e38, 1.0]), np.float32([-65504.0, 1.0]), Tolerance(given=False))
+    own = Introduced(name="x", method="isolated", elements=2, rel_l2=0.0, inherited=0.0)
+    assert judged_by(0.01, numbers, introduced=own) is Status.PASS
+    assert judged_by(0.01, numbers, introduced=dataclasses.replace(own, **born)) is Status.FAIL
+
+
+def test_validating_adds_its_reason_only_to_what_had_passed() -> None:
+    wanted = Tolerance(given=False)
+    numbers = compare(np.float32([1.0, 2.0, NAN]), np.float32([1.0, 9.0, NAN]), wanted)
+    row = judged_row(Row(index=0, op_type="X", name="x", status=Status.PASS, comparison=numbers), wanted, allowed=0.01)
+    assert row.status is Status.FAIL
+    again = judged_row(row, wanted, allowed=0.01, validate=True)
+    assert again.reason == row.reason != row.non_finite

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from precision_debug.errors import BackendError, MarkError, UsageError
-from precision_debug.events import Again, End, Event, Inputs, Ran, Renames, RowDone, Saved, Selected, Start
-from precision_debug.records import ModelFiles, RunSpec, Status
+from precision_debug.events import (
+    Again,
+    End,
+    Event,
+    Explained,
+    Inputs,
+    Note,
+    Ran,
+    Renames,
+    RowDone,
+    Saved,
+    Selected,
+    Start,
+    Tensors,
+)
+from precision_debug.records import ModelFiles, RunSpec, Status, TensorMeta
 from precision_debug.report.from_journal import report_of_events
 from precision_debug.run import pipeline
 from precision_debug.run.journal import Journal, read_events
@@ -88,3 +104,153 @@ def test_what_was_told_before_both_run_again_is_void(fake: str, tmp_path: Path) 
     assert report_of_events(twice).rows == report_of_events(events).rows
     spoiled = [*events[:-1], Again(), events[-1]]
     assert all(row.comparison is None for row in report_of_events(spoiled).rows)
+
+
+@pytest.mark.parametrize(
+    ("marks", "compared"),
+    [((), ["t1", "t3", "t5", "t7"]), (("t2", "t3", "t5"), ["t3", "t5"]), (("t2",), [])],
+)
+def test_what_fusion_left_of_what_was_marked(
+    fake: str, tmp_path: Path, marks: tuple[str, ...], compared: list[str]
+) -> None:
+    """--fused_only takes from what --mark chose, and adds nothing to it."""
+    events = told(fake, tmp_path, "fake_fused", marks=marks, fused_only=True)
+    assert [event.row.name for event in events if isinstance(event, RowDone)] == compared
+    chosen = [event.names for event in events if isinstance(event, Selected)][-1]
+    assert chosen == tuple(compared)
+
+
+def test_fail_fast_ends_the_run_with_the_first_failure(fake: str, tmp_path: Path) -> None:
+    events = told(fake, tmp_path, fail_fast=True)
+    rows = [event.row.name for event in events if isinstance(event, RowDone)]
+    assert rows == ["t0", "t1", "t2", "t3"]
+    assert any(isinstance(event, Note) and event.text.code == "fail_fast" for event in events)
+    assert isinstance(events[-1], End)
+    report = report_of_events(events)
+    assert report.first_mismatch is not None
+    assert (report.first_mismatch.name, str(report.verdict)) == ("t3", "out of tolerance")
+
+
+def test_both_run_again_apart_where_they_turn_out_to_share_state(
+    fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import precision_debug_fake as module
+
+    modes = tuple(dataclasses.replace(mode, concurrent=True) for mode in module.FakeBackend.run_modes)
+    monkeypatch.setattr(module.FakeBackend, "run_modes", modes)
+    alone = told(fake, tmp_path)
+    assert not any(isinstance(event, Again) for event in alone)
+    monkeypatch.setattr(module.FakeSession, "alone", "they share a counter")
+    (tmp_path / "second").mkdir()
+    events = told(fake, tmp_path / "second")
+    assert sum(isinstance(event, Again) for event in events) == 1
+    assert [event.text.code for event in events if isinstance(event, Note)][:1] == ["apart"]
+    assert [event.row.name for event in events if isinstance(event, RowDone)] == [f"t{n}" for n in range(8)]
+
+
+def test_sessions_that_run_one_after_the_other_may_share_what_they_like(
+    fake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import precision_debug_fake as module
+
+    monkeypatch.setattr(module.FakeSession, "alone", "they share a counter")
+    assert not any(isinstance(event, Again) for event in told(fake, tmp_path))
+
+
+def test_a_run_that_is_only_validated_explains_nothing(fake: str, tmp_path: Path) -> None:
+    events = told(fake, tmp_path, baseline="none", validate=True)
+    assert [event.text.code for event in events if isinstance(event, Note)][:1] == ["validated_alone"]
+    assert not any(isinstance(event, Explained) for event in events)
+    (tmp_path / "two").mkdir()
+    assert any(isinstance(event, Explained) for event in told(fake, tmp_path / "two"))
+    (tmp_path / "off").mkdir()
+    assert not any(isinstance(event, Explained) for event in told(fake, tmp_path / "off", explain="off"))
+
+
+def test_what_both_sides_showed_beyond_their_lists_is_announced_after_the_run(fake: str, tmp_path: Path) -> None:
+    events = told(fake, tmp_path)
+    last_row = max(place for place, event in enumerate(events) if isinstance(event, RowDone))
+    later = [event.side for event in events[last_row:] if isinstance(event, Tensors)]
+    assert later == ["baseline", "target"]
+
+
+def names(*given: str) -> list[TensorMeta]:
+    return [TensorMeta(name=name, op_type="Op") for name in given]
+
+
+@pytest.mark.parametrize(
+    ("own", "of_inputs", "found"),
+    [
+        ({}, {"new": "old"}, {"new": "old"}),
+        ({}, {"same": "same"}, {}),
+        ({}, {"absent": "old"}, {}), ({}, {"new": "absent"}, {}),  # a side does not list it
+        ({"t": "b"}, {"new": "old"}, {"new": "old", "t": "b"}),
+        ({"new": "b"}, {"new": "old"}, {"new": "b"}),  # the user's own wins
+        ({"new": "old"}, {"new": "old"}, {"new": "old"}),
+        ({"absent": "b"}, {"absent": "b"}, {}),  # an input's, which no side lists
+        ({"absent": "b"}, {}, {"absent": "b"}),  # refused later, by name
+    ],
+)  # fmt: skip
+def test_renames_of_the_user_and_of_inputs(
+    own: dict[str, str], of_inputs: dict[str, str], found: dict[str, str]
+) -> None:
+    spec = RunSpec(model=ModelFiles(), run_mode="m", renames=own)
+    given: Any = SimpleNamespace(names=of_inputs)
+    there = names("new", "same", "t")
+    assert pipeline._renames(spec, given, names("old", "same", "b"), there) == found
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "asked", "found"),
+    [
+        (True, True, None, True), (True, False, None, False), (False, True, None, False), (None, True, None, True),
+        (None, False, None, False), (None, None, None, True), (True, True, False, False), (True, True, True, True),
+        (True, False, False, False),
+        (True, False, True, "run mode second cannot run beside another"),
+        (False, True, True, "run mode first cannot run beside another"),
+    ],
+)  # fmt: skip
+def test_whether_both_advance_together(
+    first: bool | None, second: bool | None, asked: bool | None, found: bool | str
+) -> None:
+    """None: a recording, which always can."""
+    sides: list[Any] = [
+        SimpleNamespace(label=label, mode=None if able is None else SimpleNamespace(concurrent=able))
+        for label, able in (("first", first), ("second", second))
+    ]
+    spec = RunSpec(model=ModelFiles(), run_mode="m", lockstep=asked)
+    if isinstance(found, str):
+        with pytest.raises(UsageError, match=found):
+            pipeline._side_by_side(spec, *sides)
+    else:
+        assert pipeline._side_by_side(spec, *sides) is found
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen"),
+    [
+        ({}, None), ({"marks": ("b", "d")}, {"b", "d"}), ({"marks_between": ("b", "c")}, {"b", "c"}),
+        ({"marks": ("c", "d"), "marks_between": ("b", "c")}, {"c"}),
+    ],
+)  # fmt: skip
+def test_what_is_selected(settings: dict[str, Any], chosen: set[str] | None, tmp_path: Path) -> None:
+    spec = RunSpec(model=ModelFiles(), run_mode="m", **settings)
+    with Journal(tmp_path / "j") as journal:
+        assert pipeline._selected(spec, names("a", "b", "c", "d"), journal) == chosen
+    told = [event.names for event in read_events(tmp_path / "j") if isinstance(event, Selected)]
+    assert [set(one) for one in told] == ([] if chosen is None else [chosen])
+
+
+def test_parts_are_compared_or_explained_as_asked_and_announced_once() -> None:
+    done: list[Any] = []
+    samples: Any = SimpleNamespace(part=lambda *part: done.append(part))
+    pipeline._in_parts([[0, 4], [4, 8], [3]], samples, done.append, lambda: done.append("announced"))
+    assert done == [(0, 4), "announced", (4, 8), 3]
+
+
+def test_two_runs_that_cannot_advance_together_say_why() -> None:
+    sides: list[Any] = [SimpleNamespace(session=SimpleNamespace(alone=why)) for why in ("", "one counter")]
+    with pytest.raises(pipeline._Apart, match="one counter"):
+        pipeline._if_alone(True, *sides)
+    pipeline._if_alone(False, *sides)
+    pipeline._if_alone(True, sides[0], sides[0])

@@ -1,0 +1,209 @@
+"""Small mistakes, written by hand, in the four modules that decide; each should turn a quick test of its module red.
+
+``python tests/mutants.py [NAME…]`` applies each in a copy of the tree, runs the module's own quick tests, and prints
+the table. Names choose modules ("judge"). It takes some minutes, so nothing runs it but a person; tests/test_mutants.py
+checks that each still applies.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+JUDGE, ALIGN = "precision_debug/numbers/judge.py", "precision_debug/pairing/align.py"
+PIPELINE, CULPRITS = "precision_debug/run/pipeline.py", "precision_debug/explain/culprits.py"
+
+TESTS = {
+    JUDGE: "tests/test_judge.py", ALIGN: "tests/test_align.py", PIPELINE: "tests/test_pipeline.py",
+    CULPRITS: "tests/test_culprits.py",
+}  # fmt: skip
+
+MUTANTS: tuple[tuple[str, str, str], ...] = (
+    (JUDGE, "MASK = 1e18", "MASK = 1e30"),
+    (JUDGE, "CLAMPED = 1e4", "CLAMPED = 1e5"),
+    (JUDGE, "CLAMPED = 1e4", "CLAMPED = 1e2"),
+    (JUDGE, "HIDDEN = 1e-2", "HIDDEN = 5e-2"),
+    (JUDGE, "HIDDEN = 1e-2", "HIDDEN = 5e-3"),
+    (JUDGE, "if allowed is not None and not tolerance.given:", "if allowed is not None:"),
+    (JUDGE, "return validated(row) if validate else row", "return row"),
+    (
+        JUDGE, "if not passes:\n        return Status.FAIL, reason",
+        "if not passes:\n        return Status.INCONCLUSIVE, reason",
+    ),
+    (JUDGE, "if not comparison.base.elements:", "if False:"),
+    (JUDGE, "(Status.INCONCLUSIVE, hidden) if hidden", "(Status.PASS, hidden) if hidden"),
+    (JUDGE, "row.status is Status.FAIL or not row.non_finite", "not row.non_finite"),
+    (
+        JUDGE, "if error is None or not numbers.shapes_match or is_broken(numbers) or",
+        "if error is None or is_broken(numbers) or",
+    ),
+    (JUDGE, "not numbers.shapes_match or is_broken(numbers) or", "not numbers.shapes_match or"),
+    (JUDGE, 'or "float" not in numbers.base.dtype', ""),
+    (JUDGE, "numbers.mismatched == 0 == numbers.max_abs", "numbers.mismatched == 0"),
+    (JUDGE, "if error <= allowed or", "if error < allowed or"),
+    (JUDGE, "if error <= allowed or _is_mask_alone(row, numbers, allowed):", "if error <= allowed:"),
+    (JUDGE, "max(own.rel_l2, own.inherited) <= allowed", "min(own.rel_l2, own.inherited) <= allowed"),
+    (JUDGE, "own.born_nan or own.born_inf or _peak", "own.born_nan or _peak"),
+    (JUDGE, "numbers.apart != abs(more)", "numbers.apart < abs(more)"),
+    (JUDGE, "numbers.base.nan != numbers.target.nan or", ""),
+    (JUDGE, "<= MASK if more < 0 else", "<= MASK if more > 0 else"),
+    (JUDGE, "comparison.required_atol == math.inf", "comparison.required_atol is not None"),
+    (
+        JUDGE, 'tolerance.check_error_stat != "elemwise" and comparison.mean_abs is not None',
+        'tolerance.check_error_stat == "mean"',
+    ),
+    (JUDGE, "tolerance.atol <= rms", "tolerance.atol < 10 * rms"),
+    (JUDGE, "max(HIDDEN, tolerance.rtol)", "HIDDEN"),
+    (
+        JUDGE, "absolute <= tolerance.atol or relative <= tolerance.rtol",
+        "absolute <= tolerance.atol and relative <= tolerance.rtol",
+    ),
+    (JUDGE, "if of_base and of_target:", "if False:"),
+    (
+        ALIGN, "        if pair is not None:\n            return pair\n        name = stem(target_name)",
+        "        name = stem(target_name)",
+    ),
+    (ALIGN, "name=pair.base.name + target_name[len(name) :]", "name=pair.base.name"),
+    (ALIGN, "before if at and iteration.isdigit() else name", "before if at else name"),
+    (
+        ALIGN, "        if meta.origin:\n            by_source.setdefault",
+        "        if not meta.origin:\n            by_source.setdefault",
+    ),
+    (ALIGN, "    by_source.update(by_name)\n", ""),
+    (ALIGN, "if new not in target_names or old not in by_name:", "if new not in target_names:"),
+    (ALIGN, "if base is None or meta.name in pairs:", "if base is None:"),
+    (ALIGN, "rivals.setdefault(meta.name, taken[base.name])", "rivals.setdefault(meta.name, base.name)"),
+    (ALIGN, "        taken[base.name] = meta.name\n", ""),
+    (ALIGN, "missing=matches.missing,", ""),
+    (
+        ALIGN, '"exact" if base is not None and base.name == meta.name else "graph metadata")\n    strangers',
+        '"graph metadata")\n    strangers',
+    ),
+    (ALIGN, "and not meta.unseen and not fits", "and not fits"),
+    (ALIGN, "and not fits(base.op_type, meta.op_type)", "and False"),
+    (ALIGN, "if meta.name not in pairs and not _raw(meta, by_name.get(name)):", "if meta.name not in pairs:"),
+    (ALIGN, "if two_files and not strangers:", "if two_files:"),
+    (ALIGN, "fits(before.op_type, meta.op_type):  # the", "True:  # the"),
+    (ALIGN, "if name not in pairs},", "},"),
+    (ALIGN, 'and "float" in base.dtype and', "and"),
+    (ALIGN, "and not meta.view", ""),
+    (ALIGN, "ranked.sort(key=lambda item: item[:2])", "ranked.sort(key=lambda item: item[1:2])"),
+    (PIPELINE, "names = frozenset(paired if names is None else names & paired)", "names = frozenset(paired)"),
+    (PIPELINE, "if not pair.target.unseen}", "}"),
+    (PIPELINE, "journal.write(events.Again())", "pass"),
+    (PIPELINE, "raise Enough(row)", "pass"),
+    (
+        PIPELINE, 'spec.explain != "off" and not alone:\n            _explain',
+        'spec.explain != "off":\n            _explain',
+    ),
+    (PIPELINE, "both.base.announce(both.seen[0])", "pass"),
+    (PIPELINE, "if together and reason:", "if reason:"),
+    (PIPELINE, "if new != old and new in theirs and old in ours", "if new != old"),
+    (PIPELINE, "if given.names.get(new) != old", ""),
+    (PIPELINE, "return {**both, **own}", "return {**own, **both}"),
+    (PIPELINE, "if spec.lockstep and not able:", "if False:"),
+    (PIPELINE, "return able if spec.lockstep is None else spec.lockstep", "return able"),
+    (PIPELINE, "side.mode is None or side.mode.concurrent for", "side.mode is not None and side.mode.concurrent for"),
+    (PIPELINE, "if not patterns and spec.marks_between is None:", "if not patterns:"),
+    (PIPELINE, "if len(part) == 1:", "if len(part) == 2:"),
+    (PIPELINE, "        if number == 0:\n            announce()", "        announce()"),
+    (CULPRITS, "FAR = 8.0", "FAR = 16.0"),
+    (CULPRITS, "FAR = 8.0", "FAR = 4.0"),
+    (CULPRITS, "HALF = 0.5", "HALF = 0.7"),
+    (CULPRITS, "PART = 0.15\n", "PART = 0.3\n"),
+    (CULPRITS, "LEAST_PART = 0.05", "LEAST_PART = 0.1"),
+    (CULPRITS, "LEAST_PART = 0.05", "LEAST_PART = 0.0"),
+    (CULPRITS, "STRONG = 32.0", "STRONG = 4.0"),
+    (CULPRITS, "_NEARLY = 0.25", "_NEARLY = 0.5"),
+    (CULPRITS, "MATTERS = 0.02", "MATTERS = 0.2"),
+    (CULPRITS, "MATTERS = 0.02", "MATTERS = 0.002"),
+    (CULPRITS, 'row.op_type in {"Input", "Constant"} and not row.non_finite', 'row.op_type in {"Input", "Constant"}'),
+    (
+        CULPRITS, "if non_finite_alone(row) or subject.far(row.relative_l2, subject.error_units(row), BEYOND):\n     "
+        "       return row.name",
+        "if subject.far(row.relative_l2, subject.error_units(row), BEYOND):\n            return row.name",
+    ),
+    (CULPRITS, "(not masked and numbers.target.inf > numbers.base.inf)", "numbers.target.inf > numbers.base.inf"),
+    (CULPRITS, "numbers.target.nan > numbers.base.nan or", "numbers.target.nan or"),
+    (CULPRITS, "growth = max(growth, 1e6)", "pass"),
+    (CULPRITS, "-min(units, 1e9) if units > FAR else 0.0, place", "-min(units, 1e9), place"),
+    (CULPRITS, "return -born, ", "return 0.0, "),
+    (CULPRITS, "return subject.only_moves(name) and not other and", "return subject.only_moves(name) and"),
+    (CULPRITS, "or bool(introduced.flips)", ""),
+    (CULPRITS, "poisons = born and effect.non_finite > 0 and", "poisons = effect.non_finite > 0 and"),
+    (
+        CULPRITS, "if not _worth_it(subject, sink) or not (poisons or share >= enough):",
+        "if not (poisons or share >= enough):",
+    ),
+    (CULPRITS, "not (poisons or share >= enough)", "not (share >= enough)"),
+    (
+        CULPRITS, "if not sink.is_output and any(one.is_output for one in sinks):\n            continue",
+        "if False:\n            continue",
+    ),
+    (CULPRITS, "round(share, 1)", "round(share, 3)"),
+    (CULPRITS, "min(1.0, sum(effect.share for _, effect in group))", "sum(effect.share for _, effect in group)"),
+    (CULPRITS, "e.share > 0.1 * most[1]", "e.share >= most[1]"),
+    (CULPRITS, "growth > 4.0 and", "growth > 8.0 and"),
+    (CULPRITS, "own.rel_l2 > 0.3 * error", "own.rel_l2 > 0.5 * error"),
+    (CULPRITS, "for other, part in group if part < PART", "for other, part in group"),
+    (CULPRITS, "if limit < largest < MASK and at:", "if limit < largest and at:"),
+    (CULPRITS, "if not broken or limit > MASK:", "if not broken:"),
+    (CULPRITS, "if len(products) < 2:", "if len(products) < 3:"),
+    (CULPRITS, "if found or first not in subject.row_of", "if found or True or first not in subject.row_of"),
+)  # fmt: skip
+
+
+def applied(text: str, before: str, after: str) -> str:
+    """The text with the first occurrence changed. Raises ValueError where it has none: the module has changed."""
+    if before not in text:
+        raise ValueError(f"nowhere: {before!r}")
+    return text.replace(before, after, 1)
+
+
+def main(wanted: list[str]) -> None:
+    root = Path(__file__).resolve().parents[1]
+    chosen = [one for one in MUTANTS if not wanted or any(name in one[0] for name in wanted)]
+    killed: dict[str, list[bool]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "copy")
+        shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".git", "output", "__pycache__", ".*_cache"))
+        print("| module | before | after | killed | s |\n|---|---|---|---|---:|")
+        for path in dict.fromkeys(path for path, _, _ in chosen):
+            _red(copy, TESTS[path], expected=False)
+        for path, before, after in chosen:
+            text = (copy / path).read_text(encoding="utf-8")
+            begun = time.monotonic()
+            try:
+                (copy / path).write_text(applied(text, before, after), encoding="utf-8")
+                dead = _red(copy, TESTS[path], expected=True)
+            finally:
+                (copy / path).write_text(text, encoding="utf-8")
+            killed.setdefault(path, []).append(dead)
+            cells = [Path(path).stem, *(" ".join(one.split())[:60].replace("|", "\\|") for one in (before, after))]
+            took = time.monotonic() - begun
+            print(f"| {' | '.join(cells)} | {'yes' if dead else '**no**'} | {took:.0f} |", flush=True)
+    every = [dead for found in killed.values() for dead in found]
+    for path, found in killed.items():
+        print(f"{Path(path).stem}: {sum(found)} of {len(found)}")
+    print(f"all: {sum(every)} of {len(every)} ({sum(every) / len(every):.0%})")
+
+
+def _red(copy: Path, tests: str, *, expected: bool) -> bool:
+    """Whether a module's tests fail. expected: no error is one that the tests must not have had before."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", tests]
+    env = {"PYTHONPATH": f"{copy}:{copy / 'backends'}", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        command, check=False, cwd=copy, env={**os.environ, **env}, capture_output=True, text=True
+    )
+    if done.returncode and not expected:
+        raise SystemExit(f"{tests} fails without a mutant:\n{done.stdout[-2000:]}")
+    return done.returncode != 0
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,363 @@
+"""Who is accused, from a table: graphs of a few operators with the numbers that an explanation would have measured.
+
+No engine runs here. Each constant that decides stands with a case on both sides of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from precision_debug.explain import culprits
+from precision_debug.explain.bounds import BEYOND, LEAST, MOST
+from precision_debug.explain.culprits import (
+    candidates_of,
+    first_failing,
+    hidden_overflow,
+    non_finite_alone,
+    out_of_bounds,
+    rank,
+    suspects_before,
+)
+from precision_debug.explain.effects import Sink
+from precision_debug.explain.introduced import Alone
+from precision_debug.explain.subject import Subject
+from precision_debug.records import Comparison, Effect, Introduced, Row, Status, TensorMeta, TensorStats
+
+UNIT = 2.0**-11  # of float16
+GRAPH = {"a": (), "b": ("a",), "c": ("b",), "y": ("c",)}
+
+
+class Nothing:
+    """Of what was kept of a tensor: nothing."""
+
+    def __init__(self, names: Any = ()) -> None:
+        self._names = set(names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def get(self, _name: str) -> None:
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def stats(**values: Any) -> TensorStats:
+    given = {"dtype": "float16", "shape": (4,), "elements": 4, "min": -1.0, "max": 1.0, "rms": 1.0, **values}
+    return TensorStats(**given)
+
+
+def row(name: str, error: float, **values: Any) -> Row:
+    base = stats(dtype="float32", **values.pop("base", {}))
+    target = stats(**values.pop("target", {}))
+    numbers = Comparison(
+        base=base, target=target, shapes_match=True, sqnr_db=-20 * math.log10(error) if error else math.inf,
+        fp16_overflow=values.pop("fp16_overflow", 0),
+    )  # fmt: skip
+    given = {"index": 0, "op_type": "Add", "status": Status.FAIL, "target_name": name, "comparison": numbers, **values}
+    return Row(name=name, **given)
+
+
+def subject_of(
+    errors: Mapping[str, Any], graph: Mapping[str, tuple[str, ...]] = GRAPH, types: Mapping[str, str] | None = None,
+    **values: Any,
+) -> Subject:  # fmt: skip
+    """errors: relative L2 by tensor, or a Row. y is the output."""
+    types = types or {}
+    rows = [one if isinstance(one, Row) else row(name, one, op_type=types.get(name, "Add"), is_output=name == "y")
+            for name, one in errors.items()]  # fmt: skip
+    tensors = [TensorMeta(name=name, op_type=types.get(name, "Add"), node=name, inputs=inputs, dtype="float32")
+               for name, inputs in graph.items()]  # fmt: skip
+    targets = {name: TensorMeta(name=name, op_type="Add", dtype="float16") for name in graph}
+    replacer = SimpleNamespace(operator=lambda _name: None, replaces=True)
+    side: Any = SimpleNamespace(arithmetic="", replacer=replacer)
+    return Subject(**{"baseline": side, "target": side, "feeds": {}, "rows": rows, "tensors": tensors,
+                      "targets": targets, "precision": "float16", **values})  # fmt: skip
+
+
+def alone_of(own: Mapping[str, Any]) -> Alone:
+    """own: units of rounding that each operator added, or a whole Introduced."""
+    found = {
+        name: one if isinstance(one, Introduced) else
+        Introduced(name=name, method="isolated", elements=4, rel_l2=one * UNIT, unit=UNIT, units=one)
+        for name, one in own.items()
+    }  # fmt: skip
+    kept: Any = Nothing(found)
+    return Alone(method="isolated", found=found, exact=kept, wrong=kept)
+
+
+def sink(error: float, name: str = "y", **values: Any) -> Sink:
+    return Sink(**{"name": name, "squared": error**2, "size": 1.0, "elements": 4, "is_output": True, **values})
+
+
+def accused(
+    shares: Mapping[str, Any], units: Mapping[str, Any], errors: Mapping[str, Any] | None = None, *,
+    out: float = 0.09, sinks: tuple[Sink, ...] = (), first: str = "", **values: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Who is named, with what was found of it. shares: of the squared error at y, or effects."""
+    found = subject_of(errors or {"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": out}, **values)
+    effects = {name: one if isinstance(one, list) else [Effect(at="y", share=one)] for name, one in shares.items()}
+    given = dict.fromkeys(effects, 1.0) | dict(units)
+    named = rank(found, alone_of(given), effects, sinks or (sink(out),), first)
+    return {one.name: one for one in named}
+
+
+@pytest.mark.parametrize(
+    ("units", "share", "named"),
+    [
+        # FAR: an operator's own error far above one rounding is accused from MATTERS on, ordinary rounding from HALF on
+        (8.01, 0.021, True), (7.99, 0.021, False), (8.01, 0.019, False), (1000.0, 0.5, True), (1000.0, 0.0, False),
+        (7.99, 0.5, True), (7.99, 0.49, False), (1.0, 0.51, True), (1.0, 0.16, False),
+    ],
+)  # fmt: skip
+def test_far_above_one_rounding_or_over_half_of_the_error(units: float, share: float, named: bool) -> None:
+    assert (list(accused({"a": share}, {"a": units})) == ["a"]) is named
+
+
+@pytest.mark.parametrize(
+    ("out", "share", "named"),
+    [
+        # ordinary errors of a model are nobody's fault: BEYOND units, about 0.0117 of float16
+        (BEYOND * UNIT * 1.01, 0.9, True), (BEYOND * UNIT * 0.99, 0.9, False),
+    ],
+)  # fmt: skip
+def test_within_what_rounding_everywhere_makes_nobody_is_accused(out: float, share: float, named: bool) -> None:
+    assert bool(accused({"a": share}, {"a": 100.0}, out=out)) is named
+
+
+def test_an_error_of_no_account_is_not_far_however_many_roundings_it_is() -> None:
+    """LEAST: float32 sums in another order differ by so much."""
+    own = Introduced(name="a", method="isolated", elements=4, rel_l2=LEAST * 0.9, unit=2.0**-24, units=1e3)
+    assert not accused({"a": 0.3}, {"a": own})
+    own = Introduced(name="a", method="isolated", elements=4, rel_l2=LEAST * 1.1, unit=2.0**-24, units=1e3)
+    assert accused({"a": 0.3}, {"a": own})
+
+
+def test_a_decision_that_flips_is_far() -> None:
+    own = Introduced(name="a", method="isolated", elements=4, flips=1)
+    assert accused({"a": 0.1}, {"a": own})["a"].cause == "flips"
+    assert not accused({"a": 0.1}, {"a": Introduced(name="a", method="isolated", elements=4, flips=0)})
+
+
+ERRORS = {"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09}
+TWO = {"a": (), "b": (), "y": ("a", "b")}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "named"),
+    [
+        # PART: two authors of ordinary rounding that one operator makes large, together over HALF
+        (0.4, 0.16, {"a", "b"}), (0.4, 0.14, {"a"}), (0.16, 0.4, {"a", "b"}), (0.3, 0.19, set()),
+        # LEAST_PART: below it an author is none of several, and does not count to their sum
+        (0.46, 0.051, {"a"}), (0.46, 0.049, set()),
+    ],
+)  # fmt: skip
+def test_several_whose_rounding_one_operator_amplifies(first: float, second: float, named: set[str]) -> None:
+    errors = {"a": 1e-4, "b": 1e-4, "y": 0.09}
+    assert set(accused({"a": first, "b": second}, {}, errors, graph=TWO)) == named
+
+
+def test_who_is_too_little_to_be_accused_is_kept_with_the_others() -> None:
+    errors = {"a": 1e-4, "b": 1e-4, "y": 0.09}
+    found = accused({"a": 0.45, "b": 0.1}, {}, errors, graph=TWO)
+    assert set(found["a"].keep) == {"a", "b", "y"}
+    assert (found["a"].cause, found["a"].amplifier) == ("amplified", "y")
+    alone = accused({"a": 0.55, "b": 0.1}, {}, errors, graph=TWO)
+    assert set(alone["a"].keep) == {"a", "y"}
+
+
+@pytest.mark.parametrize(("growth", "named"), [(33.0, {"a", "b"}), (31.0, set())])
+def test_two_amplifiers_in_a_row_count_together_where_both_are_strong(growth: float, named: set[str]) -> None:
+    """STRONG: each is amplified by an operator of its own, and neither author makes over half."""
+    graph = {"a": (), "b": (), "p": ("a",), "q": ("b",), "y": ("p", "q")}
+    errors = {"a": 1e-4, "b": 1e-4, "p": growth * 1e-4, "q": growth * 1e-4, "y": growth * 1e-4}
+    found = accused({"a": 0.3, "b": 0.3}, {}, errors, graph=graph)
+    assert set(found) == named
+
+
+@pytest.mark.parametrize(
+    ("factor", "own", "amplifier"),
+    [
+        (4.1, 0.0, "c"), (3.9, 0.0, "y"),  # less than four times is no amplifier: then where it shows
+        (10.0, 0.29, "c"), (10.0, 0.31, "y"),  # what it lost itself it did not amplify
+    ],
+)  # fmt: skip
+def test_what_makes_an_error_much_larger_is_named_beside_its_author(
+    factor: float, own: float, amplifier: str
+) -> None:
+    errors = {"a": 5e-3, "b": 5e-3, "c": factor * 5e-3, "y": factor * 5e-3}
+    lost = Introduced(name="c", method="isolated", elements=4, rel_l2=own * factor * 5e-3, unit=UNIT, units=1.0)
+    found = culprits._largest_growth(subject_of(errors), alone_of({"a": 1.0, "c": lost}), {"b", "c", "y"})
+    assert found == ("c" if amplifier == "c" else "")
+
+
+@pytest.mark.parametrize(("before", "named"), [(0.26, "b"), (0.24, "c")])
+def test_of_nearly_equal_growth_the_first_in_execution_order_is_the_amplifier(before: float, named: str) -> None:
+    """_NEARLY: a quarter of the largest growth."""
+    errors = {"a": 1e-5, "b": 40 * before * 1e-5, "c": 1600 * before * 1e-5, "y": 1600 * before * 1e-5}
+    assert culprits._largest_growth(subject_of(errors), alone_of({}), {"b", "c", "y"}) == named
+
+
+def test_a_nan_that_is_born_and_gets_out_is_accused_whatever_its_share() -> None:
+    own = Introduced(name="a", method="isolated", elements=4, born_nan=1)
+    poisoned = [Effect(at="y", share=0.0, non_finite=4)]
+    assert accused({"a": poisoned}, {"a": own}, sinks=(sink(0.09, non_finite=4),))
+    assert not accused({"a": [Effect(at="y", share=0.0)]}, {"a": own}, sinks=(sink(0.09, non_finite=4),))
+    finite = Introduced(name="a", method="isolated", elements=4, rel_l2=UNIT, units=1.0)
+    assert not accused({"a": poisoned}, {"a": finite}, sinks=(sink(0.09, non_finite=4),))
+
+
+def test_what_poisons_comes_first_then_the_largest_share_then_execution_order() -> None:
+    inf = Introduced(name="c", method="isolated", elements=4, born_inf=1)
+    found = accused(
+        {"a": 0.6, "b": 0.9, "c": [Effect(at="y", share=0.1, non_finite=1)]}, {"c": inf, "a": 9.0, "b": 9.0},
+        sinks=(sink(0.09, non_finite=1),),
+    )  # fmt: skip
+    assert list(found) == ["c", "b", "a"]
+    assert list(accused({"b": 0.62, "a": 0.58}, {"a": 9.0, "b": 9.0})) == ["a", "b"]  # about as much
+
+
+def test_an_error_that_the_outputs_absorb_is_nobodys() -> None:
+    """One that shows at the first failing tensor before a healthy output."""
+    sinks = (sink(0.09, "b", is_output=False), sink(1e-5))
+    effects = {"a": [Effect(at="b", share=0.9), Effect(at="y", share=0.0)]}
+    assert not accused(effects, {"a": 100.0}, sinks=sinks)
+    alone = {"a": [Effect(at="b", share=0.9)]}
+    assert accused(alone, {"a": 100.0}, sinks=(sink(0.09, "b", is_output=False),))  # no output was seen
+
+
+def test_where_nobody_stands_out_at_an_output_those_of_the_first_failing_tensor_are_named() -> None:
+    effects = {"a": [Effect(at="b", share=0.9), Effect(at="y", share=0.1)]}
+    sinks = (sink(0.09, "b", is_output=False), sink(0.09))
+    errors = {"a": 1e-4, "b": 0.09, "c": 0.09, "y": 0.09}
+    found = accused(effects, {"a": 1.0}, errors, sinks=sinks, first="b")
+    assert (found["a"].at, found["a"].fails_first) == ("b", "b")
+    assert not accused(effects, {"a": 1.0}, errors, sinks=sinks, first="")
+
+
+def test_one_operator_of_a_loop_is_one_culprit_with_the_shares_of_all_iterations() -> None:
+    graph = {"s": (), "x@0": ("s",), "x@1": ("x@0",), "x@2": ("x@1",), "y": ("x@2",)}
+    errors = {"s": 1e-4, "x@0": 1e-4, "x@1": 1e-4, "x@2": 1e-4, "y": 0.09}
+    found = accused({"x@0": 0.2, "x@1": 0.2, "x@2": 0.2}, {}, errors, graph=graph)
+    assert list(found) == ["x@0"]
+    assert found["x@0"].share == pytest.approx(0.6)
+    late = accused({"x@0": 0.001, "x@1": 0.3, "x@2": 0.3}, {}, errors, graph=graph)
+    assert list(late) == ["x@1"]  # the first that matters
+    whole = accused({"x@0": 0.6, "x@1": 0.6}, {}, errors, graph=graph)
+    assert whole["x@0"].share == 1.0
+
+
+def test_tf32_is_one_switch_for_all_products() -> None:
+    own = {"a": 0.3, "b": 0.2}
+    kept = [
+        culprits.Culprit(
+            name=name, node="", op_types=("MatMul",), cause="tf32", evidence={"units": units, "count": 1}
+        )
+        for name, units in own.items()
+    ]
+    other = culprits.Culprit(name="c", node="", op_types=("Add",), cause="coarse")
+    found = culprits._one_of_a_switch([kept[0], other, kept[1]])
+    assert [(one.name, one.evidence.get("count")) for one in found] == [("a", 2), ("c", None)]
+    assert culprits._one_of_a_switch([kept[0], other]) == (kept[0], other)
+
+
+@pytest.mark.parametrize(
+    ("error", "values", "first"),
+    [
+        (BEYOND * UNIT * 1.01, {}, "b"), (BEYOND * UNIT * 0.99, {}, ""),
+        (1e-5, {"target": {"nan": 1}}, "b"), (1e-5, {"target": {"inf": 1}}, "b"),
+        (1e-5, {"target": {"nan": 1}, "base": {"nan": 1}}, ""),
+        (1e-5, {"target": {"inf": 1}, "base": {"min": -1e19}}, ""),  # a mask that became -inf
+        (0.5, {"op_type": "Input"}, "y"), (0.5, {"op_type": "Constant"}, "y"),
+        (0.5, {"op_type": "Input", "target": {"nan": 1}}, "b"),
+    ],
+)  # fmt: skip
+def test_the_first_tensor_out_of_bounds(error: float, values: dict[str, Any], first: str) -> None:
+    later = 0.5 if first == "y" else 1e-5
+    subject = subject_of({"y": later, "b": row("b", error, **values)})
+    assert first_failing(subject) == first
+    if values.get("op_type") is None:
+        assert non_finite_alone(subject.row_of["b"]) is (first == "b" and error < 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("one", "wanted"),
+    [
+        (sink(BEYOND * UNIT * 1.01), True), (sink(BEYOND * UNIT * 0.99), False), (sink(0.0, non_finite=1), True),
+        (sink(0.0, flips=1), True), (sink(0.0, flips=0), False), (sink(0.0, squared=0.0, size=0.0), False),
+    ],
+)  # fmt: skip
+def test_what_is_to_be_explained(one: Sink, wanted: bool) -> None:
+    assert out_of_bounds(subject_of({"a": 1e-4, "y": 0.1}), [one]) is wanted
+
+
+def test_no_arithmetic_excuses_more_than_a_tenth() -> None:
+    """MOST: of a type as coarse as int4 too."""
+    coarse = subject_of({"a": 1e-4, "y": 0.1}, precision="int4")
+    assert coarse.typical_unit * BEYOND > MOST
+    assert out_of_bounds(coarse, [sink(MOST * 1.01)])
+    assert not out_of_bounds(coarse, [sink(MOST * 0.99)])
+
+
+def test_candidates_are_those_with_the_most_units_beyond_far_then_the_suspects_in_order() -> None:
+    subject = subject_of({"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09})
+    born = Introduced(name="y", method="isolated", elements=4, born_inf=1)
+    alone = alone_of({"a": 7.9, "b": 8.1, "c": 100.0, "y": born})
+    assert candidates_of(subject, alone, ["a", "b"]) == ["y", "c", "b", "a"]
+    for order in (["a", "b"], ["b", "a"]):
+        assert candidates_of(subject, alone_of({"a": 1.0, "b": 7.9}), order) == order
+
+
+def test_what_only_moves_numbers_is_innocent_unless_it_is_of_another_file() -> None:
+    moves = {"types": {"b": "Transpose"}}
+    errors = {"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09}
+    assert candidates_of(subject_of(errors, **moves), alone_of({"a": 1.0, "b": 100.0}), []) == ["a"]
+    other = subject_of(errors, **moves, two_files=True)
+    assert candidates_of(other, alone_of({"a": 1.0, "b": 100.0}), []) == ["b", "a"]
+    assert candidates_of(other, alone_of({"a": 1.0, "b": 7.9}), []) == ["a"]
+
+
+def test_suspects_are_those_whose_readers_amplify_their_error_and_their_makers() -> None:
+    errors = {"a": 1e-3, "b": 1e-3, "c": 0.5, "y": 0.5}
+    assert suspects_before(subject_of(errors), 2) == ["b", "c"]
+    assert suspects_before(subject_of(errors, types={"b": "Reshape"}), 3) == ["a", "b", "c"]
+    assert len(suspects_before(subject_of(errors), 1)) == 1
+    broken = subject_of({**errors, "a": row("a", 1e-3, target={"nan": 1})})
+    assert suspects_before(broken, 1) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("largest", "non_finite", "named"),
+    [(7e4, 1, True), (6.5e4, 1, False), (7e4, 0, False), (2e18, 1, False)],
+)
+def test_an_overflow_that_an_engine_hides(largest: float, non_finite: int, named: bool) -> None:
+    """Beyond float16's 65504 in the baseline, before an output that is not finite; a mask is none."""
+    errors = {"a": 1e-4, "b": row("b", 1e-4, base={"max": largest}, fp16_overflow=3), "c": 1e-4, "y": 0.1}
+    found = hidden_overflow(subject_of(errors), [sink(0.1, non_finite=non_finite)])
+    assert (found is not None) is named
+    if found is not None:
+        assert (found.name, found.cause, found.confidence, found.at) == ("b", "overflow", "ranked", "y")
+        assert found.evidence == {"largest": largest, "limit": 65504.0, "count": 3}
+
+
+def test_a_type_that_reaches_as_far_as_float32_hides_no_overflow() -> None:
+    errors = {"a": row("a", 1e-4, base={"max": 3.4e38}), "y": row("y", 0.1, target={"dtype": "bfloat16"})}
+    subject = subject_of(errors, precision="bfloat16")
+    subject = subject_of(errors, precision="bfloat16", targets={
+        name: TensorMeta(name=name, op_type="Add", dtype="bfloat16") for name in subject.row_of})  # fmt: skip
+    assert hidden_overflow(subject, [sink(0.1, non_finite=1)]) is None
+
+
+def test_a_culprit_says_how_it_was_measured_and_where_it_shows() -> None:
+    found = accused({"a": 0.9}, {"a": 100.0})["a"]
+    assert (found.confidence, found.node, found.op_types, found.at) == ("isolated", "a", ("Add",), "y")
+    assert (found.units, found.share, found.fails_first, found.amplifier) == (100.0, 0.9, "y", "")
+    assert accused({"a": 0.9}, {"a": 100.0}, simulation=True)["a"].confidence == "simulated"
+    ordinary = accused({"a": 0.9}, {"a": 1.0}, {"a": 0.03, "b": 0.03, "c": 0.03, "y": 0.05}, out=0.05)["a"]
+    assert ordinary.fails_first == "a"
