@@ -15,18 +15,19 @@ import tempfile
 import time
 from pathlib import Path
 
-JUDGE, ALIGN = "precision_debug/numbers/judge.py", "precision_debug/pairing/align.py"
+JUDGE, BORN = "precision_debug/numbers/judge.py", "precision_debug/numbers/born.py"
+ALIGN = "precision_debug/pairing/align.py"
 PIPELINE, CULPRITS = "precision_debug/run/pipeline.py", "precision_debug/explain/culprits.py"
 
 TESTS = {
-    JUDGE: "tests/test_judge.py", ALIGN: "tests/test_align.py", PIPELINE: "tests/test_pipeline.py",
-    CULPRITS: "tests/test_culprits.py",
+    JUDGE: "tests/test_judge.py", BORN: "tests/test_judge.py", ALIGN: "tests/test_align.py",
+    PIPELINE: "tests/test_pipeline.py", CULPRITS: "tests/test_culprits.py",
 }  # fmt: skip
 
 MUTANTS: tuple[tuple[str, str, str], ...] = (
-    (JUDGE, "MASK = 1e18", "MASK = 1e30"),
-    (JUDGE, "CLAMPED = 1e4", "CLAMPED = 1e5"),
-    (JUDGE, "CLAMPED = 1e4", "CLAMPED = 1e2"),
+    (BORN, "MASK = 1e18", "MASK = 1e30"),
+    (BORN, "CLAMPED = 1e4", "CLAMPED = 1e5"),
+    (BORN, "CLAMPED = 1e4", "CLAMPED = 1e2"),
     (JUDGE, "HIDDEN = 1e-2", "HIDDEN = 5e-2"),
     (JUDGE, "HIDDEN = 1e-2", "HIDDEN = 5e-3"),
     (JUDGE, "if allowed is not None and not tolerance.given:", "if allowed is not None:"),
@@ -48,10 +49,10 @@ MUTANTS: tuple[tuple[str, str, str], ...] = (
     (JUDGE, "if error <= allowed or", "if error < allowed or"),
     (JUDGE, "if error <= allowed or _is_mask_alone(row, numbers, allowed):", "if error <= allowed:"),
     (JUDGE, "max(own.rel_l2, own.inherited) <= allowed", "min(own.rel_l2, own.inherited) <= allowed"),
-    (JUDGE, "own.born_nan or own.born_inf or _peak", "own.born_nan or _peak"),
-    (JUDGE, "numbers.apart != abs(more)", "numbers.apart < abs(more)"),
-    (JUDGE, "numbers.base.nan != numbers.target.nan or", ""),
-    (JUDGE, "<= MASK if more < 0 else", "<= MASK if more > 0 else"),
+    (JUDGE, "own.born_nan or own.born_inf or peak", "own.born_nan or peak"),
+    (BORN, "numbers.apart != abs(more)", "numbers.apart < abs(more)"),
+    (BORN, "numbers.base.nan != numbers.target.nan or", ""),
+    (BORN, "<= MASK if more < 0 else", "<= MASK if more > 0 else"),
     (JUDGE, "comparison.required_atol == math.inf", "comparison.required_atol is not None"),
     (
         JUDGE, 'tolerance.check_error_stat != "elemwise" and comparison.mean_abs is not None',
@@ -136,10 +137,12 @@ MUTANTS: tuple[tuple[str, str, str], ...] = (
     (CULPRITS, "return subject.only_moves(name) and not other and", "return subject.only_moves(name) and"),
     (CULPRITS, "or bool(introduced.flips)", ""),
     (CULPRITS, "poisons = born and effect.non_finite > 0 and", "poisons = effect.non_finite > 0 and"),
-    (
-        CULPRITS, "if not _worth_it(subject, sink) or not (poisons or share >= enough):",
-        "if not (poisons or share >= enough):",
-    ),
+    (CULPRITS, "if sink.name not in looked or not (poisons", "if not (poisons"),
+    (CULPRITS, "DROP = 3.0", "DROP = 2.0"),
+    (CULPRITS, "OUTWEIGHS = 8.0", "OUTWEIGHS = 4.0"),
+    (CULPRITS, "OUTWEIGHS = 8.0", "OUTWEIGHS = 16.0"),
+    (CULPRITS, "_FELT = 0.3", "_FELT = 0.6"),
+    (CULPRITS, "if subject.same_steps and not far and not poisons:", "if False:"),
     (CULPRITS, "not (poisons or share >= enough)", "not (share >= enough)"),
     (
         CULPRITS, "if not sink.is_output and any(one.is_output for one in sinks):\n            continue",

@@ -12,7 +12,8 @@ from mutants import MUTANTS, TESTS, applied
 def test_each_changes_a_place_that_is_there_once(root: Path, path: str) -> None:
     text = (root / path).read_text(encoding="utf-8")
     mine = [(before, after) for where, before, after in MUTANTS if where == path]
-    assert len(mine) >= 14
+    assert mine
+    assert len(MUTANTS) >= 60
     assert len(set(mine)) == len(mine)
     assert [before for before, _ in mine if text.count(before) != 1] == []
     for before, after in mine:
