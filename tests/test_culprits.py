@@ -5,6 +5,7 @@ No engine runs here. Each constant that decides stands with a case on both sides
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -370,13 +371,22 @@ def test_candidates_are_those_with_the_most_units_beyond_far_then_the_suspects_i
         assert candidates_of(subject, alone_of({"a": 1.0, "b": 7.9}), order) == order
 
 
-def test_what_only_moves_numbers_is_innocent_unless_it_is_of_another_file() -> None:
+def test_what_only_moves_numbers_is_innocent_unless_it_did_more() -> None:
     moves = {"types": {"b": "Transpose"}}
     errors = {"a": 1e-4, "b": 1e-4, "c": 1e-4, "y": 0.09}
-    assert candidates_of(subject_of(errors, **moves), alone_of({"a": 1.0, "b": 100.0}), []) == ["a"]
-    other = subject_of(errors, **moves, two_files=True)
-    assert candidates_of(other, alone_of({"a": 1.0, "b": 100.0}), []) == ["b", "a"]
-    assert candidates_of(other, alone_of({"a": 1.0, "b": 7.9}), []) == ["a"]
+    assert candidates_of(subject_of(errors, **moves), alone_of({"a": 1.0, "b": 7.9}), []) == ["a"]
+    assert candidates_of(subject_of(errors, **moves), alone_of({"a": 1.0, "b": 8.1}), []) == ["b", "a"]
+    flips = {"a": 1.0, "b": Introduced(name="b", method="isolated", elements=4, flips=2)}
+    assert candidates_of(subject_of(errors, **moves), alone_of(flips), []) == ["a"]
+    other = subject_of(errors, **moves, two_files=True)  # may move others, or elsewhere
+    assert sorted(candidates_of(other, alone_of(flips), [])) == ["a", "b"]
+
+
+def test_what_gave_the_same_is_innocent() -> None:
+    same = row("a", 0.0)
+    assert same.comparison is not None
+    same = dataclasses.replace(same, comparison=dataclasses.replace(same.comparison, identical=True))
+    assert candidates_of(subject_of({"a": same, "b": 1e-4, "y": 0.09}), alone_of({"a": 99.0, "b": 1.0}), []) == ["b"]
 
 
 def test_suspects_are_those_whose_readers_amplify_their_error_and_their_makers() -> None:
