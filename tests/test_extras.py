@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-import tomllib
 from packaging.requirements import Requirement
 
 from precision_debug import registry
 from precision_debug.cli import main
+
+tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
 
 ENGINES = {
     "onnxruntime", "onnxruntime-gpu", "openvino", "paddlepaddle", "paddlepaddle-gpu", "torch", "tensorrt",
