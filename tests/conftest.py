@@ -15,6 +15,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from outcomes import pytest_addoption, pytest_configure
 
+# threads import it late, and CPython 3.11 fails at random where two parse at once, as pytest does when it rewrites
+from precision_debug.numbers import compare, describe  # noqa: F401
+
 __all__ = ["pytest_addoption", "pytest_configure"]
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from precision_debug.errors import InputError, ModelError, PrecisionDebugError
+from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds
 from precision_debug.records import InputMeta, SessionSpec
 
 from .failures import reading
 from .naming import dtype_of, port_name, shape_of
 
-__all__ = ["checked_feeds", "read_inputs", "read_model", "with_uses"]
+__all__ = ["checked_feeds", "read_inputs", "read_model", "real_numbers", "with_uses"]
 
 
 def read_model(spec: SessionSpec) -> Any:
@@ -50,6 +51,18 @@ def with_uses(metas: Sequence[InputMeta], path: str) -> Sequence[InputMeta]:
     except PrecisionDebugError:  # OpenVINO reads it all the same
         return metas
     return tuple(_told(meta, told[meta.name]) if meta.name in told else meta for meta in metas)
+
+
+def real_numbers(path: str) -> RealNumbers:
+    """What the quantised tensors of an ONNX file stand for; nothing of other files, and without the package onnx."""
+    if not path.lower().endswith(".onnx") or importlib.util.find_spec("onnx") is None:
+        return RealNumbers()
+    from precision_debug.onnx.model import read_model
+
+    try:
+        return RealNumbers.of(read_model(path))
+    except PrecisionDebugError:  # OpenVINO reads it all the same
+        return RealNumbers()
 
 
 def _told(meta: InputMeta, by: InputMeta) -> InputMeta:

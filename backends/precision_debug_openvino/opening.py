@@ -18,7 +18,7 @@ from .engine.quantise import quantised
 from .failures import plain
 from .keep import excluded, marked_model, operators_of, save_model
 from .make import Maker, folded
-from .model import checked_feeds, read_inputs, read_model
+from .model import checked_feeds, read_inputs, read_model, real_numbers
 from .modes import Recipe
 from .reasons import say
 from .session import OpenVinoSession
@@ -94,6 +94,7 @@ def _opened(
         notes.append(say("written", path=path))
     return OpenVinoSession(
         graph=graph, maker=made, inputs=inputs, notes=notes, fused=recipe.fused, keep=keep, tells=side == "target",
+        real=real_numbers(spec.model.path),
         by_results=(setting(spec.options, "observe") or ("taps" if device == "CPU" else "results")) == "results",
         versions={"openvino": openvino.__version__, "device": str(core.get_property(device, "FULL_DEVICE_NAME"))},
     )  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 
 from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
+from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer
 from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
@@ -28,6 +29,10 @@ from .model import checked_feeds
 from .reasons import say
 
 __all__ = ["OpenVinoSession"]
+
+
+def _in_real_numbers(entry: Entry) -> Entry:
+    return dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view="dequantised"))
 
 
 @dataclass(kw_only=True)
@@ -55,10 +60,11 @@ class OpenVinoSession:
     def __init__(
         self, *, graph: Graph, maker: Maker, inputs: Sequence[InputMeta], fused: bool, versions: Mapping[str, str],
         notes: Sequence[Reason] = (), keep: frozenset[str] = frozenset(), tells: bool = True,
-        by_results: bool = False,
+        by_results: bool = False, real: RealNumbers | None = None,
     ) -> None:  # fmt: skip
         self._graph, self._maker, self._inputs, self._fused = graph, maker, inputs, fused
         self._keep, self._tells, self._by_results = keep, tells, by_results
+        self._real = real or RealNumbers()
         self._busy = threading.Lock()
         self._closed = False
         self._said: dict[Reason, None] = dict.fromkeys(notes)
@@ -132,6 +138,9 @@ class OpenVinoSession:
             fused=self._fused,
             tells=self._tells,
         )
+        self._entries = [
+            _in_real_numbers(entry) if entry.value.name in self._real else entry for entry in self._entries
+        ]  # fmt: skip
         self._tensors = tuple(entry.meta for entry in self._entries)
         self._by_name = {entry.meta.name: entry for entry in self._entries}
 
@@ -158,12 +167,14 @@ class OpenVinoSession:
                 return self._infer(self._plain, arrays)
             copies = not getattr(hook, "borrows", False)
             if not self._fused:
-                shown = Shown(entries=self._entries, names=names, show=hook, copies=copies)
+                shown = Shown(entries=self._entries, names=names, show=hook, copies=copies, real=self._real)
                 outputs = self._shown(self._plain, self._through, shown, arrays)
                 shown.finish(outputs)
             else:
                 outputs = self._infer(self._plain, arrays)
-                shown = Shown(entries=self._entries, names=names, show=hook, copies=copies, outputs=outputs)
+                shown = Shown(
+                    entries=self._entries, names=names, show=hook, copies=copies, outputs=outputs, real=self._real,
+                )  # fmt: skip
                 if self._marked.built is not None:
                     self._compare(outputs, self._shown(self._marked.built, self._beside, shown, arrays))
                 else:
@@ -191,6 +202,8 @@ class OpenVinoSession:
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""
         entry = self._entry(name)
+        if entry is not None and entry.value.name in self._real:
+            return self._real.held(entry.value.name, value, entry.meta.dtype)
         return None if entry is None else isolate.rounded(value, entry.meta.dtype)
 
     def operator(self, name: str) -> Operator | None:
@@ -204,7 +217,7 @@ class OpenVinoSession:
             arrays = checked_feeds(feeds, self._inputs, self._maker.path)
             if self._alone is None:
                 self._alone = self._open_alone()
-            shown = Shown(entries=self._entries, names=names, show=replace)
+            shown = Shown(entries=self._entries, names=names, show=replace, real=self._real)
             outputs = self._shown(self._alone, self._through, shown, arrays)
             shown.finish(outputs)
             return outputs

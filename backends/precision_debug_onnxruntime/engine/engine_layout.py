@@ -16,10 +16,10 @@ from precision_debug.numbers.narrowing import narrowed
 from precision_debug.numbers.narrowing import rounded as rounded_to
 from precision_debug.onnx.graph import all_graphs
 from precision_debug.onnx.model import Model
+from precision_debug.onnx.scales import Scale
 from precision_debug.onnx.types import numpy_dtype
 from precision_debug.records import Operator
 
-from .scales import Scale
 from .tensor_list import Entry
 
 __all__ = ["Constants", "rounded", "write"]

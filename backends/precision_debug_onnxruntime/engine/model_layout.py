@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from precision_debug.onnx.scales import Scale
 from precision_debug.onnx.types import numpy_dtype
 from precision_debug.reasons import NOTHING, Reason
 
 from ..reasons import say
 from . import taps
 from .same_tensor import NCHWC, Form
-from .scales import Scale
 from .types import TypeInfo
 
 __all__ = ["View", "view_of"]

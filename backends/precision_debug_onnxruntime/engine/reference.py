@@ -10,6 +10,7 @@ from precision_debug.errors import BackendError, PrecisionDebugError
 from precision_debug.inspector import EngineLayer
 from precision_debug.onnx.graph import attribute, initializers_of, subgraphs
 from precision_debug.onnx.model import Model, read_model
+from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook, Replace, Replacer, Session
 from precision_debug.reasons import Plain, Reason, some
 from precision_debug.records import Doubt, Operator, SessionSpec, TensorMeta
@@ -61,7 +62,12 @@ class _ReferenceSession:
             self._evaluator: Any = evaluator_class(self._execute)(proto)
         types = inferred_types(proto)
         self._shapes = {name: shape for name, (_, shape) in types.items() if shape is not None}
-        self._entries = list_of_source(proto, types, floats="float64")
+        self._real = RealNumbers.of(model)
+        self._entries = [
+            dataclasses.replace(entry, meta=dataclasses.replace(entry.meta, view="dequantised"))
+            if entry.value.scope.key == () and entry.value.name in self._real else entry
+            for entry in list_of_source(proto, types, floats="float64")
+        ]  # fmt: skip
         self._by_key = {entry.value.key: entry for entry in self._entries}
         self.tensors: Sequence[TensorMeta] = tuple(entry.meta for entry in self._entries)
         self._scopes = {id(inner): key for key, inner in inner_evaluators(self._evaluator)}
@@ -88,7 +94,9 @@ class _ReferenceSession:
         return self
 
     def held(self, name: str, value: Any) -> Any:
-        """See protocols.Replacer: it holds float64, and so whatever it is given."""
+        """See protocols.Replacer: it holds float64, and so whatever it is given, but for what is quantised."""
+        entry = next((one for one in self._entries if one.meta.name == name and one.value.name in self._real), None)
+        return None if entry is None else self._real.held(entry.value.name, value, entry.meta.dtype)
 
     def operator(self, name: str) -> Operator | None:
         """See protocols.Replacer."""
@@ -154,14 +162,15 @@ class _ReferenceSession:
         meta = self._shown.instance(entry)
         if meta is None or meta.unseen:
             return value
+        real = scope == () and name in self._real
         try:
-            new = self._hook(meta.op_type, meta.name, value)
+            new = self._hook(meta.op_type, meta.name, self._real.shown(name, value) if real else value)
         except BaseException as error:
             self._raised = error
             raise
         if not self._replacing or new is None or getattr(new, "shape", None) != value.shape:
             return value
-        return new.astype(value.dtype)
+        return self._real.codes(name, new, value) if real else new.astype(value.dtype)
 
     def _execute(self, evaluator: Any, feeds: Mapping[str, Any], attributes: Any) -> list[Any]:
         """Run the nodes of one graph; ``evaluator`` is that of the main graph or of one inside it."""

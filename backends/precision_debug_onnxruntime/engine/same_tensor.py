@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from precision_debug.onnx.graph import Scope, attribute, words
+from precision_debug.onnx.scales import Scale, scales
 
-from .scales import Scale, scales
 from .types import Types
 
 __all__ = ["NCHWC", "Edge", "Form", "find_edges", "is_carrier"]

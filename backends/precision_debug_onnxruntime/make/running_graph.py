@@ -20,9 +20,9 @@ from precision_debug.onnx.graph import (
     subgraphs,
 )
 from precision_debug.onnx.model import Model, name_nodes
+from precision_debug.onnx.scales import named_scales
 
 from ..engine.runtime import Runtime
-from ..engine.scales import named_scales
 from ..engine.types import Types, read_types
 
 __all__ = ["dump", "infer_types", "unoptimised"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.records import TensorMeta
 
 from ..isolate import fitted, rounded
@@ -27,7 +28,8 @@ _WHOLE = frozenset({"bool", "int8", "int16", "int32", "int64", "uint8", "uint16"
 class Shown:
     """show: the hook, or what replaces; what it returns goes on in place of the tensor. copies: it keeps what it gets.
 
-    outputs: those of the plain run, which are shown in place of what a tap says of them.
+    outputs: those of the plain run, which are shown in place of what a tap says of them. real: what tensors that are
+    quantised in the model itself are shown as.
     """
 
     entries: Sequence[Entry]
@@ -35,6 +37,7 @@ class Shown:
     show: Show
     copies: bool = True
     outputs: Mapping[str, Any] = field(default_factory=dict)
+    real: RealNumbers = field(default_factory=RealNumbers)
     error: BaseException | None = None
     _order: list[tuple[str, TensorMeta]] = field(default_factory=list)
     _turns: dict[Key, int] = field(default_factory=dict)
@@ -95,7 +98,11 @@ class Shown:
             meta = dataclasses.replace(meta, name=f"{meta.name}@{turn}", inputs=reads)
         self._order.append((entry.meta.name, meta))
         wanted = self.names is None or meta.name in self.names or entry.meta.name in self.names
-        return self.show(meta.op_type, meta.name, value) if wanted else None
+        if not wanted:
+            return None
+        shown = self.real.shown(entry.value.name, value)
+        new = self.show(meta.op_type, meta.name, shown)
+        return new if shown is value or new is None else self.real.codes(entry.value.name, new, value)
 
     def listed(self) -> Iterator[TensorMeta]:
         """Every tensor in the order in which it came; what did not come stays behind its neighbour, and says why."""

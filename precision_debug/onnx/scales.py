@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from precision_debug.onnx.graph import attribute, words
+from .graph import attribute, words
 
 __all__ = ["Scale", "named_scales", "scales"]
 

@@ -1,0 +1,94 @@
+"""What a model's own quantised tensors stand for: engines show the whole numbers, and are compared in real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .model import Model
+from .scales import scales
+
+__all__ = ["RealNumbers"]
+
+Array = np.ndarray[Any, Any]
+
+_CODES = frozenset({"int8", "uint8", "int16", "uint16"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """real = (code - zero) * scale, both shaped so that they broadcast over the tensor."""
+
+    scale: Array
+    zero: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealNumbers:
+    """The tensors of a model's main graph that QuantizeLinear makes or DequantizeLinear reads, by constant scales.
+
+    by_name: of each tensor its scale, zero point and axis (None: one scale for the whole tensor).
+    """
+
+    by_name: Mapping[str, tuple[Array, Array, int | None]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: Model) -> RealNumbers:
+        """What is not constant, or quantised by blocks, is left out: it is shown as the engine has it."""
+        from onnx import numpy_helper
+
+        graph = model.proto.graph
+        constants = {item.name: item for item in graph.initializer if not item.external_data}
+        for node in graph.node:
+            for item in node.attribute if node.op_type == "Constant" else ():
+                if item.name == "value":
+                    constants[node.output[0]] = item.t
+        found: dict[str, tuple[Array, Array, int | None]] = {}
+        for name, scale in scales(graph).items():
+            if scale.block or scale.scale not in constants or (scale.zero_point and scale.zero_point not in constants):
+                continue
+            factor = numpy_helper.to_array(constants[scale.scale]).astype(np.float32)
+            zero = numpy_helper.to_array(constants[scale.zero_point]) if scale.zero_point else np.zeros(1, np.int32)
+            found[name] = factor, zero.astype(np.int32), scale.axis if factor.size > 1 else None
+        return cls(by_name={name: one for name, one in found.items() if name not in constants})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.by_name
+
+    def shown(self, name: str, value: Any) -> Any:
+        """A tensor in real numbers, float32; as it is where it is not quantised."""
+        line = self._line(name, value)
+        if line is None:
+            return value
+        return ((np.asarray(value).astype(np.int32) - line.zero) * line.scale).astype(np.float32)
+
+    def codes(self, name: str, real: Any, like: Any) -> Any:
+        """Real numbers as the whole ones of ``like``, rounded half to even and held at the ends of its type."""
+        line = self._line(name, like)
+        if line is None or real is None:
+            return real
+        ends, held = np.iinfo(np.asarray(like).dtype), np.asarray(real, np.float64)
+        with np.errstate(all="ignore"):
+            found = np.rint(np.nan_to_num(held) / line.scale) + line.zero
+        return np.clip(found, ends.min, ends.max).astype(np.asarray(like).dtype)
+
+    def held(self, name: str, real: Any, dtype: str) -> Any:
+        """Real numbers as a tensor of that type of whole numbers holds them, as float32."""
+        return self.shown(name, self.codes(name, real, np.zeros(np.shape(real), dtype)))
+
+    def _line(self, name: str, value: Any) -> _Line | None:
+        one = self.by_name.get(name)
+        dtype = getattr(value, "dtype", None)
+        if one is None or dtype is None or str(dtype) not in _CODES:
+            return None
+        scale, zero, axis = one
+        if axis is None:
+            return _Line(scale=scale.reshape(()), zero=zero.reshape(-1)[:1].reshape(()))
+        shape = [1] * np.ndim(value)
+        if not -len(shape) <= axis < len(shape) or np.shape(value)[axis] != scale.size:
+            return None
+        shape[axis] = scale.size
+        return _Line(scale=scale.reshape(shape), zero=np.broadcast_to(zero, scale.shape).reshape(shape))
