@@ -19,7 +19,7 @@ from precision_debug_onnxruntime.model import read_source
 
 from precision_debug.errors import ModelError
 from precision_debug.onnx.graph import external_data, external_tensors
-from precision_debug.onnx.model import read_model
+from precision_debug.onnx.model import read_model, refuse_strays
 from precision_debug.onnx.without_weights import cut
 from precision_debug.records import ModelFiles, SessionSpec
 
@@ -285,3 +285,55 @@ def test_weights_outside_the_models_folder_are_refused(place: str, tmp_path: Pat
     (folder / "m.onnx").write_bytes(proto.SerializeToString())
     with pytest.raises(ModelError, match="lie outside its folder"):
         read_model(str(folder / "m.onnx"))
+
+
+@pytest.mark.parametrize("place", ["w.bin", "sub/w.bin", "sub", "m.onnx"])
+def test_a_link_out_of_the_models_folder_is_refused_as_a_path_is(place: str, tmp_path: Path) -> None:
+    """The same rule for the weights' own name, for a folder on its way, and where the model is a link itself."""
+    outside, folder = tmp_path / "outside", tmp_path / "model"
+    (folder / "sub").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "w.bin").write_bytes(bytes(4096))
+    location = "sub/w.bin" if place.startswith("sub") else "w.bin"
+    proto = model(1000)
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", "0"), ("length", "4000")):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, value
+    if place == "sub":
+        (folder / "sub").rmdir()
+        (folder / "sub").symlink_to(outside)
+    else:
+        (folder / location).symlink_to(outside / "w.bin")
+    path = folder / "m.onnx"
+    if place == "m.onnx":
+        (tmp_path / "blobs").mkdir()
+        (tmp_path / "blobs" / "m").write_bytes(proto.SerializeToString())
+        path.symlink_to(tmp_path / "blobs" / "m")
+    else:
+        path.write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match="lie outside its folder"):
+        read_model(str(path))
+    with pytest.raises(ModelError, match="lie outside its folder"):
+        refuse_strays(str(path))
+    if place != "m.onnx":
+        (folder / location).unlink() if place != "sub" else (folder / "sub").unlink()
+        (folder / location).parent.mkdir(exist_ok=True)
+        (folder / "real.bin").write_bytes(bytes(4096))
+        (folder / location).symlink_to(folder / "real.bin")  # a link inside the folder leads nowhere else
+        assert read_model(str(path)).folder == folder
+
+
+def test_openvino_reads_no_weights_from_elsewhere(tmp_path: Path) -> None:
+    pytest.importorskip("openvino", reason="needs openvino")
+    from precision_debug_openvino.backend import OpenVinoBackend
+
+    (tmp_path / "m").mkdir()
+    path = tmp_path / "m" / "m.onnx"
+    onnx.save_model(model(1000), path, save_as_external_data=True, location="w.bin", size_threshold=100)
+    (tmp_path / "m" / "w.bin").rename(tmp_path / "w.bin")
+    (tmp_path / "m" / "w.bin").symlink_to(tmp_path / "w.bin")
+    with pytest.raises(ModelError, match="lie outside its folder"):
+        OpenVinoBackend().inputs(SessionSpec(model=ModelFiles(model_file=str(path)), mode="ov_fp32"))

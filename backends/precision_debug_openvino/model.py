@@ -27,6 +27,10 @@ def read_model(spec: SessionSpec) -> Any:
     if not os.path.isfile(path):
         hint = "give a file that OpenVINO reads: .onnx .xml .pdmodel .pb .tflite"
         raise ModelError("no such file", where=spec.model.path or "model", hint=hint)
+    if path.lower().endswith(".onnx"):
+        from precision_debug.onnx.model import refuse_strays
+
+        refuse_strays(path)
     with reading(path):
         core = openvino.Core()
         return core.read_model(path, spec.model.params_file) if spec.model.params_file else core.read_model(path)

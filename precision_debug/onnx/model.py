@@ -19,8 +19,8 @@ from .functions import inlined
 from .graph import all_graphs, external_data, external_tensors, initializers_of, move_external_data
 
 __all__ = [
-    "Model", "loaded", "name_nodes", "named", "opened", "parsed", "read_inputs", "read_model", "tensor_shape",
-    "threads_may_read",
+    "Model", "loaded", "name_nodes", "named", "opened", "parsed", "read_inputs", "read_model", "refuse_strays",
+    "tensor_shape", "threads_may_read",
 ]  # fmt: skip
 
 _AGAIN = say("export_again")
@@ -157,13 +157,7 @@ def _find_external(proto: Any, path: Path) -> Path:
         ends[place.location] = max(ends.get(place.location, 0), place.offset + place.length)
     places: dict[str, Path] = {}
     for location, end in ends.items():
-        if "\0" in location:
-            raise ModelError("its external weights have a name that no file has", where=str(path))
-        if Path(location).is_absolute() or ".." in Path(location).parts:
-            # else a model could have any file of the machine read as a weight, and its numbers shown
-            what = f"its external weights {location} lie outside its folder"
-            raise ModelError(what, where=str(path), hint="save it with its weights beside it (onnx.save_model)")
-        file = next((one for folder in (beside, behind) if (one := folder / location).is_file()), None)
+        file = _place_of(location, path)
         if file is None or file.stat().st_size < end:
             what = f"its external weights {location} are {'missing' if file is None else 'cut off'}"
             raise ModelError(what, where=str(path), hint="copy the weights next to the .onnx file")
@@ -175,6 +169,38 @@ def _find_external(proto: Any, path: Path) -> Path:
         place = external_data(tensor)
         move_external_data(tensor, replace(place, location=places[place.location].resolve().name))
     return folders.pop()
+
+
+def _place_of(location: str, path: Path) -> Path | None:
+    """The file of external weights: beside the model, or beside what it is a link to; None where there is none.
+
+    Neither a path nor a link leads elsewhere, else a model of a stranger could have any file of the machine read as
+    a weight, and its numbers shown. Raises ModelError.
+    """
+    if "\0" in location:
+        raise ModelError("its external weights have a name that no file has", where=str(path))
+    beside, behind = path.absolute().parent, Path(os.path.realpath(path)).parent
+    file = next((one for folder in (beside, behind) if (one := folder / location).is_file()), None)
+    strays = Path(location).is_absolute() or ".." in Path(location).parts
+    roots = (beside.resolve(), behind)
+    if strays or (file is not None and not any(file.resolve().is_relative_to(root) for root in roots)):
+        what = f"its external weights {location} lie outside its folder"
+        raise ModelError(what, where=str(path), hint="save it with its weights beside it (onnx.save_model)")
+    return file
+
+
+def refuse_strays(path: str) -> None:
+    """Raise ModelError where a model's external weights lie outside its folder: before an engine reads the file itself.
+
+    A file that is no model is the engine's to refuse.
+    """
+    try:
+        proto = loaded(path)
+        locations = {external_data(tensor).location for tensor in external_tensors(proto.graph)}
+    except (BackendUnavailable, ModelError, ValueError):
+        return
+    for location in locations:
+        _place_of(location, Path(path))
 
 
 def name_nodes(graph: Any) -> None:
