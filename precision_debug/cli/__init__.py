@@ -6,14 +6,18 @@ import contextlib
 import errno
 import functools
 import importlib
+import os
 import pkgutil
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 
-from ..errors import PrecisionDebugError
+from ..errors import PrecisionDebugError, UsageError
+from ..reasons import say
 from ..safety import import_path
+from ..safety.nearest import nearest
 from ..safety.visible import visible
 from . import streams
 
@@ -31,6 +35,9 @@ def verbs() -> Mapping[str, tuple[str, str]]:
     return {name: (found[1], found[2] or found[1]) for name, found in told.items() if found is not None}
 
 
+_UNREAD = 128 + 13
+"""The status where nobody reads on, as after ``| head``: what a shell gives to a program that SIGPIPE ends."""
+
 _OF_STREAMS = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EFBIG, errno.EDQUOT)
 
 
@@ -38,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status (see ``precision_debug --help``).
 
     Whatever happens ends with a status and one line: 3 for an exception that is none of ours, also where what was
-    printed could not be written.
+    printed could not be written. Where nobody reads on (``| head``) it ends quietly, with 141.
     """
     if argv is None:
         import_path.clean()
@@ -53,8 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         status = _say("interrupted", 3)
     except SystemExit as error:  # of argparse after --help and --version, or of rich where nobody reads what it prints
-        cause = error.__context__ if isinstance(error.__context__, BrokenPipeError) else error
-        status = _say(_line(cause), 3, verbose) if error.code else _said()
+        if isinstance(error.__context__, BrokenPipeError):
+            status = _UNREAD
+        else:
+            status = _say(_line(error), 3, verbose) if error.code else _said()
+    except BrokenPipeError:
+        status = _UNREAD
     except BaseException as error:
         status = _say(_line(error), 3, verbose)
     streams.settle()
@@ -62,8 +73,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in verbs():
+        raise _no_verb(arguments[0])
     verb = arguments.pop(0) if arguments and arguments[0] in verbs() else "compare"
     return int(importlib.import_module(f".{verb}", __name__).run(arguments))
+
+
+def _no_verb(name: str) -> UsageError:
+    """A word where a verb stands: a mistyped one, or a model."""
+    near = [] if os.path.exists(name) else nearest(name, list(verbs()))
+    if near or not ("." in name or os.path.exists(name)):
+        hint = say("did_you_mean", names=" or ".join(map(repr, near))) if near else ""
+        return UsageError(say("no_verb", name=name), hint=hint or say("see_help", program="precision_debug"))
+    return UsageError(
+        say("a_model_needs_its_option"), where=name, hint=say("write_model_file", name=shlex.quote(name))
+    )  # fmt: skip
 
 
 def _told(error: PrecisionDebugError, arguments: Sequence[str]) -> str:
@@ -77,14 +101,14 @@ def _said() -> int:
     """0 where all that was printed could be written, else 3."""
     try:
         sys.stdout.flush()
+    except BrokenPipeError:
+        return _UNREAD
     except OSError as error:
         return _say(_line(error), 3)
     return 0
 
 
 def _line(error: BaseException) -> str:
-    if isinstance(error, BrokenPipeError):
-        return "standard output cannot be written: nobody reads it"
     if isinstance(error, OSError) and error.errno in _OF_STREAMS and streams.is_lost(sys.stdout, "\n"):
         return f"standard output cannot be written: {error.strerror or error}"
     if isinstance(error, MemoryError):

@@ -15,14 +15,14 @@ from ..reasons import say
 from ..records import ModelFiles, RunSpec
 from ..run.overwriting import refuse_overwriting
 from ..safety.visible import visible
-from ..settings.options import DEFAULT_OUTPUT, GROUPS, TERMINAL, Spread, options_of, spec_of
+from ..settings.options import DEFAULT_OUTPUT, GROUPS, OPTIONS, Spread, options_of, spec_of
 from . import overlaid
 from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
 from .language import Both, in_words, language_of, told
 from .parser import Parser, add_options, formatter, given_of, parse, program
 
-__all__ = ["DEFAULT_OUTPUT", "USAGE", "build_parser", "check_before", "make_spec", "run", "spread_of"]
+__all__ = ["DEFAULT_OUTPUT", "USAGE", "build_parser", "check_before", "make_spec", "refuse_unused", "run", "spread_of"]
 
 SUMMARY = "compare two run modes of a model (the default)"
 SUMMARY_ZH = "比较一个模型的两种运行模式（默认）"
@@ -65,11 +65,10 @@ def build_parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"precision_debug {__version__}")
-    table = (*options_of(RunSpec), *options_of(Spread), *TERMINAL)
     for group in GROUPS:
         if group == "out":
-            add_engine_options(parser, reserved={one.name for one in table})
-        add_options(parser, (one for one in table if one.group == group))
+            add_engine_options(parser, reserved={one.name for one in OPTIONS})
+        add_options(parser, (one for one in OPTIONS if one.group == group))
     return parser
 
 
@@ -181,6 +180,13 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
         values | {"marks": marks}, baseline_model=_baseline_model(given), options=options | engine_options(given),
         command=command,
     )  # fmt: skip
+
+
+def refuse_unused(given: argparse.Namespace, verb: str, *names: str, hint: str = "") -> None:
+    """Raise UsageError for an option that was given to a verb which does nothing with it."""
+    for one in OPTIONS:
+        if one.name in names and getattr(given, one.spelled or one.name) not in (None, one.default):
+            raise UsageError(say("verb_without_use", verb=verb), where=one.option, hint=hint or say("leave_it_out"))
 
 
 def check_before(spec: RunSpec, outputs: Sequence[Path]) -> None:

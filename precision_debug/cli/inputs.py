@@ -66,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
     def read(mode: str) -> tuple[str, Sequence[InputMeta]]:
         return mode, make_plan(RunSpec(model=model, run_mode=mode, record="-")).target.inputs()
 
-    asked, metas = with_a_mode(model, given.run_mode, read)
+    asked, metas = with_a_mode(model, given.run_mode, read, verbose=given.verbose)
     defaults = default_feeds(metas, shapes=parse_shapes(given.input_shapes))
     for meta in metas:
         print(visible(_line(meta)))

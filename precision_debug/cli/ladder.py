@@ -70,6 +70,10 @@ def run(arguments: Sequence[str]) -> int:
         help=Both("runs for each bisection", "每次二分的运行次数"),
     )
     given = parse(parser, arguments)
+    compare.refuse_unused(
+        given, "ladder", "gen_script", "plots", "record", "save_inputs", "save_outputs", "save_tensors", "repeat",
+        "jobs", "engine", "address", "gpus", "checkpoint",
+    )  # fmt: skip
     spec = compare.make_spec(given, command=shlex.join([program("ladder"), *arguments]))
     if any(Path(path).suffix != ".json" for path in given.output):
         raise UsageError("the ladder writes .json", where=given.output[0])

@@ -125,7 +125,7 @@ def _of_model(given: argparse.Namespace, between: tuple[str, str] | None) -> lis
             finally:
                 session.close()
 
-    metas = with_a_mode(model, given.run_mode, listed)
+    metas = with_a_mode(model, given.run_mode, listed, verbose=given.verbose)
     chosen = set(select(given.mark, between, [m.name for m in metas])) if given.mark or between else None
     kept = [meta for meta in metas if chosen is None or meta.name in chosen]
     if given.names_only or given.output:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from ..errors import UsageError
 from ..reasons import say
 from ..report.widths import wrapped
+from ..safety.nearest import nearest
 from ..settings import Setting
 from ..settings.options import GROUPS
 from .language import Both, asked_in, language_of
@@ -24,13 +25,32 @@ _ARGPARSE = {
 """What argparse itself says in a parser's help, in Chinese."""
 
 
+_SYNONYMS = {
+    "--input": ("--inputs",), "--model": ("--model_file",), "--mode": ("--run_mode",), "--out": ("--output",),
+    "--tolerance": ("--atol", "--rtol"), "--tol": ("--atol", "--rtol"), "--threshold": ("--atol", "--rtol"),
+    "--shape": ("--input_shapes",), "--shapes": ("--input_shapes",), "--target": ("--run_mode",),
+}  # fmt: skip
+"""Options as other tools call them, which no spelling leads to."""
+
+
 class Parser(argparse.ArgumentParser):
     """Raises UsageError in place of printing a usage block and leaving. language: of its help, "en" or "zh"."""
 
     language = "en"
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(_told(message), hint=say("see_help", program=self.prog))
+        raise UsageError(_told(message), hint=self._meant(message) or say("see_help", program=self.prog))
+
+    def _meant(self, message: str) -> str:
+        """The options that the unknown ones may have meant; "" where none is near, or nothing is unknown."""
+        found = re.fullmatch(r"unrecognized arguments: (.*)", message, re.DOTALL)
+        unknown = [word.partition("=")[0] for word in (found[1].split() if found else ()) if word.startswith("--")]
+        known = list(self._option_string_actions)
+        near: dict[str, None] = {}
+        for word in unknown:
+            other = [one for one in _SYNONYMS.get(word, ()) if one in known]
+            near |= dict.fromkeys(other or nearest(word, known, 2))
+        return say("did_you_mean", names=" or ".join(map(repr, near))) if near else ""
 
     def format_help(self) -> str:
         """In the language that was asked for, as ``parse`` found it."""

@@ -9,20 +9,22 @@ from .. import registry
 from ..errors import BackendUnavailable, ModelError, UsageError
 from ..reasons import say
 from ..records import ModelFiles
+from .streams import without_chatter
 
 __all__ = ["with_a_mode"]
 
 T = TypeVar("T")
 
 
-def with_a_mode(model: ModelFiles, asked: str, use: Callable[[str], T]) -> T:
+def with_a_mode(model: ModelFiles, asked: str, use: Callable[[str], T], *, verbose: bool = False) -> T:
     """``use`` of the mode that was asked for; without one of each backend's baseline mode, until one reads the model.
 
-    Raises UsageError where no backend reads such a file, and what the first one that is installed raised where none
-    reads this file.
+    verbose: what the frameworks print is shown. Raises UsageError where no backend reads such a file, and what the
+    first one that is installed raised where none reads this file.
     """
     if asked:
-        return use(asked)
+        with without_chatter(verbose):
+            return use(asked)
     offered = registry.modes_for(model)
     known = {mode.name for _, mode in offered}
     names: dict[str, str] = {}
@@ -34,7 +36,8 @@ def with_a_mode(model: ModelFiles, asked: str, use: Callable[[str], T]) -> T:
     problems: list[ModelError | BackendUnavailable] = []
     for name in names.values():
         try:
-            return use(name)
+            with without_chatter(verbose):
+                return use(name)
         except (ModelError, BackendUnavailable) as error:
             problems.append(error)
     raise next((one for one in problems if isinstance(one, ModelError)), problems[0])  # one that is installed read it

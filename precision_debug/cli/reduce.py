@@ -12,7 +12,7 @@ import dataclasses
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from ..numbers.arrays import as_array
 from ..onnx.model import loaded
 from ..onnx.submodel import Part, Parts
 from ..protocols import AloneFiles
+from ..reasons import say
 from ..records import Row, RunSpec, Status
 from ..report.atomic_file import replacing
 from ..report.model import Report
@@ -54,6 +55,10 @@ _LARGEST = 2**31 - 2**20
 """Bytes that one .onnx file can hold."""
 
 
+_UNUSED = (
+    "output", "gen_script", "plots", "save_inputs", "save_outputs", "save_tensors", "repeat", "jobs", "engine",
+    "address", "gpus", "checkpoint",
+)  # fmt: skip
 _OF_A_PART = ("run_mode", "baseline", "seed", "validate", "memory_budget")
 _OF_THE_WHOLE = ("input_shapes", "val_range", "sample", "samples_axis", "marks", "marks_between")
 """Options that decide whether a tensor fails: of whatever is run, and of the whole model's inputs and names."""
@@ -81,6 +86,7 @@ def run(arguments: Sequence[str]) -> int:
         help=Both("the part (default: MODEL.part.onnx)", "子模型（默认 MODEL.part.onnx）"),
     )
     given = parse(parser, arguments)
+    compare.refuse_unused(given, "reduce", *_UNUSED, hint=say("use_part"))
     spec = compare.make_spec(given, command=f"{program('reduce')} {shlex.join(arguments)}")
     model = spec.model.model_file
     if Path(model).suffix.lower() != ".onnx":
@@ -96,9 +102,12 @@ def run(arguments: Sequence[str]) -> int:
         refuse_foreign(unnamed, "--part")
     compare.check_before(spec, [])
     whole = _compared(spec, model, spec.inputs)
-    row = _failing(whole, given.tensor)
+    proto = _with_weights(model)
+    made = {name for node in proto.graph.node for name in node.output}
+    # an input differs where the target holds it in another type: no operator did that
+    row = _failing(whole, lambda name: name == given.tensor if given.tensor else name in made)
     if row is None:
-        what = f"'{given.tensor}' does not fail" if given.tensor else "nothing fails"
+        what = f"'{given.tensor}' does not fail" if given.tensor else "nothing fails that an operator makes"
         print(visible(f"{what}: there is nothing to reduce"), file=sys.stderr)
         return 1
     proto = _with_weights(model)
@@ -153,8 +162,8 @@ def _compared(spec: RunSpec, model: str, inputs: Any, **how: Any) -> Report:
     return compared(model, tolerance=spec.tolerance, **{**given, **options, "inputs": inputs, "explain": "off", **how})
 
 
-def _failing(report: Report, name: str = "") -> Row | None:
-    return next((row for row in report.rows if row.status is Status.FAIL and name in ("", row.name)), None)
+def _failing(report: Report, wanted: Callable[[str], bool]) -> Row | None:
+    return next((row for row in report.rows if row.status is Status.FAIL and wanted(row.name)), None)
 
 
 def _shows(spec: RunSpec, part: Part, name: str, quiet: bool) -> bool:
@@ -163,7 +172,7 @@ def _shows(spec: RunSpec, part: Part, name: str, quiet: bool) -> bool:
         file = Path(folder, "part.onnx")
         _save(file, part)
         try:
-            fails = _failing(_compared(spec, str(file), dict(part.feeds)), name) is not None
+            fails = _failing(_compared(spec, str(file), dict(part.feeds)), name.__eq__) is not None
         except PrecisionDebugError:
             fails = False
     if not quiet:

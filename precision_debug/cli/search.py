@@ -105,6 +105,7 @@ def run(arguments: Sequence[str]) -> int:
         help=Both("folder of what is handed over (default: beside the report)", "交付文件的目录（默认在报告旁）"),
     )
     given = parse(parser, arguments)
+    compare.refuse_unused(given, "search", "gen_script", "plots")
     limit_of(given.limit)
     if given.check:
         CheckCommand.of(given.check)

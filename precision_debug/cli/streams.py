@@ -6,9 +6,10 @@ import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["is_lost", "make_ready", "settle"]
+__all__ = ["is_lost", "make_ready", "settle", "without_chatter"]
 
 
 def make_ready() -> None:
@@ -33,6 +34,28 @@ def settle() -> None:
         if is_lost(stream):
             with contextlib.suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextlib.contextmanager
+def without_chatter(verbose: bool = False) -> Iterator[None]:
+    """What frameworks print on standard error while they read a file goes nowhere: one that reads many formats tries
+    them all, and complains of each. verbose: it is shown."""
+    if verbose:
+        yield
+        return
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    kept = os.dup(2)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 2)
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
 
 
 def is_lost(stream: Any, text: str = "") -> bool:

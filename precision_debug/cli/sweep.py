@@ -78,6 +78,7 @@ def run(arguments: Sequence[str]) -> int:
         help=Both("of timed runs each (default 3)", "每种模式计时的秒数（默认 3）"),
     )
     given = parse(parser, arguments)
+    compare.refuse_unused(given, "sweep", "gen_script", "plots")
     if given.run_mode or given.record:
         raise UsageError(say("sweep_takes_modes"), where="--run_mode" if given.run_mode else "--record")
     spread = compare.spread_of(given)

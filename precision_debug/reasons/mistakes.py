@@ -48,6 +48,20 @@ MISTAKES: Mapping[str, Wording] = {
     "write_names": Wording("write a,b or ['a','b']", "请写 a,b 或 ['a','b']"),
     "write_layers": Wording("write NAME:TYPE", "请写 NAME:TYPE"),
     "write_shapes": Wording("write {{'x':[1,3,8,8]}}", "请写 {{'x':[1,3,8,8]}}"),
+    "records_over_its_baseline": Wording(
+        "is the recording that this command compares with", "正是此命令与之比较的录制"
+    ),
+    "another_folder": Wording("name another folder", "请指定另一个文件夹"),
+    "no_verb": Wording("there is no verb '{name}'", "没有子命令 '{name}'"),
+    "a_model_needs_its_option": Wording(
+        "a model is named with an option", "模型须用选项指定"
+    ),
+    "write_model_file": Wording(
+        "write --model_file {name} --run_mode MODE", "请写 --model_file {name} --run_mode MODE"
+    ),
+    "verb_without_use": Wording("has no effect in `{verb}`", "在 `{verb}` 中无效"),
+    "leave_it_out": Wording("leave it out", "请去掉它"),
+    "use_part": Wording("name what is written with --part FILE.onnx", "请用 --part FILE.onnx 指定输出"),
     "no_shape": Wording("'{value}' is not a shape", "'{value}' 不是形状"),
     "shape_form": Wording(
         "write NAME:[1,3,224,224] or NAME:1x3x224x224", "请写 名字:[1,3,224,224] 或 名字:1x3x224x224"

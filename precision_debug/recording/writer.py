@@ -164,7 +164,7 @@ def _prepare(folder: Path, overwrite: bool) -> None:
         raise RecordingError("is a file", where=str(folder), hint="name a folder")
     here = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
     drafts = {name for name in here if name.startswith(".") and name.endswith(".part")}
-    ours = {MANIFEST, TENSORS, INPUTS, OUTPUTS, *drafts}
+    ours = {MANIFEST, TENSORS, INPUTS, OUTPUTS, WEIGHTS, *drafts}
     if here and not here & {MANIFEST, TENSORS}:
         raise RecordingError("the folder is not empty", where=str(folder), hint="record into a new folder")
     if here and not overwrite:

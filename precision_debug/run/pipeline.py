@@ -152,7 +152,9 @@ def _compare(
             return
         stored()
         with contextlib.ExitStack() as stack:
-            writer = stack.enter_context(recording.RecordingWriter(spec.record)) if spec.record else None
+            writer = None
+            if spec.record:
+                writer = stack.enter_context(recording.RecordingWriter(spec.record, overwrite=True))
 
             def finished(row: Row) -> None:
                 journal.write(events.RowDone(row=row))
@@ -363,7 +365,7 @@ def _side_by_side(spec: RunSpec, first: Opening, second: Opening) -> bool:
 def _record(spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal, stored: Callable[[], None]) -> None:
     with OpenSide("target", opening, given, journal) as side:
         names = _selected(spec, side.tensors, journal)
-        with recording.RecordingWriter(spec.record) as writer:
+        with recording.RecordingWriter(spec.record, overwrite=True) as writer:
 
             def tell(_op_type: str, name: str, _tensor: Any, /) -> None:
                 journal.write(events.Saved(name=name, stats=None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,6 +100,8 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
     """
     if not 0 <= spec.seed < 2**63:
         raise UsageError(f"a seed is a whole number from 0 up, not {spec.seed}", where="--seed")
+    if spec.record and spec.baseline and os.path.realpath(spec.record) == os.path.realpath(spec.baseline):
+        raise UsageError(say("records_over_its_baseline"), where=f"--record {spec.record}", hint=say("another_folder"))
     sides = _sides(spec)
     takers = _takers(sides)
     shared = share(spec.options, takers, {backend.name: backend.settings for backend in registry.backends()})

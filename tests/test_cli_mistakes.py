@@ -1,0 +1,114 @@
+"""What people type in place of what is meant: the line names it; and what a verb does nothing with is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from precision_debug.cli import main
+from precision_debug.recording import RecordingWriter
+
+COMMAND = [sys.executable, "-m", "precision_debug"]
+DIGITS = str(Path(__file__).resolve().parent.parent / "examples" / "digits" / "digits.onnx")
+MODES = ["--model_file", DIGITS, "--run_mode", "ort_opt"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--input", "a.npz", *MODES], "did you mean '--inputs'?"),
+        (["--tolerance", "1e-3", *MODES], "did you mean '--atol' or '--rtol'?"),
+        (["--model", DIGITS, "--run_mode", "ort_opt"], "did you mean '--model_file'?"),
+        (["--basline=ort_fp32", *MODES], "did you mean '--baseline'"),
+        (["--wholly-unheard-of-thing", *MODES], "--help` explains the options"),
+        (["search", "--held-oot", "x", *MODES], "did you mean '--held_out' or"),
+        (["serch", *MODES], "there is no verb 'serch'; did you mean 'search'"),
+        (["frobnicate"], "there is no verb 'frobnicate'; `precision_debug --help`"),
+        (["model.onnx"], "model.onnx: a model is named with an option; write --model_file model.onnx --run_mode MODE"),
+        ([DIGITS, "--run_mode", "ort_opt"], "write --model_file "),
+        (["a model.onnx"], "write --model_file 'a model.onnx' --run_mode MODE"),
+    ],
+)
+def test_what_may_have_been_meant(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("reduce", ["--output", "r.html"]), ("reduce", ["--gen_script", "x.py"]), ("reduce", ["--save_tensors", "3"]),
+        ("reduce", ["--plots"]), ("reduce", ["--jobs", "2"]), ("ladder", ["--record", "d"]),
+        ("ladder", ["--save_outputs", "o.json"]), ("ladder", ["--checkpoint", "c"]),
+        ("search", ["--gen_script", "x.py"]), ("search", ["--plots", "2"]), ("sweep", ["--gen_script", "x.py"]),
+    ],
+)  # fmt: skip
+def test_what_a_verb_does_nothing_with_is_refused(
+    verb: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, *MODES, *words]) == 2
+    assert f"{words[0]}: has no effect in `{verb}`; " in capsys.readouterr().err
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize("words", [["doctor", "--settings"], ["--help"], ["search", "--help"]])
+def test_a_reader_that_leaves_ends_it_quietly(words: list[str]) -> None:
+    """As ``| head``: no line, and not the status of a crash."""
+    child = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdout.close()
+    said = child.stderr.read()
+    child.stderr.close()
+    assert child.wait(timeout=60) == 141
+    assert said == b""
+
+
+@pytest.mark.parametrize("content", [b"junk", b"", b"\x08\x07" * 50])
+def test_marks_of_no_model_is_one_line(content: bytes, tmp_path: Path) -> None:
+    """OpenVINO's readers of other formats, which are all tried, say nothing of it."""
+    pytest.importorskip("openvino", reason="needs openvino")
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    done = subprocess.run([*COMMAND, "marks", str(path)], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_a_recording_is_replaced_by_the_next_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    record = ["--model_file", DIGITS, "--run_mode", "ort_fp32", "--record", "kept", "--quiet"]
+    assert main(record) == 0
+    first = Path("kept", "manifest.json").read_bytes()
+    assert main(record) == 0
+    assert Path("kept", "manifest.json").read_bytes() != first
+    assert main([*MODES, "--baseline", "kept", "--quiet"]) == 0
+    assert main([*MODES, "--baseline", "kept", "--record", "kept"]) == 2
+    assert "is the recording that this command compares with" in capsys.readouterr().err
+    Path("kept", "thesis.tex").touch()
+    assert main(record) == 2
+    assert Path("kept", "thesis.tex").exists()
+
+
+def test_a_recording_with_weights_can_be_replaced(tmp_path: Path) -> None:
+    import numpy as np
+
+    for _ in range(2):
+        with RecordingWriter(tmp_path / "kept", overwrite=True) as writer:
+            writer("op", "x", np.ones(2))
+            writer.finish(weights={"w": np.ones(2)})
+
+
+def test_reduce_passes_by_an_input_that_the_target_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With no tolerance at all an input that float16 does not hold fails first, and no operator made it."""
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    command = ["reduce", "--model_file", DIGITS, "--run_mode", "ort_fp16", "--atol", "0", "--rtol", "0", "--quiet"]
+    assert main([*command, "--part", "part.onnx"]) == 0
+    assert "operators still fail at" in capsys.readouterr().out
+    assert Path("part.onnx").exists()
