@@ -42,7 +42,7 @@ class Library(NamedTuple):
 LIBRARIES = (
     Library(
         Path("precision_debug", "numbers", "_kernel.so"),
-        ("kernel.c", "kernel_core.h", "metrics.h"),
+        ("kernel.c", "kernel_core.h", "held.h"),
         # No fast-math: every decision must equal numpy's float64 one. Only the sums that kernel.c names may be
         # reordered. Older compilers refuse several versions of one function: one plain version is then better.
         ("-O3", "-fopenmp-simd", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),

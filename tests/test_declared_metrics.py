@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from precision_debug.numbers.metrics import DECLARED, evaluated
+from precision_debug.numbers.metrics import DECLARED, FURTHER, HELD, evaluated
 
 LINES = r"""
     MEAN(mean_growth, (d > 0) * (fabs(t) / (m + 1.0) - m / (m + 1.0)), \
@@ -64,6 +64,58 @@ def package(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
     np.save(copy / "base.npy", base)
     np.save(copy / "target.npy", base + 0.3 * random.standard_normal(base.shape).astype(np.float32))
     return copy
+
+
+WITHOUT_A_COMPILER = """
+import json, sys
+import numpy as np
+sys.path.append(sys.argv[1])
+from cuda_emulated import EmulatedDevice
+from precision_debug import numbers
+from precision_debug.numbers.cuda.device import start, start_describing
+from precision_debug.records import Tolerance
+base, target = np.load("base.npy").ravel(), np.load("target.npy").ravel()
+gpu = EmulatedDevice()
+found = start(gpu.array(base), gpu.array(target), Tolerance()).finish()
+host = numbers.compare(base, target)
+alone = start_describing(gpu.array(base))
+shares = found.share_rel_over_1pct, host.share_rel_over_1pct
+print(json.dumps([numbers.kernel_status(), gpu.launched[:2], dict(found.more), dict(host.more), *shares, alone.keeps,
+                  alone.finish_stats().elements]))
+"""
+
+
+def test_one_line_is_enough_without_a_compiler(package: Path, root: Path, tmp_path: Path) -> None:
+    """The kernels that lie here compute all the rest as before: no numpy in their place until something is rebuilt."""
+    if not shutil.which("g++"):
+        pytest.skip("no C++ compiler for the emulated device")
+    library = root / "precision_debug" / "numbers" / "_kernel.so"
+    if not library.exists():
+        pytest.skip("the C kernel is not compiled here")
+    copy = tmp_path / "copy"
+    shutil.copytree(package, copy)
+    shutil.copy2(library, copy / "precision_debug" / "numbers" / library.name)  # built before the line was written
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_A_COMPILER, str(root / "tests")], cwd=copy, capture_output=True, text=True,
+        env={"PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    status, launched, on_device, on_host, share, host_share, keeps, elements = json.loads(done.stdout)
+    assert status.startswith("C kernel")
+    assert launched == ["scan_f32_f32_isclose", "settle"]
+    base, target = (np.load(package / f"{name}.npy").astype(np.float64) for name in ("base", "target"))
+    growth = float(np.mean((np.abs(target) - np.abs(base)) / (np.abs(base) + 1)))
+    wanted = {"sign_flips": float(np.mean(base * target < 0)), "mean_growth": pytest.approx(growth, rel=1e-9)}
+    assert on_device == wanted
+    assert on_host == wanted
+    assert share == host_share > 0
+    assert (keeps, elements) == (False, base.size)  # one tensor by itself is read once
+
+
+def test_what_a_kernel_holds_is_what_is_declared() -> None:
+    assert [one.name for one in HELD] == ["share_rel_over_1pct"]
+    assert all(one.is_declared for one in HELD)
+    assert {one.name for one in HELD} | {one.name for one in FURTHER} == {one.name for one in DECLARED}
 
 
 @pytest.mark.parametrize("kernel", ["C", "numpy", pytest.param("torch", marks=pytest.mark.slow)])

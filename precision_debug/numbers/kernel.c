@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "metrics.h"
+#include "held.h"
 
 #ifndef SOURCE
 #define SOURCE "unknown"

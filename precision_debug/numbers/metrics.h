@@ -1,4 +1,4 @@
-/* The one place that declares a metric of errors, for all kernels and the report: C includes this, metrics.py reads it.
+/* The one place that declares a metric of errors, for every way to compute it and for the report: metrics.py reads it.
  *
  *     SHARE(name, expression, title, its Chinese, what it says, its Chinese)   of the finite pairs for which it holds
  *     MEAN(name, expression, ...)                                              its mean over the finite pairs
@@ -8,8 +8,8 @@
  *     b, t     the baseline's element and the target's         d, m     |t - b| and |b|
  *     + - * /  < <= > >= == !=  fabs(x)                        (...) & (...), (...) | (...)   for "and" and "or"
  *
- * After a change: python hatch_build.py. CUDA's own kernels hold some of them (cuda/compare.py, FUSED); torch computes
- * the others there by one more reading of both tensors.
+ * Nothing has to be compiled after a change. What the compiled kernels hold themselves stands in held.h; the others are
+ * computed by one more reading of both tensors, by numpy, and of torch's tensors on their device.
  */
 #define METRICS(SHARE, MEAN)                                                                                           \
     SHARE(share_rel_over_1pct, d > 0.01 * m,                                                                           \

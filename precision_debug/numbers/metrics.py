@@ -9,11 +9,13 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-__all__ = ["DECLARED", "Declared", "evaluated"]
+__all__ = ["DECLARED", "FURTHER", "HELD", "Declared", "Held", "evaluated"]
 
 _ENTRY = re.compile(
     r"\b(SHARE|MEAN)\(\s*(\w+),\s*([^\"]+?),\s*" + r",\s*".join([r'"((?:[^"\\]|\\.)*)"'] * 4) + r"\s*\)", re.DOTALL
 )
+
+_SHORT = re.compile(r"\b(SHARE|MEAN)\(\s*(\w+),\s*(.+?)\)[ \\]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,30 @@ def _declared() -> tuple[Declared, ...]:
 
 DECLARED = _declared()
 """In the order of the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """One line of held.h. is_declared: metrics.h has it too, to the letter; otherwise nobody asks for it."""
+
+    name: str
+    share: bool
+    is_declared: bool
+
+
+def _held() -> tuple[Held, ...]:
+    text = Path(__file__).with_name("held.h").read_text(encoding="utf-8")
+    body = text.partition("#define METRICS")[2].replace("\\\n", "\n").partition("\n")[2]
+    known = {(metric.name, metric.share, metric.expression) for metric in DECLARED}
+    lines = ((name, kind == "SHARE", " ".join(expression.split())) for kind, name, expression in _SHORT.findall(body))
+    return tuple(Held(name=line[0], share=line[1], is_declared=line in known) for line in lines)
+
+
+HELD = _held()
+"""What the compiled kernels compute, in their order."""
+
+FURTHER = tuple(metric for metric in DECLARED if metric.name not in {one.name for one in HELD if one.is_declared})
+"""What takes one more reading."""
 
 
 def evaluated(metric: Declared, library: ModuleType, b: Any, t: Any, d: Any, m: Any) -> Any:

@@ -19,16 +19,17 @@ import numpy as np
 from ..errors import UsageError
 from ..reasons import say
 from ..safety.compiled import load as load_library
+from . import numpy_pass
 from .blocks import FlatReader
 from .kinds import Array
-from .metrics import DECLARED
+from .metrics import FURTHER, HELD
 from .totals import BUCKETS, Pairs, Side, Task, Totals
 
 __all__ = ["Kernel", "available_cores", "cores_of_each", "kernel_status", "load"]
 
 VARIABLE = "PRECISION_DEBUG_KERNEL"
 LIBRARY = Path(__file__).with_name("_kernel.so")
-SOURCES = ("kernel.c", "kernel_core.h", "metrics.h")
+SOURCES = ("kernel.c", "kernel_core.h", "held.h")
 
 _THREADED_FROM = 1 << 20
 _SHARE = 1 << 18
@@ -66,7 +67,7 @@ class _Totals(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in _COUNTS.split()),
         *((name, ctypes.c_double) for name in _NUMBERS.split()),
-        *((metric.name, ctypes.c_int64 if metric.share else ctypes.c_double) for metric in DECLARED),
+        *((metric.name, ctypes.c_int64 if metric.share else ctypes.c_double) for metric in HELD),
     )
 
 
@@ -92,6 +93,8 @@ class Kernel:
         for part in parts[1:]:
             totals.add(part)
         call.collect(totals.pairs)
+        if FURTHER and task.target is not task.base:
+            totals.pairs.declared |= numpy_pass.further(task)
         return totals
 
     def select(self, values: Array, ranks: Sequence[int]) -> list[float]:
@@ -215,7 +218,7 @@ def _decoded(found: _Totals) -> Totals:
             dot=found.dot,
             required_atol=found.required_atol,
             required_rtol=found.required_rtol,
-            declared={metric.name: getattr(found, metric.name) for metric in DECLARED},
+            declared={metric.name: getattr(found, metric.name) for metric in HELD if metric.is_declared},
         ),
         fp16_overflow=found.fp16_overflow,
         fp16_subnormal=found.fp16_subnormal,

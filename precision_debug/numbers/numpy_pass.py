@@ -8,11 +8,11 @@ from ..records import Tolerance
 from . import histogram
 from .blocks import BLOCK, FlatReader
 from .kinds import Array
-from .metrics import DECLARED, evaluated
+from .metrics import DECLARED, FURTHER, Declared, evaluated
 from .totals import Pairs, Scales, Side, Task, Totals
 from .widen import Pair, widen, widen_pair
 
-__all__ = ["REL_EPSILON", "measure", "measure_side"]
+__all__ = ["REL_EPSILON", "further", "measure", "measure_side"]
 
 REL_EPSILON = 1e-7
 FP16_MAX, FP16_TINY = 65504.0, 2.0**-14
@@ -25,6 +25,22 @@ def measure(task: Task) -> Totals:
         for first in range(0, task.size, BLOCK):
             totals.add(_block(task, first, min(first + BLOCK, task.size)))
     return totals
+
+
+def further(task: Task) -> dict[str, float]:
+    """The declared metrics that no compiled kernel holds, as Pairs.declared has them; 0 of equal blocks."""
+    pairs = Pairs(declared=dict.fromkeys((metric.name for metric in FURTHER), 0))
+    with np.errstate(all="ignore"):
+        for first in range(0, task.size, BLOCK):
+            last = min(first + BLOCK, task.size)
+            base, target = task.base(first, last), task.target(first, last)
+            if _same_bytes(base, target):
+                continue
+            pair, block = widen_pair(base, target), Pairs()
+            _declared(block, pair, np.isfinite(pair.base) & np.isfinite(pair.target), FURTHER)
+            for name, value in block.declared.items():
+                pairs.declared[name] += value
+    return dict(pairs.declared)
 
 
 def measure_side(read: FlatReader, size: int, scale: int = 0) -> Totals:
@@ -159,8 +175,10 @@ def _errors(pairs: Pairs, diff: Array, magnitude: Array, first: int, where: Arra
     pairs.sum_rel = float(relative.sum())
 
 
-def _declared(pairs: Pairs, pair: Pair, chosen: Array | slice) -> None:
-    for metric in DECLARED:
+def _declared(
+    pairs: Pairs, pair: Pair, chosen: Array | slice, metrics: tuple[Declared, ...] = DECLARED
+) -> None:
+    for metric in metrics:
         values = evaluated(
             metric, np, pair.base[chosen], pair.target[chosen], pair.diff[chosen], pair.magnitude[chosen]
         )  # fmt: skip

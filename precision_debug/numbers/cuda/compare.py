@@ -25,7 +25,7 @@ from ..totals import Totals
 from . import device
 from .driver import device as device_of
 from .driver import unavailable
-from .plain import by_torch
+from .plain import by_torch, further_by_torch
 
 __all__ = ["Started", "array_of", "compare_on_device", "describe_on_device", "start_on_device"]
 
@@ -55,7 +55,9 @@ def start_on_device(
         theirs = ours if base is target else array_of(target)
         if ours is not None and theirs is not None:
             stream = torch.cuda.current_stream(base.device).cuda_stream
-            return Started(base, target, tolerance, queued=device.start(ours, theirs, tolerance, stream, totals=totals))
+            further = functools.partial(further_by_torch, base, target)
+            queued = device.start(ours, theirs, tolerance, stream, totals=totals, further=further)
+            return Started(base, target, tolerance, queued=queued)
     on_host = numbers.measure if totals else numbers.compare
     floats = base.dtype.is_floating_point and target.dtype.is_floating_point
     narrow = min(base.element_size(), target.element_size()) < 2

@@ -56,7 +56,7 @@ typedef uint16_t uint16;
 static thread_local int block_number, block_count;
 #endif
 
-#include "metrics.h"
+#include "held.h"
 
 #define LANE (THREAD % LANES)
 #define WARP (THREAD / LANES)

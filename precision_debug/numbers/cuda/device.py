@@ -22,7 +22,7 @@ import math
 import struct
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +31,11 @@ import numpy as np
 from ... import numbers
 from ...errors import BackendError
 from ...records import Comparison, TensorStats, Tolerance
-from .. import finish, histogram, native, select
+from .. import finish, histogram, native, numpy_pass, select
+from ..blocks import flat_reader
 from ..measuring import EXACT_BELOW, measured
-from ..metrics import DECLARED
-from ..totals import Pairs, Side, Totals
+from ..metrics import FURTHER, HELD
+from ..totals import Pairs, Side, Task, Totals
 from .answer import Answer, give_back, taken
 from .driver import Device
 
@@ -45,7 +46,7 @@ FIELDS = (
     "pair_base_squares", "pair_target_squares", "dot",
     "finite", "mismatched", "special", "overflow", "subnormal", "base_nan", "base_inf", "target_nan", "target_inf",
     "unheld", "unequal",
-    *(metric.name for metric in DECLARED),
+    *(metric.name for metric in HELD),
     "base_min", "target_min", "first_mismatch", "first_infinite",
     "base_max", "target_max", "required_atol", "required_rtol", "max_abs", "max_rel",
     "max_abs_at", "max_rel_at", "exact",
@@ -53,7 +54,7 @@ FIELDS = (
 """In the order of device.h."""
 
 SCANNED = frozenset({"share_rel_over_1pct"})
-"""Declared metrics that the scan counts; where there are others, float64 reads everything."""
+"""Metrics of held.h that the scan counts; where that holds others, float64 reads everything."""
 
 BUCKETS, COPIES, _WORDS = 8192, 16, 16 * 8192 + 3
 _RUNS, _RUN = 8192, 32
@@ -133,11 +134,14 @@ _ARGUMENTS = ctypes.addressof(_arguments)
 
 
 def start(
-    base: DeviceArray, target: DeviceArray, tolerance: Tolerance | None = None, stream: int = 0, *, totals: bool = False
-) -> Started:
+    base: DeviceArray, target: DeviceArray, tolerance: Tolerance | None = None, stream: int = 0, *,
+    totals: bool = False, further: Callable[[], Mapping[str, float]] | None = None,
+) -> Started:  # fmt: skip
     """Queue a comparison on a stream, without a wait. Where only the host can do it, it is done here, from copies.
 
-    totals: the result is a Measured, whose totals can be merged. Both arrays may be overwritten by what is queued on
+    totals: the result is a Measured, whose totals can be merged. further: computes the declared metrics that the
+    kernels do not hold (metrics.FURTHER), when the others are read; None: the host does, from copies.
+    Both arrays may be overwritten by what is queued on
     the stream from now on, unless ``keeps`` of the result says otherwise. Raises UsageError where the tolerance is not
     one, and BackendError where the device fails.
     """
@@ -148,7 +152,7 @@ def start(
         rules = tolerance.atol, tolerance.rtol, tolerance.rule, tolerance.equal_nan
         aligned = (base.pointer | target.pointer) % _ALIGNED == 0
         plan = _plan(base.device, base.dtype, target.dtype, base.size, aligned, rules)
-    return Started(base, target, tolerance, stream, plan, totals)
+    return Started(base, target, tolerance, stream, plan, totals, further)
 
 
 def start_describing(array: DeviceArray, stream: int = 0) -> Started:
@@ -161,12 +165,13 @@ class Started:
 
     def __init__(
         self, base: DeviceArray, target: DeviceArray, tolerance: Tolerance, stream: int, plan: _Plan | None,
-        totals: bool,
+        totals: bool, further: Callable[[], Mapping[str, float]] | None,
     ) -> None:  # fmt: skip
-        self._totals, self._tolerance, self._stream = totals, tolerance, stream
+        self._totals, self._tolerance, self._stream, self._further = totals, tolerance, stream, further
         self._answer: Answer | None = None
         self._found: Comparison | None = None
-        self.keeps = plan is None or plan.keeps
+        self._asks = bool(FURTHER) and base is not target  # of one tensor by itself every metric is 0
+        self.keeps = plan is None or plan.keeps or self._asks
         if plan is not None:
             self._answer = _queue(base, target, plan, stream)
         if not self.keeps:
@@ -205,6 +210,8 @@ class Started:
             on_host = numbers.measure if self._totals else numbers.compare
             ours = base.numpy(self._stream)
             return on_host(ours, target.numpy(self._stream), tolerance)
+        if self._asks:
+            totals.pairs.declared |= self._further() if self._further is not None else self._by_host()
         shells = _shell(base.dtype, base.shape), _shell(target.dtype, target.shape)
         at = _quantiles(totals.pairs, errors)
         found = finish.comparison(*shells, totals, tolerance, quantiles=at, statistic=(None, None))
@@ -213,6 +220,14 @@ class Started:
         if errors is not None:
             totals.pairs.diffs = [errors]
         return measured(found, totals)
+
+    def _by_host(self) -> Mapping[str, float]:
+        """What no kernel holds, of copies; everything else is the device's."""
+        both = (flat_reader(one.numpy(self._stream)) for one in (self._base, self._target))
+        base, target = both
+        return numpy_pass.further(
+            Task(base=base, target=target, size=self._base.size, tolerance=self._tolerance, keep="nothing", threads=0)
+        )
 
     def finish_stats(self) -> TensorStats:
         """The baseline's own numbers."""
@@ -267,7 +282,7 @@ def _plan(
     if kinds[0] not in _CODES or kinds[1] not in _CODES:
         return None
     pair = f"{_SHORT.get(kinds[0])}_{_SHORT.get(kinds[1])}"
-    scans = aligned and pair in _SCANS_OF and all(metric.name in SCANNED for metric in DECLARED)
+    scans = aligned and pair in _SCANS_OF and all(metric.name in SCANNED for metric in HELD)
     errors = size < EXACT_BELOW
     wider = errors and not _WIDER.isdisjoint(kinds)
     wide = 8 if max(base.itemsize, target.itemsize) == 2 else 4
@@ -338,7 +353,7 @@ def _read(
         first_mismatch=int(column["first_mismatch"]) if column["mismatched"] else -1,
         sum_abs=column["sum_abs"], sum_rel=column["sum_rel"], squares=column["squares"],
         base_squares=column["pair_base_squares"], target_squares=column["pair_target_squares"], dot=column["dot"],
-        declared={metric.name: column[metric.name] for metric in DECLARED},
+        declared={metric.name: column[metric.name] for metric in HELD if metric.is_declared},
         required_atol=column["required_atol"], required_rtol=column["required_rtol"],
     )  # fmt: skip
     if pairs.finite:

@@ -8,20 +8,35 @@ from typing import Any
 import torch
 
 from ...records import Tolerance
-from ..metrics import DECLARED, evaluated
+from ..metrics import DECLARED, FURTHER, Declared, evaluated
 from ..totals import Pairs, Side, Totals
 
-__all__ = ["SIDE", "by_torch", "named", "side_numbers"]
+__all__ = ["SIDE", "by_torch", "further_by_torch", "named", "side_numbers"]
 
 _PIECE = 1 << 24
 
 
-def _evaluated(b: Any, t: Any, d: Any, m: Any, finite: Any) -> dict[str, float]:
+def _evaluated(
+    b: Any, t: Any, d: Any, m: Any, finite: Any, metrics: tuple[Declared, ...] = DECLARED
+) -> dict[str, float]:
     """The declared metrics of float64 tensors that are 0 where not both are finite."""
     totals: dict[str, float] = {}
-    for metric in DECLARED:
+    for metric in metrics:
         value = torch.where(finite, evaluated(metric, torch, b, t, d, m), 0)
         totals[metric.name] = (value.count_nonzero() if metric.share else value.sum()).item()
+    return totals
+
+
+def further_by_torch(base: Any, target: Any) -> dict[str, float]:
+    """What no kernel holds (metrics.FURTHER), of two tensors of one size, where they lie."""
+    totals = dict.fromkeys((metric.name for metric in FURTHER), 0.0)
+    flat = base.contiguous().view(-1), target.contiguous().view(-1)
+    for first in range(0, flat[0].numel(), _PIECE):
+        b, t = (one[first : first + _PIECE].double() for one in flat)
+        finite = torch.isfinite(b) & torch.isfinite(t)
+        b, t = torch.where(finite, b, 0.0), torch.where(finite, t, 0.0)
+        for name, value in _evaluated(b, t, (t - b).abs(), b.abs(), finite, FURTHER).items():
+            totals[name] += value
     return totals
 
 

@@ -24,7 +24,7 @@ from ...safety.compiled import fingerprint
 __all__ = ["ARCHIVE", "PAIRS", "SOURCES", "compiled", "kernel_code", "write"]
 
 ARCHIVE = Path(__file__).with_name("kernels.zip")
-SOURCES = ("compare.cu", "device.h", "scan.h", "settle.h", "../metrics.h")
+SOURCES = ("compare.cu", "device.h", "scan.h", "settle.h", "../held.h")
 PAIRS = ("f32_f32", "f16_f16", "bf16_bf16", "f32_f16", "f32_bf16")
 """Types of the baseline and the target for which there is a scan."""
 

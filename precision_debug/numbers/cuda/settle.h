@@ -204,7 +204,7 @@ struct Exact {
 #undef STARTED
     }
 
-    /* One element of a pair; the metrics of metrics.h see b, t, d and m. */
+    /* One element of a pair; the metrics of held.h see b, t, d and m. */
     DEVICE_MEMBER void take(const Job &job, double b, double t, int64 at) {
         double m = fabs(b), t_size = fabs(t);
         bool b_finite = m < BIG_INF, t_finite = t_size < BIG_INF;
