@@ -30,11 +30,18 @@ def expected_errors(subject: Subject, plain: Mapping[str, Any], sinks: Sequence[
     bench = subject.bench
     noise = np.random.default_rng(0).uniform(-1, 1, _NOISE).astype(np.float32)
     wanted = {sink.name for sink in sinks}
+    fused = frozenset(
+        meta.name for meta in subject.tensors
+        if subject.same_steps and meta.name not in subject.row_of and not meta.unseen
+        and plain_type(meta.op_type) in SUM_UP
+    )  # fmt: skip
     seen: dict[str, Any] = {}
 
     def replace(_op: str, name: str, value: Any) -> Any:
         row = subject.row_of.get(name)
         new = None
+        if row is None and name in fused:  # what the target fused is summed up in its own way, and quantised then
+            new = bench.shaken(value, noise, _ACCUMULATED, zlib.crc32(name.encode()) % _NOISE, None)
         if row is not None and row.comparison is not None and not subject.only_moves(name):
             unit = _unit(subject, name, row)
             if unit > 0:
@@ -45,7 +52,7 @@ def expected_errors(subject: Subject, plain: Mapping[str, Any], sinks: Sequence[
             seen[name] = bench.kept(value if new is None else new)
         return new
 
-    names = frozenset(subject.row_of)
+    names = frozenset(subject.row_of) | fused
     subject.operators()[0].run_replacing(subject.feeds, subject.showing(replace), names)
     return {
         name: math.sqrt(2) * error

@@ -23,7 +23,7 @@ def files_differ(subject: Subject, name: str) -> Evidence:
     Only where both sides are to compute the same: with one file, a target's rounded constants are no difference.
     """
     baseline, target = subject.operators()
-    if not subject.two_files or target is None:
+    if not subject.two_files or target is None or subject.quantised_file:
         return {}
     rows = {row.name: row for row in subject.rows if row.comparison is not None}  # those of other shapes, too
     own = (subject.meta_of[name],) if name in rows and name in subject.meta_of else ()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from ..errors import BackendError
-from ..numbers.precisions import promised
+from ..numbers.precisions import QUANTISED, promised
 from ..protocols import Feeds, Replace, Replacer, Session, Workbench
 from ..records import Row, TensorMeta, TensorStats
 from .bounds import LEAST
@@ -115,7 +116,21 @@ class Subject:
         for row in self.rows:
             meta = self.targets.get(row.target_name) or self.targets.get(row.target_name.rpartition("@")[0])
             found[row.name] = held_type(row, meta.dtype if meta is not None else "")
+            if self.quantised_file and meta is not None and _dequantises(meta.op_type):
+                given = [self.targets[name].dtype for name in meta.inputs if name in self.targets]
+                found[row.name] = next((dtype for dtype in given if dtype in INTEGERS), found[row.name])
         return found
+
+    @cached_property
+    def quantised_file(self) -> bool:
+        """Whether the target's file brings integers that stand for numbers, and the baseline's none: a quantised model
+        beside the one that it was made of, in whichever run modes."""
+        return any(QUANTISED.search(meta.op_type) for meta in self.targets.values()) and not self._of_integers
+
+    @cached_property
+    def _of_integers(self) -> bool:
+        """Whether the baseline's graph itself quantises."""
+        return any(QUANTISED.search(meta.op_type) for meta in self.tensors)
 
     @cached_property
     def typical_unit(self) -> float:
@@ -130,7 +145,7 @@ class Subject:
         arithmetic = self.arithmetic
         if arithmetic in {"int8", "int4"} and whole:
             rows = whole
-        known = model_unit([self.unit(row.name, row.comparison.base) for row in rows if row.comparison is not None])
+        known = model_unit([self._own_unit(row.name, row.comparison.base) for row in rows if row.comparison])
         if arithmetic == "int4":  # of weights alone: the tensors are held in another type
             return max(known, INT4)
         if arithmetic == "int8":
@@ -139,8 +154,10 @@ class Subject:
 
     @property
     def arithmetic(self) -> str:
-        """The type that the target computes in: what its session says, else what its mode promises."""
-        return self.target.arithmetic or promised(self.precision).computes
+        """The type that the target computes in: what its session says, else what its mode promises, else what its
+        file brings."""
+        told = self.target.arithmetic or promised(self.precision).computes
+        return "int8" if self.quantised_file and told in {"", "float32"} else told
 
     @cached_property
     def narrow_type(self) -> str:
@@ -154,13 +171,19 @@ class Subject:
 
         Of what both hold as the same integers, what a few elements make that fall to the other side of a step.
         """
-        own = unit_of(self.held_as.get(name, ""), stats)
+        own = self._own_unit(name, stats)
         meta = self.meta_of.get(name)
         if meta is None:
             return own
         if self.whole_steps(name) and self.held_as.get(name) == meta.dtype:
             return own * FEW_STEPS
-        return own if self.whole_steps(name) else max(own, unit_of(meta.dtype, None))
+        if self._of_integers and (inside := sum(map(self._rounds_to_steps, self.region_of.get(name, ())))):
+            own = max(own, INT8 * FEW_STEPS * math.sqrt(inside))  # what is fused falls to steps that nobody sees
+        return own
+
+    def _own_unit(self, name: str, stats: TensorStats) -> float:
+        own, meta = unit_of(self.held_as.get(name, ""), stats), self.meta_of.get(name)
+        return own if meta is None or self.whole_steps(name) else max(own, unit_of(meta.dtype, None))
 
     def whole_steps(self, name: str) -> bool:
         """Whether the target holds a tensor as integers, whose rounding error does not depend on the value."""
@@ -170,7 +193,7 @@ class Subject:
     def same_steps(self) -> bool:
         """Whether some tensors are the same integers on both sides: then a difference far below a step becomes a whole
         one in a few elements, and such steps spread, without anybody's fault. Only where nothing else is rounded."""
-        return self.typical_unit <= NARROW and any(map(self.whole_in_both, self.row_of.values()))
+        return self.typical_unit <= NARROW and self._of_integers
 
     def whole_in_both(self, row: Row) -> bool:
         """Whether both sides hold a tensor as the same integers."""
@@ -222,6 +245,10 @@ class Subject:
         if not types or not types <= MOVE or (types & JOIN and self.whole_steps(name)):
             return False
         return not any(self._rounds_integers(meta) for meta in region)
+
+    @staticmethod
+    def _rounds_to_steps(meta: TensorMeta) -> bool:
+        return bool(QUANTISED.search(meta.op_type)) and not _dequantises(meta.op_type)
 
     def _rounds_integers(self, meta: TensorMeta) -> bool:
         """Whether an operator makes floats of integers: then it is the first to round them, or to overflow."""
@@ -282,6 +309,10 @@ class Subject:
     def ancestors(self, name: str) -> set[str]:
         """Every compared tensor that one depends on."""
         return _reached(self._sources_of, name)
+
+
+def _dequantises(op_type: str) -> bool:
+    return op_type.lower().startswith("dequanti")
 
 
 def _reached(next_of: Mapping[str, tuple[str, ...]], name: str) -> set[str]:

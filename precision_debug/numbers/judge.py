@@ -8,6 +8,7 @@ import math
 from ..reasons import NOTHING, Reason, say
 from ..records import Comparison, Row, Status, TensorStats, Tolerance
 from .born import CLAMPED, MASK, is_broken, peak
+from .precisions import QUANTISED
 
 __all__ = ["HIDDEN", "as_expected", "judged", "validated", "verdict"]
 
@@ -65,13 +66,15 @@ def as_expected(row: Row, allowed: float) -> Row:
     """The row where the user gave no tolerance: it passes where its error is what the arithmetic must lose.
 
     allowed: relative L2 error up to which it is. What is no number, and what differs in shape or type, is judged as
-    ever; so is what has no relative error, as integers.
+    ever; so is what has no relative error, as integers, but for those inside a model that stand for other numbers.
     """
     numbers = row.comparison
     if numbers is None or row.status not in _JUDGED:
         return row
     error = numbers.relative_l2
-    if error is None or not numbers.shapes_match or is_broken(numbers) or "float" not in numbers.base.dtype:
+    if error is None or not numbers.shapes_match or is_broken(numbers):
+        return row
+    if "float" not in numbers.base.dtype and (row.is_output or not QUANTISED.search(row.op_type)):
         return row
     if not numbers.base.elements or numbers.mismatched == 0 == numbers.max_abs:
         return row

@@ -6,10 +6,14 @@ for people, and another backend may call float16 "half".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["MIXED", "MODEL", "PRECISIONS", "Precision", "is_narrow", "promised"]
+__all__ = ["MIXED", "MODEL", "PRECISIONS", "QUANTISED", "Precision", "is_narrow", "promised"]
+
+QUANTISED = re.compile(r"quanti[sz]|^qlinear|^q(gemm|attention|moe)$|integer|nbits|int_mm", re.IGNORECASE)
+"""Types of operators that make or read quantised tensors, in any of the frameworks."""
 
 MODEL = "model"
 """The types are the model's own: a mode that only optimises."""

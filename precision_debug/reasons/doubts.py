@@ -48,6 +48,22 @@ DOUBTS: Mapping[str, Wording] = {
         "应比较的张量只比较了 {share}（{compared} 个）：{hidden} 个无法取得，原因见各行；这些张量的情况未知。",
         "Go by the final outputs.",
     ),
+    "few_compared_inside": Wording(
+        "Every output was compared, but only {share} of the tensors to be expected before them ({compared}): {lost} of"
+        " the baseline are missing while the target has at least as many that nothing was paired with, and {hidden}"
+        " could not be seen. Who made an error is less certain for it; --rename pairs names.",
+        "所有输出均已比较，但其之前应比较的张量只比较了 {share}（{compared} 个）：基线有 {lost} 个"
+        "张量缺失，而目标至少有同样多的张量没有配对，另有 {hidden} 个无法取得。因此误差的归因不那么确定；"
+        "可用 --rename 配对名字。",
+        "Pair names with --rename.", decides=False,
+    ),
+    "few_seen_inside": Wording(
+        "Every output was compared, but only {share} of the tensors to be expected before them ({compared}): {hidden}"
+        " could not be seen, and their rows say why. Who made an error is less certain for it.",
+        "所有输出均已比较，但其之前应比较的张量只比较了 {share}（{compared} 个）：{hidden} 个无法取得，原因见各行。"
+        "因此误差的归因不那么确定。",
+        "Go by the final outputs.", decides=False,
+    ),
     "precision_unseen": Wording(
         "{mode} left no trace of {precision}: the largest Rel L2 of a tensor is {error}, and one rounding alone"
         " leaves"

@@ -6,16 +6,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..numbers.precisions import QUANTISED
 from ..records import Row, Status
 from .words import is_whole
 
-__all__ = ["ENOUGH", "QUANTISED", "Coverage", "coverage"]
+__all__ = ["ENOUGH", "Coverage", "coverage"]
 
 ENOUGH = 0.5
 """Share of the tensors to be expected that must have been compared, or the verdict is inconclusive."""
-
-QUANTISED = re.compile(r"quanti[sz]|^qlinear|^q(gemm|attention|moe)$|integer|nbits|int_mm", re.IGNORECASE)
-"""Types of operators that make or read quantised tensors, in any of the frameworks."""
 
 _CARRIES = re.compile(r"cast|reorder|transfer_layout|^memcpy|^input$", re.IGNORECASE)
 """Types of operators that an engine puts in: they compute nothing, and the baseline misses nothing for them."""

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from ..inspector import ran_instead
 from ..numbers.judge import HIDDEN
-from ..numbers.precisions import Precision, promised
+from ..numbers.precisions import QUANTISED, Precision, promised
 from ..reasons import Plain
 from ..records import Doubt, Row, Status
-from .coverage import ENOUGH, QUANTISED, coverage
+from .coverage import ENOUGH, coverage
 from .figures import count, figure, percent, sufficient
 from .judged import Judged
 from .words import Text, same, sentence, wording
@@ -80,10 +80,12 @@ def _found(report: Judged) -> Iterator[Doubt]:
         told = {
             "share": percent(covered.share), "compared": count(covered.compared), "hidden": count(covered.hidden),
         }  # fmt: skip
+        whole = bool(report.outputs) and all(row.comparison is not None for row in report.outputs)
         if covered.lost:
-            yield Doubt(code="few_compared", values={**told, "lost": count(covered.lost)})
+            code = "few_compared_inside" if whole else "few_compared"
+            yield Doubt(code=code, values={**told, "lost": count(covered.lost)})
         else:
-            yield Doubt(code="few_seen", values=told)
+            yield Doubt(code="few_seen_inside" if whole else "few_seen", values=told)
     if not any(doubt.code == "precision_not_run" for doubt in report.target.doubts):
         yield from _of_precision(report)
     yield from _not_fp32(report)

@@ -82,17 +82,21 @@ def _calm(report: Report) -> Text:
         (row for row in report.outputs if row.relative_l2 is not None), key=lambda r: r.relative_l2 or 0, default=None
     )
     compared = count(len(report.compared))
+    if report.verdict is Verdict.EXPECTED and report.first_mismatch is not None:
+        unfelt = report.explanation.unfelt if report.explanation is not None else ""
+        name = unfelt or report.first_mismatch.name
+        off = Text(
+            f"the worst output `{worst.name}` is off by {worst.relative_l2:.2g} (Rel L2), as expected"
+            if worst is not None else "the outputs are the same",
+            f"误差最大的输出 `{worst.name}` 相对 L2 误差为 {worst.relative_l2:.2g}，符合预期"
+            if worst is not None else "各输出相同",
+        )  # fmt: skip
+        return Text(
+            f"No output feels it: `{name}` is beyond what a tensor of its type loses, and {off.en}.",
+            f"不影响输出：`{name}` 超出其类型的通常损失，而{off.zh}。",
+        )
     if worst is None:
         return Text(f"All {compared} compared tensors agree.", f"比较的 {compared} 个张量全部一致。")
-    unfelt = report.explanation.unfelt if report.explanation is not None and report.first_mismatch is not None else ""
-    if report.verdict is Verdict.EXPECTED and report.first_mismatch is not None:
-        name = unfelt or report.first_mismatch.name
-        return Text(
-            f"No output feels it: `{name}` is beyond what a tensor of its type loses, and the worst output"
-            f" `{worst.name}` is off by {worst.relative_l2:.2g} (Rel L2), as expected.",
-            f"不影响输出：`{name}` 超出其类型的通常损失，而误差最大的输出 `{worst.name}` 相对 L2 误差为"
-            f" {worst.relative_l2:.2g}，符合预期。",
-        )
     many = int(worst.extra.get(SAMPLES, 1))
     over = Text(f" over {count(many)} samples", f"（{count(many)} 个样本合计）") if many > 1 else same("")
     return Text(

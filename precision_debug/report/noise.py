@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..explain.operators import MOVE, plain_type
+from ..numbers.precisions import QUANTISED
 from ..records import Row, Status
-from .coverage import QUANTISED
 from .words import Text, inner, is_whole
 
 __all__ = ["KINDS", "noise_of"]

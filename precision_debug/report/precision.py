@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from ..inspector import real_precision
-from ..numbers.precisions import promised
+from ..numbers.precisions import QUANTISED, promised
 from ..records import Row
-from .coverage import QUANTISED
 from .figures import count, percent
 from .model import Report
 from .section import Cell, Section, plain

@@ -1,0 +1,108 @@
+"""Each sentence that a report can begin with stands in docs/verdict.md, beside what was measured for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_factory import make_report, make_row
+
+from precision_debug.reasons import say
+from precision_debug.records import Culprit, Explanation, Tolerance
+from precision_debug.report.lead import lead
+from precision_debug.report.model import Report
+
+HEADINGS = {"docs/verdict.md": "### What each sentence rests on", "docs/verdict.zh.md": "### 每句话的依据"}
+
+FINE = (make_row(0, 1e-4), make_row(1, 1e-4, name="logits", is_output=True))
+INSIDE = (make_row(0, 0.5, name="inside"), make_row(1, 1e-4, name="logits", is_output=True))
+WRONG = (make_row(0, 1e-4), make_row(1, 0.5, name="logits", is_output=True))
+
+
+def culprit(cause: str = "overflow", **evidence: Any) -> Culprit:
+    shown = evidence or {"largest": 1e5, "limit": 65504.0, "count": 3}
+    return Culprit(name="inside", node="n", op_types=("Mul",), cause=cause, evidence=shown, share=0.95, at="logits",
+                   keep=("inside",))  # fmt: skip
+
+
+def explained(state: str, **more: Any) -> Explanation:
+    return Explanation(**{"state": state, "at": "logits", "actual": 0.5, "allowed": 0.1, "unit": 0.01, **more})
+
+
+def report(rows: Any, explanation: Explanation | None, **more: Any) -> Report:
+    plain = make_report(0)
+    spec = dataclasses.replace(plain.spec, tolerance=Tolerance(given=False))
+    return dataclasses.replace(plain, spec=spec, rows=rows, explanation=explanation, scores={}, scored=0, **more)
+
+
+TRIED = {"candidates": 40, "tried": 40, "budget": {"inside": 0.2}}
+REPORTS = {
+    "… lost it: …": report(WRONG, explained("culprits", culprits=(culprit(),))),
+    "… differs between the two models: …": report(WRONG, explained("culprits", culprits=(
+        culprit("files_differ", what=say("a_constant"), name="w", base=1.0, target=2.0),))),
+    "… did it: …": report(WRONG, explained("culprits", culprits=(culprit("random", between=0.3),))),
+    "Input … is not the same on both sides: …": report(WRONG, explained("culprits", culprits=(
+        culprit("inputs_differ", error=0.5, base_dtype="float32", target_dtype="float32", base_range="0 to 1",
+                target_range="0 to 2"),))),
+    "As expected, and … of it is one operator's: …": report(
+        FINE, explained("culprits", culprits=(culprit(),), passes=True)
+    ),
+    "Nothing to do: …": report(FINE, explained("healthy", actual=1e-4)),
+    "No output feels it: …": report(INSIDE, explained("healthy", actual=1e-4, unfelt="inside")),
+    "All … compared tensors agree.": report(FINE[:1], explained("healthy", actual=0.0)),
+    "No culprit is named. …": report(WRONG, explained("diffuse", **TRIED)),
+    "The run ended early: …": report(WRONG, None, failure="the engine crashed"),
+    "… finds the outputs …": report(
+        FINE, explained("healthy"), checks={"logits": 0.5}, checked=4, checked_by="mine.py:near"
+    ),
+}  # fmt: skip
+SECOND = {
+    "Diffuse: no single culprit. …": report(WRONG, explained("diffuse", **TRIED)),
+    "No single operator makes the error: …": report(WRONG, explained("healthy", **TRIED)),
+    "Nobody was looked for: …": report(WRONG, explained("healthy")),
+    "The error of … does not reach an output.": report(WRONG, explained("healthy", unfelt="inside")),
+    "Who introduced the error was not measured: …": report(WRONG, explained("unknown", reason=say("not_alone"))),
+}
+
+
+def table(root: Path, page: str) -> list[str]:
+    """The beginnings in a page's table."""
+    text = (root / page).read_text(encoding="utf-8").partition(HEADINGS[page])[2].partition("\n### ")[0]
+    return re.findall(r"^\| `(.+?)`", text, re.MULTILINE)
+
+
+def fits(pattern: str, sentence: str) -> bool:
+    return re.match(".*".join(map(re.escape, pattern.split("…"))), sentence) is not None
+
+
+@pytest.mark.parametrize("pattern", [*REPORTS, *SECOND])
+def test_a_report_begins_as_the_documentation_says(pattern: str, root: Path) -> None:
+    place, found = (0, REPORTS[pattern]) if pattern in REPORTS else (1, SECOND[pattern])
+    said = lead(found)[place]
+    assert fits(pattern, said.en), said.en
+    known, chinese = table(root, "docs/verdict.md"), table(root, "docs/verdict.zh.md")
+    assert pattern in known
+    assert len(known) == len(chinese)
+    assert fits(chinese[known.index(pattern)], said.zh), said.zh
+
+
+def test_the_documentation_has_no_other_sentence(root: Path) -> None:
+    assert sorted(table(root, "docs/verdict.md")) == sorted([*REPORTS, *SECOND])
+
+
+def test_nothing_that_accuses_stands_beside_as_expected() -> None:
+    """AS EXPECTED is never on one screen with "is the first of 62 out of tolerance", nor an operator that "lost it"."""
+    from precision_debug.cli.summary import lines
+    from precision_debug.report.summary import summary
+
+    found = dataclasses.replace(REPORTS["No output feels it: …"])
+    page = summary(found)
+    texts = [line.text.en for line in lines(found)] + [text.en for text in (*page.lead, *page.details)]
+    texts += [cell.text.en for section in page.sections for line in section.lines for cell in line]
+    assert any("AS EXPECTED" in text for text in texts)
+    for accusing in ("out of tolerance.", "lost the precision itself", "is the first of", "No culprit is named"):
+        assert [text for text in texts if accusing in text] == []
+    assert [text for text in texts if " of 12 elements" in text or "elements (" in text] == []
