@@ -5,10 +5,9 @@ from __future__ import annotations
 from ..explain.operators import MOVE, plain_type
 from ..explain.units import INTEGERS
 from ..inspector import real_precision
-from ..numbers.precisions import MIXED, Precision, promised
+from ..numbers.precisions import MIXED, QUANTISED, Precision, promised
 from ..protocols import Executed, Session
 from ..records import TensorMeta
-from ..report.coverage import QUANTISED
 from .plan import Opening
 
 __all__ = ["executed_of"]

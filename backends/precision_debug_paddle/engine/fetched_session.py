@@ -41,7 +41,13 @@ __all__ = ["FetchSession", "Start"]
 Start = Callable[[Path, str], Runner]
 """Makes a runner for a program file. The text: "" for the mode, "float32" for its graph in FP32, or "unfused"."""
 
-_BUILDS, _FEWEST, _SECONDS = 60, 12, 300.0
+_BUILDS, _FEWEST, _VALUES = 60, 12, 36_000
+"""Builds at most and at least, and values that all of them together may have: counted in work, since what can be seen
+must not depend on how busy the machine is."""
+
+_CAP = 1800.0
+"""Seconds after which no further build is tried; what was not tried says so in its row."""
+
 _SILENT = frozenset({"split", "unbind", "split_with_num"})  # Paddle's hook passes over them
 
 
@@ -96,11 +102,9 @@ class FetchSession:
         if self._unfused:
             self._plan_unfused(feeds)
             return
-        begun = time.monotonic()
         witness = Witness()
         plain = self._trace(self._start(self._model.file, ""), feeds, witness)
-        seconds = time.monotonic() - begun
-        builds = self._builds or int(min(_BUILDS, max(_FEWEST, _SECONDS / seconds)))
+        builds = self._builds or int(min(_BUILDS, max(_FEWEST, _VALUES / max(1, len(self._values)))))
         if self._check is not None:
             self._check(plain)
         if self._bodies is not None:
@@ -136,7 +140,7 @@ class FetchSession:
         searching = time.monotonic()
 
         def late() -> bool:
-            return not self._builds and time.monotonic() - searching > _SECONDS
+            return not self._builds and time.monotonic() - searching > _CAP
 
         found = search([*groups, *loose], changes, list(self._values), builds, late)
         shown = {*found.kept, *outputs}
