@@ -27,6 +27,7 @@ class RunMode:
     precision: what it promises to compute in, a word of ``numbers.precisions``. tried: "ENGINE OLDEST to NEWEST".
     baseline: the backend's mode that it is compared with where the user names none. simulation: it imitates arithmetic.
     concurrent: its sessions may run in a thread beside another session of this process, and a hook may block them.
+    accumulates: the type in which sums inside one operator (a mean, a norm) are known to be done; "": not known.
     """
 
     name: str
@@ -36,6 +37,7 @@ class RunMode:
     precision: str = ""
     simulation: bool = False
     concurrent: bool = False
+    accumulates: str = ""
     zh: str = ""
     tried: str = ""
 

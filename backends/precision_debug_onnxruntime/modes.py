@@ -58,10 +58,14 @@ class Recipe:
         return tuple(dict(known.get(name, {})) for name in self.providers)
 
 
+_SUMS_IN_FLOAT32 = frozenset({"ort_fp16", "ort_cuda_fp16"})
+"""Kernels of the CPU compute in float32 between casts; those of CUDA reduce float16 in float32."""
+
+
 def _mode(name: str, precision: str, summary: str, zh: str, simulation: bool = False) -> RunMode:
     return RunMode(
         name=name, summary=summary, zh=zh, suffixes=(".onnx",), baseline="ort_fp32", precision=precision,
-        simulation=simulation, concurrent=True,
+        simulation=simulation, concurrent=True, accumulates="float32" if name in _SUMS_IN_FLOAT32 else "",
     )
 
 

@@ -52,6 +52,7 @@ def _mode(name: str, precision: str, summary: str, zh: str, suffixes: tuple[str,
         baseline="torch_fp32",
         precision=precision,
         concurrent=name != "torch_compile",
+        accumulates="float32",  # at::opmath_type of the narrow types
     )
 
 

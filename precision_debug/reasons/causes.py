@@ -272,9 +272,8 @@ CAUSES: Mapping[str, Cause] = {
         do="Switch the pass off, as the pasted line does, and report it to the engine's developers.",
         do_zh="按可粘贴的那一行关闭该 pass，并向引擎开发者报告。",
         why=Wording(
-            "the engine's {passes} makes {instead} of {replaced} and computes something else:"
-            " the outputs are off by {before} (Rel L2) with it, and by {after} without it ({runs}"
-            " builds, of {of} passes)",
+            "the engine makes {instead} of {replaced} ({passes}) and computes something else: the outputs are off by"
+            " {before} (Rel L2), and by {after} without that (passes that were bisected: {of}, builds: {runs})",
             "引擎的 {passes} 将 {replaced} 变为 {instead}，改变了计算：启用时输出相差 {before}（相对"
             " L2），关闭后为 {after}（{of} 个 pass 中二分，构建 {runs} 次）",
         ),
@@ -291,9 +290,9 @@ CAUSES: Mapping[str, Cause] = {
         do="Switch the pass off, as the pasted line does, where that matters.",
         do_zh="若有影响，按可粘贴的那一行关闭该 pass。",
         why=Wording(
-            "the engine's {passes} makes {instead} of {replaced}, which rounds elsewhere, and"
-            " this model makes rounding large: the outputs are off by {before} (Rel L2) with"
-            " it, and by {after} without it ({runs} builds, of {of} passes)",
+            "the engine makes {instead} of {replaced} ({passes}), which rounds elsewhere, and this model makes"
+            " rounding large: the outputs are off by {before} (Rel L2), and by {after} without that (passes that were"
+            " bisected: {of}, builds: {runs})",
             "引擎的 {passes} 将 {replaced} 变为 {instead}，舍入位置不同，而该模型会放大舍入误差："
             "启用时输出相差 {before}（相对 L2），关闭后为 {after}（{of} 个 pass 中二分，构建"
             " {runs} 次）",

@@ -27,6 +27,12 @@ NOTES: Mapping[str, Wording] = {
         "第二意见：{count} 种算子（{types}）由 {by} 再算一次；基线引擎的结果有 {wrong} 处与众不同。",
         "Nothing, where that is 0.",
     ),
+    "sum_may_overflow": Wording(
+        "{op} `{name}` may overflow inside where the target sums in float16: the sizes of its {terms} terms add up to"
+        " {most:.4g}, and their rounding to {lost:.2g} of that at most.",
+        "若目标以 float16 累加，{op} `{name}` 内部可能上溢：其 {terms} 项的绝对值之和为 {most:.4g}，舍入误差至多为其"
+        " {lost:.2g}。", "Keep the operator in FP32, or scale its inputs before it.",
+    ),
     "no_second_opinion": Wording(
         "No second opinion: only operators of .onnx files are run by other engines.",
         "没有第二意见：只有 .onnx 文件的算子能由其他引擎运行。", "Export the model to ONNX for it.",

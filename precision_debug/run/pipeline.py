@@ -33,6 +33,7 @@ from .fail_fast import Enough, enough
 from .faulty_pass import with_faulty_pass
 from .fixes import tried_fix
 from .inputs import feeds_of, storing
+from .inside_sums import inside_sums
 from .journal import Journal, read_events
 from .old_objects import old_objects_at_rest
 from .plan import NONE, Opening, Plan, crosses, make_plan
@@ -260,6 +261,11 @@ def _explain(
     explanation = with_faulty_pass(
         explanation, subject, target.opening, spec.find_pass, given.for_target().feeds[sample], given.for_target().feeds
     )  # fmt: skip
+    if target.opening.precision == "float16" and target.opening.mode is not None:
+        told, doubts = inside_sums(subject, target.opening.mode.accumulates)
+        for reason in told:
+            journal.write(events.Note(text=reason))
+        target.doubt(doubts)
     if spec.second_opinion:
         journal.write(events.Stage(text=say("stage_second_opinion")))
         explanation, told = with_second_opinion(explanation, base, given.feeds[sample], folder)

@@ -15,7 +15,7 @@ from ..feeds import FeedSet, as_option
 from ..numbers.native import cores_of_each
 from ..protocols import Feeds, Hook, Session, told_to
 from ..reasons import Reason, say
-from ..records import Side, TensorMeta
+from ..records import Doubt, Side, TensorMeta
 from ..settings import SIDES
 from .journal import Journal
 from .plan import Opening
@@ -67,6 +67,7 @@ class OpenSide:
         self.role, self.opening, self.given, self.journal = role, opening, given, journal
         self.seconds: float | None = None
         self._told: tuple[TensorMeta, ...] = ()
+        self._doubts: tuple[Doubt, ...] = ()
         self._side = say("baseline") if role == "baseline" else say("target")
         journal.write(Stage(text=say("stage_opening", side=self._side, mode=opening.label)))
         self._tell(())
@@ -127,6 +128,12 @@ class OpenSide:
             self.journal.write(Tensors(side=role, tensors=tuple(tensors)))
         self._tell(tensors)
 
+    def doubt(self, doubts: Sequence[Doubt]) -> None:
+        """Tell what weakens the comparison, beyond what the session says of itself."""
+        if doubts:
+            self._doubts = (*self._doubts, *doubts)
+            self.announce()
+
     def _tell(self, tensors: Sequence[TensorMeta]) -> None:
         opening, session = self.opening, getattr(self, "session", None)
         info = Side(
@@ -136,7 +143,7 @@ class OpenSide:
             precision=opening.precision or (session.arithmetic if session else ""),
             versions=dict(session.versions) if session else {},
             notes=tuple(session.notes) if session else (),
-            doubts=tuple(session.doubts) if session else (),
+            doubts=(*(session.doubts if session else ()), *self._doubts),
             simulation=bool(opening.mode and opening.mode.simulation),
             tensors=len(tensors),
             seconds=self.seconds,

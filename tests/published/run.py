@@ -1,0 +1,122 @@
+"""Runs the bench: python tests/published/run.py [NAME…] [--environments DIR]. By hand: an environment a release.
+
+Each case is reproduced without this tool first, in the release's own environment; then the default command is run
+there, its verdict, its first culprit and its pass are held against what is known, and the table is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+ROOT = Path(__file__).parent.parent.parent
+OWN = ["ml_dtypes>=0.4", "msgspec>=0.18", "xlsxwriter>=3.2,<4", "rich>=13", "onnxruntime-extensions>=0.13",
+       "numpy>=1.26"]  # fmt: skip
+
+MAKE = """
+import sys; sys.path.insert(0, {here!r})
+import numpy as np, onnx, onnxruntime as ort
+from cases import CASES
+case = next(one for one in CASES if one.name == {name!r})
+first, feeds = case.make()
+onnx.save(first, "first.onnx"); np.savez("x.npz", **feeds)
+second = first
+if case.tool:
+    known = {{"first": onnx.load("first.onnx")}}
+    exec(case.tool, known)
+    second = known["second"]
+    onnx.save(second, "second.onnx")
+def run(model, level):
+    options = ort.SessionOptions()
+    options.graph_optimization_level, options.log_severity_level = level, 4
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(["y"], dict(feeds))[0].astype(float)
+levels = ort.GraphOptimizationLevel
+base = run(first, levels.ORT_DISABLE_ALL)
+got = run(second, levels.ORT_DISABLE_ALL if case.tool else levels.ORT_ENABLE_ALL)
+print("ERROR", np.linalg.norm(got - base) / np.linalg.norm(base) if got.shape == base.shape else "inf")
+"""
+
+
+def environment(folder: Path, needs: list[str]) -> Path:
+    """Python of an environment with these packages; made where there is none."""
+    place = folder / ("_".join(one.replace("==", "-") for one in needs) or hashlib.sha256().hexdigest())
+    python = place / "bin" / "python"
+    if not (place / "made").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-q", *OWN, *needs], check=True)
+        (place / "made").touch()
+    return python
+
+
+def judged(name: str, folder: Path, environments: Path) -> dict[str, Any]:
+    """One line of the table."""
+    from cases import CASES
+
+    case = next(one for one in CASES if one.name == name)
+    python = environment(environments, list(case.needs))
+    work = folder / name
+    work.mkdir(parents=True, exist_ok=True)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "backends")])}
+    alone = subprocess.run(
+        [str(python), "-c", MAKE.format(here=str(Path(__file__).parent), name=name)], cwd=work, text=True,
+        capture_output=True, env={key: one for key, one in env.items() if key != "PYTHONPATH"}, check=False,
+    )  # fmt: skip
+    error = next((line.split()[1] for line in alone.stdout.splitlines() if line.startswith("ERROR")), "")
+    found: dict[str, Any] = {"name": name, "right": case.right, "published": case.published, "alone": error}
+    if not error or (float(error) > 1e-3) is case.right:
+        return {**found, "state": "not reproduced", "why": (alone.stderr or alone.stdout).strip()[-200:]}
+    words = ["--model_file", "first.onnx", "--run_mode", "ort_opt"]
+    if case.tool:
+        words = ["--model_file", "second.onnx", "--baseline_model", "first.onnx", "--run_mode", "ort_fp32",
+                 "--baseline", "ort_fp32"]  # fmt: skip
+    command = [str(python), "-m", "precision_debug", *words, *case.options, "--inputs", "x.npz", "--output", "o.json"]
+    done = subprocess.run([*command, "--lang", "en"], cwd=work, env=env, text=True, capture_output=True, check=False)
+    report = json.loads((work / "o.json").read_text()) if (work / "o.json").exists() else {}
+    culprits = (report.get("explanation") or {}).get("culprits", [])
+    first = culprits[0] if culprits else {}
+    passes = str(first.get("evidence", {}).get("passes", "")).split(" and ") if first else []
+    proven = [line for line in done.stdout.splitlines() if "prove" in line]
+    return {
+        **found, "state": "ran", "status": done.returncode, "verdict": done.returncode == (0 if case.right else 1),
+        "region": None if case.right else first.get("name", "") in case.region,
+        "pass": None if not case.passes else bool({*passes} & {*case.passes}),
+        "cause": first.get("cause", ""), "named": first.get("name", ""), "passes": [one for one in passes if one],
+        "runs": first.get("evidence", {}).get("runs"), "said": done.stdout.splitlines()[:1], "proven": proven[:1],
+        "stderr": done.stderr.strip()[-200:] if done.returncode not in (0, 1) else "",
+    }  # fmt: skip
+
+
+def main() -> None:
+    from cases import CASES
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--environments", type=Path, default=Path.home() / ".cache" / "precision_debug_published")
+    parser.add_argument("--folder", type=Path, default=Path("output/published"))
+    given = parser.parse_args()
+    lines = []
+    for case in CASES:
+        if not given.names or case.name in given.names:
+            lines.append(judged(case.name, given.folder.absolute(), given.environments))
+            print(json.dumps(lines[-1]), flush=True)
+    print("\n| case | release | published | alone | verdict | region | pass | cause |")
+    print("|---|---|---|---:|---|---|---|---|")
+    needs = {case.name: case.needs[0] for case in CASES}
+    marks = {True: "yes", False: "**no**", None: ""}
+    for one in lines:
+        verdict = marks[one["verdict"]] if one["state"] == "ran" else one["state"]
+        cells = [one["name"], needs[one["name"]], one["published"], one["alone"][:8], verdict,
+                 marks[one.get("region")], marks[one.get("pass")], one.get("cause", "")]  # fmt: skip
+        print("| " + " | ".join(map(str, cells)) + " |")
+
+
+if __name__ == "__main__":
+    main()
