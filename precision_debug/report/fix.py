@@ -40,9 +40,24 @@ def fix_sentences(report: Report) -> list[Text]:
         return []
     found = _STATES[fix.state](fix)
     if fix.state != "found":
-        return [found]
+        return [found, *_best(fix)]
     checked = _checked(fix, report.target.mode)
     return [Text(f"{found.en} {checked.en}", f"{found.zh}{checked.zh}")]
+
+
+def _best(fix: Fix) -> list[Text]:
+    """The best trade that was seen, where no set was found."""
+    if not fix.best:
+        return []
+    units = UNITS.get(fix.unit, UNITS["operator"])
+    return [
+        Text(
+            f"The best trade that was run keeps {count(len(fix.best))} of {count(fix.units)} {units.en}: the error goes"
+            f" from {_error(fix.before)} to {_error(fix.best_error)} ({fix.best_option}).",
+            f"已运行的最佳折中保留 {count(fix.units)} {units.zh}中的 {count(len(fix.best))} 个：误差从"
+            f" {_error(fix.before)} 降到 {_error(fix.best_error)}（{fix.best_option}）。",
+        )
+    ]
 
 
 def _checked(fix: Fix, mode: str) -> Text:
@@ -72,12 +87,20 @@ def _not_needed(fix: Fix) -> Text:
 
 def _answered(fix: Fix) -> Text:
     units = UNITS.get(fix.unit, UNITS["operator"])
+    low, still, was = same(""), fix.still, fix.was
+    if still is not None and was is not None:
+        low = Text(
+            f"; {count(still.low)} of {count(still.of)} operators still run in {still.precision} ({count(was.low)} of"
+            f" {count(was.of)} before)",
+            f"；{count(still.of)} 个算子中的 {count(still.low)} 个仍以 {still.precision} 运行"
+            f"（此前 {count(was.of)} 个中的 {count(was.low)} 个）",
+        )
     keys = [*(f"`{unit.key}`" for unit in fix.kept[:6]), *(["…"] if len(fix.kept) > 6 else [])]
     return Text(
         f"Keep {count(len(fix.kept))} of {count(fix.units)} {units.en} in higher precision ({', '.join(keys)}): the"
-        f" error goes from {_error(fix.before)} to {_error(fix.after)}.",
+        f" error goes from {_error(fix.before)} to {_error(fix.after)}{low.en}.",
         f"将 {count(fix.units)} {units.zh}中的 {count(len(fix.kept))} 个保留为高精度（{'、'.join(keys)}）："
-        f"误差从 {_error(fix.before)} 降到 {_error(fix.after)}。",
+        f"误差从 {_error(fix.before)} 降到 {_error(fix.after)}{low.zh}。",
     )
 
 
@@ -94,7 +117,25 @@ def _diffuse(fix: Fix) -> Text:
     )
 
 
-def _not_possible(_fix: Fix) -> Text:
+def _not_possible(fix: Fix) -> Text:
+    units, still = UNITS.get(fix.unit, UNITS["operator"]), fix.whole_still
+    if fix.whole_passes:
+        return Text(
+            f"Only everything in higher precision holds: with all {count(fix.units)} {units.en} kept the error goes"
+            f" from {_error(fix.before)} to {_error(fix.whole)}, and nothing is left in the low precision.",
+            f"只有全部保留为高精度才满足要求：{count(fix.units)} {units.zh}全部保留时误差从 {_error(fix.before)} 降到"
+            f" {_error(fix.whole)}，但低精度已无算子运行。",
+        )
+    if still is not None and still.low:
+        return Text(
+            f"The engine does not obey: with all {count(fix.units)} {units.en} to be kept in higher precision,"
+            f" {count(still.low)} of {count(still.of)} ran in {still.precision} all the same, and the error is"
+            f" {_error(fix.whole)} ({_error(fix.before)} with nothing kept). That says nothing of the precision's part"
+            " in it.",
+            f"引擎未遵守：要求全部 {count(fix.units)} {units.zh}保留为高精度，仍有 {count(still.of)} 个中的"
+            f" {count(still.low)} 个以 {still.precision} 运行，误差为 {_error(fix.whole)}（未保留时"
+            f" {_error(fix.before)}）。因此无法判断精度对误差的影响。",
+        )
     return Text(
         "It fails with everything in higher precision too, so no kept set can help: compare that mode first.",
         "全部保留为高精度仍不满足要求，保留算子无济于事：请先对比该模式本身。",

@@ -19,15 +19,13 @@ from ..records import Culprit
 from ..search import Evaluation, Group, ToKeep, Tried, repeats_of
 from .searching.criterion import Sample
 from .searching.trials import Trials
+from .staying_low import stays_low
 from .to_keep import Keepable
 
 __all__ = ["FixFinder"]
 
 _HALF = 0.5
 """Of the error as it was, what may be left."""
-
-_STAYS = 0.5
-"""Of the operators that were not kept, what must still run in the low precision at least."""
 
 _AS_GOOD = 1.25
 """Times the least error that was seen, up to which a smaller set is as good, where none is as expected."""
@@ -189,16 +187,8 @@ class FixFinder:
         found = self.seen.get(groups)
         return (
             found is not None and found.error is not None and found.error <= _HALF * self.before[0]
-            and self._stays_low(groups, found.executed)
+            and stays_low(self.keepable.units, found.kept, self.was, found.executed)
         )  # fmt: skip
-
-    def _stays_low(self, groups: Groups, executed: Executed | None) -> bool:
-        if self.was is None or not self.was.low:
-            return len(groups) < len(self.keepable.units)
-        units = self.keepable.units.units
-        made = sum(len(unit.metas) for unit in units)
-        left = 1 - sum(len(unit.metas) for unit in units if unit.keys in groups) / max(1, made)
-        return executed is not None and executed.low >= max(1.0, _STAYS * left * self.was.low)
 
     def _holds(self, groups: Groups) -> bool:
         return self._helps(groups) and self.seen[groups].passes

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .. import explain, registry
 from ..errors import PrecisionDebugError
@@ -15,9 +16,10 @@ from ..reasons import as_reason
 from ..records import Culprit, Row, TensorMeta
 from ..search import ToKeep, Units
 from ..search.units import NOT_KEPT
+from ..settings import Setting
 from .plan import Opening
 
-__all__ = ["Keepable", "keepable"]
+__all__ = ["Keepable", "keepable", "typed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +59,17 @@ class Keepable:
         """As a user types it; it is not run yet."""
         keys = tuple(dict.fromkeys(key for group in groups for key in group))
         settings = dict(self.keep.options(keys))
-        table = {setting.name: setting for setting in self.target.settings}
         return ToKeep(
-            option=" ".join(table[name].typed(value) for name, value in settings.items()), settings=settings,
+            option=typed(self.target.settings, settings), settings=settings,
             replaced=tuple(name for name in settings if name in self.target.spec.options), unit=self.keep.unit,
             keys=keys, of=len(self.units),
         )  # fmt: skip
+
+
+def typed(table: Sequence[Setting], settings: Mapping[str, Any]) -> str:
+    """Settings as a user types them."""
+    by_name = {setting.name: setting for setting in table}
+    return " ".join(by_name[name].typed(value) for name, value in settings.items())
 
 
 def keepable(

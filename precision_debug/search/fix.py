@@ -104,7 +104,10 @@ class Fix:
     on_engine: of those, on the engine itself. again: how many of them came from an earlier, unfinished search.
     before, after: the target's error with nothing and with the answer kept. limit: what ``passes`` means, in words.
     minimal: nothing in it can be dropped by itself. held_out, held: held-out samples, and how many of them hold.
-    obeyed: what the engine says of the kept layers, one line each.
+    obeyed: what the engine says of the kept layers, one line each. was, still: in which precision the operators ran
+    with nothing and with the answer kept; None: nobody can tell. whole: the error with everything kept, whole_passes whether
+    that holds, whole_still in which precision it ran, where that was run. best, best_error, best_option: where no set
+    was found, the smallest that comes near the least error that was seen, and what keeps it.
     """
 
     state: str
@@ -128,6 +131,14 @@ class Fix:
     trade: tuple[TradePoint, ...] = ()
     artefacts: tuple[Artefact, ...] = ()
     obeyed: tuple[str, ...] = ()
+    was: Executed | None = None
+    still: Executed | None = None
+    whole: float | None = None
+    whole_passes: bool = False
+    whole_still: Executed | None = None
+    best: tuple[KeptUnit, ...] = ()
+    best_error: float | None = None
+    best_option: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[Reason, ...] = ()
     seconds: float = 0.0

@@ -1,11 +1,12 @@
-"""Whether what a report gives to paste keeps its culprits: ``python tests/planted/pasted.py [WORD …]``.
+"""Whether what a report gives to paste brings what it says: ``python tests/planted/pasted.py [WORD …] [FILE.onnx …]``.
 
-Each planted fault is compared, and compared again with the option. ONNX models also run in OpenVINO's modes of the same
-precision, where this CPU has them. One line for each that is not as promised.
+Each planted fault, or model with FILE.npz beside it, is compared, and compared again with the option. ONNX models also
+run in OpenVINO's and ONNX Runtime's other modes. One line each: error as said and as measured, and what still ran low.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 from collections import Counter
@@ -15,68 +16,108 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import numpy as np
+
 import precision_debug
 from planted.run import Fault, cases
 from precision_debug import registry
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.explain import is_mended
+from precision_debug.report.model import Report
 
-OPENVINO = {"ort_fp16_sim": "ov_fp16", "ort_bf16_sim": "ov_bf16"}
+OPENVINO = {"ort_fp16_sim": "ov_fp16", "ort_bf16_sim": "ov_bf16", "ort_int8": "ov_int8"}
+
+OF_FILES = ("ort_fp16_sim", "ort_int8", "ort_int8_dynamic", "ov_bf16", "ov_int8")
+
+_SAME = 0.05
+"""Relative difference up to which two runs of an engine gave the same error."""
+
+
+def runs_here(mode: str) -> bool:
+    return any(one.name == mode and backend.availability(mode).ok for backend in registry.backends()
+               for one in backend.run_modes)  # fmt: skip
 
 
 def modes_of(one: Fault) -> Iterator[str]:
     """The case's own mode, and OpenVINO's of its precision."""
     yield one.mode
-    other = OPENVINO.get(one.mode, "")
-    if any(mode.name == other and backend.availability(other).ok for backend in registry.backends()
-           for mode in backend.run_modes):  # fmt: skip
-        yield other
+    if runs_here(OPENVINO.get(one.mode, "")):
+        yield OPENVINO[one.mode]
 
 
-def outcome(one: Fault, mode: str, folder: Path) -> tuple[str, str]:
-    """A word for what came of it, and what to say; "" where there was nobody to keep."""
-    model, base, feeds = one.make(folder)
-    if base is not None and mode != one.mode:
-        return "", ""
-    common: dict[str, Any] = {
-        "run_mode": mode, "inputs": feeds, "baseline": one.baseline if base is not None else "",
-        "baseline_model": base, **one.options,
-    }  # fmt: skip
+def worst(report: Report) -> float:
+    """Relative L2 error of the worst output; inf where NaN or Inf are born."""
+    errors = [math.inf if row.non_finite or row.relative_l2 is None else row.relative_l2 for row in report.outputs]
+    return max(errors, default=math.inf)
+
+
+def outcome(model: Any, common: dict[str, Any]) -> tuple[str, str]:
+    """A word for what came of it, and the raw numbers; "" where there was nobody to keep."""
     before = precision_debug.compare(model, **common)
     explanation, kept = before.explanation, before.to_keep
     precision = before.target.precision
-    named = {one.name for one in explanation.culprits if is_mended(one.cause, precision)} if explanation else set()
-    if not named:
+    if explanation is None or not any(is_mended(one.cause, precision) for one in explanation.culprits):
         return "", ""
-    if kept is None or not kept.option:
-        return "no option", ""
-    after = precision_debug.compare(model, **{**common, **kept.settings}).explanation
-    assert explanation is not None
-    assert after is not None
-    still = named & {culprit.name for culprit in after.culprits}
-    said = f"{kept.option}: error {explanation.actual} -> {after.actual}, still {sorted(still)}"
-    return ("named again", said) if still else ("kept", "")
+    if kept is None or kept.tried is None:
+        return "no setting", str(kept.why if kept is not None else "")
+    tried = kept.tried
+    if not kept.option:
+        still = tried.whole_still
+        more = f"everything kept {tried.whole}, low {still.low}/{still.of}" if still is not None else str(tried.why)
+        return tried.state, f"before {tried.before} least {tried.after} runs {tried.runs} {more}"
+    after = precision_debug.compare(model, **{**common, **kept.settings})
+    said, found = tried.after if tried.after is not None else math.inf, worst(after)
+    low = "" if tried.still is None or tried.was is None else (
+        f"low {tried.was.low}/{tried.was.of} -> {tried.still.low}/{tried.still.of}"
+    )  # fmt: skip
+    text = f"before {tried.before} said {said:.4g} measured {found:.4g} {low} kept {len(kept.keys)}/{kept.of}"
+    if tried.others:
+        text += f" others {tried.others}: {tried.others_before} -> {tried.others_after}"
+    true = abs(found - said) <= _SAME * max(said, 1e-6) and (tried.still is None or tried.still.low > 0)
+    halved = tried.before is None or found <= 0.5 * tried.before
+    return (tried.state if true and halved else "BROKEN PROMISE"), text
 
 
-def main(words: list[str]) -> int:
-    """One line a case that is not as promised, and how many there are of each kind, by mode."""
-    found: Counter[tuple[str, str]] = Counter()
-    for one in cases():
+def of_faults(words: list[str], folder: Path) -> Iterator[tuple[str, str, Any, dict[str, Any]]]:
+    for number, one in enumerate(cases()):
         for mode in modes_of(one) if one.who else ():
             if words and not any(word in f"{one.name} {mode}" for word in words):
                 continue
-            with tempfile.TemporaryDirectory() as folder:
-                try:
-                    what, said = outcome(one, mode, Path(folder))
-                except PrecisionDebugError as error:
-                    what, said = "refused", str(error)
+            place = folder / str(number)
+            place.mkdir(exist_ok=True)
+            model, base, feeds = one.make(place)
+            if base is None or mode == one.mode:
+                yield one.name, mode, model, {
+                    "run_mode": mode, "inputs": feeds, "baseline": one.baseline if base is not None else "",
+                    "baseline_model": base, **one.options,
+                }  # fmt: skip
+
+
+def of_files(paths: list[str], modes: list[str]) -> Iterator[tuple[str, str, Any, dict[str, Any]]]:
+    for path in paths:
+        with np.load(Path(path).with_suffix(".npz")) as file:
+            feeds = {name: file[name] for name in file.files}
+        for mode in modes or OF_FILES:
+            yield Path(path).stem, mode, path, {"run_mode": mode, "inputs": feeds}
+
+
+def main(words: list[str]) -> int:
+    """One line a case, and how many there are of each kind, by mode; 1 where a promise was broken."""
+    found: Counter[tuple[str, str]] = Counter()
+    files = [word for word in words if word.endswith(".onnx")]
+    rest = [word for word in words if word not in files]
+    with tempfile.TemporaryDirectory() as home:
+        for name, mode, model, common in of_files(files, rest) if files else of_faults(rest, Path(home)):
+            try:
+                what, said = outcome(model, common)
+            except PrecisionDebugError as error:
+                what, said = "refused", str(error)[:150]
             if what:
                 found[mode, what] += 1
-            if said:
-                print(f"{what:12s} {one.name} ({mode}): {said}", flush=True)
+                print(f"{what:14s} {name:40s} {mode:18s} {said}", flush=True)
     for (mode, what), number in sorted(found.items()):
-        print(f"{mode:22s} {what:12s} {number}")
-    return 0
+        print(f"{mode:22s} {what:14s} {number}")
+    return int(any(what == "BROKEN PROMISE" for _, what in found))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 from ... import events
 from ...errors import PrecisionDebugError, UsageError
 from ...feeds import FeedSet
-from ...protocols import Keep
+from ...protocols import Executed, Keep
 from ...reasons import Reason, say
 from ...records import RunSpec, TensorMeta
 from ...report.model import Report
@@ -29,6 +29,8 @@ from ..journal import Journal, read_events
 from ..journal_report import report_of_journal
 from ..plan import Opening, make_plan, stage_of
 from ..side import guarded
+from ..staying_low import stays_low
+from ..to_keep import typed
 from .ahead import Ahead, pool_of
 from .check_command import saved_as
 from .criterion import Criterion, Sample
@@ -37,7 +39,7 @@ from .hand_over import handed_over
 from .held_out import held_out_feeds
 from .ranked import Ranker
 from .set_runner import Setup
-from .trade import traded
+from .trade import best_trade, traded
 from .trials import Trials, outputs_of
 
 __all__ = ["EVALUATIONS", "search"]
@@ -126,6 +128,7 @@ class _Search:
         self.counted: set[tuple[str, tuple[str, ...], str]] = set()
         self.notes: list[Reason] = []
         self.oracles: dict[str, Oracle] = {}
+        self.was: Executed | None = None
 
     def run(self) -> None:
         samples, self.held_out, tensors = self._baseline()
@@ -144,6 +147,7 @@ class _Search:
         self.criterion = self._criterion(report)
         trials = self._trials(self.target, self.keep)
         low = self._evaluate(trials, (), samples)
+        self.was = low.executed
         self.samples = [dataclasses.replace(sample, low=_error(error)) for sample, error in
                         zip(samples, low.errors or [None] * len(samples), strict=True)]  # fmt: skip
         self.held_out = self._with_low(trials, self.held_out)
@@ -271,7 +275,9 @@ class _Search:
             if (self.asked.runs and self.tried >= self.asked.runs) or (kept and out_of_time):
                 raise Spent
             found = self._evaluate(trials, kept, samples, what)
-            return Judged(found.passes, found.error if found.error is not None else math.inf)
+            error = found.error if found.error is not None else math.inf
+            every = len(kept) == len(self.units)  # where the precision is switched off, which is no answer
+            return Judged(found.passes and (every or self._stays(trials, found)), error)
 
         def expected(sets: Sequence[frozenset[int]]) -> None:
             if self.ahead is not None:
@@ -285,6 +291,12 @@ class _Search:
         oracle = Oracle(len(self.units), evaluate, limit=limit, ahead=expected if self.ahead is not None else None)
         self.oracles[trials.mode] = oracle
         return oracle
+
+    def _stays(self, trials: Trials, found: Evaluation) -> bool:
+        """Whether what is not kept still runs in the low precision."""
+        if not found.kept or trials.mode != self.spec.run_mode:
+            return True
+        return self.was is None or not self.was.low or stays_low(self.units, found.kept, self.was, found.executed)
 
     def _prepared(self, trials: Trials, samples: Sequence[Sample], what: str) -> int:
         """What the workers need to know of an oracle's sets, where there are some."""
@@ -381,6 +393,13 @@ class _Search:
 
     def _fix(self, trials: Trials, found: Found, low: Evaluation, checks: Sequence[tuple[bool, ...]]) -> Fix:
         kept = found.kept or frozenset()
+        whole = self.known.find(trials.mode, self.units.keys(range(len(self.units))))
+        ran = whole.executed if whole is not None else None
+        if len(kept) == len(self.units) and self.was is not None and self.was.low and ran is not None and not ran.low:
+            found, kept = dataclasses.replace(found, state="not possible"), frozenset()  # that switches it off
+        best = frozenset[int]()
+        if found.state in ("unfinished", "diffuse", "not possible") and trials.mode in self.oracles:
+            best = best_trade(self.oracles[trials.mode], lambda some: self._stays_low(trials, some))
         joined = frozenset[int]()
         after = self._error_of(trials, kept)
         artefacts: tuple[Artefact, ...] = ()
@@ -406,11 +425,23 @@ class _Search:
             builds=1 + trials.opened, simulation=self.simulation,
             before=low.error, after=after, limit=self.criterion.words, minimal=found.minimal,
             samples=len(self.samples), held_out=len(self.held_out), held=held, trade=trade, artefacts=artefacts,
-            obeyed=obeyed,
+            obeyed=obeyed, was=self.was, still=self._executed(trials, kept) if kept else None,
+            whole=whole.error if whole is not None else None, whole_passes=whole is not None and whole.passes,
+            whole_still=whole.executed if whole is not None else None,
+            best=self._kept(best, found.groups), best_error=self._error_of(trials, best) if best else None,
+            best_option=typed(self.target.settings, self.keep.options(self.units.keys(best))) if best else "",
             settings={name: list(value) if isinstance(value, tuple) else value
                       for name, value in self.keep.options(self.units.keys(kept | joined)).items()} if kept else {},
             notes=tuple(self.notes), seconds=time.monotonic() - self.begun,
         )  # fmt: skip
+
+    def _stays_low(self, trials: Trials, kept: frozenset[int]) -> bool:
+        known = self.known.find(trials.mode, self.units.keys(kept))
+        return known is not None and self._stays(trials, known)
+
+    def _executed(self, trials: Trials, kept: frozenset[int]) -> Executed | None:
+        known = self.known.find(trials.mode, self.units.keys(kept))
+        return known.executed if known is not None else None
 
     def _traded(self, trials: Trials, found: Found) -> tuple[TradePoint, ...]:
         oracle = self.oracles[trials.mode]

@@ -10,11 +10,29 @@ from ...errors import PrecisionDebugError
 from ...search import Found, Oracle, TradePoint
 from ...search.oracle import Spent
 
-__all__ = ["traded"]
+__all__ = ["best_trade", "traded"]
 
 _POINTS = 6
 
+_HALF, _NEARLY = 0.5, 1.5
+"""Of the error with nothing kept, what the best trade may leave; and times the least error that fewer may have."""
+
 Kept = frozenset[int]
+
+
+def best_trade(oracle: Oracle, stays_low: Callable[[Kept], bool]) -> Kept:
+    """Of the sets that were run, the smallest with nearly the least error; none where none halves it.
+
+    stays_low: whether what is not kept of a set still runs in the low precision.
+    """
+    before = oracle.asked[frozenset()].error if frozenset() in oracle.asked else math.inf
+    useful = {
+        kept: judged.error for kept, judged in oracle.asked.items()
+        if 0 < len(kept) < oracle.count and math.isfinite(judged.error) and judged.error <= _HALF * before
+        and stays_low(kept)
+    }  # fmt: skip
+    near = [kept for kept, error in useful.items() if error <= _NEARLY * min(useful.values())]
+    return min(near, key=lambda kept: (len(kept), useful[kept]), default=frozenset())
 
 
 def traded(
