@@ -33,8 +33,8 @@ _AS_GOOD = 1.25
 _MARGIN = 0.9
 """Of the allowed error, what a part of a set may come to: it holds on other inputs too then."""
 
-_AGAIN = 4
-"""Runs of a set that another comparison, explained, is worth; and how often there is one."""
+_AGAIN = 3
+"""Runs of a set that another comparison, explained, is worth."""
 
 _AUTHORS = 3
 """Culprits that are tried each by itself."""
@@ -104,26 +104,24 @@ class FixFinder:
         if module:
             yield from _parts(self.keepable.groups(self._everywhere(names)))
         yield self.keepable.groups(self._everywhere(names))
-        while self.again is not None and self.most - self.spent > _AGAIN:
+        if self.again is not None and self.most - self.spent > _AGAIN:
             kept = min(self.seen, key=self._error, default=())
             self.spent += _AGAIN
             try:
                 more = self._names(self.again(tuple(key for group in kept for key in group)))
             except PrecisionDebugError:  # what the engine cannot run with these kept names nobody else
-                break
-            wider = tuple(dict.fromkeys((*names, *more)))
-            if wider == names:
-                break
-            names = wider
-            yield self.keepable.groups(names)
-            yield self.keepable.groups(self._everywhere(names))
+                more = ()
+            if wider := [name for name in more if name not in names]:
+                yield self.keepable.groups((*names, *wider))
+                yield self.keepable.groups(self._everywhere((*names, *wider)))
         if self.keepable.known is not None:
             return
-        have: dict[tuple[str, ...], None] = {}
-        for number, group in enumerate(self.ranking(), 1):
-            have |= dict.fromkeys(self.keepable.units.units[unit].keys for unit in sorted(group.units))
-            if number & (number - 1) == 0 and 3 * len(have) < len(self.keepable.units):
-                yield tuple(have)
+        units = self.keepable.units.units
+        order = dict.fromkeys(units[unit].keys for group in self.ranking() for unit in sorted(group.units))
+        ranked = list(order)
+        for count in sorted({1, 2, 4, 8, len(units) // 2, len(units) - 1}):
+            if 0 < count < len(units):
+                yield tuple(ranked[:count])
 
     def _everywhere(self, names: Sequence[str]) -> Sequence[str]:
         if self.keepable.known is None:

@@ -105,9 +105,9 @@ class Fix:
     before, after: the target's error with nothing and with the answer kept. limit: what ``passes`` means, in words.
     minimal: nothing in it can be dropped by itself. held_out, held: held-out samples, and how many of them hold.
     obeyed: what the engine says of the kept layers, one line each. was, still: in which precision the operators ran
-    with nothing and with the answer kept; None: nobody can tell. whole: the error with everything kept, whole_passes whether
-    that holds, whole_still in which precision it ran, where that was run. best, best_error, best_option: where no set
-    was found, the smallest that comes near the least error that was seen, and what keeps it.
+    with nothing and with the answer kept; None: nobody can tell. whole: the error with everything kept, whole_passes
+    whether that holds, whole_still in which precision it ran, where that was run. best, best_error, best_option:
+    where no set was found, the smallest that comes near the least error that was seen, and what keeps it.
     """
 
     state: str
