@@ -31,6 +31,10 @@ def test_the_users_rename_beats_both() -> None:
     assert pairs(result) == {"y": ("x", "rename map")}
 
 
+def test_who_was_renamed_has_no_second_partner() -> None:
+    assert pairs(align([meta("a"), meta("b")], [meta("t", origin="a")], {"t": "b"})) == {"t": ("b", "rename map")}
+
+
 def test_a_baseline_that_was_fused_pairs_by_its_origin() -> None:
     result = align([meta("fused_7", origin="relu_1")], [meta("relu_1")])
     assert pairs(result) == {"relu_1": ("fused_7", "graph metadata")}

@@ -171,6 +171,8 @@ def test_who_is_too_little_to_be_accused_is_kept_with_the_others() -> None:
     found = accused({"a": 0.45, "b": 0.1}, {}, errors, graph=TWO)
     assert set(found["a"].keep) == {"a", "b", "y"}
     assert (found["a"].cause, found["a"].amplifier) == ("amplified", "y")
+    both = accused({"a": 0.4, "b": 0.3}, {}, errors, graph=TWO)
+    assert set(both["a"].keep) == {"a", "y"}  # the other is accused itself
     alone = accused({"a": 0.55, "b": 0.1}, {}, errors, graph=TWO)
     assert set(alone["a"].keep) == {"a", "y"}
 
@@ -252,6 +254,8 @@ def test_one_operator_of_a_loop_is_one_culprit_with_the_shares_of_all_iterations
     assert found["x@0"].share == pytest.approx(0.6)
     late = accused({"x@0": 0.001, "x@1": 0.3, "x@2": 0.3}, {}, errors, graph=graph)
     assert list(late) == ["x@1"]  # the first that matters
+    early = accused({"x@0": 0.05, "x@1": 0.4, "x@2": 0.4}, {}, errors, graph=graph)
+    assert list(early) == ["x@0"]  # a tenth of the largest is enough
     whole = accused({"x@0": 0.6, "x@1": 0.6}, {}, errors, graph=graph)
     assert whole["x@0"].share == 1.0
 
