@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .errors import InputError, OutputError, PrecisionDebugError, UsageError
+from .errors import InputError, PrecisionDebugError, UsageError
 from .records import ModelFiles, RunSpec, Tolerance
 from .report.formats import refuse_unknown
 from .report.model import Report
 from .report.readiness import make_ready
 from .run import deliver, pipeline, supervisor
-from .run.folder import JOURNAL, PREFIX
+from .run.folder import JOURNAL
+from .run.held_folder import run_folder, scratch
 from .run.journal import Journal
 from .run.overwriting import refuse_overwriting
 from .run.plan import make_plan
@@ -75,17 +76,23 @@ def compare(
     refuse_overwriting(outputs, spec)
     outputs = [Path(os.path.abspath(path)) for path in outputs]
     make_ready(outputs)
-    folder = _folder(outputs)
-    try:
-        with Journal(folder / JOURNAL) as journal:
-            pipeline.execute(spec, journal, folder=folder, feeds=arrays)
-    except BaseException as error:
-        if outputs and deliver.has_rows(folder):
-            said = str(error) if isinstance(error, PrecisionDebugError) else f"{type(error).__name__}: {error}"
-            deliver.deliver(folder, outputs, failure=said)
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return deliver.deliver(folder, outputs)
+    with contextlib.ExitStack() as stack:
+        if outputs:  # beside the first one, so that what is finished needs no room elsewhere
+            job = {"outputs": [str(path) for path in outputs], "locks": []}
+            folder, held = run_folder(outputs[0].parent, job, hint="choose another place")
+            stack.callback(os.close, held)
+        else:
+            folder, _ = stack.enter_context(scratch())
+        try:
+            with Journal(folder / JOURNAL) as journal:
+                pipeline.execute(spec, journal, folder=folder, feeds=arrays)
+        except BaseException as error:
+            if outputs and deliver.has_rows(folder):
+                said = str(error) if isinstance(error, PrecisionDebugError) else f"{type(error).__name__}: {error}"
+                deliver.deliver(folder, outputs, failure=said)
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        return deliver.deliver(folder, outputs)
 
 
 def _samples(inputs: Any) -> tuple[Mapping[str, Any], ...]:
@@ -99,17 +106,6 @@ def _samples(inputs: Any) -> tuple[Mapping[str, Any], ...]:
     return samples
 
 
-def _folder(outputs: Sequence[Path]) -> Path:
-    """A folder to work in: beside the first output, so that what is finished needs no room elsewhere."""
-    try:
-        for output in outputs[:1]:
-            output.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=PREFIX, dir=outputs[0].parent if outputs else None))
-    except OSError as error:
-        place = str(outputs[0].parent) if outputs else "TMPDIR"
-        raise OutputError(
-            f"cannot write there: {error.strerror or error}", where=place, hint="choose another place"
-        ) from error
 
 
 def _plain(value: Any) -> Any:

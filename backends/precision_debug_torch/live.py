@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from precision_debug.events import Event, RowDone
 from precision_debug.records import ModelFiles, Row, RunSpec, SessionSpec, Tolerance
 from precision_debug.report.model import Report
 from precision_debug.run import deliver, pipeline
-from precision_debug.run.folder import JOURNAL, PREFIX
+from precision_debug.run.folder import JOURNAL
+from precision_debug.run.held_folder import scratch
 from precision_debug.run.journal import Journal
 from precision_debug.run.old_objects import old_objects_at_rest
 from precision_debug.run.plan import Opening, Plan
@@ -54,10 +53,10 @@ def compare_module(
         if on_row is not None and isinstance(event, RowDone):
             on_row(event.row)
 
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    with old_objects_at_rest(), Journal(folder / JOURNAL, on_event=tell) as journal:
-        pipeline.execute(spec, journal, folder=folder, feeds=(example_feeds(model),), plan=_plan(model, spec))
-    return deliver.deliver(folder, ())
+    with scratch() as (folder, _):
+        with old_objects_at_rest(), Journal(folder / JOURNAL, on_event=tell) as journal:
+            pipeline.execute(spec, journal, folder=folder, feeds=(example_feeds(model),), plan=_plan(model, spec))
+        return deliver.deliver(folder, ())
 
 
 def _plan(model: Model, spec: RunSpec) -> Plan:

@@ -67,7 +67,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         status = _UNREAD
     except BaseException as error:
-        status = _say(_line(error), 3, verbose)
+        known = _of_the_machine(error)
+        status = (
+            _say(_line(error), 3, verbose) if known is None
+            else _say(_told(known, arguments), known.exit_status, verbose)
+        )  # fmt: skip
     streams.settle()
     return status
 
@@ -106,6 +110,17 @@ def _said() -> int:
     except OSError as error:
         return _say(_line(error), 3)
     return 0
+
+
+def _of_the_machine(error: BaseException) -> PrecisionDebugError | None:
+    """What the machine refuses, a full disk among it; None where standard output is what cannot be written."""
+    if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and streams.is_lost(sys.stdout, "\n")):
+        return None
+    try:
+        from ..run.failing import of_the_machine
+    except OSError:  # no file can be opened any more, not even that
+        return UsageError("no more files may be open at once", hint="allow more: ulimit -n 1024")
+    return of_the_machine(error)
 
 
 def _line(error: BaseException) -> str:

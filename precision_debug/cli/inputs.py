@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from .. import registry
+from ..codec import decode, encode
 from ..errors import UsageError
 from ..feeds import as_option, default_feeds
 from ..records import InputMeta, ModelFiles, RunSpec
+from ..run.called import Said, called
 from ..run.plan import make_plan
 from ..safety.visible import visible
 from ..settings.words import parse_shapes
@@ -16,7 +20,7 @@ from .language import Both
 from .parser import Parser, formatter, parse, program
 from .reading import with_a_mode
 
-__all__ = ["run"]
+__all__ = ["read", "run"]
 
 SUMMARY = "list a model's inputs, what each is fed by default, and a command to copy"
 SUMMARY_ZH = "列出模型的输入、各自的默认值，以及可复制的命令"
@@ -63,10 +67,9 @@ def run(arguments: Sequence[str]) -> int:
     if not model.path:
         raise UsageError("no model was given", hint="precision_debug inputs MODEL")
 
-    def read(mode: str) -> tuple[str, Sequence[InputMeta]]:
-        return mode, make_plan(RunSpec(model=model, run_mode=mode, record="-")).target.inputs()
-
-    asked, metas = with_a_mode(model, given.run_mode, read, verbose=given.verbose)
+    job = {"model": encode(model), "run_mode": given.run_mode}
+    found = called("precision_debug.cli.inputs:read", job, where=model.path, verbose=given.verbose)
+    asked, metas = found["mode"], [decode(InputMeta, plain) for plain in found["inputs"]]
     defaults = default_feeds(metas, shapes=parse_shapes(given.input_shapes))
     for meta in metas:
         print(visible(_line(meta)))
@@ -85,6 +88,19 @@ def run(arguments: Sequence[str]) -> int:
     print()
     print(visible(f"{program()} {shlex.join(words)}"))
     return 0
+
+
+def read(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:
+    """In a child process: a model's inputs and the mode that reads them, as plain values."""
+    model = decode(ModelFiles, job["model"])
+
+    def of_mode(mode: str) -> dict[str, Any]:
+        place = folder / mode
+        place.mkdir(exist_ok=True)
+        opening = make_plan(RunSpec(model=model, run_mode=mode, record="-"), work_dir=str(place)).target
+        return {"mode": mode, "inputs": [encode(meta) for meta in opening.inputs()]}
+
+    return with_a_mode(model, job["run_mode"], of_mode, verbose=True)  # its log is a file
 
 
 def _line(meta: InputMeta) -> str:

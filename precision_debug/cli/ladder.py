@@ -10,20 +10,22 @@ import dataclasses
 import json
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import BackendError, PrecisionDebugError, UsageError
 from ..explain.ladder import Climb, Explanation, Step, climb, explain
 from ..protocols import Ladder, Rung, Switch
+from ..reasons import say
 from ..records import RunSpec, SessionSpec, Status
 from ..report.atomic_file import replacing
 from ..report.failure import sentence_of
 from ..report.model import Report
 from ..report.widths import text_width
 from ..report.words import Text, word
+from ..run.held_folder import scratch
+from ..run.interrupts import stopped, watching
 from ..run.overwriting import refuse_overwriting
 from ..run.plan import make_plan, stage_of
 from ..run.supervisor import supervise
@@ -86,12 +88,28 @@ def run(arguments: Sequence[str]) -> int:
         )
     climber = _Climber(spec, on_all=given.on == "all", verbose=given.verbose)
     language = language_of(given.lang)
-    found = climb(ladder.rungs(opening.spec), climber.step, _say_step(language))
-    explanations = _explain(ladder, opening.spec, found, climber, given.runs, language) if found.failing else []
-    _say_end(found, explanations, language)
-    if given.output:
-        _write(Path(given.output[0]), spec, found, explanations)
+    with watching() as stopping:
+        found = climb(ladder.rungs(opening.spec), climber.step, _say_step(language))
+        explanations = _explain(ladder, opening.spec, found, climber, given.runs, language) if found.failing else []
+        if stopping.asked:
+            explanations = []
+        else:
+            _say_end(found, explanations, language)
+        if given.output:
+            with stopping.finishing("the report is being written"):
+                _write(Path(given.output[0]), spec, found, explanations)
+    if stopping.asked:
+        raise BackendError(say("interrupted"), hint=say("stages_told"))
+    if found.exit_status > 1:
+        raise _could_not_run(found)
     return found.exit_status
+
+
+def _could_not_run(found: Climb) -> PrecisionDebugError:
+    """Why the target could not run, for standard error."""
+    rung, step = found.steps[-1]
+    kind = BackendError if step.exit_status == BackendError.exit_status else UsageError
+    return kind(step.text, where=rung.mode)
 
 
 def climbed(spec: RunSpec, *, on_all: bool, verbose: bool, language: str) -> None:
@@ -100,10 +118,14 @@ def climbed(spec: RunSpec, *, on_all: bool, verbose: bool, language: str) -> Non
     opening = make_plan(spec, check_machine=False).target
     if opening.capabilities.ladder is not None:
         climber = _Climber(spec, on_all=on_all, verbose=verbose)
-        found = climb(opening.capabilities.ladder.rungs(opening.spec), climber.step, _say_step(language))
+        with watching():
+            found = climb(opening.capabilities.ladder.rungs(opening.spec), climber.step, _say_step(language))
         if found.failing is not None:
             brings = Text(f"{found.failing.name} brings it", f"由“{_name(found.failing, 'zh')}”引起")
             print(visible(in_words(brings, language)))
+
+
+_INTERRUPTED = Step(passes=None, text="interrupted", chinese="被中断", exit_status=BackendError.exit_status)
 
 
 class _Climber:
@@ -114,8 +136,12 @@ class _Climber:
 
     def step(self, rung: Rung, options: Mapping[str, Any]) -> Step:
         spec = stage_of(self.spec, rung.mode, {**rung.options, **options})
-        with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
-            outcome = supervise(spec, [Path(folder, "report.json")], verbose=self.verbose)
+        if stopped():
+            return _INTERRUPTED
+        with scratch() as (folder, _):
+            outcome = supervise(spec, [folder / "report.json"], verbose=self.verbose)
+        if stopped():
+            return _INTERRUPTED
         if outcome.error is not None or outcome.report is None:
             chinese = word(sentence_of(outcome.error), "zh") if outcome.error is not None else ""
             return Step(passes=None, text=str(outcome.error), chinese=chinese, exit_status=outcome.exit_status or 3)
@@ -123,9 +149,11 @@ class _Climber:
 
     def bisected(self, rung: Rung, switches: Sequence[Switch]) -> Explanation | None:
         """What one child finds that builds the target again and again, in place of a child for each build."""
+        if stopped():
+            return None
         spec = dataclasses.replace(stage_of(self.spec, rung.mode, rung.options), find_pass=True)
-        with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
-            report = supervise(spec, [Path(folder, "report.json")], verbose=self.verbose).report
+        with scratch() as (folder, _):
+            report = supervise(spec, [folder / "report.json"], verbose=self.verbose).report
         found = report.explanation.culprits if report is not None and report.explanation is not None else ()
         for told in (one.evidence for one in found if "passes" in one.evidence):
             off = tuple(str(told["passes"]).split(" and "))

@@ -6,18 +6,18 @@ The list can be edited and given back with --marks FILE.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from ..errors import OutputError, UsageError
+from ..codec import decode, encode
+from ..errors import UsageError
 from ..feeds import make_feeds
 from ..pairing.marks import get_mark_names_from_serialized_json, select
 from ..records import ModelFiles, RunSpec, TensorMeta
 from ..report.atomic_file import replacing
+from ..run.called import Said, called
 from ..run.overwriting import refuse_overwriting
 from ..run.plan import make_plan
 from ..safety.visible import visible
@@ -26,7 +26,7 @@ from .language import Both
 from .parser import Parser, formatter, parse, program
 from .reading import with_a_mode
 
-__all__ = ["run"]
+__all__ = ["listed", "run"]
 
 SUMMARY = "list a model's tensor names in execution order, to mark some of them"
 SUMMARY_ZH = "按执行顺序列出模型的张量名，以便标记其中一些"
@@ -114,18 +114,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _of_model(given: argparse.Namespace, between: tuple[str, str] | None) -> list[str]:
     model = ModelFiles(model_file=given.model_file, params_file=given.params_file, model_dir=given.model_dir)
-
-    def listed(mode: str) -> list[TensorMeta]:
-        with _scratch() as folder:
-            opening = make_plan(RunSpec(model=model, run_mode=mode, record="-"), work_dir=folder).target
-            feeds = make_feeds(opening.inputs(), shapes=parse_shapes(given.input_shapes))
-            session = opening.open(feeds.feeds)
-            try:
-                return list(session.tensors)
-            finally:
-                session.close()
-
-    metas = with_a_mode(model, given.run_mode, listed, verbose=given.verbose)
+    job = {"model": encode(model), "run_mode": given.run_mode, "input_shapes": given.input_shapes}
+    found = called("precision_debug.cli.marks:listed", job, where=model.path, verbose=given.verbose)
+    metas = [decode(TensorMeta, plain) for plain in found]
     chosen = set(select(given.mark, between, [m.name for m in metas])) if given.mark or between else None
     kept = [meta for meta in metas if chosen is None or meta.name in chosen]
     if given.names_only or given.output:
@@ -136,16 +127,19 @@ def _of_model(given: argparse.Namespace, between: tuple[str, str] | None) -> lis
     ]
 
 
-@contextlib.contextmanager
-def _scratch() -> Iterator[str]:
-    """A folder for what a backend writes while it opens the model."""
-    try:
-        folder = tempfile.mkdtemp(prefix="precision_debug-")
-    except OSError as error:
-        raise OutputError(
-            f"cannot write there: {error.strerror or error}", where="TMPDIR", hint="set TMPDIR to another disk"
-        ) from error
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def listed(job: Mapping[str, Any], folder: Path, _said: Said) -> list[Any]:
+    """In a child process: a model's tensors in execution order, as plain values."""
+    model, shapes = decode(ModelFiles, job["model"]), parse_shapes(job["input_shapes"])
+
+    def of_mode(mode: str) -> list[Any]:
+        place = folder / mode
+        place.mkdir(exist_ok=True)
+        opening = make_plan(RunSpec(model=model, run_mode=mode, record="-"), work_dir=str(place)).target
+        feeds = make_feeds(opening.inputs(), shapes=shapes)
+        session = opening.open(feeds.feeds)
+        try:
+            return [encode(meta) for meta in session.tensors]
+        finally:
+            session.close()
+
+    return with_a_mode(model, job["run_mode"], of_mode, verbose=True)  # its log is a file

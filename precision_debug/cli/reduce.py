@@ -9,7 +9,9 @@ Exit status 0 where a part was found, 1 where nothing fails or no part shows it 
 from __future__ import annotations
 
 import dataclasses
+import glob
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +22,7 @@ import numpy as np
 
 from .. import recording
 from ..api import compare as compared
+from ..codec import decode, encode
 from ..errors import ModelError, PrecisionDebugError, UsageError
 from ..feeds import save_feeds
 from ..numbers.arrays import as_array
@@ -30,6 +33,12 @@ from ..reasons import say
 from ..records import Row, RunSpec, Status
 from ..report.atomic_file import replacing
 from ..report.model import Report
+from ..run import pipeline
+from ..run.called import Said, called
+from ..run.folder import JOURNAL
+from ..run.held_folder import scratch
+from ..run.interrupts import watching
+from ..run.journal import Journal
 from ..run.overwriting import refuse_overwriting
 from ..run.own_files import MARK, mark_archive, refuse_foreign
 from ..run.plan import make_plan
@@ -39,7 +48,7 @@ from . import compare
 from .language import Both
 from .parser import parse, program
 
-__all__ = ["run"]
+__all__ = ["reduced", "run"]
 
 SUMMARY = "the smallest part of an ONNX model that still shows the fault, saved with its inputs"
 SUMMARY_ZH = "仍能重现问题的最小 ONNX 子模型，连同其输入一起保存"
@@ -101,41 +110,68 @@ def run(arguments: Sequence[str]) -> int:
     for unnamed in (*(() if given.part else (part_file,)), *beside):
         refuse_foreign(unnamed, "--part")
     compare.check_before(spec, [])
-    whole = _compared(spec, model, spec.inputs)
-    proto = _with_weights(model)
-    made = {name for node in proto.graph.node for name in node.output}
-    # an input differs where the target holds it in another type: no operator did that
-    row = _failing(whole, lambda name: name == given.tensor if given.tensor else name in made)
-    if row is None:
-        what = f"'{given.tensor}' does not fail" if given.tensor else "nothing fails that an operator makes"
-        print(visible(f"{what}: there is nothing to reduce"), file=sys.stderr)
-        return 1
-    proto = _with_weights(model)
-    values = _baseline_values(spec, whole)
-    parts = Parts(proto, values, row.name)
-    found = parts.smallest(lambda part: _shows(spec, part, row.name, given.quiet))
-    if found is None:
-        print(visible(f"no part of the model shows alone how {row.name} fails"), file=sys.stderr)
-        return 1
-    _write(part_file, found)
-    operators = ", ".join(f"{node.op_type} {node.output[0]}" for node in list(found.proto.graph.node)[:5])
-    more = f" and {found.nodes - 5} more" if found.nodes > 5 else ""
+    with watching() as stopping, scratch() as (folder, _):
+        job = {"spec": encode(spec), "tensor": given.tensor, "file": str(folder / part_file.name)}
+
+        def tell(news: Mapping[str, Any]) -> None:
+            if not given.quiet:
+                print(f"  {news['operators']} operators: {news['came']}", file=sys.stderr, flush=True)
+
+        found = called("precision_debug.cli.reduce:reduced", job, where=model, verbose=given.verbose, on_said=tell)
+        if "nothing" in found:
+            print(visible(found["nothing"]), file=sys.stderr)
+            return 1
+        with stopping.finishing("the part is being written"):
+            _moved(folder, part_file)
+    names = [f"{kind} {name}" for kind, name in found["operators"]]
+    operators = ", ".join(names[:5])
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     inputs = part_file.with_suffix(".npz")
     lines = (
-        f"{found.nodes} of {len(proto.graph.node)} operators still fail at {row.name}: {operators}{more}",
+        f"{len(names)} of {found['of']} operators still fail at {found['tensor']}: {operators}{more}",
         f"{part_file}, inputs {inputs}; to see it:",
         f"{program()} --model_file {shlex.quote(str(part_file))} --run_mode {spec.run_mode}"
-        f" --baseline {whole.baseline.mode} --inputs {shlex.quote(str(inputs))}{_tolerance(spec)}",
+        f" --baseline {found['baseline']} --inputs {shlex.quote(str(inputs))}{_tolerance(spec)}",
     )
-    sys.stdout.writelines(visible(line) + "\n" for line in (*lines, *_alone(spec, part_file, found, row.name, values)))
+    sys.stdout.writelines(visible(line) + "\n" for line in (*lines, *_of_the_script(part_file, found["alone"])))
     return 0
 
 
-def _alone(spec: RunSpec, part_file: Path, found: Part, name: str, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Write a script that needs the engine alone, where the fault is the engine's; what to print of it."""
+def reduced(job: Mapping[str, Any], folder: Path, said: Said) -> dict[str, Any]:
+    """In a child process: what is left of a model, saved as the job's file; or why nothing is."""
+    tempfile.tempdir = str(folder)  # every run of a part works in here, and goes with it
+    spec, part_file = decode(RunSpec, job["spec"]), Path(job["file"])
+    model = spec.model.model_file
+    whole = _compared(spec, model, spec.inputs)
+    wanted, proto = job["tensor"], _with_weights(model)
+    made = {name for node in proto.graph.node for name in node.output}
+    # an input differs where the target holds it in another type: no operator did that
+    row = _failing(whole, lambda name: name == wanted if wanted else name in made)
+    if row is None:
+        what = f"'{wanted}' does not fail" if wanted else "nothing fails that an operator makes"
+        return {"nothing": f"{what}: there is nothing to reduce"}
+    name = row.name
+    proto = _with_weights(model)
+    values = _baseline_values(spec, whole)
+    parts = Parts(proto, values, name)
+    found = parts.smallest(lambda part: _shows(spec, part, name, said))
+    if found is None:
+        return {"nothing": f"no part of the model shows alone how {name} fails"}
+    found.proto.metadata_props.add(key=MARK, value=part_file.name)
+    _save(part_file, found)
+    mark_archive(save_feeds(part_file.with_suffix(".npz"), found.feeds))
+    return {
+        "tensor": name, "baseline": whole.baseline.mode, "of": len(proto.graph.node),
+        "alone": _alone(spec, part_file, found, name, values),
+        "operators": [(node.op_type, node.output[0]) for node in found.proto.graph.node],
+    }  # fmt: skip
+
+
+def _alone(spec: RunSpec, part_file: Path, found: Part, name: str, values: Mapping[str, Any]) -> list[str] | None:
+    """Write a script that needs the engine alone, where the fault is the engine's; the passes that bring it."""
     scripter = make_plan(spec, check_machine=False).target.capabilities.alone_scripter
     if scripter is None:
-        return ()
+        return None
     expected, file = part_file.with_suffix(".expected.npz"), part_file.with_suffix(".py")
     report = _compared(spec, str(part_file), dict(found.feeds), find_pass=True, explain="fast")
     named = report.explanation.culprits if report.explanation is not None else ()
@@ -146,12 +182,25 @@ def _alone(spec: RunSpec, part_file: Path, found: Part, name: str, values: Mappi
         AloneFiles(model=part_file.name, feeds=inputs.name, expected=expected.name, output=name, passes=tuple(passes)),
     )
     if not text:
-        return ()
+        return None
     mark_archive(save_feeds(expected, {name: values[name]}))
-    with replacing(file, what="the script") as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
+    return passes
+
+
+def _of_the_script(part_file: Path, passes: Sequence[str] | None) -> list[str]:
+    """What to print of the script; passes: None where there is none."""
+    if passes is None:
+        return []
     brings = f", which {' and '.join(passes)} brings" if passes else ""
-    return (f"python {shlex.quote(str(file))}: the same with the engine alone{brings}",)
+    return [f"python {shlex.quote(str(part_file.with_suffix('.py')))}: the same with the engine alone{brings}"]
+
+
+def _moved(folder: Path, part_file: Path) -> None:
+    """The part, its inputs and, where it has some, its external weights, from a folder to where they are wanted."""
+    for path in sorted(folder.glob(f"{glob.escape(part_file.stem)}.*"), reverse=True):  # the .onnx last of its two
+        with replacing(part_file.with_name(path.name), what="the part") as temporary:
+            shutil.copyfile(path, temporary)
 
 
 def _compared(spec: RunSpec, model: str, inputs: Any, **how: Any) -> Report:
@@ -166,26 +215,24 @@ def _failing(report: Report, wanted: Callable[[str], bool]) -> Row | None:
     return next((row for row in report.rows if row.status is Status.FAIL and wanted(row.name)), None)
 
 
-def _shows(spec: RunSpec, part: Part, name: str, quiet: bool) -> bool:
+def _shows(spec: RunSpec, part: Part, name: str, said: Said) -> bool:
     """Whether a part alone fails there; one that the engine refuses does not."""
-    with tempfile.TemporaryDirectory(prefix="precision_debug-part-") as folder:
+    with tempfile.TemporaryDirectory(prefix="part-") as folder:
         file = Path(folder, "part.onnx")
         _save(file, part)
         try:
             fails = _failing(_compared(spec, str(file), dict(part.feeds)), name.__eq__) is not None
         except PrecisionDebugError:
             fails = False
-    if not quiet:
-        print(f"  {part.nodes} operators: {'fails' if fails else 'passes'}", file=sys.stderr, flush=True)
+    said({"operators": part.nodes, "came": "fails" if fails else "passes"})
     return fails
 
 
 def _baseline_values(spec: RunSpec, whole: Report) -> Mapping[str, Any]:
     """Every array that the baseline's run showed, its inputs among them."""
-    from ..run.supervisor import supervise
-
-    with tempfile.TemporaryDirectory(prefix="precision_debug-part-") as folder:
-        kept = str(Path(folder, "baseline"))
+    with tempfile.TemporaryDirectory(prefix="part-") as folder:
+        kept, work = str(Path(folder, "baseline")), Path(folder, "work")
+        work.mkdir()
         of_base = {
             name.removeprefix("baseline."): one for name, one in spec.options.items()
             if not name.startswith(("target.", "save_"))
@@ -195,9 +242,8 @@ def _baseline_values(spec: RunSpec, whole: Report) -> Mapping[str, Any]:
             labels="", top1=False, top_k=None, metric="", compare="", repeat=None, fail_fast=False, fused_only=False,
             save_inputs="", save_outputs="", save_tensors=None, options=of_base,
         )  # fmt: skip
-        outcome = supervise(again, [])
-        if outcome.error is not None:
-            raise outcome.error
+        with Journal(work / JOURNAL) as journal:
+            pipeline.execute(again, journal, folder=work)
         session = recording.open_recording(kept)
         values = {name: np.array(as_array(one)) for name, one in session.feeds.items() if _is_array(one)}
 
@@ -223,16 +269,6 @@ def _with_weights(model: str) -> Any:
     except Exception as error:
         raise ModelError(f"its external weights cannot be read: {error}", where=model) from error
     return proto
-
-
-def _write(path: Path, part: Part) -> None:
-    part.proto.metadata_props.add(key=MARK, value=path.name)
-    if part.proto.ByteSize() >= _LARGEST:
-        _save(path, part)
-    else:
-        with replacing(path, what="the part") as temporary:
-            temporary.write_bytes(part.proto.SerializeToString())
-    mark_archive(save_feeds(path.with_suffix(".npz"), part.feeds))
 
 
 def _save(path: Path, part: Part) -> None:

@@ -6,17 +6,19 @@ of its own; one that cannot run here stands in the table with the reason.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import OutputError, UsageError
+from ..errors import BackendError, OutputError, UsageError
 from ..reasons import Reason, say
 from ..records import ModelFiles, RunSpec
 from ..report.widths import wrapped
 from ..report.words import word
+from ..run.interrupts import watching
 from ..run.outcome import Outcome
 from ..run.overwriting import refuse_overwriting
 from ..run.supervisor import supervise
@@ -115,16 +117,24 @@ def run(arguments: Sequence[str]) -> int:
         if not given.quiet:
             print(visible(f"precision_debug: {word(text, language)}"), file=sys.stderr, flush=True)
 
-    found = sweep(
-        spec, given.run_modes, models=models, batches=batches, folder=folder, compare=compared, time_it=timed,
-        on_stage=stage,
-    )  # fmt: skip
-    remove_inputs([_written(outputs[0].parent / mode.report) for mode in found.modes if mode.report])
-    found = dataclasses.replace(found, command=spec.command)
-    for output in outputs:
-        write(found, output, language=given.lang)
+    with watching() as stopping:
+        found = sweep(
+            spec, given.run_modes, models=models, batches=batches, folder=folder, compare=compared, time_it=timed,
+            on_stage=stage, stopped=lambda: stopping.asked,
+        )  # fmt: skip
+        if stopping.asked and not any(mode.verdict for mode in found.modes):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+            raise BackendError(say("interrupted"), hint=say("nothing_yet"))
+        with stopping.finishing("the report is being written"):
+            remove_inputs([_written(outputs[0].parent / mode.report) for mode in found.modes if mode.report])
+            found = dataclasses.replace(found, command=spec.command)
+            for output in outputs:
+                write(found, output, language=given.lang)
     if not given.quiet:
         _show(found, outputs, language)
+    if stopping.asked:
+        raise BackendError(say("interrupted"), hint=say("modes_in_report"))
     if any(mode.refused for mode in found.modes):
         return 2
     return 1 if any(mode.verdict in ("out of tolerance", "inconclusive", "partial") for mode in found.modes) else 0

@@ -6,7 +6,6 @@ served on 127.0.0.1 until Ctrl-C; over SSH, forward the port that is printed (ss
 
 from __future__ import annotations
 
-import tempfile
 import webbrowser
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +14,7 @@ from typing import Any
 
 from ..errors import OutputError, UsageError
 from ..report import write
+from ..run.held_folder import scratch
 from ..safety.special_file import refuse_special
 from ..safety.visible import visible
 from .language import Both, add_language
@@ -117,8 +117,8 @@ def run(arguments: Sequence[str]) -> int:
 def _page(source: Path, language: str) -> bytes:
     """A report's page. Raises OutputError where the source is none."""
     if source.suffix.lower() in {".json", ".jsonl"}:
-        with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
-            return write(load(source), Path(folder) / "report.html", language=language).read_bytes()
+        with scratch() as (folder, _):
+            return write(load(source), folder / "report.html", language=language).read_bytes()
     if source.suffix.lower() != ".html":
         raise UsageError("is no report that can be shown", where=str(source), hint="give the .html or the .json")
     refuse_special(source, OutputError)

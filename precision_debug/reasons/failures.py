@@ -99,6 +99,8 @@ FAILURES: Mapping[str, Wording] = {
     # the process
     "interrupted": Wording("interrupted", "被中断"),
     "rows_in_report": Wording("the finished rows are in the report", "已完成的行在报告里"),
+    "stages_told": Wording("the stages that had ended are above", "已结束的阶段见上"),
+    "modes_in_report": Wording("what was finished is in the report", "已完成的部分在报告里"),
     "nothing_yet": Wording("nothing was compared yet", "尚未比较任何张量"),
     "killed": Wording(
         "the process was killed ({signal}), usually for using too much memory",
@@ -116,6 +118,12 @@ FAILURES: Mapping[str, Wording] = {
     "disk_full": Wording(
         "the disk is full, or files may not grow: what was finished could not be written",
         "磁盘已满，或文件大小受限：已完成的内容无法写入",
+    ),
+    "folder_gone": Wording(
+        "the folder that the run worked in was removed while it ran", "运行所用的文件夹在运行期间被删除"
+    ),
+    "leave_it": Wording(
+        "run it again, and leave --output's folder alone", "请重新运行，期间不要动 --output 所在的文件夹"
     ),
     "no_descriptors": Wording("no more files may be open at once", "同时打开的文件数已达上限"),
     "more_descriptors": Wording("allow more: ulimit -n 1024", "请放宽限制：ulimit -n 1024"),

@@ -8,7 +8,7 @@ from .. import errors, events
 from ..errors import BackendError, OutputError, PrecisionDebugError, UsageError, shortened
 from ..reasons import say
 
-__all__ = ["as_ours", "error_of", "failure_of"]
+__all__ = ["as_ours", "error_of", "failure_of", "of_the_machine"]
 
 
 def failure_of(error: PrecisionDebugError) -> events.Failure:
@@ -29,14 +29,14 @@ def as_ours(error: BaseException) -> PrecisionDebugError:
     """Any exception as one of ours; one that nobody expected says so."""
     if isinstance(error, PrecisionDebugError):
         return error
-    known = _of_the_machine(error)
+    known = of_the_machine(error)
     if known is not None:
         return known
     text = shortened(f"internal error: {type(error).__name__}: {error}", 400)
     return BackendError(text, hint="please report it with the output of --verbose")
 
 
-def _of_the_machine(error: BaseException) -> PrecisionDebugError | None:
+def of_the_machine(error: BaseException) -> PrecisionDebugError | None:
     """What the machine refuses, which is no fault of anybody's code: room, memory, descriptors, processes."""
     cause: BaseException | None = error
     while cause is not None:

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 
-__all__ = ["Stopping", "watching"]
+__all__ = ["Stopping", "stopped", "watching"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -72,3 +72,8 @@ def watching() -> Iterator[Stopping]:
         _now = None
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def stopped() -> bool:
+    """Whether one of the signals came while ``watching``."""
+    return _now is not None and _now.asked

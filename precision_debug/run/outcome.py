@@ -59,6 +59,8 @@ def finished(
 
 
 def error_of(folder: Path, status: int, interrupted: bool) -> PrecisionDebugError | None:
+    if not (folder / JOURNAL).exists():
+        return OutputError(say("folder_gone"), where=str(folder), hint=say("leave_it"))
     if interrupted and status != 0:
         hint = say("rows_in_report") if has_rows(folder) else say("nothing_yet")
         return BackendError(say("interrupted"), hint=hint)

@@ -26,7 +26,7 @@ from . import child as children
 from .companion_files import log_head
 from .dead_runs import clear_leftovers
 from .folder import JOURNAL, LOG
-from .held_folder import run_folder
+from .held_folder import clear_scratch, run_folder
 from .interrupts import Stopping, watching
 from .locking import lock_of, release, take
 from .overwriting import refuse_overwriting
@@ -71,6 +71,7 @@ def supervise(
     except TypeError as error:
         raise UsageError(f"a setting has a value of no use: {error}", where="--option") from error
     with watching() as stopping, _locked(outputs) as locks, contextlib.ExitStack() as stack:
+        clear_scratch()
         if not is_utf8(home):
             raise OutputError(say("not_utf8"), where=str(home), hint="name another --output")
         folder, held = run_folder(home, {**job, "locks": [str(lock) for lock in locks]})
@@ -129,12 +130,12 @@ def _wait(
         hearing = Hearing(folder / LOG)
         with (folder / JOURNAL).open(encoding="utf-8") as tail:
             while child.poll() is None and not stopping.asked:
-                on_event = _follow(tail, on_event)
+                on_event = _follow(tail, on_event, stopping)
                 on_event = _passed_on(hearing.heard(), on_event)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(timeout=0.03)
             if not stopping.asked:
-                _follow(tail, on_event)
+                _follow(tail, on_event, stopping)
     except KeyboardInterrupt:  # where the signals are not ours to watch
         stopping.asked = True
     finally:
@@ -146,9 +147,10 @@ def _ignore(event: object) -> None:
     pass
 
 
-def _follow(tail: IO[str], on_event: Callable[[Event], None]) -> Callable[[Event], None]:
-    """Tell of new events. Returns who is to be told next time: nobody, once telling has failed (a closed terminal)."""
-    while True:
+def _follow(tail: IO[str], on_event: Callable[[Event], None], stopping: Stopping) -> Callable[[Event], None]:
+    """Tell of new events, up to a signal. Returns who is to be told next time: nobody, once telling has failed (a
+    closed terminal)."""
+    while not stopping.asked:
         place = tail.tell()
         line = tail.readline()
         if not line.endswith("\n"):
@@ -158,6 +160,7 @@ def _follow(tail: IO[str], on_event: Callable[[Event], None]) -> Callable[[Event
             on_event(json.loads(line))
         except (OSError, ValueError):
             on_event = _ignore
+    return on_event
 
 
 def _passed_on(heard: Event | None, on_event: Callable[[Event], None]) -> Callable[[Event], None]:

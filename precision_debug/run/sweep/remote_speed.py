@@ -6,8 +6,10 @@ from typing import Any
 
 from ...codec import decode, encode
 from ...errors import BackendCrash, BackendError, PrecisionDebugError
+from ...reasons import say
 from ...records import RunSpec
 from ...settings.options import Spread
+from ..interrupts import watching
 from ..spreading.pools import connected
 from .result import Speed
 from .speed import measure_speed
@@ -22,8 +24,14 @@ def measure_remotely(spec: RunSpec, spread: Spread, *, batch: int, seconds: floa
     """
     ray, _ = connected(spread.address)
     task = ray.remote(num_cpus=1, num_gpus=spread.gpus, max_retries=3)(_measured)
+    asked = task.remote(encode(spec), batch, seconds)
     try:
-        found = ray.get(task.remote(encode(spec), batch, seconds))
+        with watching() as stopping:
+            while not ray.wait([asked], timeout=0.2)[0]:
+                if stopping.asked:
+                    ray.cancel(asked, force=True)
+                    raise BackendError(say("interrupted"), hint=say("nothing_yet"))
+        found = ray.get(asked)
     except ray.exceptions.RayError as error:
         raise BackendCrash(f"{type(error).__name__}", where=spec.run_mode) from error
     if "failure" in found:

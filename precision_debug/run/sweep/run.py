@@ -63,11 +63,13 @@ def sweep(
     compare: Compare,
     time_it: Time = lambda spec, batch: measure_speed(spec, batch=batch),
     on_stage: Callable[[Reason], None],
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Sweep:
     """Compare and time every mode.
 
     spec: the comparison, without a run mode. models: a mode runs the first one that it reads. batches: samples a run;
-    none: as they are. folder: for each mode's own report. The baseline's row comes first.
+    none: as they are. folder: for each mode's own report. stopped: whether the rest is to be left out, which then
+    stands as refused. The baseline's row comes first.
     Raises UsageError where nothing can be run at all.
     """
     begun, started = time.monotonic(), machine.now()
@@ -75,6 +77,9 @@ def sweep(
     specs: dict[str, RunSpec] = {}
     baseline = ""
     for name, mode, settings in parse_modes(modes):
+        if stopped():
+            rows.append(Mode(name=name, refused=say("interrupted")))
+            continue
         on_stage(say("stage_comparing", mode=name))
         row, made = _compared(spec, name, mode, settings, models, folder, compare)
         rows.append(row)
@@ -87,7 +92,9 @@ def sweep(
         own = next((row for row in rows if row.name == baseline), Mode(name=baseline, model=specs[baseline].model.path))
         others = [row for row in rows if row.name != baseline]
         rows = [_as_baseline(own, others), *others]
-    rows = [_timed(row, specs[row.name], batches, time_it, on_stage) if row.name in specs else row for row in rows]
+    rows = [
+        _timed(row, specs[row.name], batches, time_it, on_stage, stopped) if row.name in specs else row for row in rows
+    ]
     return Sweep(
         modes=tuple(rows), baseline=baseline, command=spec.command, started=started, machine=machine.machine(),
         seconds=time.monotonic() - begun,
@@ -171,11 +178,15 @@ def _error(row: Row) -> float:
 
 
 def _timed(
-    row: Mode, spec: RunSpec, batches: Sequence[int], time_it: Time, on_stage: Callable[[Reason], None]
+    row: Mode, spec: RunSpec, batches: Sequence[int], time_it: Time, on_stage: Callable[[Reason], None],
+    stopped: Callable[[], bool],
 ) -> Mode:  # fmt: skip
     speeds: list[Speed] = []
     failed: dict[str, Reason] = {}
     for batch in batches or (0,):
+        if stopped():
+            failed[str(batch)] = say("interrupted")
+            continue
         name = f"{row.name}, {batch}" if batch else row.name
         on_stage(say("stage_timing", mode=name))
         try:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from ... import errors
 from ...codec import decode, encode
-from ...errors import BackendCrash, InputError, PrecisionDebugError, shortened
+from ...errors import BackendError, InputError, PrecisionDebugError, shortened
 from ...records import ModelFiles, RunSpec
-from ...safety import import_path
+from ..called import Said, called
 from ..inputs import feeds_of
 from ..plan import Plan, make_plan
 from ..side import CALIBRATE, guarded
 from .result import Speed
 
-__all__ = ["measure_here", "measure_speed", "start"]
+__all__ = ["measure_here", "measure_speed", "measured"]
 
 WARM_UP, RUNS, MOST = 5, 30, 2000
 """Runs that are not counted, and at least and at most so many that are."""
@@ -34,40 +28,21 @@ def measure_speed(spec: RunSpec, *, batch: int = 0, seconds: float = 3.0, log: P
     """Time the target of a command in a child process.
 
     batch: samples a run, made of the first one; 0: as it is. seconds: for which runs are timed, about. Raises
-    PrecisionDebugError: what the mode was refused for, or BackendCrash.
+    PrecisionDebugError: what the mode was refused for, BackendCrash, or BackendError after a signal.
     """
-    with tempfile.TemporaryDirectory(prefix="precision_debug-") as folder:
-        answer = Path(folder, "answer.json")
-        job = {"spec": encode(spec), "batch": batch, "seconds": seconds, "folder": folder, "answer": str(answer)}
-        with open(log or os.devnull, "ab") as said:
-            done = subprocess.run(
-                import_path.command("from precision_debug.run.sweep.speed import start; start()"),
-                input=json.dumps(job).encode(), stdout=said, stderr=said, check=False,
-            )  # fmt: skip
-        if not answer.exists():
-            raise BackendCrash(f"the process ended with status {done.returncode}", where=spec.run_mode)
-        found = json.loads(answer.read_text(encoding="utf-8"))
-    if "failure" in found:
-        kind = getattr(errors, found["kind"], errors.BackendError)
-        error: PrecisionDebugError = kind(found["failure"], where=found["where"], hint=found["hint"])
-        raise error
-    return decode(Speed, found)
+    job = {"spec": encode(spec), "batch": batch, "seconds": seconds}
+    return decode(Speed, called("precision_debug.run.sweep.speed:measured", job, where=spec.run_mode, log=log))
 
 
-def start() -> NoReturn:
-    """The child process: reads its job from standard input."""
-    import_path.clean()
-    job = json.loads(sys.stdin.read())
+def measured(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
+    """What the child process does."""
+    spec = decode(RunSpec, job["spec"])
     try:
-        spec = decode(RunSpec, job["spec"])
-        found = encode(measure_here(spec, batch=job["batch"], seconds=job["seconds"], folder=Path(job["folder"])))
-    except PrecisionDebugError as error:
-        found = {"failure": error.what, "kind": type(error).__name__, "where": error.where, "hint": error.hint}
-    except Exception as error:
-        told = shortened(f"{type(error).__name__}: {error}", 300)
-        found = {"failure": told, "kind": "BackendError", "where": "", "hint": ""}
-    Path(job["answer"]).write_text(json.dumps(found), encoding="utf-8")
-    sys.exit(0)
+        return encode(measure_here(spec, batch=job["batch"], seconds=job["seconds"], folder=folder))
+    except PrecisionDebugError:
+        raise
+    except Exception as error:  # of an engine, or of what it was fed
+        raise BackendError(shortened(f"{type(error).__name__}: {error}", 300)) from error
 
 
 def measure_here(spec: RunSpec, *, batch: int, seconds: float, folder: Path) -> Speed:

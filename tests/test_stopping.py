@@ -1,0 +1,189 @@
+"""Every verb that runs an engine ends within moments of a signal, with what there is, and leaves nothing in TMPDIR."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from precision_debug.run import held_folder
+
+SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
+
+
+@pytest.fixture
+def place(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """TMPDIR, empty; the model hangs or takes its time, as its run mode says."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root / "tests" / "fake"), os.environ["PYTHONPATH"]]))
+    place = tmp_path / "tmpdir"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    save(pause=0)
+    return place
+
+
+def save(**more: float) -> None:
+    Path("m.fake").write_text(json.dumps({"layers": 10, "width": 4, **more}), encoding="utf-8")
+
+
+def begin(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "precision_debug", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def wait_for(what: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
+    deadline = time.monotonic() + 100
+    while not what():
+        if time.monotonic() > deadline:
+            if process is not None:
+                process.kill()
+                raise AssertionError(f"it did not come: {process.communicate()}")
+            raise AssertionError("it did not come")
+        time.sleep(0.05)
+
+
+def ended(process: subprocess.Popen[str], number: signal.Signals) -> str:
+    """What it says on standard error, one line at its end."""
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=100)
+    assert process.returncode == 3, stderr
+    assert stderr.splitlines()[-1].startswith("precision_debug: interrupted"), stderr
+    return stderr
+
+
+def children_of(process: subprocess.Popen[str]) -> list[int]:
+    text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8")
+    return [int(one) for one in text.split()]
+
+
+def runs(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_sweep_that_is_timing_reports_what_it_has(place: Path, number: signal.Signals) -> None:
+    save(pause=0.01)
+    words = ["sweep", "--model_file", "m.fake", "--run_modes", "fake_fp32,fake_off", "--explain", "off"]
+    process = begin(*words, "--speed_seconds", "1000", "--output", "out/s.json")
+    wait_for(lambda: list(place.glob("*/.held")), process)
+    (child,) = children_of(process)
+    ended(process, number)
+    wait_for(lambda: not runs(child))
+    assert os.listdir(place) == []
+    found = json.loads(Path("out/s.json").read_text(encoding="utf-8"))
+    assert [mode["name"] for mode in found["modes"]] == ["fake_fp32", "fake_off"]
+    assert found["modes"][1]["verdict"] == "out of tolerance"
+
+
+def test_a_sweep_that_is_comparing_leaves_the_other_modes_out(place: Path) -> None:
+    words = ["sweep", "--model_file", "m.fake", "--run_modes", "fake_off,fake_hang,fake_raise", "--explain", "off"]
+    process = begin(*words, "--speed_seconds", "0.01", "--output", "out/s.json")
+
+    def at_layer_5() -> bool:
+        journals = list(Path("out").glob("s.modes/.precision_debug-*/journal.jsonl"))
+        return any('"fake_hang"' in path.read_text(encoding="utf-8") for path in journals) and Path(
+            "out/s.modes/fake_off.json"
+        ).exists()
+
+    wait_for(at_layer_5, process)
+    ended(process, signal.SIGTERM)
+    found = {mode["name"]: mode for mode in json.loads(Path("out/s.json").read_text(encoding="utf-8"))["modes"]}
+    assert found["fake_off"]["verdict"] == "out of tolerance"
+    assert "interrupted" in found["fake_hang"]["refused"]
+    assert found["fake_raise"]["refused"] == "interrupted"
+    assert os.listdir(place) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["marks", "m.fake", "--run_mode", "fake_hang_open"],
+        ["ladder", "--model_file", "m.fake", "--run_mode", "fake_hang_open", "--output", "out/l.json"],
+        ["--model_file", "m.fake", "--run_mode", "fake_hang_open", "--jobs", "2", "--output", "out/r.json"],
+    ],
+    ids=["marks", "ladder", "jobs"],
+)  # fmt: skip
+def test_a_verb_that_opens_a_model_ends(place: Path, words: list[str], number: signal.Signals) -> None:
+    process = begin(*words)
+    wait_for(lambda: list(Path.cwd().glob("**/begun")), process)
+    ended(process, number)
+    assert os.listdir(place) == []
+    assert list(Path.cwd().glob("**/begun")) == []
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["the command", "and its child"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["marks", "m.fake", "--run_mode", "fake_hang_open"],
+        ["ladder", "--model_file", "m.fake", "--run_mode", "fake_hang_open"],
+        ["--model_file", "m.fake", "--run_mode", "fake_hang_open", "--jobs", "2", "--output", "out/r.json"],
+    ],
+    ids=["marks", "ladder", "jobs"],
+)  # fmt: skip
+def test_the_next_command_clears_what_a_killed_one_left(place: Path, words: list[str], both: bool) -> None:
+    process = begin(*words)
+    wait_for(lambda: list(Path.cwd().glob("**/begun")), process)
+    children = children_of(process) if both else []
+    for child in children:
+        os.kill(child, signal.SIGSTOP)
+    process.kill()
+    for child in children:
+        os.killpg(child, signal.SIGKILL)
+    process.communicate(timeout=100)
+    if both:
+        assert list(Path.cwd().glob("**/begun"))
+    else:  # the child clears its own folder
+        wait_for(lambda: not list(Path.cwd().glob("**/begun")))
+    again = ["marks", "m.fake", "--run_mode", "fake_fp32"]
+    if "--jobs" in words:
+        again = ["--model_file", "m.fake", "--run_mode", "fake_fp32", "--output", "out/r.json"]
+    assert begin(*again).communicate(timeout=100)[1] == ""
+    wait_for(lambda: not list(Path.cwd().glob("**/begun")))
+    assert os.listdir(place) == []
+
+
+def test_what_somebody_works_in_is_no_leftover(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    for name in ("precision_debug-mine", "precision_debug-.held", "other"):
+        (place / name).mkdir()
+    (place / "precision_debug-file").touch()
+    (place / "precision_debug-mine" / "notes").touch()
+    with held_folder.scratch() as (folder, _):
+        held_folder.clear_scratch()
+        assert folder.is_dir()
+        names = {path.name for path in place.iterdir()}
+        assert len(names) == 5
+    assert {path.name for path in place.iterdir()} == names - {folder.name}
+
+
+def test_an_engine_that_ends_its_process_is_one_line_of_any_verb(place: Path) -> None:
+    process = begin("marks", "m.fake", "--run_mode", "fake_abort_open")
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, out) == (3, "")
+    assert len(err.splitlines()) == 1
+    assert "SIGABRT" in err
+    assert "cannot open" in err
+    assert os.listdir(place) == []
+
+
+def test_a_ladder_whose_target_cannot_run_says_why_on_standard_error(place: Path) -> None:
+    process = begin("ladder", "--model_file", "m.fake", "--run_mode", "fake_absent")
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 2
+    assert "needs a unicorn" in err
+    assert len(err.splitlines()) == 1
+    assert "fake_absent" in out
