@@ -21,7 +21,7 @@ for _path in (_TESTS, _TESTS.parent, _TESTS.parent / "backends"):
     if str(_path) not in sys.path:
         sys.path.insert(0, str(_path))
 
-from attack import commands, data, graphs, names, served, surfaces, written  # noqa: E402
+from attack import commands, data, graphs, names, served, stale, surfaces, written  # noqa: E402
 from attack.case import Attack, holds  # noqa: E402
 
 __all__ = ["CLASSES", "Result", "main", "run", "table"]
@@ -44,6 +44,10 @@ CLASSES: dict[str, tuple[Attack, float, float]] = {
     "thresholds": (surfaces.thresholds, 0.04, 0.05),
     "results": (surfaces.results, 0.04, 0.04),
     "checkpoints": (surfaces.checkpoints, 0.01, 0.006),
+    "stale_checkpoints": (stale.stale_checkpoints, 0.06, 0.6),
+    "tampered_checkpoints": (stale.tampered_checkpoints, 0.06, 1.0),
+    "tmpdirs": (stale.tmpdirs, 0.06, 1.0),
+    "machines_refusals": (stale.machines_refusals, 0.06, 1.0),
     "search_journals": (surfaces.search_journals, 0.02, 0.01),
     "looked_at": (surfaces.looked_at, 0.05, 0.05),
     "readers": (surfaces.readers, 0.04, 0.06),

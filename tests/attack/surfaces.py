@@ -21,10 +21,11 @@ import onnx
 import tomllib
 from onnx_models import if_model, mlp
 
+from precision_debug.events import ShardDone
 from precision_debug.feeds.polygraphy_json import iteration_text
 from precision_debug.observe.shard import Shard
 from precision_debug.records import ModelFiles, RunSpec
-from precision_debug.run.journal import Journal
+from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.searching.check_command import CheckCommand
 from precision_debug.run.searching.story import EVALUATIONS, search
 from precision_debug.run.spreading.checkpoint import Checkpoint
@@ -141,7 +142,11 @@ def _finished() -> tuple[RunSpec, str]:
     folder = Path(tempfile.mkdtemp(prefix="attack-"))
     spec = _spec(folder, "ort_fp16_sim")
     with Journal(folder / "journal.jsonl") as told:
-        execute(spec, Spread(jobs=1, checkpoint=str(folder / "kept")), told, folder=folder)
+        execute(spec, Spread(jobs=1), told, folder=folder)
+    kept = Checkpoint(str(folder / "kept"), spec)
+    for event in read_events(folder / "journal.jsonl", ShardDone):
+        assert isinstance(event, ShardDone)
+        kept.add(event.text)
     return spec, (folder / "kept").read_text(encoding="utf-8")
 
 
@@ -163,7 +168,8 @@ def checkpoints(random_: random.Random, folder: Path) -> None:
         spoilt[place:] = [lines[place][: random_.randrange(len(lines[place]))]]
     elif way == 1:
         place = random_.randrange(len(lines))
-        spoilt[place] = spoiled_text(random_, json.loads(lines[place])) + "\n"
+        digest, _, text = lines[place].partition("{")
+        spoilt[place] = f"{digest}{spoiled_text(random_, json.loads('{' + text))}\n"
     elif way == 2:
         place = random_.randrange(len(lines))
         spoilt[place] = spoiled(random_, lines[place].encode()).decode("utf-8", "surrogateescape")
@@ -175,11 +181,12 @@ def checkpoints(random_: random.Random, folder: Path) -> None:
     def go_on() -> None:
         kept = Checkpoint(str(path), spec)
         known = {sample for part in kept.shards for sample in Shard.from_text(part).samples}
-        for part in lines[1:]:
+        parts = [line.partition(" ")[2].strip() for line in lines[1:]]
+        for part in parts:
             if not Shard.from_text(part).samples & known:
-                kept.add(part.strip())
+                kept.add(part)
         again = Checkpoint(str(path), spec).shards
-        if way in (0, 3) and _whole(again) != _whole(lines[1:]):
+        if way in (0, 3) and _whole(again) != _whole(parts):
             raise Lost("other numbers than without a checkpoint")
 
     said = own_error(go_on)
