@@ -166,3 +166,23 @@ def test_a_report_begins_with_what_the_file_proves(tmp_path: Path) -> None:
     report = compare(_quantised(tmp_path, scale=0.02), run_mode="ort_opt", inputs={"x": x})
     assert any("integer kernels take scale_x times scale_w" in sentence.en for sentence in lead(report)[:2])
     assert not any("proves" in sentence.en for sentence in lead(compare(str(DIGITS), run_mode="ort_opt")))
+
+
+def _windows(folder: Path, name: str, kind: str, *, pad: bool, pads: int) -> str:
+    """A window operator with pads of its own, behind a Pad by 1 or without it."""
+    nodes = [helper.make_node("Pad", ["x", "p"], ["a"])] if pad else []
+    read = ["a" if pad else "x", *(["w"] if kind == "Conv" else [])]
+    nodes.append(helper.make_node(kind, read, ["y"], kernel_shape=[3, 3], pads=[pads] * 4))
+    constants = {**({"w": WEIGHT} if kind == "Conv" else {}), **({"p": np.array([0, 0, 1, 1] * 2)} if pad else {})}
+    return _saved(folder, nodes, constants, name)
+
+
+def test_a_pad_that_was_taken_into_the_operator_behind_it(tmp_path: Path) -> None:
+    def found(kind: str, pads: int) -> list[str]:
+        first = read_model(_windows(tmp_path, "padded", kind, pad=True, pads=1))
+        second = read_model(_windows(tmp_path, "taken", kind, pad=False, pads=pads))
+        return [reason.code for reason in provable_apart(first, second)]
+
+    assert found("Conv", 2) == []
+    assert found("Conv", 1) == ["proven_attribute"]
+    assert found("MaxPool", 2) == ["proven_pad_in_pool"]

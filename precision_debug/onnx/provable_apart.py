@@ -24,6 +24,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0, "group": 1, "ceil_mode": 0, "count_include_pad": 0,
     "auto_pad": b"NOTSET", "storage_order": 0, "keepdims": 1, "epsilon": 1e-5, "momentum": 0.9, "training_mode": 0,
 }  # fmt: skip
+_OWN_PADDING = frozenset({"MaxPool", "AveragePool", "LpPool"})
+"""Their own pads are no numbers: a Pad by 0 that is taken into them gives other results at the border."""
 _NOT_COMPARED = frozenset({"momentum", "spatial"})
 
 
@@ -57,6 +59,18 @@ class _Graph:
         alone = len(readers) == 1 and readers[0].op_type == "BatchNormalization"
         return readers[0] if alone and readers[0].input[0] == node.output[0] else None
 
+    def pad_before(self, node: Any) -> list[int] | None:
+        """What a Pad by constants adds to a window's own pads, begins then ends; None where no Pad comes before it."""
+        pad = self.by_output.get(node.input[0]) if node.input else None
+        if pad is None or pad.op_type != "Pad":
+            return None
+        given = attribute(pad, "pads") if len(pad.input) < 2 else self.value(pad, 1)
+        if given is None or attribute(pad, "mode", b"constant") not in (b"constant", "constant"):
+            return None
+        pads = [int(one) for one in given]
+        half = len(pads) // 2
+        return pads[2:half] + pads[half + 2 :] if not any((*pads[:2], *pads[half : half + 2])) else None
+
     def pairs(self, other: _Graph) -> Iterator[tuple[Any, Any]]:
         """Nodes of the same operator that stand for one another."""
         weighted = {kind: (self._weighted(kind), other._weighted(kind)) for kind in ("Conv", "ConvTranspose", "Gemm")}
@@ -84,11 +98,17 @@ def _place(nodes: Sequence[Any], node: Any) -> int | None:
 def _differences(ours: _Graph, mine: Any, theirs: _Graph, other: Any) -> Iterator[Reason]:
     name = mine.output[0]
     kind = mine.op_type
-    for key in sorted({item.name for item in (*mine.attribute, *other.attribute)} - _NOT_COMPARED):
+    folded = ours.pad_before(mine), theirs.pad_before(other)
+    keys = {item.name for item in (*mine.attribute, *other.attribute)} | ({"pads"} if any(folded) else set())
+    if any(folded) and None in folded and kind in _OWN_PADDING:
+        yield say("proven_pad_in_pool", op=kind, name=name)
+    for key in sorted(keys - _NOT_COMPARED):
         default = _DEFAULTS.get(key)
         if key in ("pads", "strides", "dilations"):
             default = _spread(key, mine, other)
         one, two = _plain(attribute(mine, key, default)), _plain(attribute(other, key, default))
+        if key == "pads":
+            one, two = _with_pad(ours, mine, one), _with_pad(theirs, other, two)
         if one is not None and two is not None and one != two and not _close(one, two):
             yield say("proven_attribute", what=key, base=str(one), target=str(two), op=kind, name=name)
     norm = ours.norm_after(mine) if mine.op_type in ("Conv", "ConvTranspose") else None
@@ -107,6 +127,14 @@ def _spread(key: str, *nodes: Any) -> list[int] | None:
     """What an attribute that is left out stands for: as long as the other node's."""
     given = next((found for node in nodes if (found := attribute(node, key)) is not None), ())
     return [0 if key == "pads" else 1] * len(given)
+
+
+def _with_pad(graph: _Graph, node: Any, pads: Any) -> Any:
+    """A window's pads together with those of a Pad before it, which the other file may have taken into the window."""
+    before = graph.pad_before(node)
+    if not before:
+        return pads
+    return [one + two for one, two in zip(pads or [0] * len(before), before, strict=False)]
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from ..errors import PrecisionDebugError
 from ..explain.bounds import BEYOND
 from ..explain.ladder import Explanation as Bisected
 from ..explain.ladder import explain as bisected
-from ..numbers.precisions import is_narrow
+from ..numbers.precisions import PRECISIONS, is_narrow
 from ..protocols import Feeds, Rung, Switch
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, TensorMeta
@@ -27,6 +27,9 @@ _WORK = 128 << 20
 
 _FEWER = 10.0
 """Times that the error must shrink with every pass off, where something else is off too."""
+
+_STEPS = 4.0
+"""Roundings to int8 up to which a quantised model's outputs are off by single steps."""
 
 _NAMED = 4
 """Operators that a sentence names on either side of a pass."""
@@ -143,7 +146,8 @@ def _told(
     Where the error is no more than what rounding everywhere makes of this model, the pass only rounds elsewhere.
     """
     usual, actual = explanation.expected, explanation.actual
-    cause = "pass_rounding" if usual and actual is not None and actual <= BEYOND * usual else "faulty_pass"
+    small = bool(usual) and actual is not None and actual <= BEYOND * (usual or 0.0)
+    cause = "pass_rounding" if small or _one_step(subject, before) else "faulty_pass"
     gone, new = _replaced(best.tensors, subject.targets.values())
     evidence: dict[str, Any] = {
         "passes": " and ".join(found.off), "before": before, "after": after, "runs": found.runs,
@@ -164,6 +168,13 @@ def _told(
         at=name, keep=(name,),
     )  # fmt: skip
     return dataclasses.replace(explanation, state="culprits", culprits=(*explanation.culprits, made))
+
+
+def _one_step(subject: explain.Subject, error: float) -> bool:
+    """Whether it is no more than one step of integers, in a model that quantises: kernels of integers round otherwise
+    than the floats between a DequantizeLinear and a QuantizeLinear."""
+    quantises = any(meta.op_type == "QuantizeLinear" for meta in subject.tensors)
+    return quantises and error <= _STEPS * PRECISIONS["int8"].rounding
 
 
 def _option(target: Opening, switch: Switch, off: Collection[str]) -> str:
