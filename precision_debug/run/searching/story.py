@@ -395,8 +395,9 @@ class _Search:
         kept = found.kept or frozenset()
         whole = self.known.find(trials.mode, self.units.keys(range(len(self.units))))
         ran = whole.executed if whole is not None else None
-        if len(kept) == len(self.units) and self.was is not None and self.was.low and ran is not None and not ran.low:
-            found, kept = dataclasses.replace(found, state="not possible"), frozenset()  # that switches it off
+        lost = self.was is not None and self.was.low and ran is not None and not ran.low
+        if found.state == "found" and len(kept) == len(self.units) and lost:  # that switches the precision off
+            found, kept = dataclasses.replace(found, state="not possible"), frozenset()
         best = frozenset[int]()
         if found.state in ("unfinished", "diffuse", "not possible") and trials.mode in self.oracles:
             best = best_trade(self.oracles[trials.mode], lambda some: self._stays_low(trials, some))
