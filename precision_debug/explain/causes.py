@@ -14,9 +14,10 @@ import numpy as np
 
 from ..numbers.born import finite_l2
 from ..reasons.causes import CAUSES
+from ..records import Introduced
 from .files import files_differ, other_weight
 from .introduced import MASK, Alone
-from .operators import CANCEL, REACH_FURTHER, SUM_UP, plain_type
+from .operators import CANCEL, MOVE, REACH_FURTHER, SQUARE_NOTHING, SUM_UP, plain_type
 from .subject import Subject
 from .units import largest_of, smallest_of
 
@@ -34,6 +35,15 @@ _LEAST_TF32, _MOST_TF32 = 0.15, 1.2
 _PER_TERM = 64.0
 """Roundings for each term beyond which a sum's error is not that of adding up: one would do at most, where no term is
 larger than the sum."""
+
+_ROUNDED = 1e-3
+"""Relative L2 error beyond which an operator of float32 does not round, but computes something else."""
+
+_MOST_OF_IT = 0.5
+"""Share of the squared error from which on what became 0 is the error."""
+
+_LEAST_FACTOR = 1.5
+"""Times that an operator makes an error larger from which on it amplifies it."""
 
 _BLOCK = 1 << 18
 """Elements that are counted at once: they stay in the cache."""
@@ -62,15 +72,22 @@ def cause_of(
     exact, wrong = alone.exact_of(name), alone.wrong_of(name)
     if amplifier:
         lost = _lost(subject, name, exact, wrong) or _narrowed_range(subject, alone, name, exact, wrong)
-        return (*(lost or _amplified(subject, amplifier)), keep)
+        if lost or _enlarges(subject, amplifier):
+            return (*(lost or _amplified(subject, amplifier)), keep)
     if exact is None or wrong is None:
-        return "coarse", {"units": found.units}, keep
+        return (*_too_coarse(subject, name, found), keep)
     if poisons and not found.born_nan + found.born_inf and (gone := _lost(subject, name, exact, wrong)):
         return (*gone, keep)
     code, evidence = _by_values(subject, alone, name, np.asarray(exact), np.asarray(wrong))
     if CAUSES[code].unproven:  # nothing here is sure of it
         code, evidence = _by_its_own_rule(subject, name, np.asarray(exact), np.asarray(wrong)) or (code, evidence)
     return code, evidence, keep
+
+
+def _enlarges(subject: Subject, amplifier: str) -> bool:
+    """Whether an operator makes what it is given larger; one where it only shows first does not."""
+    given = max((finite_l2(subject.row_of[source]) or 0.0 for source in subject.sources(amplifier)), default=0.0)
+    return (finite_l2(subject.row_of[amplifier]) or 0.0) >= _LEAST_FACTOR * given
 
 
 def _by_its_own_rule(subject: Subject, name: str, exact: Array, wrong: Array) -> tuple[str, Evidence] | None:
@@ -134,30 +151,36 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
             return "overflow", {"largest": largest, "limit": limit, "count": int(too_large.sum())}
     if found.born_nan or found.born_inf:
         largest = _largest_input(subject, name)
-        if narrow not in _WIDE and (_types(subject, name) & REACH_FURTHER or largest > limit):
-            return "range_inside", {"largest": largest, "limit": limit}
-        vanished = _vanished(constants, least)
+        vanished = _vanished(constants, least) or _vanished_there(constants, least, b, t)
         if vanished:
             return "weight_underflow", vanished
+        if infinite := [weight for weight, values in constants.items() if not np.isfinite(values).all()]:
+            return "infinite_constant", {"weight": infinite[0], "count": found.born_nan + found.born_inf}
+        reaches = REACH_FURTHER - SQUARE_NOTHING
+        if narrow not in _WIDE and (_types(subject, name) & reaches or largest > limit):
+            return "range_inside", {"largest": largest, "limit": limit}
         what = " and ".join(word for word, n in (("NaN", found.born_nan), ("Inf", found.born_inf)) if n)
         return "born", {"what": what, "count": found.born_nan + found.born_inf}
     if _quantised(narrow):
-        return _quantised_cause(subject, alone, name, b, t)
+        told = _quantised_cause(subject, alone, name, b, t)
+        return told if told[0] != "coarse" else _too_coarse(subject, name, found)
     if narrow not in _WIDE:
-        vanished = _vanished(constants, least)
+        vanished = _vanished(constants, least) or _vanished_there(constants, least, b, t)
         if vanished:
             return "weight_underflow", vanished
         lost = (b != 0) & (size < least * 2**10) & (np.abs(t - b) > 0.05 * size)
         if lost.any() and _error_in(b, t, lost) > 0.5:
             return "underflow", {"lost": int(lost.sum()), "share": float(lost.mean()), "smallest": least}
     types = _types(subject, name)
-    if types & REACH_FURTHER and _largest_input(subject, name) ** 2 > limit:
+    gone = (b != 0) & (t == 0)  # an Inf inside, by which the result was divided
+    squares = types & (REACH_FURTHER - SQUARE_NOTHING) and _largest_input(subject, name) ** 2 > limit
+    if squares and gone.any() and _error_in(b, t, gone) > _MOST_OF_IT:
         return "range_inside", {"largest": _largest_input(subject, name), "limit": limit}
     if narrow == "float32" and types & SUM_UP and (rounded := other_weight(subject, name)):
         return "files_differ", rounded
     if narrow == "float32" and types & SUM_UP and _LEAST_TF32 <= (found.rel_l2 or 0.0) * 2**11 <= _MOST_TF32:
         return "tf32", {"units": (found.rel_l2 or 0.0) * 2**11, "count": 1}
-    if narrow in _WIDE and (found.rel_l2 or 0.0) > 1e-3 and not _finer(subject, name):
+    if narrow in _WIDE and (found.rel_l2 or 0.0) > _ROUNDED and not _finer(subject, name):
         return "other_arithmetic", {"rel_l2": found.rel_l2}
     if inside := _subtracts_a_constant(subject, name, constants):
         return "cancellation", inside
@@ -168,6 +191,19 @@ def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: A
         depth = _depth(subject, name, constants)
         if (found.units or 0.0) <= _PER_TERM * max(1, depth):
             return "long_reduction", {"depth": depth, "units": found.units}
+    return _too_coarse(subject, name, found)
+
+
+def _too_coarse(subject: Subject, name: str, found: Introduced) -> tuple[str, Evidence]:
+    """That the type is too coarse is said only where the baseline computed the same in a finer one, and better.
+
+    Two sides of one type have no such measurement: whatever differs there was computed otherwise. Nor is it float32's
+    rounding that is off in the third digit, however exact the other side is.
+    """
+    meta, narrow = subject.meta_of.get(name), _narrow(subject, name)
+    same = meta is not None and meta.dtype == narrow
+    if same or (narrow in _WIDE and (found.rel_l2 or 0.0) > _ROUNDED):
+        return "other_arithmetic", {"rel_l2": found.rel_l2}
     return "coarse", {"units": found.units}
 
 
@@ -242,7 +278,7 @@ def _amplified(subject: Subject, amplifier: str) -> tuple[str, Evidence]:
     sources = subject.sources(amplifier)
     given = max((finite_l2(subject.row_of[source]) or 0.0 for source in sources), default=0.0)
     factor = error / given if given else math.inf
-    evidence: Evidence = {"amplifier": amplifier, "amplifier_type": row.op_type, "factor": factor}
+    evidence: Evidence = {"amplifier": amplifier, "amplifier_type": _acting(subject, amplifier), "factor": factor}
     if _types(subject, amplifier) & CANCEL and row.comparison is not None:
         sizes = [subject.row_of[source].comparison for source in sources]
         largest = max((numbers.base.rms or 0.0 for numbers in sizes if numbers is not None), default=0.0)
@@ -250,6 +286,14 @@ def _amplified(subject: Subject, amplifier: str) -> tuple[str, Evidence]:
         if largest > 4 * own:
             return "cancellation", {**evidence, "input_size": largest, "output_size": own}
     return "amplified", evidence
+
+
+def _acting(subject: Subject, name: str) -> str:
+    """The operator of a region that computes: what only moves its result about may stand last."""
+    types = [meta.op_type for meta in subject.region_of.get(name, ())] or [subject.row_of[name].op_type]
+    summing = [one for one in types if plain_type(one) in CANCEL]
+    computing = [one for one in types if plain_type(one) not in MOVE]
+    return (summing or computing or types)[-1]
 
 
 def _types(subject: Subject, name: str) -> set[str]:
@@ -296,6 +340,25 @@ def _vanished(constants: Mapping[str, Array], least: float) -> Evidence:
     return {}
 
 
+def _vanished_there(constants: Mapping[str, Array], least: float, exact: Array, wrong: Array) -> Evidence:
+    """A constant of one number a channel, variances say, some of which are below the type, where most of the error is
+    in their channels, and no NaN or Inf elsewhere; {} where there is none."""
+    broken = np.isfinite(exact) & ~np.isfinite(wrong)
+    for weight, values in constants.items() if least else ():
+        small = (values != 0) & (np.abs(values) < least)
+        if values.ndim != 1 or not small.any() or small.all():
+            continue
+        for axis in (1, exact.ndim - 1):
+            if not 0 <= axis < exact.ndim or exact.shape[axis] != values.size:
+                continue
+            shape = [1] * exact.ndim
+            shape[axis] = values.size
+            there = np.broadcast_to(small.reshape(shape), exact.shape)
+            if not (broken & ~there).any() and _error_in(exact, wrong, there) > _MOST_OF_IT:
+                return {"weight": weight, "value": float(np.abs(values[small]).max()), "smallest": least}
+    return {}
+
+
 def _half_are_below(values: Array, least: float) -> bool:
     """Whether half of what is not 0 is smaller, without which no median is; to count takes a tenth of the time."""
     some = below = 0
@@ -339,7 +402,7 @@ def _subtracts_a_constant(subject: Subject, name: str, constants: Mapping[str, A
     if not own or not math.isfinite(largest) or largest < _NEARLY_EQUAL * own:
         return {}
     return {
-        "amplifier": name, "amplifier_type": row.op_type, "factor": largest / own, "input_size": largest,
+        "amplifier": name, "amplifier_type": _acting(subject, name), "factor": largest / own, "input_size": largest,
         "output_size": own,
     }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BODIES", "CANCEL", "JOIN", "MOVE", "REACH_FURTHER", "SELECT", "SUM_UP", "plain_type"]
+__all__ = ["BODIES", "CANCEL", "JOIN", "MOVE", "REACH_FURTHER", "SELECT", "SQUARE_NOTHING", "SUM_UP", "plain_type"]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -46,6 +46,12 @@ REACH_FURTHER = _words("""
     InstanceNorm2d Softplus GELU MultiheadAttention
 """)
 """They compute squares, exponentials or sums on the way that reach beyond their inputs and results."""
+
+SQUARE_NOTHING = _words("""
+    BatchNormalization batch_norm _native_batch_norm_legit_no_training native_batch_norm BatchNormInference
+    cudnn_batch_norm BatchNorm1d BatchNorm2d
+""")
+"""Of these, those that use statistics of the model's own: nothing reaches beyond their inputs and constants."""
 
 SUM_UP = _words("""
     MatMul Gemm Conv ConvTranspose ReduceSum ReduceMean CumSum GlobalAveragePool Einsum QLinearMatMul QLinearConv

@@ -249,6 +249,16 @@ CAUSES: Mapping[str, Cause] = {
         evidence={"what": _TEXT, "count": _COUNT},
         out_of_range="above", unproven=True, by_a_pass=True,
     ),
+    "infinite_constant": Cause(
+        en="a constant is infinite", zh="常量为无穷大",
+        do="Use a large finite number in the place of the infinity, or keep its reader in FP32.",
+        do_zh="用较大的有限值代替无穷大，或将读取它的算子保留为 FP32。",
+        why=Wording(
+            "its constant {weight} holds NaN or Inf, and {count} results are not finite that are so in the baseline",
+            "其常量 {weight} 含有无穷大或 NaN，有 {count} 个结果非有限而基线为有限值",
+        ),
+        evidence={"weight": _TEXT, "count": _COUNT},
+    ),
     "flips": Cause(
         en="decisions flip", zh="判定翻转",
         do="Look at what is decided there; keep what computes it in FP32.",

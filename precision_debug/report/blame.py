@@ -74,6 +74,9 @@ def expectation(report: Report) -> list[Text]:
     explained = report.explanation
     if report.spec.tolerance.given or explained is None or explained.actual is None or explained.allowed is None:
         return []
+    row = next((row for row in report.rows if row.name == explained.at), None)
+    if row is not None and row.comparison is not None and not row.comparison.shapes_match:
+        return []  # of another shape it is off by no number
     at = _worst_sample(report, explained.at)
     english = f"No tolerance was given: {explained.at} is off by {figure(explained.actual)} (Rel L2){at.en}"
     chinese = f"未给出容差：{explained.at} 的相对 L2 误差{at.zh}为 {figure(explained.actual)}"

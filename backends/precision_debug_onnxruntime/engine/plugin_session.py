@@ -16,6 +16,7 @@ from precision_debug.errors import BackendError, BackendUnavailable, UsageError
 from precision_debug.inspector import EngineLayer
 from precision_debug.onnx.graph import initializers_of
 from precision_debug.onnx.model import Model, read_model
+from precision_debug.onnx.real_numbers import RealNumbers
 from precision_debug.protocols import Feeds, Hook
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import Doubt, SessionSpec, TensorMeta
@@ -84,6 +85,7 @@ class PluginSession:
         fixed = _fix_shapes(proto, feeds)
         self._proto = proto
         self._types = inferred_types(proto)
+        self._real = RealNumbers.of(model)
         inside = say("inside_body")
         self.tensors: Sequence[TensorMeta] = tuple(
             entry.meta if not entry.value.scope.key else _unseen(entry.meta, inside)
@@ -147,7 +149,7 @@ class PluginSession:
         values |= outputs
         for meta in wanted:
             if meta.name in values:
-                hook(meta.op_type, meta.name, values[meta.name])
+                hook(meta.op_type, meta.name, self._real.shown(meta.name, values[meta.name]))
 
     def _with_marks(self, marks: Sequence[str]) -> Any:
         """One that shows all of them is used again, so that a value does not depend on which others are looked at."""

@@ -1,0 +1,111 @@
+"""A cause is said only with the measurement behind it: sentences that were false, and causes that were not told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_models
+import pytest
+from onnx import helper
+
+import precision_debug
+from precision_debug.explain import causes
+from precision_debug.records import Culprit, Introduced
+from precision_debug.report.lead import lead
+
+RANDOM = np.random.default_rng(4)
+
+
+def first(model: onnx.ModelProto, feeds: dict[str, Any], folder: Path, **settings: Any) -> tuple[Culprit, str]:
+    pytest.importorskip("onnxruntime")
+    onnx.save(model, folder / "m.onnx")
+    report = precision_debug.compare(folder / "m.onnx", run_mode="ort_fp16_sim", inputs=feeds, **settings)
+    assert report.explanation is not None
+    assert report.explanation.culprits
+    return report.explanation.culprits[0], lead(report)[0].en
+
+
+def test_a_variance_of_one_channel_that_becomes_0_is_named(tmp_path: Path) -> None:
+    """Half of them would have to be below the type for their median to be; and nothing overflows inside."""
+    weights = {
+        "scale": np.ones(8, np.float32), "bias": np.zeros(8, np.float32), "mean": np.zeros(8, np.float32),
+        "variance": np.float32([1, 1, 1e-9, 1, 1, 1, 1, 1]),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("BatchNormalization", ["x", *weights], ["norm"], name="norm", epsilon=1e-12),
+        helper.make_node("Tanh", ["norm"], ["y"], name="y"),
+    ]
+    outputs = [onnx_models.value("norm"), onnx_models.value("y")]
+    x = RANDOM.standard_normal((2, 8, 5, 6)).astype(np.float32)
+    x[:, 3] *= 503 / np.abs(x[:, 3]).max()
+    x[:, 2] *= 1e-5
+    culprit, said = first(onnx_models.model(nodes, [onnx_models.value("x", [2, 8, 5, 6])], outputs, weights),
+                          {"x": x}, tmp_path)  # fmt: skip
+    assert (culprit.name, culprit.cause) == ("norm", "weight_underflow")
+    assert culprit.evidence["weight"] == "variance"
+    assert culprit.evidence["value"] == pytest.approx(1e-9)
+    assert "overflow inside" not in said
+
+
+def test_what_moves_a_difference_does_not_subtract(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Mul", ["x", "k1"], ["u"], name="u"),
+        helper.make_node("Mul", ["x", "k2"], ["v"], name="v"),
+        helper.make_node("Sub", ["u", "v"], ["d"], name="d"),
+        helper.make_node("Transpose", ["d"], ["t"], name="t", perm=[1, 0]),
+        helper.make_node("Mul", ["t", "k1"], ["y"], name="y"),
+    ]
+    weights = {"k1": np.float32(100.3), "k2": np.float32(100.0)}
+    model = onnx_models.model(nodes, [onnx_models.value("x", [6, 7])], [onnx_models.value("y")], weights)
+    feeds = {"x": RANDOM.standard_normal((6, 7)).astype(np.float32)}
+    culprit, said = first(model, feeds, tmp_path, marks=("u", "v", "t", "y"))
+    assert culprit.cause == "cancellation"
+    assert culprit.evidence["amplifier_type"] == "Sub"
+    assert "Transpose" not in said
+
+
+@pytest.mark.parametrize(
+    ("base", "held", "narrow", "error", "code"),
+    [
+        ("float32", "float16", "float16", 0.02, "coarse"),
+        ("float32", "int8", "int8", 0.02, "coarse"),
+        ("int8", "int8", "int8", 0.02, "other_arithmetic"),
+        ("float16", "float16", "float16", 0.02, "other_arithmetic"),
+        ("float32", "float32", "float32", 1e-5, "other_arithmetic"),
+        ("float64", "float32", "float32", 1e-5, "coarse"),
+        ("float64", "float32", "float32", 0.3, "other_arithmetic"),
+        ("float32", "float32", "float16", 0.02, "coarse"),
+    ],
+)
+def test_too_coarse_needs_a_finer_run_of_the_same(base: str, held: str, narrow: str, error: float, code: str) -> None:
+    subject: Any = SimpleNamespace(
+        meta_of={"y": SimpleNamespace(dtype=base)}, held_as={"y": held}, narrow_type=narrow
+    )  # fmt: skip
+    found = Introduced(name="y", method="isolated", elements=4, rel_l2=error, units=99.0)
+    assert causes._too_coarse(subject, "y", found)[0] == code
+
+
+@pytest.mark.parametrize(("given", "error", "enlarges"), [(0.1, 0.3, True), (0.1, 0.048, False), (0.0, 0.1, True)])
+def test_what_makes_an_error_smaller_does_not_amplify_it(given: float, error: float, enlarges: bool) -> None:
+    def row(value: float) -> Any:
+        return SimpleNamespace(comparison=None, relative_l2=value)
+
+    subject: Any = SimpleNamespace(sources=lambda _: ("x",), row_of={"x": row(given), "y": row(error)})
+    assert causes._enlarges(subject, "y") is enlarges
+
+
+@pytest.mark.parametrize(("constant", "code"), [(-np.inf, "infinite_constant"), (-2.0, "born")])
+def test_a_constant_that_is_infinite_is_no_finite_input(constant: float, code: str) -> None:
+    subject: Any = SimpleNamespace(
+        held_as={"y": "float32"}, narrow_type="float32", sources=lambda _: (), region_of={},
+        constants={"y": {"k": np.float32([1, constant])}},
+        row_of={"y": SimpleNamespace(op_type="Max", comparison=None)},
+    )  # fmt: skip
+    own = Introduced(name="y", method="isolated", elements=2, rel_l2=0.0, born_inf=1)
+    alone: Any = SimpleNamespace(found={"y": own})
+    exact, wrong = np.float32([1, 2]), np.float32([1, np.inf])
+    assert causes._by_values(subject, alone, "y", exact, wrong)[0] == code
