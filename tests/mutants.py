@@ -18,10 +18,14 @@ from pathlib import Path
 JUDGE, BORN = "precision_debug/numbers/judge.py", "precision_debug/numbers/born.py"
 ALIGN = "precision_debug/pairing/align.py"
 PIPELINE, CULPRITS = "precision_debug/run/pipeline.py", "precision_debug/explain/culprits.py"
+OPEN_PAIR, ONE_SAMPLE = "precision_debug/run/open_pair.py", "precision_debug/run/one_sample.py"
+COMPARING = "precision_debug/run/comparing.py"
 
 TESTS = {
     JUDGE: "tests/test_judge.py", BORN: "tests/test_judge.py", ALIGN: "tests/test_align.py",
-    PIPELINE: "tests/test_pipeline.py", CULPRITS: "tests/test_culprits.py",
+    PIPELINE: "tests/test_pipeline.py", OPEN_PAIR: "tests/test_pipeline.py", ONE_SAMPLE: "tests/test_pipeline.py",
+    COMPARING: "tests/test_pipeline.py",
+    CULPRITS: "tests/test_culprits.py",
 }  # fmt: skip
 
 MUTANTS: tuple[tuple[str, str, str], ...] = (
@@ -94,25 +98,23 @@ MUTANTS: tuple[tuple[str, str, str], ...] = (
     (ALIGN, 'and "float" in base.dtype and', "and"),
     (ALIGN, "and not meta.view", ""),
     (ALIGN, "ranked.sort(key=lambda item: item[:2])", "ranked.sort(key=lambda item: item[1:2])"),
-    (PIPELINE, "names = frozenset(paired if names is None else names & paired)", "names = frozenset(paired)"),
-    (PIPELINE, "if not pair.target.unseen}", "}"),
+    (OPEN_PAIR, "names = frozenset(paired if names is None else names & paired)", "names = frozenset(paired)"),
+    (OPEN_PAIR, "if not pair.target.unseen}", "}"),
     (PIPELINE, "journal.write(events.Again())", "pass"),
-    (PIPELINE, "raise Enough(row)", "pass"),
-    (
-        PIPELINE, 'spec.explain != "off" and not alone:\n            _explain',
-        'spec.explain != "off":\n            _explain',
-    ),
+    (ONE_SAMPLE, "raise Enough(row)", "pass"),
+    (COMPARING, 'self.spec.explain != "off" and not self.alone', 'self.spec.explain != "off"'),
     (PIPELINE, "both.base.announce(both.seen[0])", "pass"),
-    (PIPELINE, "if together and reason:", "if reason:"),
-    (PIPELINE, "if new != old and new in theirs and old in ours", "if new != old"),
-    (PIPELINE, "if given.names.get(new) != old", ""),
-    (PIPELINE, "return {**both, **own}", "return {**own, **both}"),
-    (PIPELINE, "if spec.lockstep and not able:", "if False:"),
-    (PIPELINE, "return able if spec.lockstep is None else spec.lockstep", "return able"),
-    (PIPELINE, "side.mode is None or side.mode.concurrent for", "side.mode is not None and side.mode.concurrent for"),
-    (PIPELINE, "if not patterns and spec.marks_between is None:", "if not patterns:"),
+    (OPEN_PAIR, "if together and reason:", "if reason:"),
+    (OPEN_PAIR, "if new != old and new in theirs and old in ours", "if new != old"),
+    (OPEN_PAIR, "if given.names.get(new) != old", ""),
+    (OPEN_PAIR, "return {**both, **own}", "return {**own, **both}"),
+    (OPEN_PAIR, "if spec.lockstep and not able:", "if False:"),
+    (OPEN_PAIR, "return able if spec.lockstep is None else spec.lockstep", "return able"),
+    (OPEN_PAIR, "side.mode is None or side.mode.concurrent for", "side.mode is not None and side.mode.concurrent for"),
+    (OPEN_PAIR, "if not patterns and spec.marks_between is None:", "if not patterns:"),
     (PIPELINE, "if len(part) == 1:", "if len(part) == 2:"),
-    (PIPELINE, "        if number == 0:\n            announce()", "        announce()"),
+    (PIPELINE, "        if number == 0:\n            _announced(both, work.journal)",
+     "        _announced(both, work.journal)"),
     (CULPRITS, "FAR = 8.0", "FAR = 16.0"),
     (CULPRITS, "FAR = 8.0", "FAR = 4.0"),
     (CULPRITS, "HALF = 0.5", "HALF = 0.7"),

@@ -30,6 +30,7 @@ from precision_debug.records import ModelFiles, RunSpec, Status, TensorMeta
 from precision_debug.report.from_journal import report_of_events
 from precision_debug.run import pipeline
 from precision_debug.run.journal import Journal, read_events
+from precision_debug.run.open_pair import Apart, refuse_lockstep, renames_of, runs_together, selected
 
 X = {"x": np.zeros(4, np.float32)}
 
@@ -197,7 +198,7 @@ def test_renames_of_the_user_and_of_inputs(
     spec = RunSpec(model=ModelFiles(), run_mode="m", renames=own)
     given: Any = SimpleNamespace(names=of_inputs)
     there = names("new", "same", "t")
-    assert pipeline._renames(spec, given, names("old", "same", "b"), there) == found
+    assert renames_of(spec, given, names("old", "same", "b"), there) == found
 
 
 @pytest.mark.parametrize(
@@ -221,9 +222,9 @@ def test_whether_both_advance_together(
     spec = RunSpec(model=ModelFiles(), run_mode="m", lockstep=asked)
     if isinstance(found, str):
         with pytest.raises(UsageError, match=found):
-            pipeline._side_by_side(spec, *sides)
+            runs_together(spec, *sides)
     else:
-        assert pipeline._side_by_side(spec, *sides) is found
+        assert runs_together(spec, *sides) is found
 
 
 @pytest.mark.parametrize(
@@ -236,21 +237,31 @@ def test_whether_both_advance_together(
 def test_what_is_selected(settings: dict[str, Any], chosen: set[str] | None, tmp_path: Path) -> None:
     spec = RunSpec(model=ModelFiles(), run_mode="m", **settings)
     with Journal(tmp_path / "j") as journal:
-        assert pipeline._selected(spec, names("a", "b", "c", "d"), journal) == chosen
+        assert selected(spec, names("a", "b", "c", "d"), journal) == chosen
     told = [event.names for event in read_events(tmp_path / "j") if isinstance(event, Selected)]
     assert [set(one) for one in told] == ([] if chosen is None else [chosen])
 
 
-def test_parts_are_compared_or_explained_as_asked_and_announced_once() -> None:
+def test_parts_are_compared_or_explained_as_asked_and_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[Any] = []
-    samples: Any = SimpleNamespace(part=lambda *part: done.append(part))
-    pipeline._in_parts([[0, 4], [4, 8], [3]], samples, done.append, lambda: done.append("announced"))
-    assert done == [(0, 4), "announced", (4, 8), 3]
+
+    def again(number: int) -> str:
+        done.append(f"again {number}")
+        return "ran"
+
+    samples: Any = SimpleNamespace(part=lambda *part: done.append(part), again=again)
+    monkeypatch.setattr(pipeline, "explain_sample", lambda work, both, number, ran, _: done.append((number, ran)))
+    monkeypatch.setattr(pipeline, "_announced", lambda both, journal: done.append("announced"))
+    for explains, last in ((True, [(3, "ran")]), (False, [])):
+        done.clear()
+        work: Any = SimpleNamespace(explains=explains, journal=None)
+        pipeline._in_parts([[0, 4], [4, 8], [3]], samples, work, None)  # type: ignore[arg-type]
+        assert done == [(0, 4), "announced", (4, 8), "again 3", *last]
 
 
 def test_two_runs_that_cannot_advance_together_say_why() -> None:
     sides: list[Any] = [SimpleNamespace(session=SimpleNamespace(alone=why)) for why in ("", "one counter")]
-    with pytest.raises(pipeline._Apart, match="one counter"):
-        pipeline._if_alone(True, *sides)
-    pipeline._if_alone(False, *sides)
-    pipeline._if_alone(True, sides[0], sides[0])
+    with pytest.raises(Apart, match="one counter"):
+        refuse_lockstep(True, *sides)
+    refuse_lockstep(False, *sides)
+    refuse_lockstep(True, sides[0], sides[0])

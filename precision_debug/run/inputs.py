@@ -24,7 +24,7 @@ from ..reasons import Reason, say
 from ..records import InputInfo, InputMeta, RunSpec
 from .journal import Journal
 from .plan import Opening, Plan
-from .samples import chosen_samples
+from .sample_numbers import chosen_samples
 from .saved_json import save_inputs
 from .side import CALIBRATE, guarded
 

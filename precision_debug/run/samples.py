@@ -5,71 +5,73 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ..errors import InputError
-from ..events import Note, ShardDone
-from ..feeds import FeedSet
+from ..events import Note, SamplesFound, ShardDone, Stage
 from ..numbers.merged import WORST
 from ..observe.shard import Shard
 from ..reasons import say
 from ..records import RunSpec, TensorMeta
-from .answers import Answers, finish
-from .both import Both
+from .answers import finish
+from .both import Both, Ran
+from .comparing import Comparing
 from .fail_fast import enough
 from .journal import Journal
-from .saved_json import SavedOutputs
 from .user_metric import UserMetric
 
-__all__ = ["Samples", "chosen_samples", "finish_scores", "worst_sample"]
+__all__ = ["Samples", "finish_scores", "worst_sample"]
 
 _EVERY = 5.0
 """Seconds of samples after which what is finished goes into the journal: so much is lost at most."""
 
 
-def chosen_samples(text: str | None, count: int) -> tuple[int, range | None]:
-    """(the one to compare, or the first, and the range of many or None) of ``--sample``. Raises InputError."""
-    if not text:
-        return 0, range(count) if count > 1 else None
-    low, colon, high = text.partition(":")
-    try:
-        first = int(low or 0)
-        last = (int(high) if high else count) if colon else first + 1
-    except ValueError:
-        first, last = -1, -1
-    if not 0 <= first < last <= count:
-        raise InputError(
-            say("no_sample", value=text), where="--sample", hint=say("samples_are", last=count - 1, count=count)
-        )
-    return first, range(first, last) if colon else None
-
-
 class Samples:
-    """Compares samples, one at a time."""
+    """Compares samples, one at a time; what OneSample is for one."""
 
-    def __init__(
-        self, both: Both, given: FeedSet, journal: Journal, answers: Answers, saved: SavedOutputs | None = None
-    ) -> None:
-        self._saved = saved
-        self._both, self._given, self._journal, self._answers = both, given, journal, answers
+    def __init__(self, work: Comparing, both: Both) -> None:
+        self._work, self._both = work, both
         self._comparer = both.with_totals()
-        self._targets = given.for_target().feeds
         self._first = True
+        self._whole = Shard()
+        many = work.given.many
+        self._numbers = range(0) if many is None else many
+        work.journal.write(SamplesFound(first=self._numbers.start, last=self._numbers.stop))
 
-    def run(self, numbers: Sequence[int]) -> Shard:
-        """Compare these, and tell the journal of what is finished from time to time; returns all of it."""
-        whole, part = Shard(), Shard()
-        begun = time.monotonic()
-        for number in numbers:
+    def compare(self) -> bool:
+        """Compare all of them, and tell the journal of what is finished from time to time. Always True: one that fails
+        ends the samples, and what was compared till then is all the same finished."""
+        part, begun = Shard(), time.monotonic()
+        for number in self._numbers:
             if self._one(number, part):
-                self._journal.write(Note(text=say("fail_fast_sample", sample=number)))
+                self._work.note(say("fail_fast_sample", sample=number))
                 break
             if time.monotonic() - begun > _EVERY:
                 begun = self._keep(part, begun)
-                whole.merge(part)
+                self._whole.merge(part)
                 part = Shard()
         if part.samples:
             self._keep(part, begun)
-            whole.merge(part)
-        return whole
+            self._whole.merge(part)
+        return True
+
+    def finish(self) -> None:
+        """Tell the journal what is known beside the rows."""
+        work = self._work
+        if work.saved is not None:
+            work.saved.finish()
+        finish_scores(work.spec, self._whole, work.journal, self._both.base.tensors, work.answers.metric)
+
+    def worst(self) -> tuple[int, Ran]:
+        """The worst sample's place among the feeds, and what it gives, as it is run again."""
+        number = worst_sample(self._whole, self._both.base.tensors)
+        return number, self.again(number)
+
+    def again(self, number: int) -> Ran:
+        """What a sample gives as it is run again, its worst tensors kept where that is asked for."""
+        self._work.journal.write(Stage(text=say("stage_explaining_worst", sample=number)))
+        pairs = self._work.keepers_of_pairs()
+        ran = self._both.run(*self._work.feeds(number), lookers=pairs)
+        if pairs:
+            self._work.note(say("saved_of_sample", sample=number))
+        return ran
 
     def part(self, first: int, last: int) -> None:
         """Compare these, and tell the journal of all of them as one part."""
@@ -81,21 +83,21 @@ class Samples:
     def _keep(self, part: Shard, begun: float) -> float:
         now = time.monotonic()
         part.seconds = now - begun
-        self._journal.write(ShardDone(text=part.to_text()))
+        self._work.journal.write(ShardDone(text=part.to_text()))
         return now
 
     def _one(self, number: int, part: Shard) -> bool:
         """Whether it failed, and the first failure is enough."""
-        feeds, theirs = self._given.feeds[number], self._targets[number]
-        ran = self._both.run(feeds, theirs, journal=self._journal if self._first else None, comparer=self._comparer)
+        work, both = self._work, self._both
+        feeds, target_feeds = work.feeds(number)
+        ran = both.run(feeds, target_feeds, journal=work.journal if self._first else None, comparer=self._comparer)
         self._first = False
         part.add(number, ran.rows)
         part.add_alone(number, ran.left)
-        if self._saved is not None:
-            took = self._both.base.seconds, self._both.target.seconds
-            self._saved.add((ran.base_outputs, ran.target_outputs), took)
-        self._answers.add(part, number, ran.base_outputs, ran.paired_outputs)
-        return any(enough(self._both.spec, row, self._both.target.opening.precision) for row in ran.rows)
+        if work.saved is not None:
+            work.saved.add((ran.base_outputs, ran.target_outputs), (both.base.seconds, both.target.seconds))
+        work.answers.add(part, number, ran.base_outputs, ran.paired_outputs)
+        return any(enough(work.spec, row, work.target.precision) for row in ran.rows)
 
 
 def worst_sample(whole: Shard, tensors: Sequence[TensorMeta]) -> int:

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 PHASES = {
-    "precision_debug.run.pipeline": ("open_both", "align", "_explain"),
+    "precision_debug.run.open_pair": ("open_both", "align"),
+    "precision_debug.run.pipeline": ("explain_sample",),
     "precision_debug.run.both:Both": ("run",),
     "precision_debug_torch.session:TorchSession": ("_execute", "_forward", "run_replacing", "operator", "close"),
     "precision_debug_torch.session": ("twin", "wrap"),

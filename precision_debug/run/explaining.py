@@ -1,0 +1,90 @@
+"""Both sides once more, each operator alone, and what its error does; then what mends it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .. import events, explain
+from ..reasons import say
+from ..records import Culprit, Explanation, Status
+from .both import Both, Ran
+from .comparing import Comparing
+from .faulty_pass import with_faulty_pass
+from .fixes import tried_fix
+from .inside_sums import inside_sums
+from .plan import crosses
+from .second_opinion import with_second_opinion
+
+__all__ = ["Again", "explain_sample"]
+
+Again = Callable[[Mapping[str, Any]], Sequence[Culprit]]
+"""The culprits of one more comparison, with further settings of the target's."""
+
+
+def explain_sample(work: Comparing, both: Both, sample: int, ran: Ran, again: Again) -> None:
+    """Tell the journal who introduced the error of a sample, and what to keep. ran: what that sample gave."""
+    work.journal.write(events.Stage(text=say("stage_explaining")))
+    subject = _subject(work, both, sample, ran)
+    explanation = _explained(work, both, subject, sample)
+    if not work.fixes:
+        return
+    work.journal.write(events.Stage(text=say("stage_trying_fixes")))
+    kept = tried_fix(
+        work.spec, both.base, both.target, subject, explanation, work.given, work.folder, sample=sample,
+        again=None if both.base.opening.recording else again,
+        foreign=subject.two_files or crosses(both.base.opening, both.target.opening),
+    )  # fmt: skip
+    if kept is not None:
+        work.journal.write(events.KeepTold(to_keep=kept))
+
+
+def _subject(work: Comparing, both: Both, sample: int, ran: Ran) -> explain.Subject:
+    spec, base, target = work.spec, both.base, both.target
+    feeds, target_feeds = work.feeds(sample)
+    outputs = {meta.name for meta in base.tensors if meta.is_output}
+    return explain.Subject(
+        baseline=base.session,
+        target=target.session,
+        feeds=feeds,
+        target_feeds=target_feeds,
+        rows=[dataclasses.replace(row, is_output=row.name in outputs) for row in ran.rows],
+        tensors=base.tensors,
+        targets={meta.name: meta for meta in target.tensors},
+        together=both.together,
+        precision=target.opening.precision,
+        simulation=bool(target.opening.mode and target.opening.mode.simulation),
+        two_files=base.opening.spec.model != target.opening.spec.model,
+        two_frameworks=base.opening.backend is not target.opening.backend,
+        memory_budget=spec.memory_budget,
+        outputs=ran.base_outputs,
+        target_outputs=ran.target_outputs,
+        fails=spec.tolerance.given and any(row.status is Status.FAIL and row.name in outputs for row in ran.rows),
+    )
+
+
+def _explained(work: Comparing, both: Both, subject: explain.Subject, sample: int) -> Explanation:
+    spec, journal = work.spec, work.journal
+    feeds, target_feeds = work.feeds(sample)
+    explanation, found = explain.explain(
+        subject, level=spec.explain, folder=work.folder,
+        on_portrait=lambda portrait: journal.write(events.PortraitMade(portrait=portrait)),
+    )  # fmt: skip
+    explanation = with_faulty_pass(
+        explanation, subject, both.target.opening, spec.find_pass, target_feeds, work.given.for_target().feeds
+    )
+    mode = both.target.opening.mode
+    if both.target.opening.precision == "float16" and mode is not None:
+        told, doubts = inside_sums(subject, mode.accumulates)
+        for reason in told:
+            work.note(reason)
+        both.target.doubt(doubts)
+    if spec.second_opinion:
+        journal.write(events.Stage(text=say("stage_second_opinion")))
+        explanation, told = with_second_opinion(explanation, both.base, feeds, work.folder)
+        for reason in told:
+            work.note(reason)
+    journal.write(events.IntroducedErrors(tensors=tuple(found)))
+    journal.write(events.Explained(explanation=explanation))
+    return explanation
