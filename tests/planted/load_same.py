@@ -33,7 +33,7 @@ def plain(report: Any) -> Any:
 @contextlib.contextmanager
 def busy(count: int) -> Iterator[None]:
     """Processes that compute as long as the block lasts."""
-    code = "import numpy as np\na = np.ones((256, 256))\nwhile True: a @ a"
+    code = "import os; os.nice(4)\nimport numpy as np\na = np.ones((256, 256))\nwhile True: a @ a"
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(count)]
     try:
         yield

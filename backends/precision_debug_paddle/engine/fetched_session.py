@@ -54,9 +54,10 @@ _SILENT = frozenset({"split", "unbind", "split_with_num"})  # Paddle's hook pass
 class FetchSession:
     """start: makes predictors. unfused: every value can be fetched. view: how the mode's values are taken.
 
-    folder: where the edited programs are written. builds: how many predictors the search may make; 0: as many as fit
-    into five minutes, from 12 to 60. limit: bytes of fetched tensors that one predictor holds. check: raises where the
-    mode did not do what it is for. quantised: the mode fuses more of a quantised model than the same mode in FP32 does.
+    folder: where the edited programs are written. builds: how many predictors the search may make; 0: from 12 to 60,
+    the fewer the more values there are. limit: bytes of fetched tensors that one predictor holds. check: raises where
+    the mode did not do what it is for. quantised: the mode fuses more of a quantised model than the same mode in FP32
+    does.
     wants: the type that the mode's tensors are to have, see ``session.not_run``. plain: the engine's own tensors, which
     the hook is given, lie in this machine's memory, in the model's layout. bodies: what records the values inside loops
     and branches.
