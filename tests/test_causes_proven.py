@@ -69,21 +69,26 @@ def test_what_moves_a_difference_does_not_subtract(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "held", "narrow", "error", "code"),
+    ("base", "held", "narrow", "error", "moves", "code"),
     [
-        ("float32", "float16", "float16", 0.02, "coarse"),
-        ("float32", "int8", "int8", 0.02, "coarse"),
-        ("int8", "int8", "int8", 0.02, "other_arithmetic"),
-        ("float16", "float16", "float16", 0.02, "other_arithmetic"),
-        ("float32", "float32", "float32", 1e-5, "other_arithmetic"),
-        ("float64", "float32", "float32", 1e-5, "coarse"),
-        ("float64", "float32", "float32", 0.3, "other_arithmetic"),
-        ("float32", "float32", "float16", 0.02, "coarse"),
+        ("float32", "float16", "float16", 0.02, False, "coarse"),
+        ("float32", "int8", "int8", 0.02, False, "coarse"),
+        ("int8", "int8", "int8", 0.02, False, "other_arithmetic"),
+        ("float16", "float16", "float16", 0.02, False, "other_arithmetic"),
+        ("float32", "float32", "float32", 1e-5, False, "other_arithmetic"),
+        ("float64", "float32", "float32", 1e-5, False, "coarse"),
+        ("float64", "float32", "float32", 0.3, False, "other_arithmetic"),
+        ("float32", "float32", "float16", 0.02, False, "coarse"),
+        ("float32", "float32", "int8", 5.5, True, "other_arithmetic"),
+        ("float32", "int8", "int8", 0.02, True, "coarse"),
     ],
 )
-def test_too_coarse_needs_a_finer_run_of_the_same(base: str, held: str, narrow: str, error: float, code: str) -> None:
+def test_too_coarse_needs_a_finer_run_of_the_same(
+    base: str, held: str, narrow: str, error: float, moves: bool, code: str
+) -> None:
     subject: Any = SimpleNamespace(
-        meta_of={"y": SimpleNamespace(dtype=base)}, held_as={"y": held}, narrow_type=narrow
+        meta_of={"y": SimpleNamespace(dtype=base)}, held_as={"y": held}, narrow_type=narrow,
+        only_moves=lambda _: moves,
     )  # fmt: skip
     found = Introduced(name="y", method="isolated", elements=4, rel_l2=error, units=99.0)
     assert causes._too_coarse(subject, "y", found)[0] == code

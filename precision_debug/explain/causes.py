@@ -202,7 +202,8 @@ def _too_coarse(subject: Subject, name: str, found: Introduced) -> tuple[str, Ev
     """
     meta, narrow = subject.meta_of.get(name), _narrow(subject, name)
     same = meta is not None and meta.dtype == narrow
-    if same or (narrow in _WIDE and (found.rel_l2 or 0.0) > _ROUNDED):
+    wide = narrow in _WIDE or (subject.held_as.get(name) in _WIDE and subject.only_moves(name))  # nothing rounds there
+    if same or (wide and (found.rel_l2 or 0.0) > _ROUNDED):
         return "other_arithmetic", {"rel_l2": found.rel_l2}
     return "coarse", {"units": found.units}
 
