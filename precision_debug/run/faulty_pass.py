@@ -149,6 +149,9 @@ def _told(
     small = bool(usual) and actual is not None and actual <= BEYOND * (usual or 0.0)
     cause = "pass_rounding" if small or _one_step(subject, before) else "faulty_pass"
     gone, new = _replaced(best.tensors, subject.targets.values())
+    blamed = guilty[0].name if guilty else explanation.at
+    made_of = subject.row_of[blamed].target_op_type if blamed in subject.row_of else ""
+    gone, new = gone or "the same operators", new or f"{made_of} {blamed}".strip()
     evidence: dict[str, Any] = {
         "passes": " and ".join(found.off), "before": before, "after": after, "runs": found.runs,
         "of": len(found.switch.items), "replaced": gone, "instead": new, "paste": found.snippet,
@@ -190,6 +193,6 @@ def _replaced(without: Iterable[TensorMeta], within: Iterable[TensorMeta]) -> tu
     def listed(ours: Collection[tuple[str, str]], theirs: Collection[tuple[str, str]]) -> str:
         alone = [f"{kind} {name}" for kind, name in ours if (kind, name) not in theirs]
         more = len(alone) - _NAMED
-        return " + ".join(alone[:_NAMED]) + (f" + {more} more" if more > 0 else "") or "the same operators"
+        return " + ".join(alone[:_NAMED]) + (f" + {more} more" if more > 0 else "")
 
     return listed(first, second), listed(second, first)

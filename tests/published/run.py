@@ -94,6 +94,44 @@ def judged(name: str, folder: Path, environments: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+PAGE = {
+    "gallery.md": (
+        "# Bugs that engines and tools really had",
+        "Each of these gave wrong numbers in a released wheel. Each was reproduced without this tool first, in an"
+        " environment of its own, and then found by the default command; what stands below is the first sentence of its"
+        " report. `python tests/published/run.py NAME` installs the old wheel and does both again, and writes this page"
+        " with `--page docs`.",
+        "Release: `{needs}`. Published: {published}. Relative L2 error without this tool: {alone}.",
+        "found while this page was made",
+    ),
+    "gallery.zh.md": (
+        "# 引擎与工具真实有过的错误",
+        "以下每一个错误都曾使某个已发布的安装包给出错误的数值。每个都先在单独的环境中、不用本工具重现，再由默认命令找出；"
+        "下面是其报告的第一句话。`python tests/published/run.py NAME` 会安装旧版本并重做这两步，"
+        "加上 `--page docs` 则写出本页。",
+        "版本：`{needs}`。公开报告：{published}。不用本工具测得的相对 L2 误差：{alone}。",
+        "制作本页时发现，尚无公开报告",
+    ),
+}
+
+
+def write_pages(folder: Path, lines: list[dict[str, Any]]) -> None:
+    """The gallery, in both languages, of the bugs that were found."""
+    from cases import CASES
+
+    needs = {case.name: case.needs[0] for case in CASES}
+    for name, (title, intro, about, unknown) in PAGE.items():
+        parts = [title, intro]
+        for one in lines:
+            if one["right"] or one["state"] != "ran" or not (one["verdict"] and one["region"]):
+                continue
+            said = about.format(
+                needs=needs[one["name"]], published=one["published"] or unknown, alone=f"{float(one['alone']):.3g}"
+            )
+            parts += [f"## {one['name']}", said, "```text\n" + "\n".join([*one["said"], *one["proven"]]) + "\n```"]
+        (folder / name).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     from cases import CASES
 
@@ -101,12 +139,15 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--environments", type=Path, default=Path.home() / ".cache" / "precision_debug_published")
     parser.add_argument("--folder", type=Path, default=Path("output/published"))
+    parser.add_argument("--page", type=Path, help="a folder that the gallery is written into")
     given = parser.parse_args()
     lines = []
     for case in CASES:
         if not given.names or case.name in given.names:
             lines.append(judged(case.name, given.folder.absolute(), given.environments))
             print(json.dumps(lines[-1]), flush=True)
+    if given.page:
+        write_pages(given.page, lines)
     print("\n| case | release | published | alone | verdict | region | pass | cause |")
     print("|---|---|---|---:|---|---|---|---|")
     needs = {case.name: case.needs[0] for case in CASES}
