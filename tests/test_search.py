@@ -323,3 +323,28 @@ def test_every_set_that_is_run_has_a_result(root: Path, tmp_path: Path, capsys: 
     assert len(begun) > 3
     for place in begun:
         assert " kept: " in lines[place + 1], lines[place]
+
+
+def test_a_metric_of_which_more_is_better_counts_in_place_of_the_error(tmp_path: Path) -> None:
+    """The set keeps the score where Rel L2 is beyond what the arithmetic may lose; the baseline's outputs are labels."""
+    graph = Graph(seed=3)
+    x = tokens(graph, 16, 4)
+    big = graph.op("Mul", [x, graph.weight("k", np.float32(3e5))], "big")
+    back = graph.op("Mul", [big, graph.weight("l", np.float32(1 / 3e5))], "back")
+    path = graph.save(tmp_path / "m.onnx", [graph.dense(graph.op("Tanh", [back], "t"), 16, 16, "y")])
+    np.savez(tmp_path / "x.npz", **graph.feeds)
+    (tmp_path / "score.py").write_text(
+        "import numpy as np\n\n\ndef same_class(outputs, labels):\n    name = next(iter(labels))\n"
+        "    return float((np.nan_to_num(outputs[name]).argmax(-1) == labels[name].argmax(-1)).mean())\n"
+    )
+    common = ["--model_file", str(path), "--run_mode", "ort_fp16_sim", "--inputs", str(tmp_path / "x.npz")]
+    report = search(tmp_path, *common, "--metric", f"{tmp_path / 'score.py'}:same_class", "--limit", "0.95")
+    fix = report.fix
+    assert fix is not None
+    assert fix.state == "found"
+    assert fix.before is not None
+    assert fix.before > 0.05  # 1 - score
+    assert fix.after is not None
+    assert fix.after <= 0.05
+    assert {unit.key.removeprefix("node_") for unit in fix.kept} == {"big", "back"}
+    assert main(["search", *common, "--metric", f"{tmp_path / 'score.py'}:same_class", "--quiet"]) == 2

@@ -67,8 +67,10 @@ def run(arguments: Sequence[str]) -> int:
     group.add_argument(
         "--limit", metavar="X|P%", default="",
         help=Both(
-            "largest relative L2 error, or share of the error with nothing kept (default: the tolerance)",
-            "最大相对 L2 误差，或占未保留时误差的比例（默认按容差）",
+            "largest relative L2 error, or share of the error with nothing kept (default: the tolerance); with --metric"
+            " the least that it may give, up to 1, for a target's outputs and the baseline's",
+            "最大相对 L2 误差，或占未保留时误差的比例（默认按容差）；"
+            "与 --metric 合用时为其对目标与基线输出的最低值（不超过 1）",
         ),
     )  # fmt: skip
     group.add_argument(
@@ -114,17 +116,19 @@ def run(arguments: Sequence[str]) -> int:
                 raise UsageError("decides by itself", where="--check", hint=f"leave --{name} out")
     if given.runs < 0 or not 0 <= given.seconds < math.inf:
         raise UsageError("--runs and --seconds are numbers from 0 up")
+    if given.metric:
+        _score(given)
     spec = compare.make_spec(given, command=f"{program('search')} {shlex.join(arguments)}")
     if given.record:
         raise UsageError("a search records nothing", where="--record", hint="leave it out")
     outputs = [Path(path) for path in given.output or [compare.DEFAULT_OUTPUT]]
     refuse_overwriting(outputs, spec, given.marks)
-    spec, save = _without_saving(spec)
+    spec, save = _without_saving(dataclasses.replace(spec, metric=""))  # the search judges by it
     compare.check_before(spec, outputs)
     first = outputs[0].absolute()
     asked = Asked(
-        on=given.on, limit=given.limit, check=given.check, runs=given.runs, seconds=given.seconds,
-        held_out=given.held_out,
+        on=given.metric or given.on, limit=given.limit, score=bool(given.metric), check=given.check, runs=given.runs,
+        seconds=given.seconds, held_out=given.held_out,
         folder=str(first.with_name(f"{first.stem}.search")),
         artefacts=str(Path(given.artefacts).absolute() if given.artefacts else first.with_name(f"{first.stem}.fix")),
         save=save,
@@ -146,6 +150,17 @@ def run(arguments: Sequence[str]) -> int:
         ladder.climbed(spec, on_all=given.on == "all", verbose=given.verbose, language=language_of(given.lang))
     verified = fix is not None and all(item.verified is not False for item in fix.artefacts)
     return 0 if fix is not None and fix.state in ("found", "not needed") and verified else 1
+
+
+def _score(given: Any) -> None:
+    """Raises UsageError for a metric that decides together with something else, or of which nobody says how much."""
+    for name, usual in (("on", "outputs"), ("check", ""), ("labels", "")):
+        if (getattr(given, name) or usual) != usual:
+            raise UsageError("the baseline's outputs are its labels, and it decides alone", where="--metric",
+                             hint=f"leave --{name} out")  # fmt: skip
+    least = limit_of(given.limit)[0]
+    if least is None or least > 1:
+        raise UsageError("it needs the least that it may give, up to 1", where="--metric", hint="add --limit 0.95")
 
 
 def _without_saving(spec: RunSpec) -> tuple[RunSpec, dict[str, str]]:

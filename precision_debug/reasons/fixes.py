@@ -22,6 +22,7 @@ FIXES: Mapping[str, Wording] = {
     ),
     "limit_error": Wording("{what}: error at most {limit:g}", "{what}：误差不超过 {limit:g}"),
     "limit_rel_l2": Wording("{what}: Rel L2 at most {limit:g}", "{what}：相对 L2 误差不超过 {limit:g}"),
+    "limit_score": Wording("{what}: at least {limit:g}, on average", "{what}：平均不低于 {limit:g}"),
     "limit_metric": Wording("{what}: says so", "{what}：由它判定"),
     "limit_tolerance": Wording("{what}: atol {atol:g}, rtol {rtol:g}", "{what}：容差 atol {atol:g}，rtol {rtol:g}"),
     "limit_expected": Wording(

@@ -247,6 +247,8 @@ _METRICS = frozenset({"limit_error", "limit_metric", "limit_metric_share"})
 
 def _measured(fix: Fix) -> Text:
     """What its errors are: Rel L2, or what the user's own metric gives."""
+    if fix.limit.code == "limit_score":
+        return Text("1 - metric", "1 - 指标")
     return Text("Metric", "指标") if fix.limit.code in _METRICS else Text("Rel L2", "相对 L2")
 
 

@@ -16,6 +16,9 @@ class Asked:
     """on: "outputs", "all", or "FILE.py:function", a metric. limit: largest error ("0.02"), or a share of the error
     with nothing kept ("50%"); "": the comparison's own tolerance decides.
 
+    score: ``on`` is a metric(outputs, labels) of which more is better, with the baseline's outputs for labels; limit is
+    then the least that its mean over the samples may be, up to 1.
+
     check: a command whose exit status decides, with {model} for the saved model's path (run.searching.check_command).
 
     runs, seconds: at most so many sets, and about so long; 0: no end. held_out: inputs that the search does not see.
@@ -25,6 +28,7 @@ class Asked:
 
     on: str = "outputs"
     limit: str = ""
+    score: bool = False
     check: str = ""
     runs: int = 200
     seconds: float = 0.0

@@ -63,6 +63,8 @@ class Criterion:
         if self.check is not None:
             return None
         absolute, share = limit_of(self.asked.limit)
+        if self.asked.score:
+            return 1.0 - (absolute or 0.0)
         if share is not None and sample.low is None:
             return 0.0  # with nothing kept, whose error it is a share of
         if share is not None and sample.low is not None:
@@ -83,6 +85,8 @@ class Criterion:
             return say("limit_check", command=self.check.text)
         what = {"outputs": say("every_output"), "all": say("every_tensor")}.get(self.asked.on, self.asked.on)
         absolute, share = limit_of(self.asked.limit)
+        if self.asked.score:
+            return say("limit_score", what=what, limit=absolute or 0.0)
         if share is not None:
             return (
                 say("limit_metric_share", what=what, percent=100 * share) if self.metric
@@ -129,12 +133,16 @@ class Criterion:
             name: np.asarray(as_array(got[there], name=there)) for name, there in self.pairs.items() if there in got
         }
         try:
-            said = self.metric(mine, theirs)
+            said = self.metric(theirs, mine) if self.asked.score else self.metric(mine, theirs)
         except (Exception, SystemExit) as error:
             raise UsageError(f"it fails: {type(error).__name__}: {error}", where=f"--on {self.asked.on}") from error
         if isinstance(said, (bool, np.bool_)):
             return bool(said), 0.0 if said else 1.0, "" if said else f"{self.asked.on} says no"
         value = float(said)
+        if self.asked.score:
+            short = 1.0 - value if math.isfinite(value) else math.inf
+            good = limit is not None and short <= limit
+            return good, max(0.0, short), "" if good else f"{self.asked.on} gives {value:.3g}"
         if limit is None:
             raise UsageError("it gives a number, so it needs a --limit", where=f"--on {self.asked.on}")
         good = value <= limit

@@ -134,5 +134,6 @@ def _mend(path: Path) -> None:
 def key_of(spec: RunSpec, asked: Asked, feeds: Sequence[str]) -> str:
     """Of a search: everything that decides what comes of a set. feeds: digests of the inputs."""
     wanted = {"on": asked.on, "limit": asked.limit} | ({"check": asked.check} if asked.check else {})
+    wanted |= {"score": "yes"} if asked.score else {}
     programs = named_contents(asked.on, asked.held_out, *shlex.split(asked.check))
     return digest_of([contents(spec), wanted, list(feeds), programs])

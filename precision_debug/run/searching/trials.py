@@ -21,6 +21,7 @@ from ...protocols import Feeds, Handed, Keep, Session
 from ...records import ModelFiles, SessionSpec
 from ...registry import find
 from ...search import Evaluation
+from ...search.asked import limit_of
 from ..executed import executed_of
 from ..plan import Opening
 from ..side import guarded
@@ -30,6 +31,9 @@ from .criterion import Criterion, Sample, largest
 __all__ = ["Trials", "outputs_of"]
 
 _TIMED = 7
+_ROUNDED = 1e-9
+"""By what a mean of scores may miss its limit: it was rounded in the last digit."""
+
 _PATIENCE, _MOMENT = 3.0, 0.3
 """Runs that are timed, and seconds that they may take: of what is reported, and of a set that is tried."""
 
@@ -86,7 +90,7 @@ class Trials:
                 kept=tuple(keys), mode=self.mode, passes=False, text=str(error), seconds=time.monotonic() - begun
             )
         return dataclasses.replace(
-            _evaluation(keys, self.mode, results, time.monotonic() - begun), milliseconds=milliseconds, bytes=size,
+            self._evaluation(keys, self.mode, results, begun), milliseconds=milliseconds, bytes=size,
             told=told, others=tuple(passes for passes, _, _ in more), executed=executed,
         )  # fmt: skip
 
@@ -122,7 +126,20 @@ class Trials:
             session = stack.enter_context(_opened(opening, self.feeds, self.folder))
             results = self._checked(saved, self._judged(session, samples))
             milliseconds = _timed(session, samples[0])
-        return _evaluation((), handed.mode, results, time.monotonic() - begun), milliseconds
+        return self._evaluation((), handed.mode, results, begun), milliseconds
+
+    def _evaluation(
+        self, keys: Sequence[str], mode: str, results: Sequence[tuple[bool, float, str]], begun: float
+    ) -> Evaluation:  # fmt: skip
+        """Of every sample by itself; of a score, its mean over them decides."""
+        found = _evaluation(keys, mode, results, time.monotonic() - begun)
+        limit = 1.0 - (limit_of(self.criterion.asked.limit)[0] or 0.0)
+        if not self.criterion.asked.score or not results:
+            return found
+        mean = sum(error for _, error, _ in results) / len(results)
+        good = mean <= limit + _ROUNDED
+        error = mean if math.isfinite(mean) else None
+        return dataclasses.replace(found, passes=good, error=error, held=(good,) * len(results))
 
     def _checked(
         self, saved: Path | None, results: list[tuple[bool, float, str]]
