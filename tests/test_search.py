@@ -326,7 +326,7 @@ def test_every_set_that_is_run_has_a_result(root: Path, tmp_path: Path, capsys: 
 
 
 def test_a_metric_of_which_more_is_better_counts_in_place_of_the_error(tmp_path: Path) -> None:
-    """The set keeps the score where Rel L2 is beyond what the arithmetic may lose; the baseline's outputs are labels."""
+    """The set keeps the score, whatever Rel L2 is; the baseline's outputs are the labels."""
     graph = Graph(seed=3)
     x = tokens(graph, 16, 4)
     big = graph.op("Mul", [x, graph.weight("k", np.float32(3e5))], "big")
