@@ -28,6 +28,7 @@ class RunMode:
     baseline: the backend's mode that it is compared with where the user names none. simulation: it imitates arithmetic.
     concurrent: its sessions may run in a thread beside another session of this process, and a hook may block them.
     accumulates: the type in which sums inside one operator (a mean, a norm) are known to be done; "": not known.
+    builds: opening it builds an engine, which takes far longer than running it: unasked that is done once or twice.
     """
 
     name: str
@@ -37,6 +38,7 @@ class RunMode:
     precision: str = ""
     simulation: bool = False
     concurrent: bool = False
+    builds: bool = False
     accumulates: str = ""
     zh: str = ""
     tried: str = ""

@@ -44,6 +44,7 @@ def _mode(name: str, precision: str, summary: str, zh: str) -> RunMode:
     baseline = name if name in {"cpu_fp32", "gpu_fp32"} else _BASELINE
     return RunMode(
         name=name, summary=summary, zh=zh, suffixes=_SUFFIXES, baseline=baseline, precision=precision,
+        builds=name.startswith("trt"),
         accumulates="" if name.startswith("trt") else "float32",  # Paddle's own kernels: MPTypeTrait
     )  # fmt: skip
 

@@ -32,7 +32,10 @@ class Recipe:
 
 
 def _mode(name: str, precision: str, summary: str, zh: str, suffixes: tuple[str, ...] = _SOURCES) -> RunMode:
-    return RunMode(name=name, summary=summary, zh=zh, suffixes=suffixes, baseline="ort_fp32", precision=precision)
+    return RunMode(
+        name=name, summary=summary, zh=zh, suffixes=suffixes, baseline="ort_fp32", precision=precision,
+        builds=suffixes is not _BUILT,
+    )  # fmt: skip
 
 
 _RECIPES = {

@@ -150,8 +150,8 @@ SETTINGS = (
     ),
     Setting(
         name="marked_builds", kind="whole", low=0, sides=_TARGET,
-        help="builds after one whose marks TensorRT refused (default: 2 of a large network, up to 12 of a small one)",
-        zh="标记被 TensorRT 拒绝后再构建的次数（默认：大网络 2 次，小网络最多 12 次）",
+        help="builds after one whose marks TensorRT refused (default: 3 of a large network, up to 12 of a small one)",
+        zh="标记被 TensorRT 拒绝后再构建的次数（默认：大网络 3 次，小网络最多 12 次）",
     ),
     Setting(
         name="fused_only", kind="flag", default=False, flag=True, sides=_TARGET,

@@ -22,6 +22,7 @@ from ..search import ToKeep, Tried, rank_groups
 from ..search.asked import Asked
 from .executed import executed_of
 from .fix_finder import FixFinder
+from .plan import Opening
 from .searching.criterion import Criterion, Sample
 from .searching.held_out import held_out_feeds
 from .searching.trials import Trials, outputs_of
@@ -73,7 +74,7 @@ def tried_fix(
     if not pairs or not set(pairs.values()) <= got.keys() or not set(pairs) <= first.values.keys():
         return _untried(found, say("fix_no_outputs"))
     before = criterion.judge(first, got)[1]
-    most, work = _sets(spec, subject, opening.precision, target.opening.spec.model.path)
+    most, work = _sets(spec, subject, target.opening)
     if not most:
         return _untried(found, say("fix_large", gigabytes=work / 1e9))
     errors, samples = [before], [first]
@@ -101,17 +102,20 @@ def tried_fix(
         return _untried(found, say("fix_failed", detail=str(error)))
 
 
-def _sets(spec: RunSpec, subject: Subject, precision: str, path: str) -> tuple[int, int]:
-    """How many sets may be run, and the bytes that one passes through."""
+def _sets(spec: RunSpec, subject: Subject, opening: Opening) -> tuple[int, int]:
+    """How many sets may be run, and the bytes that one passes through: one of an engine that has to be built."""
+    path = opening.spec.model.path
     tensors = sum(row.comparison.base.elements * 4 for row in subject.rows if row.comparison is not None)
     file = Path(path.partition(".py:")[0] + ".py" if ".py:" in path else path)
     weights = file.stat().st_size if file.is_file() else 0
     beside = file.with_suffix(".pdiparams")
     weights += beside.stat().st_size if beside.is_file() else 0
-    work = (tensors + weights) * (_QUANTISES if promised(precision).computes == "int8" else 1)
+    work = (tensors + weights) * (_QUANTISES if promised(opening.precision).computes == "int8" else 1)
     times = _FULL if spec.explain == "full" else 1
     if work > _LARGE and spec.explain != "full":
         return 0, work
+    if opening.mode is not None and opening.mode.builds and spec.explain != "full":
+        return 1, work
     return max(1, min(_MOST, times * _WORK // max(1, work))), work
 
 
