@@ -99,16 +99,14 @@ PAGE = {
         "# Bugs that engines and tools really had",
         "Each of these gave wrong numbers in a released wheel. Each was reproduced without this tool first, in an"
         " environment of its own, and then found by the default command; what stands below is the first sentence of its"
-        " report. `python tests/published/run.py NAME` installs the old wheel and does both again, and writes this page"
-        " with `--page docs`.",
+        " report. `python tests/published/run.py NAME` installs the old wheel and does both again.",
         "Release: `{needs}`. Published: {published}. Relative L2 error without this tool: {alone}.",
         "found while this page was made",
     ),
     "gallery.zh.md": (
         "# 引擎与工具真实有过的错误",
         "以下每一个错误都曾使某个已发布的安装包给出错误的数值。每个都先在单独的环境中、不用本工具重现，再由默认命令找出；"
-        "下面是其报告的第一句话。`python tests/published/run.py NAME` 会安装旧版本并重做这两步，"
-        "加上 `--page docs` 则写出本页。",
+        "下面是其报告的第一句话。`python tests/published/run.py NAME` 会安装旧版本并重做这两步。",
         "版本：`{needs}`。公开报告：{published}。不用本工具测得的相对 L2 误差：{alone}。",
         "制作本页时发现，尚无公开报告",
     ),
