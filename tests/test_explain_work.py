@@ -107,7 +107,7 @@ def test_a_small_error_that_one_operator_makes_has_an_author(name: str, tmp_path
 @pytest.mark.parametrize(
     ("name", "mode"),
     [("deep_perceptron", "ort_int8"), ("decoder_that_looks_at_an_encoder", "ort_bf16_sim"),
-     ("convolutions_over_time", "ort_int8")],
+     ("decoder_that_looks_at_an_encoder", "ort_int8_dynamic"), ("convolutions_over_time", "ort_int8")],
 )  # fmt: skip
 def test_a_healthy_model_that_is_looked_at_accuses_nobody(name: str, mode: str, tmp_path: Path) -> None:
     report = report_of(name, mode, tmp_path)

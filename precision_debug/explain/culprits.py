@@ -310,6 +310,8 @@ def _amplified_together(
     kept = [
         group for group in (*groups.values(), strong)
         if group and sum(share for _, share in group) >= max(bar[at[name]] for name, _ in group)
+        # of a small error, two nearly equal numbers have an author each; three and more are rounding everywhere
+        and (all(bar[at[name]] == HALF for name, _ in group) or sum(share >= PART for _, share in group) <= 2)
     ]  # fmt: skip
     return {
         name: [other for other, part in group if part < PART]
