@@ -261,3 +261,22 @@ def test_a_backend_without_stages_says_so(root: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(type(backend), "capabilities", property(lambda _: Capabilities()))
     with pytest.raises(UsageError, match="no stages to climb"):
         ladder.run(["--model_file", str(DIGITS), "--run_mode", "ort_fp16"])
+
+
+def test_openvinos_transformations_are_switched_off_by_properties(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("openvino", reason="openvino is not installed")
+    from precision_debug_openvino import OpenVinoBackend
+
+    from precision_debug import compare
+    from precision_debug.records import ModelFiles, SessionSpec
+
+    spec = SessionSpec(model=ModelFiles(model_file=str(DIGITS)), mode="ov_opt_fp32")
+    found = OpenVinoBackend().capabilities.ladder
+    assert found is not None
+    assert [rung.mode for rung in found.rungs(spec)] == ["ov_fp32", "ov_opt_fp32"]
+    (switch,) = found.switches(spec, found.rungs(spec)[-1], ())
+    assert "SNIPPETS_MODE" in switch.items
+    assert switch.snippet(["SNIPPETS_MODE"]) == "core.compile_model(model, \"CPU\", {'SNIPPETS_MODE': 'DISABLE'})"
+    report = compare(str(DIGITS), run_mode="ov_opt_fp32", **switch.options(switch.items))
+    assert report.exit_status == 0
+    assert not found.switches(spec, found.rungs(spec)[0], ())

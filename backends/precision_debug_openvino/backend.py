@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from precision_debug.errors import BackendUnavailable
@@ -16,7 +17,7 @@ from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
-    from precision_debug.protocols import AloneFiles, Description, Feeds, Session, Survey
+    from precision_debug.protocols import AloneFiles, Description, Feeds, Rung, Session, Survey, Switch
 
     from .keep import OpenVinoKeep
     from .modes import Recipe
@@ -43,7 +44,7 @@ class OpenVinoBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(keeper=self, describer=self, alone_scripter=self, surveyor=self)
+        return Capabilities(keeper=self, describer=self, alone_scripter=self, surveyor=self, ladder=self)
 
     @property
     def described(self) -> Sequence[str]:
@@ -63,6 +64,18 @@ class OpenVinoBackend:
         from .engine.survey import survey
 
         return survey(spec)
+
+    def rungs(self, spec: SessionSpec) -> Sequence[Rung]:
+        """See ``protocols.Ladder``."""
+        from .engine import ladder
+
+        return ladder.rungs(spec)
+
+    def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Switch]:  # noqa: ARG002
+        """See ``protocols.Ladder``: what properties switch off."""
+        from .engine import ladder
+
+        return ladder.switches(dataclasses.replace(spec, mode=rung.mode))
 
     def alone_script(self, mode: str, files: AloneFiles) -> str:
         """See ``protocols.AloneScripter``."""
