@@ -127,6 +127,11 @@ def naming(root: Path, word: str) -> int:
     return sum(bool(found.search(path.read_text(encoding="utf-8"))) for path in files)
 
 
+def calls_of(root: Path, text: str) -> int:
+    """How often the core has some text."""
+    return sum(path.read_text(encoding="utf-8").count(text) for path in (root / CORE).rglob("*.py"))
+
+
 def touched(root: Path) -> dict[str, str]:
     """Files that a new one of each kind touches: what names one that is there, or where the house looks for it."""
     finds_formats = (root / CORE / "report" / "formats").is_dir()
@@ -162,6 +167,9 @@ def numbers(root: Path) -> dict[str, str]:
         "functions": str(len(sizes)),
         "median function": f"{statistics.median(size for size, _ in sizes):.0f}",
         "largest function": f"{longest[0]} ({longest[1]})",
+        "functions over 50 lines": str(sum(size > 50 for size, _ in sizes)),
+        "files that name an option (top_k)": f"{naming(root, r'(?<![a-z])top_k')}",
+        "settings of ours read by their name": f"{calls_of(root, 'value(CORE,')}",
         "circles of modules": f"{len(loops)}, of {sum(map(len, loops))} modules",
         "circles of rooms": f"{len(between)}, of {sum(map(len, between))} rooms",
         "imports of a plugin by another": f"{len(crossing)}",

@@ -30,25 +30,7 @@ DESCRIPTION_ZH = """precision_debug check M [M2]：文件自身能证明的错�
 
 def run(arguments: Sequence[str]) -> int:
     """Print one line a finding; 1 where there is one, else 0."""
-    parser = Parser(prog=program("check"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument("model", metavar="M", help=Both("an .onnx file", "一个 .onnx 文件"))
-    parser.add_argument(
-        "second", metavar="M2", nargs="?", default="", help=Both("another one, made from it", "由它生成的另一个文件")
-    )
-    parser.add_argument(
-        "--to",
-        choices=("", "float16"),
-        default="",
-        help=Both("the type that the target holds floats in", "目标保存浮点数所用的类型"),
-    )
-    parser.add_argument(
-        "--int32",
-        action="store_true",
-        help=Both("the target holds whole numbers in 32 bits (TensorRT)", "目标以 32 位保存整数（TensorRT）"),
-    )
-    add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
-    given = parse(parser, arguments)
+    given = parse(_parser(), arguments)
     for path in filter(None, (given.model, given.second)):
         if not path.lower().endswith(".onnx"):
             raise ModelError("is no .onnx file", where=path, hint="only these can be read without their framework")
@@ -69,3 +51,26 @@ def run(arguments: Sequence[str]) -> int:
     if not found:
         print(in_words(Text("nothing is wrong in what a file can prove", "文件所能证明的范围内没有问题"), language))
     return 1 if found else 0
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
+    parser = Parser(prog=program("check"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument("model", metavar="M", help=Both("an .onnx file", "一个 .onnx 文件"))
+    parser.add_argument(
+        "second", metavar="M2", nargs="?", default="", help=Both("another one, made from it", "由它生成的另一个文件")
+    )
+    parser.add_argument(
+        "--to",
+        choices=("", "float16"),
+        default="",
+        help=Both("the type that the target holds floats in", "目标保存浮点数所用的类型"),
+    )
+    parser.add_argument(
+        "--int32",
+        action="store_true",
+        help=Both("the target holds whole numbers in 32 bits (TensorRT)", "目标以 32 位保存整数（TensorRT）"),
+    )
+    add_language(parser)
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    return parser

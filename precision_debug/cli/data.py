@@ -38,19 +38,7 @@ DESCRIPTION_ZH = """precision_debug data：将输入或输出文件合并为一�
 
 def run(arguments: Sequence[str]) -> int:
     """Write the file; 0, or an error."""
-    parser = Parser(prog=program("data"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument("what", metavar="merge|concat", choices=("merge", "concat"), help=Both("see above", "见上文"))
-    parser.add_argument(
-        "files",
-        metavar="FILES",
-        nargs="+",
-        help=Both(".json .npz .npy, folders, SCRIPT.py:f", ".json .npz .npy、目录、SCRIPT.py:f"),
-    )
-    parser.add_argument(
-        "--output", "-o", metavar="FILE.json", required=True, help=Both("what --inputs reads", "--inputs 可读取的文件")
-    )
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
-    given = parse(parser, arguments)
+    given = parse(_parser(), arguments)
     if not given.output.lower().endswith(".json"):
         raise UsageError("is no .json file", where=f"--output {given.output}")
     refuse_overwriting([given.output], given.files)
@@ -69,6 +57,23 @@ def run(arguments: Sequence[str]) -> int:
         count = len(merged)
     print(visible(f"{given.output}: {count} samples"))
     return 0
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
+    parser = Parser(prog=program("data"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument("what", metavar="merge|concat", choices=("merge", "concat"), help=Both("see above", "见上文"))
+    parser.add_argument(
+        "files",
+        metavar="FILES",
+        nargs="+",
+        help=Both(".json .npz .npy, folders, SCRIPT.py:f", ".json .npz .npy、目录、SCRIPT.py:f"),
+    )
+    parser.add_argument(
+        "--output", "-o", metavar="FILE.json", required=True, help=Both("what --inputs reads", "--inputs 可读取的文件")
+    )
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    return parser
 
 
 def _is_results(name: str) -> bool:

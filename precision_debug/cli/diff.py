@@ -46,6 +46,30 @@ _SUFFIXES = (".json", ".md", ".html", ".xlsx")
 
 def run(arguments: Sequence[str]) -> int:
     """Print the difference and write it where asked; 1 where something got worse."""
+    given = parse(_parser(), arguments)
+    if not given.times >= 1:
+        raise UsageError("must be at least 1", where="--times", hint="2 means twice or half the error")
+    if not given.noise >= 0:
+        raise UsageError("must be a number from 0 up", where="--noise", hint="1e-6 is the usual")
+    outputs = [Path(path) for path in given.output]
+    for output in outputs:
+        if output.suffix.lower() not in _SUFFIXES:
+            known = ", ".join(_SUFFIXES)
+            raise UsageError(say("no_difference_format", known=known), where=str(output), hint=say("end_the_name"))
+    for source in (given.before, given.after):
+        refuse_overwriting(outputs, source)
+    found = difference(Report.load(given.before), Report.load(given.after), times=given.times, noise=given.noise)
+    language = language_of(given.lang)
+    sys.stdout.writelines(visible(line, keep="\n") + "\n" for line in _lines(found, language))
+    for output in outputs:
+        with replacing(output) as temporary:
+            _write(found, temporary, output.suffix.lower(), given.lang)
+        sys.stdout.write(f"{visible(str(output))}\n")
+    return int(found.regressed)
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
     parser = Parser(prog=program("diff"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument("before", metavar="BEFORE", help=Both("the earlier report, .json", "较早的报告，.json"))
     parser.add_argument("after", metavar="AFTER", help=Both("the later one", "较晚的报告"))
@@ -71,26 +95,7 @@ def run(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     add_language(parser)
     parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
-    given = parse(parser, arguments)
-    if not given.times >= 1:
-        raise UsageError("must be at least 1", where="--times", hint="2 means twice or half the error")
-    if not given.noise >= 0:
-        raise UsageError("must be a number from 0 up", where="--noise", hint="1e-6 is the usual")
-    outputs = [Path(path) for path in given.output]
-    for output in outputs:
-        if output.suffix.lower() not in _SUFFIXES:
-            known = ", ".join(_SUFFIXES)
-            raise UsageError(say("no_difference_format", known=known), where=str(output), hint=say("end_the_name"))
-    for source in (given.before, given.after):
-        refuse_overwriting(outputs, source)
-    found = difference(Report.load(given.before), Report.load(given.after), times=given.times, noise=given.noise)
-    language = language_of(given.lang)
-    sys.stdout.writelines(visible(line, keep="\n") + "\n" for line in _lines(found, language))
-    for output in outputs:
-        with replacing(output) as temporary:
-            _write(found, temporary, output.suffix.lower(), given.lang)
-        sys.stdout.write(f"{visible(str(output))}\n")
-    return int(found.regressed)
+    return parser
 
 
 def _write(found: Difference, path: Path, suffix: str, asked: str) -> None:

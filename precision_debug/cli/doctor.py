@@ -37,31 +37,7 @@ _PACKAGES = (
 
 def run(arguments: Sequence[str]) -> int:
     """Print the machine, the packages and every run mode; 0 if at least one mode can run here, else 1."""
-    parser = Parser(prog=program("doctor"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument(
-        "--settings", action="store_true", help=Both("the backends' settings instead", "改为列出各后端的设置")
-    )
-    parser.add_argument(
-        "--settings_page",
-        metavar="FILE.md",
-        default="",
-        help=Both("write them there, as docs/settings.md", "将设置写入该文件，格式同 docs/settings.md"),
-    )
-    parser.add_argument(
-        "--reasons_page",
-        metavar="FILE.md",
-        default="",
-        help=Both("write what reports say, as docs/reasons.md", "写出报告中的各种说明，格式同 docs/reasons.md"),
-    )
-    parser.add_argument(
-        "--columns_page",
-        metavar="FILE.md",
-        default="",
-        help=Both("the table's columns, as docs/columns.md", "写出表格各列的说明，格式同 docs/columns.md"),
-    )
-    add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
-    given = parse(parser, arguments)
+    given = parse(_parser(), arguments)
     language = language_of(given.lang)
     if given.columns_page:
         return _write_page(Path(given.columns_page), columns_page.page())
@@ -121,6 +97,35 @@ def run(arguments: Sequence[str]) -> int:
         console.print(f"{in_words(told, language)}: {names or '-'}")
         _show_tried(console, tuple(modes), language)
     return 0 if runnable else 1
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
+    parser = Parser(prog=program("doctor"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument(
+        "--settings", action="store_true", help=Both("the backends' settings instead", "改为列出各后端的设置")
+    )
+    parser.add_argument(
+        "--settings_page",
+        metavar="FILE.md",
+        default="",
+        help=Both("write them there, as docs/settings.md", "将设置写入该文件，格式同 docs/settings.md"),
+    )
+    parser.add_argument(
+        "--reasons_page",
+        metavar="FILE.md",
+        default="",
+        help=Both("write what reports say, as docs/reasons.md", "写出报告中的各种说明，格式同 docs/reasons.md"),
+    )
+    parser.add_argument(
+        "--columns_page",
+        metavar="FILE.md",
+        default="",
+        help=Both("the table's columns, as docs/columns.md", "写出表格各列的说明，格式同 docs/columns.md"),
+    )
+    add_language(parser)
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    return parser
 
 
 _LABELS = {

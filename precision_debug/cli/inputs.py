@@ -30,35 +30,7 @@ DESCRIPTION_ZH = """precision_debug inputs MODEL：模型需要哪些输入、�
 
 def run(arguments: Sequence[str]) -> int:
     """Print the inputs, what each would be fed without --inputs, and a command; 0, or an error."""
-    parser = Parser(prog=program("inputs"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument(
-        "model",
-        metavar="M",
-        nargs="?",
-        default="",
-        help=Both("the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等"),
-    )
-    parser.add_argument("--model_file", metavar="M", default="", help=Both("the same", "同上"))
-    parser.add_argument(
-        "--params_file",
-        metavar="P",
-        default="",
-        help=Both("its parameters, where they are a file", "参数文件（若单独存放）"),
-    )
-    parser.add_argument(
-        "--model_dir", metavar="D", default="", help=Both("a folder that holds the model", "模型所在的目录")
-    )
-    parser.add_argument(
-        "--run_mode",
-        metavar="MODE",
-        default="",
-        help=Both("as this mode reads it (default: the baseline)", "以此模式读取（默认为基线）"),
-    )
-    parser.add_argument(
-        "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Both("shapes to try", "要尝试的形状")
-    )
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
-    given = parse(parser, arguments)
+    given = parse(_parser(), arguments)
     if given.model and (given.model_file or given.model_dir):
         raise UsageError("two models", hint="name one")
     model = ModelFiles(
@@ -88,6 +60,39 @@ def run(arguments: Sequence[str]) -> int:
     print()
     print(visible(f"{program()} {shlex.join(words)}"))
     return 0
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
+    parser = Parser(prog=program("inputs"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument(
+        "model",
+        metavar="M",
+        nargs="?",
+        default="",
+        help=Both("the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等"),
+    )
+    parser.add_argument("--model_file", metavar="M", default="", help=Both("the same", "同上"))
+    parser.add_argument(
+        "--params_file",
+        metavar="P",
+        default="",
+        help=Both("its parameters, where they are a file", "参数文件（若单独存放）"),
+    )
+    parser.add_argument(
+        "--model_dir", metavar="D", default="", help=Both("a folder that holds the model", "模型所在的目录")
+    )
+    parser.add_argument(
+        "--run_mode",
+        metavar="MODE",
+        default="",
+        help=Both("as this mode reads it (default: the baseline)", "以此模式读取（默认为基线）"),
+    )
+    parser.add_argument(
+        "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Both("shapes to try", "要尝试的形状")
+    )
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    return parser
 
 
 def read(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:

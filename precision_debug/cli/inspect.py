@@ -61,6 +61,37 @@ DESCRIPTION_ZH = """precision_debug inspect：TensorRT engine inspector 文件�
 
 def run(arguments: Sequence[str]) -> int:
     """Print the layers, the fused outputs or a difference; 1 where --diff finds another fusion, else 0."""
+    given = parse(_parser(), arguments)
+    if given.files[0] == "data" and len(given.files) > 1:
+        for name in given.files[1:]:
+            sys.stdout.writelines(f"{visible(line)}\n" for line in _data(name))
+        return 0
+    if given.files[0] == "tactics" and len(given.files) > 1:
+        return _tactics(given.files[1:], given.diff)
+    if given.files[0] == "capability" and len(given.files) > 1:
+        return _capability(given.files[1:], given.run_mode)
+    if given.run_mode:
+        raise UsageError("is for inspect capability", where="--run_mode", hint="leave it out")
+    files = given.files[1:] if given.files[0] == "model" and len(given.files) > 1 else given.files
+    models = [name for name in files if _is_model(name)]
+    if models or files is not given.files:
+        return _models(files, given)
+    if given.show:
+        raise UsageError("is for models and engines", where="--show", hint="leave it out")
+    layers = read_inspector(*given.files)
+    if given.diff:
+        difference = diff_engines(layers, read_inspector(*given.diff))
+        sys.stdout.write(visible(difference.summary, keep="\n") + "\n")
+        return 0 if difference.fusion_kept else 1
+    if given.fused_outputs:
+        sys.stdout.writelines(f"{visible(name)}\n" for name in fused_outputs(layers)[0])
+        return 0
+    sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(layers))
+    return 0
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
     parser = Parser(prog=program("inspect"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument(
         "files", metavar="FILES", nargs="+", help=Both("engine_info_*.json and the like", "engine_info_*.json 等文件")
@@ -91,33 +122,7 @@ def run(arguments: Sequence[str]) -> int:
         default="",
         help=Both("of inspect capability: trt_fp16, ov_fp32, …", "用于 inspect capability：trt_fp16、ov_fp32 等"),
     )
-    given = parse(parser, arguments)
-    if given.files[0] == "data" and len(given.files) > 1:
-        for name in given.files[1:]:
-            sys.stdout.writelines(f"{visible(line)}\n" for line in _data(name))
-        return 0
-    if given.files[0] == "tactics" and len(given.files) > 1:
-        return _tactics(given.files[1:], given.diff)
-    if given.files[0] == "capability" and len(given.files) > 1:
-        return _capability(given.files[1:], given.run_mode)
-    if given.run_mode:
-        raise UsageError("is for inspect capability", where="--run_mode", hint="leave it out")
-    files = given.files[1:] if given.files[0] == "model" and len(given.files) > 1 else given.files
-    models = [name for name in files if _is_model(name)]
-    if models or files is not given.files:
-        return _models(files, given)
-    if given.show:
-        raise UsageError("is for models and engines", where="--show", hint="leave it out")
-    layers = read_inspector(*given.files)
-    if given.diff:
-        difference = diff_engines(layers, read_inspector(*given.diff))
-        sys.stdout.write(visible(difference.summary, keep="\n") + "\n")
-        return 0 if difference.fusion_kept else 1
-    if given.fused_outputs:
-        sys.stdout.writelines(f"{visible(name)}\n" for name in fused_outputs(layers)[0])
-        return 0
-    sys.stdout.writelines(f"{visible(line)}\n" for line in _lines(layers))
-    return 0
+    return parser
 
 
 def _tactics(files: Sequence[str], bad: Sequence[str]) -> int:

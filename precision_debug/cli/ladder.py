@@ -32,7 +32,7 @@ from ..run.supervisor import supervise
 from ..safety.visible import visible
 from . import compare
 from .language import Both, in_words, language_of
-from .parser import parse, program
+from .parser import Parser, parse, program
 
 __all__ = ["climbed", "run"]
 
@@ -50,28 +50,7 @@ _DEFAULT_RUNS = 60
 def run(arguments: Sequence[str]) -> int:
     """Print the stages and the explanation; 0 where the target passes, 1 where a stage does not, 2 or 3 where the
     target could not run."""
-    parser = compare.build_parser()
-    parser.prog, parser.description, parser.usage = (
-        program("ladder"),
-        Both(__doc__ or "", DESCRIPTION_ZH),
-        compare.USAGE,
-    )
-    group = parser.add_argument_group(Both("how far does the ladder go?", "逐级到何处为止？"))
-    group.add_argument(
-        "--on", choices=("outputs", "all"), default="outputs",
-        help=Both(
-            "what must be within tolerance: the model's outputs, or every compared tensor (default outputs)",
-            "什么须在容差内：模型的输出，或每个比较的张量（默认 outputs）",
-        ),
-    )  # fmt: skip
-    group.add_argument(
-        "--runs",
-        metavar="N",
-        type=int,
-        default=_DEFAULT_RUNS,
-        help=Both("runs for each bisection", "每次二分的运行次数"),
-    )
-    given = parse(parser, arguments)
+    given = parse(_parser(), arguments)
     compare.refuse_unused(
         given, "ladder", "gen_script", "plots", "record", "save_inputs", "save_outputs", "save_tensors", "repeat",
         "jobs", "engine", "address", "gpus", "checkpoint",
@@ -103,6 +82,32 @@ def run(arguments: Sequence[str]) -> int:
     if found.exit_status > 1:
         raise _could_not_run(found)
     return found.exit_status
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
+    parser = compare.build_parser()
+    parser.prog, parser.description, parser.usage = (
+        program("ladder"),
+        Both(__doc__ or "", DESCRIPTION_ZH),
+        compare.USAGE,
+    )
+    group = parser.add_argument_group(Both("how far does the ladder go?", "逐级到何处为止？"))
+    group.add_argument(
+        "--on", choices=("outputs", "all"), default="outputs",
+        help=Both(
+            "what must be within tolerance: the model's outputs, or every compared tensor (default outputs)",
+            "什么须在容差内：模型的输出，或每个比较的张量（默认 outputs）",
+        ),
+    )  # fmt: skip
+    group.add_argument(
+        "--runs",
+        metavar="N",
+        type=int,
+        default=_DEFAULT_RUNS,
+        help=Both("runs for each bisection", "每次二分的运行次数"),
+    )
+    return parser
 
 
 def _could_not_run(found: Climb) -> PrecisionDebugError:

@@ -41,6 +41,30 @@ _TAB = "\t"
 
 def run(arguments: Sequence[str]) -> int:
     """Print or write the names; 0, or an error."""
+    given = parse(_parser(), arguments)
+    if given.model and (given.model_file or given.model_dir):
+        raise UsageError("two models", hint="name one")
+    given.model_file = given.model or given.model_file
+    if given.output:
+        refuse_overwriting([given.output], given.model_file, given.params_file, given.model_dir, given.from_inspector)
+    between = tuple(given.marks_between) if given.marks_between else None
+    if given.from_inspector:
+        names = get_mark_names_from_serialized_json(given.from_inspector)
+        chosen = select(given.mark, between, names) if given.mark or between else names
+        texts = list(chosen)
+    else:
+        texts = _of_model(given, between)
+    text = "\n".join(texts) + "\n"
+    if given.output:
+        with replacing(Path(given.output), what="the list") as temporary:
+            temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+    else:
+        sys.stdout.writelines(f"{visible(line, keep=_TAB)}\n" for line in texts)
+    return 0
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
     parser = Parser(prog=program("marks"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument(
         "model",
@@ -90,26 +114,7 @@ def run(arguments: Sequence[str]) -> int:
         "--output", metavar="FILE", default="", help=Both("write here in place of printing", "写入文件而不打印")
     )
     parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
-    given = parse(parser, arguments)
-    if given.model and (given.model_file or given.model_dir):
-        raise UsageError("two models", hint="name one")
-    given.model_file = given.model or given.model_file
-    if given.output:
-        refuse_overwriting([given.output], given.model_file, given.params_file, given.model_dir, given.from_inspector)
-    between = tuple(given.marks_between) if given.marks_between else None
-    if given.from_inspector:
-        names = get_mark_names_from_serialized_json(given.from_inspector)
-        chosen = select(given.mark, between, names) if given.mark or between else names
-        texts = list(chosen)
-    else:
-        texts = _of_model(given, between)
-    text = "\n".join(texts) + "\n"
-    if given.output:
-        with replacing(Path(given.output), what="the list") as temporary:
-            temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
-    else:
-        sys.stdout.writelines(f"{visible(line, keep=_TAB)}\n" for line in texts)
-    return 0
+    return parser
 
 
 def _of_model(given: argparse.Namespace, between: tuple[str, str] | None) -> list[str]:

@@ -30,6 +30,21 @@ SOURCE 是 .json 报告，或进程全部被终止的运行所留下的 journal.
 
 def run(arguments: Sequence[str]) -> int:
     """Write the outputs, print the summary, and return the report's exit status."""
+    given = parse(_parser(), arguments)
+    outputs, shown = overlaid.asked(given.output)
+    refuse_overwriting([*outputs, *shown.values()], given.source)
+    report = load(Path(given.source))
+    for output in outputs:
+        write(report, output, language=given.lang)
+    overlaid.write(report, shown)
+    summary.show(report, outputs, language=given.lang)
+    if given.plots:
+        show_plots(report, given.plots, language=given.lang)
+    return report.exit_status
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
     parser = Parser(prog=program("report"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument(
         "source", metavar="SOURCE", help=Both("output.json or journal.jsonl", "output.json 或 journal.jsonl")
@@ -52,17 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     add_language(parser)
     parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
-    given = parse(parser, arguments)
-    outputs, shown = overlaid.asked(given.output)
-    refuse_overwriting([*outputs, *shown.values()], given.source)
-    report = load(Path(given.source))
-    for output in outputs:
-        write(report, output, language=given.lang)
-    overlaid.write(report, shown)
-    summary.show(report, outputs, language=given.lang)
-    if given.plots:
-        show_plots(report, given.plots, language=given.lang)
-    return report.exit_status
+    return parser
 
 
 def load(source: Path) -> Report:

@@ -28,7 +28,7 @@ from ..search.asked import Asked, limit_of
 from ..settings.options import Spread
 from . import compare, ladder, summary
 from .language import Both, in_words, language_of, told
-from .parser import parse, program
+from .parser import Parser, parse, program
 
 __all__ = ["run"]
 
@@ -48,6 +48,54 @@ _SAVED = ("save_model", "save_engine", "save_ir", "save_inspector", "save_tactic
 
 def run(arguments: Sequence[str]) -> int:
     """0 where a set was found and verified, or none is needed; 1 where there is none; 2 or 3 as ever."""
+    given = parse(_parser(), arguments)
+    compare.refuse_unused(given, "search", "gen_script", "plots")
+    limit_of(given.limit)
+    if given.check:
+        CheckCommand.of(given.check)
+        for name, usual in (("on", "outputs"), ("limit", ""), ("held_out", "")):
+            if getattr(given, name) != usual:
+                raise UsageError("decides by itself", where="--check", hint=f"leave --{name} out")
+    if given.runs < 0 or not 0 <= given.seconds < math.inf:
+        raise UsageError("--runs and --seconds are numbers from 0 up")
+    if given.metric:
+        _score(given)
+    spec = compare.make_spec(given, command=f"{program('search')} {shlex.join(arguments)}")
+    if given.record:
+        raise UsageError("a search records nothing", where="--record", hint="leave it out")
+    outputs = [Path(path) for path in given.output or [compare.DEFAULT_OUTPUT]]
+    refuse_overwriting(outputs, spec, given.marks)
+    spec, save = _without_saving(dataclasses.replace(spec, metric=""))  # the search judges by it
+    compare.check_before(spec, outputs)
+    first = outputs[0].absolute()
+    asked = Asked(
+        on=given.metric or given.on, limit=given.limit, score=bool(given.metric), check=given.check, runs=given.runs,
+        seconds=given.seconds, held_out=given.held_out,
+        folder=str(first.with_name(f"{first.stem}.search")),
+        artefacts=str(Path(given.artefacts).absolute() if given.artefacts else first.with_name(f"{first.stem}.fix")),
+        save=save,
+    )  # fmt: skip
+    spread = compare.spread_of(given)
+    if spread is not None and spread.checkpoint:
+        raise UsageError("a search goes on from its own journal", where="--checkpoint", hint="leave it out")
+    outcome = _searched(
+        spec, outputs, asked, spread, given.verbose, given.lang, _progress(given.quiet, given.lang, given.on)
+    )
+    if outcome.report is not None and not given.quiet:
+        summary.show(outcome.report, outputs, language=given.lang)
+    if outcome.error is not None:
+        print(f"precision_debug: {visible(told(outcome.error, given.lang))}", file=sys.stderr)
+        return outcome.exit_status
+    fix = outcome.report.fix if outcome.report is not None else None
+    if fix is not None and fix.state == "not possible" and not given.quiet:
+        print("which stage brings it:", flush=True)
+        ladder.climbed(spec, on_all=given.on == "all", verbose=given.verbose, language=language_of(given.lang))
+    verified = fix is not None and all(item.verified is not False for item in fix.artefacts)
+    return 0 if fix is not None and fix.state in ("found", "not needed") and verified else 1
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
     parser = compare.build_parser()
     parser.prog, parser.description, parser.usage = (
         program("search"),
@@ -106,50 +154,7 @@ def run(arguments: Sequence[str]) -> int:
         default="",
         help=Both("folder of what is handed over (default: beside the report)", "交付文件的目录（默认在报告旁）"),
     )
-    given = parse(parser, arguments)
-    compare.refuse_unused(given, "search", "gen_script", "plots")
-    limit_of(given.limit)
-    if given.check:
-        CheckCommand.of(given.check)
-        for name, usual in (("on", "outputs"), ("limit", ""), ("held_out", "")):
-            if getattr(given, name) != usual:
-                raise UsageError("decides by itself", where="--check", hint=f"leave --{name} out")
-    if given.runs < 0 or not 0 <= given.seconds < math.inf:
-        raise UsageError("--runs and --seconds are numbers from 0 up")
-    if given.metric:
-        _score(given)
-    spec = compare.make_spec(given, command=f"{program('search')} {shlex.join(arguments)}")
-    if given.record:
-        raise UsageError("a search records nothing", where="--record", hint="leave it out")
-    outputs = [Path(path) for path in given.output or [compare.DEFAULT_OUTPUT]]
-    refuse_overwriting(outputs, spec, given.marks)
-    spec, save = _without_saving(dataclasses.replace(spec, metric=""))  # the search judges by it
-    compare.check_before(spec, outputs)
-    first = outputs[0].absolute()
-    asked = Asked(
-        on=given.metric or given.on, limit=given.limit, score=bool(given.metric), check=given.check, runs=given.runs,
-        seconds=given.seconds, held_out=given.held_out,
-        folder=str(first.with_name(f"{first.stem}.search")),
-        artefacts=str(Path(given.artefacts).absolute() if given.artefacts else first.with_name(f"{first.stem}.fix")),
-        save=save,
-    )  # fmt: skip
-    spread = compare.spread_of(given)
-    if spread is not None and spread.checkpoint:
-        raise UsageError("a search goes on from its own journal", where="--checkpoint", hint="leave it out")
-    outcome = _searched(
-        spec, outputs, asked, spread, given.verbose, given.lang, _progress(given.quiet, given.lang, given.on)
-    )
-    if outcome.report is not None and not given.quiet:
-        summary.show(outcome.report, outputs, language=given.lang)
-    if outcome.error is not None:
-        print(f"precision_debug: {visible(told(outcome.error, given.lang))}", file=sys.stderr)
-        return outcome.exit_status
-    fix = outcome.report.fix if outcome.report is not None else None
-    if fix is not None and fix.state == "not possible" and not given.quiet:
-        print("which stage brings it:", flush=True)
-        ladder.climbed(spec, on_all=given.on == "all", verbose=given.verbose, language=language_of(given.lang))
-    verified = fix is not None and all(item.verified is not False for item in fix.artefacts)
-    return 0 if fix is not None and fix.state in ("found", "not needed") and verified else 1
+    return parser
 
 
 def _score(given: Any) -> None:

@@ -30,7 +30,7 @@ from ..run.sweep.write import SUFFIXES, as_table, as_text, write
 from ..safety.visible import visible
 from . import compare
 from .language import Both, language_of
-from .parser import parse, program
+from .parser import Parser, parse, program
 
 __all__ = ["run"]
 
@@ -48,38 +48,7 @@ _DEFAULT = "output/sweep.html"
 
 def run(arguments: Sequence[str]) -> int:
     """0 where every mode ran, 1 where one is out of tolerance, 2 where one was refused, 3 where one crashed."""
-    parser = compare.build_parser()
-    parser.prog, parser.description = program("sweep"), Both(__doc__ or "", DESCRIPTION_ZH)
-    parser.usage = "%(prog)s --model_file M --run_modes MODE MODE … [options]"
-    group = parser.add_argument_group(Both("which modes, and how are they timed?", "哪些模式，如何计时？"))
-    group.add_argument(
-        "--run_modes", metavar="A,B,…", default="",
-        help=Both(
-            "the modes; MODE+KEY=VALUE gives one a setting of its own, and may be named beside the mode without it",
-            "各模式；MODE+KEY=VALUE 为其单独给出设置，可与不带设置的同一模式并列",
-        ),
-    )  # fmt: skip
-    group.add_argument(
-        "--models", metavar="FILE", nargs="+", default=[],
-        help=Both(
-            "further files of the same model: a mode runs the first one that it reads",
-            "同一模型的其他文件：每种模式运行其能读取的第一个",
-        ),
-    )  # fmt: skip
-    group.add_argument(
-        "--batch_sizes",
-        metavar="N,…",
-        default="",
-        help=Both("samples a run to time (default: as they are)", "计时时每次运行的样本数（默认原样）"),
-    )
-    group.add_argument(
-        "--speed_seconds",
-        metavar="S",
-        type=float,
-        default=3.0,
-        help=Both("of timed runs each (default 3)", "每种模式计时的秒数（默认 3）"),
-    )
-    given = parse(parser, arguments)
+    given = parse(_parser(), arguments)
     compare.refuse_unused(given, "sweep", "gen_script", "plots")
     if given.run_mode or given.record:
         raise UsageError(say("sweep_takes_modes"), where="--run_mode" if given.run_mode else "--record")
@@ -138,6 +107,42 @@ def run(arguments: Sequence[str]) -> int:
     if any(mode.refused for mode in found.modes):
         return 2
     return 1 if any(mode.verdict in ("out of tolerance", "inconclusive", "partial") for mode in found.modes) else 0
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
+    parser = compare.build_parser()
+    parser.prog, parser.description = program("sweep"), Both(__doc__ or "", DESCRIPTION_ZH)
+    parser.usage = "%(prog)s --model_file M --run_modes MODE MODE … [options]"
+    group = parser.add_argument_group(Both("which modes, and how are they timed?", "哪些模式，如何计时？"))
+    group.add_argument(
+        "--run_modes", metavar="A,B,…", default="",
+        help=Both(
+            "the modes; MODE+KEY=VALUE gives one a setting of its own, and may be named beside the mode without it",
+            "各模式；MODE+KEY=VALUE 为其单独给出设置，可与不带设置的同一模式并列",
+        ),
+    )  # fmt: skip
+    group.add_argument(
+        "--models", metavar="FILE", nargs="+", default=[],
+        help=Both(
+            "further files of the same model: a mode runs the first one that it reads",
+            "同一模型的其他文件：每种模式运行其能读取的第一个",
+        ),
+    )  # fmt: skip
+    group.add_argument(
+        "--batch_sizes",
+        metavar="N,…",
+        default="",
+        help=Both("samples a run to time (default: as they are)", "计时时每次运行的样本数（默认原样）"),
+    )
+    group.add_argument(
+        "--speed_seconds",
+        metavar="S",
+        type=float,
+        default=3.0,
+        help=Both("of timed runs each (default 3)", "每种模式计时的秒数（默认 3）"),
+    )
+    return parser
 
 
 def _show(found: Sweep, outputs: Sequence[Path], language: str) -> None:

@@ -83,17 +83,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C, which is how it ends well: 0."""
-    parser = Parser(prog=program("view"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument(
-        "source",
-        metavar="SOURCE",
-        help=Both("report.html, report.json or journal.jsonl", "report.html、report.json 或 journal.jsonl"),
-    )
-    parser.add_argument("--port", type=int, default=0, help=Both("default: any that is free", "默认为任意空闲端口"))
-    parser.add_argument("--open", action="store_true", help=Both("open the browser too", "同时打开浏览器"))
-    add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
-    given = parse(parser, arguments)
+    given = parse(_parser(), arguments)
     if not 0 <= given.port <= 65535:
         raise UsageError("must be from 0 to 65535", where="--port", hint="leave it out for one that is free")
     page = _page(Path(given.source), given.lang)
@@ -112,6 +102,21 @@ def run(arguments: Sequence[str]) -> int:
         except KeyboardInterrupt:
             print()
     return 0
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
+    parser = Parser(prog=program("view"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        help=Both("report.html, report.json or journal.jsonl", "report.html、report.json 或 journal.jsonl"),
+    )
+    parser.add_argument("--port", type=int, default=0, help=Both("default: any that is free", "默认为任意空闲端口"))
+    parser.add_argument("--open", action="store_true", help=Both("open the browser too", "同时打开浏览器"))
+    add_language(parser)
+    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    return parser
 
 
 def _page(source: Path, language: str) -> bytes:
