@@ -408,6 +408,19 @@ def test_int8_of_a_plain_model_by_nncf(tmp_path: Path) -> None:
     assert any(row.view == "dequantised" for row in report.rows if row.comparison is not None)
 
 
+def test_what_int8_leaves_out_is_handed_over_in_nncfs_words(tmp_path: Path) -> None:
+    """The text is Python for a quantisation of one's own, with the names that NNCF knows of this model."""
+    from planted.onnx_faults import CASES
+
+    model, _, _ = next(case for case in CASES if case.name == "outlier_activation").make(tmp_path)
+    keep = BACKEND.keep(SessionSpec(model=ModelFiles(model_file=str(model)), mode="ov_int8"))
+    assert keep is not None
+    text = keep.hand_over(["a_down_mm"], (), tmp_path)[-1].text
+    known = {str(op.get_friendly_name()) for op in ov.Core().read_model(str(model)).get_ops()}
+    assert "nncf.IgnoredScope(names=[" in text
+    assert set(text.partition("names=[")[2].partition("]")[0].replace('"', "").split(", ")) <= known
+
+
 def test_int8_of_a_plain_model_takes_nncf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None if name == "nncf" else object())
     with pytest.raises(BackendUnavailable, match="pip install nncf") as caught:

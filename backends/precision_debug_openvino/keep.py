@@ -82,6 +82,15 @@ class OpenVinoKeep:
         path = Path(wanted) if wanted else usual
         common = {name: self.spec.options[name] for name in _COMMON if name in self.spec.options}
         config = {} if self.recipe.precision == "" else {"INFERENCE_PRECISION_HINT": self.recipe.precision}
+        scope = []
+        if self.recipe.quantise:
+            left_out = json.dumps(excluded(self._model[0], names), ensure_ascii=False)
+            scope = [
+                Handed(
+                    kind="config", title="nncf.IgnoredScope", note=say("handed_scope"),
+                    text=f"nncf.quantize(model, calibration, ignored_scope=nncf.IgnoredScope(names={left_out}))",
+                )
+            ]  # fmt: skip
         return [
             Handed(
                 kind="setting", title=core("named_for_this_tool", name=self._name),
@@ -98,6 +107,7 @@ class OpenVinoKeep:
                 text=f"openvino.Core().compile_model({path.name!r}, \"CPU\", {json.dumps(config)})",
                 note=say("handed_compiles"),
             ),
+            *scope,
         ]  # fmt: skip
 
     @property

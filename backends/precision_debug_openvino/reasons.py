@@ -86,6 +86,10 @@ REASONS = Catalogue("openvino", {
         "OpenVINO's Python API",
         "OpenVINO 的 Python API",
     ),
+    "handed_scope": Wording(
+        "Python to paste into your own quantisation: what was judged is the setting",
+        "可粘贴到您自己的量化脚本：被判定的是上述设置",
+    ),
     "handed_compiles": Wording(
         "compiles the IR above",
         "编译上面的 IR",
