@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..observe.sample_columns import SAMPLES
+from ..reasons import as_reason
 from ..records import Culprit, Status
 from .advice import advice
 from .blame import blame, culprits, sentence_of
@@ -40,7 +41,7 @@ def lead(report: Report) -> tuple[Text, ...]:
     found = fix_sentences(report)
     if found:  # who asked what to keep reads that first, then who did it where that is known
         sentences = [*found, *(sentences if named else [])]
-    told = [explained(note) for note in report.notes if note.code.startswith("proven_")]
+    told = [explained(note) for note in report.notes if as_reason(note).code.startswith("proven_")]
     place = 1 if named or report.first_mismatch is None else 0
     sentences[place:place] = told
     sentences += repeat_sentences(report)
