@@ -23,6 +23,7 @@ from planted.run import Fault, cases
 from precision_debug import registry
 from precision_debug.errors import PrecisionDebugError
 from precision_debug.explain import is_mended
+from precision_debug.numbers.born import is_broken
 from precision_debug.report.model import Report
 
 OPENVINO = {"ort_fp16_sim": "ov_fp16", "ort_bf16_sim": "ov_bf16", "ort_int8": "ov_int8"}
@@ -46,8 +47,11 @@ def modes_of(one: Fault) -> Iterator[str]:
 
 
 def worst(report: Report) -> float:
-    """Relative L2 error of the worst output; inf where NaN or Inf are born."""
-    errors = [math.inf if row.non_finite or row.relative_l2 is None else row.relative_l2 for row in report.outputs]
+    """Relative L2 error of the worst output; inf where NaN or Inf are born that the baseline does not have."""
+    errors = [
+        math.inf if row.relative_l2 is None or row.comparison is None or is_broken(row.comparison) else row.relative_l2
+        for row in report.outputs
+    ]  # fmt: skip
     return max(errors, default=math.inf)
 
 
