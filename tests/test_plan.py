@@ -25,8 +25,8 @@ def test_the_default_baseline_is_the_modes_own(fake: str) -> None:
 
 
 def test_each_side_gets_the_settings_that_it_reads_in_their_types(fake: str) -> None:
-    options = {"pause": "2", "keep": "x", "baseline.pause": 1, "offset": "a,b", "memory_budget": "1G"}
-    plan = make_plan(spec_of(fake, options=options, seed=7))
+    options = {"pause": "2", "keep": "x", "baseline.pause": 1, "offset": "a,b"}
+    plan = make_plan(spec_of(fake, options=options, seed=7, memory_budget=1 << 30))
     assert plan.baseline is not None
     assert plan.baseline.spec.options == {"pause": 1, "side": "baseline", "seed": 7}
     assert plan.target.spec.options == {

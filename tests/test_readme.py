@@ -289,6 +289,7 @@ def test_options_exist(document: Path) -> None:
     known = set(re.findall(r"--\w+", build_parser().format_help())) | {
         "--from_inspector", "--names_only", "--settings_page", "--reasons_page", "--columns_page", "--open",
         "--extensions",  # of Model Explorer
+        "--pin", "--page",  # of scripts under tests/
         "--show", "--diff", "--limit", "--on", "--held_out", "--runs", "--seconds", "--check",  # of search
         "--run_modes", "--models", "--batch_sizes", "--speed_seconds",  # of sweep
         "--precision_golden", "--precision_reports", "--precision_thresholds",  # of the pytest plugin

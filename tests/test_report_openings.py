@@ -62,7 +62,7 @@ REPORTS = {
 SECOND = {
     "Diffuse: no single culprit. …": report(WRONG, explained("diffuse", **TRIED)),
     "No single operator makes the error: …": report(WRONG, explained("healthy", **TRIED)),
-    "Nobody was looked for: …": report(WRONG, explained("healthy")),
+    "No culprit was looked for: …": report(WRONG, explained("healthy")),
     "The error of … does not reach an output.": report(WRONG, explained("healthy", unfelt="inside")),
     "Who introduced the error was not measured: …": report(WRONG, explained("unknown", reason=say("not_alone"))),
 }

@@ -208,7 +208,7 @@ def _none(report: Report) -> Text | None:
             f"No single operator makes the error: {tried.en}.", f"没有单个算子造成该误差：{tried.zh}。"
         )
     return Text(
-        "Nobody was looked for: the outputs are within what rounding to the target's type must lose.",
+        "No culprit was looked for: the outputs are within what rounding to the target's type must lose.",
         "无需归因：输出误差在目标类型舍入所必然带来的损失之内。",
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -124,7 +125,7 @@ def _imported_from(folder: Path) -> Iterator[str]:
 
 class _Files:
     def __init__(self, without: Sequence[Path]) -> None:
-        self._without = {path.resolve() for path in without}
+        self._without = {_real(path) for path in without}
 
     def model(self, files: ModelFiles) -> str:
         """Of a model's files, its external weights and what lies beside it under its name."""
@@ -157,7 +158,7 @@ class _Files:
     def _folder(self, digest: Any, folder: Path, left_out: frozenset[str] = frozenset()) -> None:
         for path in sorted(folder.rglob("*")):
             hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-            if path.is_file() and not hidden and path.suffix not in left_out and path.resolve() not in self._without:
+            if path.is_file() and not hidden and path.suffix not in left_out and _real(path) not in self._without:
                 digest.update(f"{path.relative_to(folder)}".encode("utf-8", "surrogateescape"))
                 _add_file(digest, path)
 
@@ -166,7 +167,7 @@ class _Files:
         found = {path for path in named if path.suffix in _WEIGHTS and path.name != model.name}
         if model.suffix == ".onnx":
             found |= set(_external(model))
-        return sorted(path for path in found if path.is_file() and path.resolve() not in self._without)
+        return sorted(path for path in found if path.is_file() and _real(path) not in self._without)
 
 
 def _external(model: Path) -> Iterator[Path]:
@@ -181,7 +182,7 @@ def _external(model: Path) -> Iterator[Path]:
     names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
     for name in names:
         if "\0" not in name:
-            yield from (folder / name for folder in (model.absolute().parent, model.resolve().parent))
+            yield from (folder / name for folder in (model.absolute().parent, _real(model).parent))
 
 
 def _add_file(digest: Any, path: Path) -> None:
@@ -227,3 +228,8 @@ def _versions() -> dict[str, str]:
         if entry.dist is not None:
             found[entry.dist.name] = entry.dist.version
     return found
+
+
+def _real(path: Path) -> Path:
+    """Where a path really lies. ``Path.resolve`` raises at links that go round in a circle, before Python 3.13."""
+    return Path(os.path.realpath(path))
