@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from precision_debug.errors import MarkError
+from precision_debug.pairing import isomorphic
 from precision_debug.pairing.align import align, stem
 from precision_debug.protocols import Matches
 from precision_debug.records import TensorMeta
@@ -186,3 +187,21 @@ def test_two_files_that_are_one_graph_but_for_names() -> None:
     }  # fmt: skip
     strange = [*two[:3], TensorMeta(name="y", op_type="Conv", inputs=("q",), is_output=True)]
     assert "q" not in pairs(align(one, strange, two_files=True))  # then they are not one graph
+
+
+def test_a_chain_of_other_names_is_paired_in_a_time_that_grows_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    real = isomorphic._made
+    monkeypatch.setattr(isomorphic, "_made", lambda *given: made.append(1) or real(*given))
+
+    def looks(length: int) -> int:
+        made.clear()
+        one, other = (
+            [meta("x"), *(meta(f"{side}{i}", inputs=(f"{side}{i - 1}" if i else "x",)) for i in range(length))]
+            for side in "ab"
+        )
+        found = pairs(align(one, other, two_files=True))
+        assert found == {"x": ("x", "exact")} | {f"b{i}": (f"a{i}", "graph neighbours") for i in range(length)}
+        return len(made)
+
+    assert looks(200) < 3 * looks(100)

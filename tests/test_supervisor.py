@@ -496,3 +496,26 @@ def test_a_worker_that_is_killed_while_it_opens_has_three_tries(
     assert "3 workers ended while they opened the model" in done.stderr
     assert "killed by SIGKILL" in done.stderr
     assert "internal error" not in done.stderr
+
+
+TELLS = """
+import sys
+from pathlib import Path
+from precision_debug.events import Stage, read
+from precision_debug.records import ModelFiles, RunSpec
+from precision_debug.run.supervisor import supervise
+
+stages = []
+spec = RunSpec(model=ModelFiles(model_file="m.fake"), run_mode=sys.argv[1])
+supervise(spec, [Path("out/r.json")], on_event=lambda one: one["event"] == Stage.event and stages.append(read(one)))
+print(*(stage.text for stage in stages), sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("mode", ["fake_off", "fake_abort"])
+def test_that_the_report_is_written_is_told_last(model: Path, mode: str) -> None:
+    words = [sys.executable, "-c", TELLS, mode]
+    stages = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    assert Path("out/r.json").exists()
+    assert stages[0].startswith("opening the ")
+    assert [stage for stage in stages if "writing" in stage] == stages[-1:] == ["writing the report"]

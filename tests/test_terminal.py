@@ -121,6 +121,20 @@ def test_progress_tells_stage_tensors_and_what_is_left() -> None:
     assert chinese.line().startswith("运行目标：ort_int8")
 
 
+@pytest.mark.parametrize("stage", ["explaining", "second_opinion", "trying_fixes", "writing"])
+def test_a_stage_without_rows_does_not_stand_at_all_of_the_tensors(stage: str) -> None:
+    now = [0.0]
+    run = progress.Progress("en", clock=lambda: now[0])
+    run.take({"event": "plan", "baseline": 1, "target": 1})
+    for _ in range(2):
+        run.take({"event": "row"})
+    assert run.line() == "starting, 2 of 2 tensors, 0 s"
+    text = say(f"stage_{stage}")
+    run.take(written(Stage(text=text)))
+    assert run.line() == f"{text}, 0 s"
+    assert run.left is None
+
+
 def test_a_line_now_and_then_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     said: Any = ""
     with progress.bar(language="en", every=0.05) as on_event:

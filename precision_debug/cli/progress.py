@@ -21,6 +21,10 @@ EVERY = 60.0
 """Seconds between two lines where there is no terminal."""
 NEWS = 10.0
 """Seconds after a line in which a new stage is not told there: a short run says nothing."""
+_AFTER_THE_ROWS = frozenset(
+    {"stage_explaining", "stage_second_opinion", "stage_trying_fixes", "stage_attributing", "stage_writing"}
+)
+"""Stages in which no row is added: how many there are says nothing of how far they are."""
 
 
 class Progress:
@@ -46,6 +50,8 @@ class Progress:
             case Stage(text=text):
                 self.stage, self.heard = visible(word(text, self._language)), ""
                 self._stage_begun = self._clock()
+                if text.code in _AFTER_THE_ROWS:
+                    self.done, self.total, self._first = 0, 0, None
             case Heard(text=text):
                 self.heard = visible(word(text, self._language))
             case Plan(baseline=baseline, target=target):

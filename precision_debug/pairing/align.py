@@ -137,8 +137,9 @@ def align(
             claim(meta, by_name.get(name), "graph metadata")
     if two_files and not strangers:
         known = {name: pair.base.name for name, pair in pairs.items()}
+        here_of = {meta.name: meta for meta in reversed(target)}  # of several of one name the first
         for name, there in isomorphic(baseline, target, known).items():
-            claim(next(meta for meta in target if meta.name == name), by_name[there], "graph neighbours")
+            claim(here_of[name], by_name[there], "graph neighbours")
     refused, missing = {}, {}
     for meta, base in strangers:
         before = by_name.get(base.inputs[0]) if is_clamp(base.op_type) and len(base.inputs) == 1 else None

@@ -192,6 +192,7 @@ STAGES: Mapping[str, Wording] = {
     "stage_explaining": Wording("explaining: each operator alone", "归因：逐个运行算子"),
     "stage_second_opinion": Wording("asking for a second opinion on each operator", "对每个算子询问第二意见"),
     "stage_trying_fixes": Wording("trying what mends it on the engine", "在引擎上尝试修复"),
+    "stage_writing": Wording("writing the report", "正在写入报告"),
     "stage_explaining_worst": Wording("explaining sample {sample}, the worst", "归因：误差最大的样本 {sample}"),
     "stage_set": Wording(
         "set {number}: {count} of {all} kept ({names}) in {mode}",

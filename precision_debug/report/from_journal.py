@@ -123,10 +123,9 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
         stats |= whole.alone
     if not ended and not failure:
         failure = "the run ended before its time, and nothing says why"
-    renames = {
-        new: old for new, old in (spec.renames if renamed is None else renamed).items()
-        if _has(tensors["target"], new) and _has(tensors["baseline"], old)
-    }  # fmt: skip
+    here, there = ({meta.name for meta in tensors[side]} for side in ("target", "baseline"))
+    given = spec.renames if renamed is None else renamed
+    renames = {new: old for new, old in given.items() if new in here and old in there}
     alignment = align(tensors["baseline"], tensors["target"], renames, matches, two_files=two_files)
     if selected is not None:
         notes += _left_out(tensors["baseline"], selected, alignment)
@@ -177,7 +176,3 @@ def _own(alignment: Alignment) -> Iterator[Reason]:
     own = [meta for meta in alignment.target if meta.own and meta.name not in alignment.pairs]
     if own:
         yield say("own_steps", count=len(own), some=", ".join(f"{meta.op_type} {meta.name}" for meta in own[:2]))
-
-
-def _has(metas: Sequence[TensorMeta], name: str) -> bool:
-    return any(meta.name == name for meta in metas)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import BackendCrash, BackendError, OutputError, PrecisionDebugError
@@ -40,14 +40,18 @@ class Outcome:
 
 
 def finished(
-    folder: Path, outputs: Sequence[Path], failed: PrecisionDebugError | None, stopping: Stopping, language: str
+    folder: Path, outputs: Sequence[Path], failed: PrecisionDebugError | None, stopping: Stopping, language: str,
+    on_writing: Callable[[], object],
 ) -> Outcome:  # fmt: skip
+    """on_writing: called before a report is made, which takes seconds where there are many tensors."""
     if failed is not None and not has_rows(folder):
         if isinstance(failed, BackendError) and outputs:
             with contextlib.suppress(OutputError):
                 keep_log(folder / LOG, outputs)
         shutil.rmtree(folder, ignore_errors=True)
         return Outcome(None, failed)
+    if outputs:
+        on_writing()
     try:
         with stopping.finishing("the report is being written"):
             failure = sentence_of(failed) if failed else NOTHING

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ..codec import encode
 from ..errors import OutputError, UsageError
+from ..events import Stage, written
 from ..reasons import say
 from ..records import RunSpec
 from ..report.readiness import make_ready
@@ -81,11 +82,13 @@ def supervise(
                 (on_note or _ignore)(note)
             (folder / LOG).write_bytes(log_head(outputs))
             child = _start(folder, verbose, (*locks.values(), held))
-            status = _wait(child, folder, outputs, on_event or _ignore, stopping)
+            tell = on_event or _ignore
+            status = _wait(child, folder, outputs, tell, stopping)
             from .outcome import error_of, finished
 
             failed = error_of(folder, status, stopping.asked)
-            return finished(folder, outputs, failed, stopping, language)
+            writing = written(Stage(text=say("stage_writing")))
+            return finished(folder, outputs, failed, stopping, language, lambda: _passed_on(writing, tell))
         except BaseException:
             from .deliver import has_rows
 
@@ -164,7 +167,7 @@ def _follow(tail: IO[str], on_event: Callable[[Event], None], stopping: Stopping
 
 
 def _passed_on(heard: Event | None, on_event: Callable[[Event], None]) -> Callable[[Event], None]:
-    """As ``_follow``, of what the engine printed."""
+    """As ``_follow``, of what no journal holds."""
     try:
         if heard is not None:
             on_event(heard)
