@@ -247,6 +247,7 @@ def open_model(
 ) -> Session:  # fmt: skip
     """A session of a model that is in memory already."""
     from .engine.compiled_session import CompiledSession
+    from .engine.process_switches import LISTING
     from .make import build
     from .session import TorchSession
 
@@ -256,7 +257,8 @@ def open_model(
             "TorchScript runs its submodules inside its own interpreter", where=model.path, hint="use --level op"
         )
     recipe = modes.recipe(mode)
-    built = build(model, recipe, options)
+    with LISTING:  # a run that lists may change parameters that are shared, and puts them back
+        built = build(model, recipe, options)
     kind: Any = CompiledSession if recipe.change == "compile" else TorchSession
     session: Session = kind(
         built, recipe, level=level, seed=_seed(options), feeds=feeds[0] if feeds else None,

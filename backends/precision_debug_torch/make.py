@@ -154,8 +154,11 @@ def _quiet_copying() -> Iterator[None]:
         yield
 
 
-def twin(module: Any) -> Any:
+def twin(module: Any, own: frozenset[str] | None = None) -> Any:
     """A module with the same parameters and a copy of everything else, so that a run leaves no trace in it.
+
+    own: names of parameters whose memory is copied, too; the others are then new Parameters over the same memory, so
+    that gradients are this twin's alone. None: the Parameters themselves.
 
     The module itself where it cannot be copied (TorchScript, modules that hold other tensors or handles).
     """
@@ -163,7 +166,7 @@ def twin(module: Any) -> Any:
         return module
     try:
         with _quiet_copying():
-            return _copied(module, None, None)
+            return _copied(module, None, None, own=own)
     except Exception:
         return module
 
@@ -231,11 +234,12 @@ def _tensors_in(model: Model, kept: Sequence[str]) -> frozenset[int]:
 
 
 def _copied(
-    module: Any, device: torch.device | None, dtype: torch.dtype | None, exact: frozenset[int] = frozenset()
+    module: Any, device: torch.device | None, dtype: torch.dtype | None, exact: frozenset[int] = frozenset(),
+    own: frozenset[str] | None = None,
 ) -> Any:  # fmt: skip
     """A deep copy whose parameters are shared where they need no change, and converted one by one where they do.
 
-    exact: ids of tensors that keep their type.
+    exact: ids of tensors that keep their type. own: see ``twin``.
     """
     memo: dict[int, Any] = {}
 
@@ -252,13 +256,13 @@ def _copied(
             there = there.to(dtype=kind)
         return there.to(device=device or tensor.device, dtype=kind)
 
-    for parameter in module.parameters():
+    for name, parameter in module.named_parameters():
         if type(parameter) is not torch.nn.Parameter:  # a library's own (torchao's quantised weights)
             memo[id(parameter)] = parameter
         elif changes(parameter):
             memo[id(parameter)] = torch.nn.Parameter(converted(parameter), parameter.requires_grad)
         else:
-            memo[id(parameter)] = parameter
+            memo[id(parameter)] = parameter if own is None else _fresh(parameter, name in own)
     for child in module.modules():
         for value in child.__dict__.values():  # mostly registries of hooks: deepcopy takes most of its time for them
             if type(value) in _EMPTY and not value:
@@ -267,6 +271,15 @@ def _copied(
         memo[id(buffer)] = converted(buffer) if changes(buffer) else buffer.detach().clone()
     with _NonLeaves():
         return copy.deepcopy(module, memo)
+
+
+def _fresh(parameter: Any, copied: bool) -> Any:
+    """A Parameter with the same values and attributes, and a gradient of its own."""
+    fresh = torch.nn.Parameter(parameter.data.clone() if copied else parameter.data, parameter.requires_grad)
+    fresh.__dict__.update(parameter.__dict__)
+    if parameter.grad is not None:
+        fresh.grad = parameter.grad.detach().clone()
+    return fresh
 
 
 class _NonLeaves(TorchFunctionMode):

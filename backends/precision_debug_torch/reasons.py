@@ -122,6 +122,13 @@ REASONS = Catalogue("torch", {
         "the model turns a switch of the whole process inside forward: {switch}", "模型在 forward 中改变了整个进"
         "程的开关：{switch}"
     ),
+    "writes_parameters": Wording(
+        "forward itself changes {count} parameters: each run has copies of its own ({size})",
+        "forward 会自行修改 {count} 个参数：每次运行使用各自的副本（{size}）",
+    ),
+    "writes_own": Wording(
+        "the model cannot be copied, and its forward changes '{name}'", "模型无法复制，且其 forward 会修改 {name}"
+    ),
     "run_differs": Wording(
         "another run of the model did something else, from {name} on", "模型的另一次运行自 {name} 起做了别的事"
     ),

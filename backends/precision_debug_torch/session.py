@@ -28,6 +28,7 @@ from .engine.loans import Loans
 from .engine.nested_tensors import leaves
 from .engine.process_switches import LISTING, Switches
 from .engine.quantised_linear import type_of
+from .engine.written_constants import WrittenConstants
 from .isolate import Made, Replacing, module_operator, rounded
 from .make import Built, arguments_of, current, tensors_of, twin
 from .model import Model
@@ -69,6 +70,7 @@ class TorchSession:
         self._notes = [*built.notes]
         self._made: Mapping[str, Made] = {}
         self._switches: Switches | None = None
+        self._own: dict[str, int] | None = None  # parameters that runs write into, and their bytes; None: no run yet
         self.alone: Reason = NOTHING
         """Why this run cannot be beside another one of the process, known once it was listed or has run."""
 
@@ -97,6 +99,8 @@ class TorchSession:
             found.append(say("flex_attention"))
         if self._recipe.autocast:
             found.append(say("autocast_cache"))
+        if self._own:
+            found.append(say("writes_parameters", count=len(self._own), size=f"{sum(self._own.values()) / 1e6:.3g} MB"))
         return tuple(found)
 
     @property
@@ -195,7 +199,9 @@ class TorchSession:
         if built is None:
             raise BackendError("the session is closed", where=self._recipe.mode.name)
         failed: list[BaseException] = []
-        module = twin(built.module)
+        module = twin(built.module, frozenset(self._own or ()))
+        refuse = self._refuse_write if self._own is not None and module is not built.module else None
+        shared = WrittenConstants(self._shared(built, module), refuse)
         given = tensors_of(built, feeds)
         args, kwargs = arguments_of(built.model, given)
         trace, undo, replacing = None, None, None
@@ -211,7 +217,7 @@ class TorchSession:
             undo = wrap(module, trace)
         self._arithmetic.reset()
         try:
-            result = self._forward(module, args, kwargs, trace, loans or Loans(None))
+            result = self._forward(module, args, kwargs, trace, loans or Loans(None), shared)
             if trace is not None:
                 outputs = trace.outputs(result)
                 if loans is not None:
@@ -232,7 +238,36 @@ class TorchSession:
         finally:
             if undo is not None:
                 undo()
+            shared.restore()
+        self._note_written(built, module, shared)
         return outputs
+
+    def _shared(self, built: Built, module: Any) -> list[tuple[str, Any]]:
+        """What a run's module shares with the model that its next run starts from."""
+        if isinstance(module, torch.jit.ScriptModule):
+            return []
+        if module is built.module:
+            return [*module.named_parameters(), *module.named_buffers()]
+        own = self._own or {}
+        return [(name, tensor) for name, tensor in module.named_parameters() if name not in own]
+
+    def _refuse_write(self, name: str) -> None:
+        assert self._built is not None
+        raise BackendError(
+            f"forward writes into the parameter '{name}', which its first run was not seen to do: the run cannot be "
+            "repeated", where=self._built.model.path,
+            hint="write into a copy of the parameter (torch.func.functional_call takes one)",
+        )  # fmt: skip
+
+    def _note_written(self, built: Built, module: Any, shared: WrittenConstants) -> None:
+        """A run has ended that may have written into what it shares with others. Raises BackendError."""
+        if unseen := shared.unseen():
+            self._refuse_write(unseen)
+        if shared.written and module is built.module:
+            self.alone = self.alone or say("writes_own", name=next(iter(shared.written)))
+        if self._own is None:
+            known = dict(module.named_parameters()) if shared.written and module is not built.module else {}
+            self._own = {name: known[name].nbytes for name in shared.written if name in known}
 
     def _compare_with_list(self, metas: Sequence[TensorMeta]) -> None:
         """What a run does may change with what the process did before: a switch, a variable that two runs share."""
@@ -246,7 +281,7 @@ class TorchSession:
         if built.plain is None or self._level == "module":
             return {}
         if self._results is None:
-            module = twin(built.plain)
+            module = twin(built.plain, frozenset())
             own = {name: tensor.clone() for name, tensor in given.items()}
             args, kwargs = arguments_of(built.model, own)
             trace = Trace("op", constants=(), given=own, show=None)
@@ -272,7 +307,9 @@ class TorchSession:
 
         return guarded
 
-    def _forward(self, module: Any, args: Any, kwargs: Any, trace: Trace | None, loans: Loans) -> Any:
+    def _forward(
+        self, module: Any, args: Any, kwargs: Any, trace: Trace | None, loans: Loans, shared: WrittenConstants
+    ) -> Any:
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.no_grad())
             if self._built is not None:
@@ -282,13 +319,13 @@ class TorchSession:
                 dtype = getattr(torch, self._recipe.autocast)
                 # while it casts a weight its cache is locked for the whole process, and a hook may block there
                 stack.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=False))
-            if trace is None and not self._arithmetic.needed:
+            if trace is None and self._own is not None and not self._arithmetic.needed:
                 stack.enter_context(self._arithmetic.globally())
             else:
                 if trace is not None and self._level == "op":
                     stack.enter_context(Families(trace, loans))
                 stack.enter_context(uncompiled())
-                stack.enter_context(Watch(self._arithmetic, trace, self._comparer, self._switches, loans))
+                stack.enter_context(Watch(self._arithmetic, trace, self._comparer, self._switches, loans, shared))
             return module(*args, **kwargs)
 
 
@@ -386,6 +423,11 @@ def translated(
     if isinstance(error, NotImplementedError) or _MISSING.search(text):
         return BackendUnavailable(
             f"torch cannot run this model so: {text}", where=where, hint="try torch_autocast_bf16, or another --device"
+        )
+    if "does not require grad and does not have a grad_fn" in text:
+        return BackendError(
+            "forward asks for gradients, and is run without recording them, as inference is", where=where,
+            hint="do so inside `with torch.enable_grad():`",
         )
     hint = "--verbose shows the traceback"
     if model.guessed:

@@ -69,6 +69,8 @@ class Arithmetic:
         if not hasattr(func, "_schema"):  # takes functions; none of them draws numbers
             return self._plainly(func, args, kwargs)
         if self._recipe.promotes:
+            if func._schema.name.startswith("aten::_amp_"):
+                return _scaled(func, args, kwargs)
             args, kwargs = self._promoted(func, args, kwargs)
         if torch.Tag.nondeterministic_seeded in func.tags:
             return self._random(func, args, kwargs)
@@ -159,6 +161,16 @@ _FLOAT_FACTORIES = {
     torch.ops.aten.linspace.default,
     torch.ops.aten.eye.default,
 }
+
+
+def _scaled(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """An operator of GradScaler, whose scale must be float32 (and is a power of two), of one that was promoted."""
+    narrow = [value.float() if _is_float(value) else value for value in args]
+    result = func(*narrow, **kwargs)
+    for value, new in zip(args, narrow, strict=True):
+        if new is not value:
+            value.copy_(new)
+    return args[0] if result is narrow[0] else result
 
 
 def _tf32_now() -> tuple[bool, bool]:

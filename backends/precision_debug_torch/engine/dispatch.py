@@ -24,9 +24,12 @@ from ..reasons import say
 from .arithmetic import Arithmetic
 from .by_tensor import ByTensor
 from .call_place import source_line
+from .control_flow import CONTROL
 from .loans import Loans
 from .nested_tensors import leaves
 from .process_switches import Switches
+from .unwritten import Unwritten
+from .written_constants import WrittenConstants
 
 __all__ = ["Trace", "Watch"]
 
@@ -108,6 +111,7 @@ class Trace:
         self.module_results: dict[str, str] = {}  # at level "op": name of a module's result to its row's name
         self._names = ByTensor[tuple[str, ...]]()  # tensor to the names of the rows that it stems from
         self._constants = ByTensor[str]()
+        self.unwritten = Unwritten()
         self._inside: _Inside | None = None
         self._elements = ByTensor[Elements]()  # tensor to what stands for its elements
         self._parts = 0  # calls of torch's functions so far
@@ -143,6 +147,8 @@ class Trace:
         facts = _facts(func)
         if facts.writes:
             self._elements.clear()
+        if self.level != "module":
+            self.unwritten.follow(func, facts.kind, args, kwargs, result, made=bool(facts.unseen), writes=facts.writes)
         moved, read_too = False, constants
         if self._replacing is not None:
             read_too = self._constants_of(given, self._replacing)
@@ -358,6 +364,7 @@ class Trace:
     ) -> None:  # fmt: skip
         dtype, shape, known = _type_name(tensor.dtype), tuple(tensor.shape), self._listed.get(name)
         value, view = _visible(tensor)
+        unseen = unseen or (say("uninitialised") if self.unwritten.holds(tensor) else NOTHING)
         if (
             known is not None and (known.op_type, known.shape, known.inputs) == (kind, shape, inputs)
             and (known.node, known.dtype, known.view, known.unseen) == (node, dtype, view, unseen)
@@ -395,17 +402,17 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs each operator by the run's arithmetic and tells the trace, if there is one.
 
     comparer: reads what is under way before an operator writes into a tensor; loans are given back before that.
-    switches: looked at before each.
+    switches: looked at before each. constants: told before an operator writes.
     """
 
     supports_higher_order_operators = True
 
     def __init__(
         self, arithmetic: Arithmetic, trace: Trace | None = None, comparer: Comparer | None = None,
-        switches: Switches | None = None, loans: Loans | None = None,
+        switches: Switches | None = None, loans: Loans | None = None, constants: WrittenConstants | None = None,
     ) -> None:  # fmt: skip
         super().__init__()  # type: ignore[no-untyped-call]
-        self._switches, self._loans = switches, loans
+        self._switches, self._loans, self._constants = switches, loans, constants
         self._arithmetic = arithmetic
         self._trace = trace
         self._comparer = comparer
@@ -421,33 +428,16 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._comparer.settle()
             if self._trace is not None:
                 self._trace.before_writing()
-        if not hasattr(func, "_schema") and func.name() in _CONTROL:
+            if self._constants is not None:
+                self._constants.before(func, args, kwargs)
+        if not hasattr(func, "_schema") and func.name() in CONTROL:
             with self:
-                return _CONTROL[func.name()](*args)
+                return CONTROL[func.name()](*args)
         result = self._arithmetic.call(func, args, kwargs)
         if self._trace is not None:
             with torch._C.DisableTorchFunction():  # what a trace and its hooks ask of tensors is no call of the model
                 self._trace.operator(func, args, kwargs, result)
         return result
-
-
-def _cond(chosen: Any, true: Any, false: Any, operands: Any) -> Any:
-    with _disable_current_modes():
-        taken = bool(chosen)
-    return (true if taken else false)(*operands)
-
-
-def _while_loop(goes_on: Any, body: Any, carried: Any, others: Any) -> Any:
-    while True:
-        again = goes_on(*carried, *others)
-        with _disable_current_modes():
-            if not bool(again):
-                return tuple(carried)
-        carried = body(*carried, *others)
-
-
-_CONTROL = {"cond": _cond, "while_loop": _while_loop}
-"""torch's own control flow, done by Python's: the operators inside are the run's own."""
 
 
 def _tensors(values: Any) -> Iterator[Any]:

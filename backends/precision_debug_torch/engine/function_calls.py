@@ -37,8 +37,10 @@ class Families(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "").partition(".")[0]
-        if name in HANDS_OUT and self._loans is not None:
-            self._loans.hand_out()
+        if name in HANDS_OUT:
+            self._trace.unwritten.clear()  # who got the memory may write into it
+            if self._loans is not None:
+                self._loans.hand_out()
         begun = self._trace.begin(name)
         result = None
         try:
