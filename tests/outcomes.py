@@ -5,6 +5,7 @@ One line a test: its outcome (passed, failed, skipped), a tab, its id; a module 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ _WORSE = ("passed", "skipped", "failed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("outcomes")
-    group.addoption("--outcomes", metavar="FILE", default="", help="write what became of each test")
+    # of the environment too: what is in PYTEST_ADDOPTS reaches the pytests that tests start, which do not know it
+    usual = os.environ.pop("OUTCOMES", "")
+    group.addoption("--outcomes", metavar="FILE", default=usual, help="write what became of each test")
     group.addoption("--passed-in", metavar="FILE", default="", help="leave out what passed in that file")
 
 

@@ -48,6 +48,7 @@ class TensorRTSession:
         self._run_notes: list[Reason] = []
         self._marked: dict[tuple[str, ...], Batch] = {}
         self._kept: list[Batch] = []
+        self._refused: dict[str, Reason] = {}
         self._closed = False
         self.versions: Mapping[str, str] = facts.versions
         self.layers: Sequence[EngineLayer] = facts.layers
@@ -136,8 +137,9 @@ class TensorRTSession:
         sizes = Sizes(self._built.layers, facts.proto, {name: np.asarray(value) for name, value in feeds.items()})
         budget = facts.memory_budget or int(facts.device.free_bytes() * _SHARE)
         marking = Marking(
-            maker=self._maker, real=self.layers, open_runner=self._open, kept=self._kept, more=facts.marked_builds
-        )
+            maker=self._maker, real=self.layers, open_runner=self._open, kept=self._kept, refused=self._refused,
+            more=facts.marked_builds,
+        )  # fmt: skip
         parts = group(rest, sizes, budget)
         seconds, number = 0.0, 0
         measured: dict[str, dict[str, str]] = {}

@@ -74,13 +74,16 @@ class Marking:
 
     def batches(self, names: Sequence[str], feeds: Mapping[str, Any]) -> Iterator[tuple[Batch, Runner]]:
         """Engines that together show ``names``, each with a Runner that has run; the caller closes it."""
-        kept = next((batch for batch in self.kept if set(names) <= set(batch.names)), None)
-        if kept is not None:
-            runner = self.open_runner(self.maker.load(kept.built), feeds)
+        left = dict.fromkeys(name for name in names if name not in self.refused)
+        for batch in tuple(self.kept):
+            if left.keys().isdisjoint(batch.names):
+                continue
+            runner = self.open_runner(self.maker.load(batch.built), feeds)
             runner.run()
-            yield kept, runner
-            return
-        waiting = [tuple(names)]
+            yield batch, runner
+            for name in batch.names:
+                left.pop(name, None)
+        waiting = [tuple(left)]
         while waiting:
             part = waiting.pop(0)
             if not part:
