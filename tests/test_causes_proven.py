@@ -91,7 +91,13 @@ def test_too_coarse_needs_a_finer_run_of_the_same(
         only_moves=lambda _: moves,
     )  # fmt: skip
     found = Introduced(name="y", method="isolated", elements=4, rel_l2=error, units=99.0)
+    numbers = SimpleNamespace(base=SimpleNamespace(dtype=base), target=SimpleNamespace(dtype=held))
+    subject.row_of = {"y": SimpleNamespace(op_type="MatMul", comparison=numbers)}
     assert causes._too_coarse(subject, "y", found)[0] == code
+    # of several operators in one row nobody knows what cancels between them
+    subject.row_of = {"y": SimpleNamespace(op_type="tensor method+linear", comparison=numbers)}
+    several = "coarse" if base == "float64" else code
+    assert causes._too_coarse(subject, "y", found)[0] == several
 
 
 @pytest.mark.parametrize(("given", "error", "enlarges"), [(0.1, 0.3, True), (0.1, 0.048, False), (0.0, 0.1, True)])
@@ -100,7 +106,19 @@ def test_what_makes_an_error_smaller_does_not_amplify_it(given: float, error: fl
         return SimpleNamespace(comparison=None, relative_l2=value)
 
     subject: Any = SimpleNamespace(sources=lambda _: ("x",), row_of={"x": row(given), "y": row(error)})
-    assert causes._enlarges(subject, "y") is enlarges
+    assert causes._enlarges(subject, "x", "y") is enlarges
+
+
+def test_many_small_steps_amplify_between_them() -> None:
+    """A recurrence: each step makes the error hardly larger, and all of them hundreds of times."""
+    rows = {"decay": 0.002, "before": 0.70, "last": 0.72}
+    subject: Any = SimpleNamespace(
+        sources=lambda _: ("before",),
+        row_of={name: SimpleNamespace(comparison=None, relative_l2=value) for name, value in rows.items()},
+    )
+    assert causes._factor(subject, "decay", "last") == pytest.approx(360)
+    assert causes._enlarges(subject, "decay", "last")
+    assert not causes._enlarges(subject, "before", "last")
 
 
 @pytest.mark.parametrize(("constant", "code"), [(-np.inf, "infinite_constant"), (-2.0, "born")])

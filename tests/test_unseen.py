@@ -16,6 +16,13 @@ _NEEDS = {
 }  # fmt: skip
 
 
+_WRONG = {
+    "large_mean_before_a_norm_onednn_bf16": "its label was a guess at the names that Paddle gives",
+    "small_steps_that_are_lost_torch_bf16": "98 of 1,010 operators are tried by default, and the report says so",
+}
+"""Of the fourth batch, what is not right today; a case that comes right fails here and is taken out."""
+
+
 def _missing(case: Unseen) -> str:
     needs = _NEEDS[case.mode.partition("_")[0]]
     return "" if importlib.util.find_spec(needs) is not None else f"needs {needs}"
@@ -32,6 +39,8 @@ def _all() -> list[object]:
         marks = [pytest.mark.slow] if kind in seen else []
         if why := _missing(case):
             marks.append(pytest.mark.skip(reason=why))
+        elif why := _WRONG.get(f"{case.name}_{case.mode}"):
+            marks.append(pytest.mark.xfail(reason=why, strict=True))
         seen.add(kind)
         found.append(pytest.param(case, id=f"{case.name}_{case.mode}", marks=marks))
     return found

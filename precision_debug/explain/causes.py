@@ -72,8 +72,8 @@ def cause_of(
     exact, wrong = alone.exact_of(name), alone.wrong_of(name)
     if amplifier:
         lost = _lost(subject, name, exact, wrong) or _narrowed_range(subject, alone, name, exact, wrong)
-        if lost or _enlarges(subject, amplifier):
-            return (*(lost or _amplified(subject, amplifier)), keep)
+        if lost or _enlarges(subject, name, amplifier):
+            return (*(lost or _amplified(subject, name, amplifier)), keep)
     if exact is None or wrong is None:
         return (*_too_coarse(subject, name, found), keep)
     if poisons and not found.born_nan + found.born_inf and (gone := _lost(subject, name, exact, wrong)):
@@ -84,10 +84,19 @@ def cause_of(
     return code, evidence, keep
 
 
-def _enlarges(subject: Subject, amplifier: str) -> bool:
-    """Whether an operator makes what it is given larger; one where it only shows first does not."""
+def _enlarges(subject: Subject, name: str, amplifier: str) -> bool:
+    """Whether what an operator is given comes out larger; one where an error only shows first does not enlarge it."""
+    return _factor(subject, name, amplifier) >= _LEAST_FACTOR
+
+
+def _factor(subject: Subject, name: str, amplifier: str) -> float:
+    """How much larger the error is behind the amplifier than in what it reads; where that is next to nothing, than at
+    the culprit: many steps of a recurrence enlarge it between them, and none by itself."""
+    error = finite_l2(subject.row_of[amplifier]) or 0.0
     given = max((finite_l2(subject.row_of[source]) or 0.0 for source in subject.sources(amplifier)), default=0.0)
-    return (finite_l2(subject.row_of[amplifier]) or 0.0) >= _LEAST_FACTOR * given
+    step = error / given if given else math.inf
+    own = finite_l2(subject.row_of[name]) or 0.0
+    return step if step >= _LEAST_FACTOR or not own else error / own
 
 
 def _by_its_own_rule(subject: Subject, name: str, exact: Array, wrong: Array) -> tuple[str, Evidence] | None:
@@ -203,7 +212,9 @@ def _too_coarse(subject: Subject, name: str, found: Introduced) -> tuple[str, Ev
     meta, narrow = subject.meta_of.get(name), _narrow(subject, name)
     same = meta is not None and meta.dtype == narrow
     wide = narrow in _WIDE or (subject.held_as.get(name) in _WIDE and subject.only_moves(name))  # nothing rounds there
-    if same or (wide and (found.rel_l2 or 0.0) > _ROUNDED):
+    # a row of several operators ("tensor method+linear") may cancel inside, where nobody looks
+    hidden = _finer(subject, name) and "+" in subject.row_of[name].op_type
+    if same or (wide and (found.rel_l2 or 0.0) > _ROUNDED and not hidden):
         return "other_arithmetic", {"rel_l2": found.rel_l2}
     return "coarse", {"units": found.units}
 
@@ -273,12 +284,10 @@ def _outlier(values: Array) -> Evidence | None:
     return best
 
 
-def _amplified(subject: Subject, amplifier: str) -> tuple[str, Evidence]:
+def _amplified(subject: Subject, name: str, amplifier: str) -> tuple[str, Evidence]:
     row = subject.row_of[amplifier]
-    error = finite_l2(row) or 0.0
     sources = subject.sources(amplifier)
-    given = max((finite_l2(subject.row_of[source]) or 0.0 for source in sources), default=0.0)
-    factor = error / given if given else math.inf
+    factor = _factor(subject, name, amplifier)
     evidence: Evidence = {"amplifier": amplifier, "amplifier_type": _acting(subject, amplifier), "factor": factor}
     if _types(subject, amplifier) & CANCEL and row.comparison is not None:
         sizes = [subject.row_of[source].comparison for source in sources]
