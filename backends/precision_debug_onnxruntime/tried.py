@@ -19,5 +19,6 @@ TRIED: Mapping[str, str] = {
     "ort_bf16_sim": _CPU,
     "ort_cuda_fp32": _GPU,
     "ort_cuda_fp16": _GPU,
+    "ort_ep_qnn": "onnxruntime-qnn 2.7.0",
     "onnx_ref": "onnx 1.16.0 to 1.23.2",
 }
