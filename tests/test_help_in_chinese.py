@@ -105,6 +105,8 @@ def test_doctor_is_chinese(capsys: pytest.CaptureFixture[str]) -> None:
                   for backend in registry.backends() for mode in backend.run_modes)  # fmt: skip
     for words in ("处理器", "CPU 上的 ONNX Runtime", *(["目录"] if folders else [])):
         assert words in said
+    loader = "cannot open shared object file: No such file or directory"  # in its own words, whatever the language
+    said = re.sub(r"\s+".join(map(re.escape, loader.split())), "", said)
     for line in said.splitlines():
         if not line.startswith(("设置", "解释器", "backend", "后端")):
             assert not _WORDS.search(line), line
