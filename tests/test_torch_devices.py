@@ -36,7 +36,7 @@ MODELS = Path(torch_models.__file__)
 
 def options(*words: str) -> dict[str, Any]:
     parser = argparse.ArgumentParser()
-    add_engine_options(parser)
+    add_engine_options(parser, reserved=())
     return engine_options(parser.parse_args(words))
 
 

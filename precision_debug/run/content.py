@@ -119,7 +119,9 @@ def _imported_from(folder: Path) -> Iterator[str]:
     """Files of modules that were imported from a folder, whichever way they are named there."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.endswith(".py") and Path(file).absolute().is_relative_to(folder):
+        if not isinstance(file, str) or not file.endswith(".py") or not Path(file).absolute().is_relative_to(folder):
+            continue
+        if Path(file).is_file():  # torch.classes says that it is "_classes.py", wherever that would be
             yield file
 
 
