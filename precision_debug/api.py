@@ -16,8 +16,8 @@ from .report.model import Report
 from .report.readiness import make_ready
 from .run import deliver, pipeline, supervisor
 from .run.folder import JOURNAL
-from .run.held_folder import run_folder, scratch
 from .run.journal import Journal
+from .run.locked_folder import run_folder, scratch
 from .run.overwriting import refuse_overwriting
 from .run.plan import make_plan
 from .settings.options import options_of, spec_of

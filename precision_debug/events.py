@@ -30,10 +30,44 @@ from .records import (
 from .search import Evaluation, Fix, ToKeep
 
 __all__ = [
-    "EVENTS", "Again", "Checked", "End", "Evaluated", "Event", "Explained", "Failure", "FixFound", "Heard", "Inputs",
-    "IntroducedErrors", "KeepTold", "Kept", "Layers", "Leftover", "Matched", "Note", "PairKept", "Plan", "PortraitMade",
-    "Ran", "Renames", "RepeatsFound", "RowDone", "SamplesFound", "Saved", "Scores", "Selected", "ShardDone",
-    "SideTold", "Stage", "Start", "Tensors", "Tried", "Trying", "read", "written",
+    "EVENTS",
+    "Again",
+    "Checked",
+    "End",
+    "Evaluated",
+    "Event",
+    "Explained",
+    "Failure",
+    "FixFound",
+    "Heard",
+    "Inputs",
+    "IntroducedErrors",
+    "KeepTold",
+    "Kept",
+    "Layers",
+    "Leftover",
+    "Matched",
+    "Note",
+    "PairKept",
+    "Plan",
+    "PortraitMade",
+    "Renames",
+    "RepeatsFound",
+    "RowDone",
+    "SamplesFound",
+    "Saved",
+    "Scores",
+    "Selected",
+    "ShardDone",
+    "SideDone",
+    "SideTold",
+    "Stage",
+    "Start",
+    "Tensors",
+    "Tried",
+    "Trying",
+    "read",
+    "written",
 ]  # fmt: skip
 
 
@@ -152,7 +186,7 @@ class RowDone:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ran:
+class SideDone:
     """A side has run to its end."""
 
     event: ClassVar[str] = "ran"
@@ -336,8 +370,8 @@ class End:
 
 Event = (
     Start | Stage | Heard | Plan | SideTold | Tensors | Matched | Renames | Selected | Inputs | Saved | Leftover
-    | RowDone | Ran | Again | Layers | Note | Scores | Checked | RepeatsFound | IntroducedErrors | Explained | KeepTold
-    | FixFound | PortraitMade | PairKept | SamplesFound | ShardDone | Tried | Trying | Evaluated | Kept | Failure | End
+    | RowDone | SideDone | Again | Layers | Note | Scores | Checked | RepeatsFound | IntroducedErrors | Explained
+    | KeepTold | FixFound | PortraitMade | PairKept | SamplesFound | ShardDone | Tried | Trying | Evaluated | Kept | Failure | End
 )  # fmt: skip
 
 EVENTS: Mapping[str, type[Event]] = {kind.event: kind for kind in get_args(Event)}

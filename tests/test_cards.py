@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from precision_debug.run.spreading import cards
-from precision_debug.run.spreading.pools import Processes
+from precision_debug.run.workers import cards
+from precision_debug.run.workers.pools import Processes
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from precision_debug.errors import OutputError, PrecisionDebugError, UsageError
 from precision_debug.observe.shard import Shard
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run import content
-from precision_debug.run.spreading.checkpoint import Checkpoint
+from precision_debug.run.workers.checkpoint import Checkpoint
 
 
 def part(*ranges: tuple[int, int]) -> str:

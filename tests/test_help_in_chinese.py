@@ -12,7 +12,7 @@ import pytest
 
 from precision_debug import registry
 from precision_debug.cli import main, verbs
-from precision_debug.cli.language import Both
+from precision_debug.cli.language import Help
 from precision_debug.cli.parser import Parser
 
 _WORDS = re.compile(r"[a-z']+ [a-z']+ [a-z']+ [a-z']+ [a-z']+")
@@ -57,10 +57,10 @@ def test_every_text_of_a_parser_has_chinese(parsers: list[argparse.ArgumentParse
     assert len(parsers) == len(verbs())
     for parser in parsers:
         for text in texts_of(parser):
-            assert isinstance(text, Both) or text in OF_ARGPARSE, text
-            chinese = text.zh if isinstance(text, Both) else "中"
+            assert isinstance(text, Help) or text in OF_ARGPARSE, text
+            chinese = text.zh if isinstance(text, Help) else "中"
             assert any("\u4e00" <= letter <= "\u9fff" for letter in chinese) or chinese == text, text
-            assert text.count("%(") == (chinese.count("%(") if isinstance(text, Both) else 0), text
+            assert text.count("%(") == (chinese.count("%(") if isinstance(text, Help) else 0), text
 
 
 def test_every_verb_has_a_chinese_summary() -> None:

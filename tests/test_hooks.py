@@ -15,7 +15,7 @@ from precision_debug import AssertClose, SaveBaseline, Status
 from precision_debug.errors import BackendError
 from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.host import HostComparer
-from precision_debug.observe.hooks import LentBaseline
+from precision_debug.observe.hooks import BorrowedBaseline
 from precision_debug.observe.lockstep import Meeting
 from precision_debug.observe.store import Store
 from precision_debug.report.model import Verdict
@@ -70,7 +70,7 @@ def test_a_lent_baseline_is_used_until_it_is_given_back() -> None:
             super().describe(value, then)
 
     with ThreadPoolExecutor(1) as beside:
-        base = LentBaseline(
+        base = BorrowedBaseline(
             meeting, beside, wanted=lambda key: key == "a", comparer=Slow(),
             on_saved=lambda key, stats: told.append((key, stats is not None)),
         )  # fmt: skip
@@ -92,7 +92,7 @@ def test_a_lent_baseline_is_used_until_it_is_given_back() -> None:
 
 def test_a_lent_baseline_keeps_the_named_ones_only() -> None:
     with ThreadPoolExecutor(1) as beside:
-        base = LentBaseline(Meeting(Store()), beside, names=["a"])
+        base = BorrowedBaseline(Meeting(Store()), beside, names=["a"])
         base.borrow("Conv", "f", np.ones(3))()
         assert base.tensors == ()
 
@@ -103,7 +103,7 @@ def test_what_goes_wrong_with_a_lent_tensor_is_raised_when_it_is_given_back() ->
             raise ValueError("no numbers")
 
     with ThreadPoolExecutor(1) as beside:
-        base = LentBaseline(Meeting(Store()), beside, wanted=lambda key: False, comparer=Broken())
+        base = BorrowedBaseline(Meeting(Store()), beside, wanted=lambda key: False, comparer=Broken())
         give_back = base.borrow("Conv", "f", np.ones(3))
         with pytest.raises(ValueError, match="no numbers"):
             give_back()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from precision_debug.events import Event, Ran, Stage, Tensors
+from precision_debug.events import Event, SideDone, Stage, Tensors
 from precision_debug.reasons import say
 from precision_debug.run.journal import Journal
 from precision_debug.run.last_stage import last_stage
@@ -29,10 +29,10 @@ BOTH = "opening the baseline: mode of the baseline, and at the same time opening
         (OPEN[:1], "opening the target: mode of the target"),
         (OPEN, BOTH),
         ([*OPEN, TOLD[0]], "opening the target: mode of the target"),
-        ([*OPEN, *TOLD, *RUN, Ran(side="target")], "running the baseline: mode of the baseline"),
+        ([*OPEN, *TOLD, *RUN, SideDone(side="target")], "running the baseline: mode of the baseline"),
         ([*OPEN, *TOLD, *RUN], BOTH.replace("opening", "running")),
         ([OPEN[1], TOLD[0], OPEN[0]], "opening the target: mode of the target"),
-        ([*OPEN, *TOLD, RUN[0], Ran(side="baseline"), RUN[1]], "running the target: mode of the target"),
+        ([*OPEN, *TOLD, RUN[0], SideDone(side="baseline"), RUN[1]], "running the target: mode of the target"),
         ([*OPEN, Stage(text=say("stage_pairing"))], str(say("stage_pairing"))),
     ],
 )  # fmt: skip

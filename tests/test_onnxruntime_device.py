@@ -29,7 +29,7 @@ from precision_debug.numbers.cuda.device import DeviceArray
 from precision_debug.records import ModelFiles, SessionSpec, Tolerance
 from precision_debug.testing.backend_contract import same_bits
 
-pytestmark = pytest.mark.skipif(not taps.lent(), reason="tap.c is not compiled")
+pytestmark = pytest.mark.skipif(not taps.borrows_memory(), reason="tap.c is not compiled")
 
 IMAGE = {"x": np.random.default_rng(0).standard_normal((2, 3, 16, 16)).astype(np.float32)}
 

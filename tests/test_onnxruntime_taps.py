@@ -245,7 +245,7 @@ class Borrower:
         self.copies[name] = tensor.copy()
 
 
-@pytest.mark.skipif(not taps.lent(), reason="tap.c is not compiled here")
+@pytest.mark.skipif(not taps.borrows_memory(), reason="tap.c is not compiled here")
 def test_a_hook_that_keeps_nothing_is_lent_the_engines_memory(tmp_path: Path) -> None:
     session = opened(onnx_models.convnet(), tmp_path)
     borrower, owner = Borrower(), Recorder()
@@ -296,7 +296,7 @@ LENT = {
 }
 
 
-@pytest.mark.skipif(not taps.lent(), reason="tap.c is not compiled here")
+@pytest.mark.skipif(not taps.borrows_memory(), reason="tap.c is not compiled here")
 @pytest.mark.parametrize("elements", [0, 1 << 22])
 @pytest.mark.parametrize("mode", ["ort_fp32", "ort_opt", "ort_fp16_sim"])
 @pytest.mark.parametrize("model", LENT)
@@ -322,7 +322,7 @@ def test_a_borrower_has_its_tensors_until_it_gives_them_back(
         assert library.returned == owner.names, "a chain's tensors come back in their order"
 
 
-@pytest.mark.skipif(not taps.lent(), reason="tap.c is not compiled here")
+@pytest.mark.skipif(not taps.borrows_memory(), reason="tap.c is not compiled here")
 def test_what_a_borrower_raises_when_it_gives_back_ends_the_run_as_itself(tmp_path: Path) -> None:
     session = opened(onnx_models.convnet(), tmp_path)
     every = Recorder()
@@ -336,7 +336,7 @@ def test_what_a_borrower_raises_when_it_gives_back_ends_the_run_as_itself(tmp_pa
     assert len(again.returned) == len(every.names)
 
 
-@pytest.mark.skipif(not taps.lent(), reason="tap.c is not compiled here")
+@pytest.mark.skipif(not taps.borrows_memory(), reason="tap.c is not compiled here")
 def test_only_what_is_asked_for_is_lent_also_of_a_loop(tmp_path: Path) -> None:
     session = opened(onnx_models.loop_model(), tmp_path)
     library = Library()

@@ -14,7 +14,7 @@ import pytest
 import precision_debug
 from precision_debug import api
 from precision_debug.cli.compare import build_parser, make_spec
-from precision_debug.cli.language import Both
+from precision_debug.cli.language import Help
 from precision_debug.cli.parser import parse
 from precision_debug.cli.script import script_of
 from precision_debug.errors import UsageError
@@ -179,7 +179,7 @@ def test_the_table_is_whole() -> None:
         assert one.flag
         assert any("\u4e00" <= letter <= "\u9fff" for letter in one.zh), one.name
         help_ = actions[one.option].help
-        assert isinstance(help_, Both)
+        assert isinstance(help_, Help)
         assert (str(help_) % {}, help_.zh % {}) == (one.help, one.zh)
         assert f"| `{one.option}` |" in page
         if one.default not in (None, "", (), {}) and not one.choices:

@@ -12,9 +12,9 @@ import pytest
 
 from precision_debug.cli import progress
 from precision_debug.events import Stage, written
-from precision_debug.protocols import tell, told_to
+from precision_debug.protocols import progress_to, tell
 from precision_debug.reasons import Reason
-from precision_debug.run.hearing import Hearing
+from precision_debug.run.engine_output import EngineOutput
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
 
@@ -96,7 +96,7 @@ class _Paddle:
 def test_the_newest_news_of_a_growing_log_is_passed_on(tmp_path: Path) -> None:
     log, lines = tmp_path / "log.txt", list(LINES)
     log.write_text("of an earlier run: Running IR pass [old_pass]\n")
-    hearing = Hearing(log, [_Paddle()])
+    hearing = EngineOutput(log, [_Paddle()])
     assert hearing.news() is None, "what was there before is no news"
     with log.open("a") as file:
         file.write("\n".join(lines[:4]) + "\n")
@@ -128,7 +128,7 @@ def test_seconds_in_a_step_stand_beside_those_of_the_run() -> None:
 def test_what_a_session_tells_goes_to_who_listens_on_this_thread() -> None:
     heard: list[Reason] = []
     tell(say("heard_loading"))
-    with told_to(heard.append):
+    with progress_to(heard.append):
         tell(say("heard_preparing"))
     tell(say("heard_loading"))
     assert heard == ["Paddle hands a subgraph over"]

@@ -104,7 +104,7 @@ def test_a_hook_draws_what_it_compares() -> None:
     save = SaveBaseline()
     save("Add", "x", base)
     with Portraits(0.1, told.append) as portraits:
-        AssertClose(save, lookers=[portraits])("Add", "x", target)
+        AssertClose(save, observers=[portraits])("Add", "x", target)
         target[:] = base[:] = 7.0  # it is drawn beside the run, which goes on
     assert [portrait.name for portrait in told] == ["x"]
     assert told[0].worst[0].target == 1.5
@@ -118,7 +118,7 @@ def test_what_telling_of_a_portrait_raises_ends_the_run() -> None:
     save = SaveBaseline()
     save("Add", "x", base)
     with pytest.raises(OutputError, match="no room"), Portraits(0.1, full) as portraits:
-        AssertClose(save, lookers=[portraits])("Add", "x", base * 2)
+        AssertClose(save, observers=[portraits])("Add", "x", base * 2)
 
 
 def test_portraits_survive_json_and_reach_the_page(tmp_path: Path) -> None:

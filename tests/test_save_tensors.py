@@ -87,7 +87,7 @@ def shown(folder: Path, most: int, pairs: dict[str, tuple[Any, Any]], **settings
     save = SaveBaseline(**settings)
     for name, (base, _) in pairs.items():
         save("Op", name, base)
-    check = AssertClose(save, lookers=[WorstPairs(most, folder, told)])
+    check = AssertClose(save, observers=[WorstPairs(most, folder, told)])
     for name, (_, target) in pairs.items():
         check("Op", name, target)
     save.comparer.settle()
@@ -134,7 +134,7 @@ def test_tensors_of_a_device_are_copied_once_their_numbers_are_there(tmp_path: P
     save = SaveBaseline(comparer=DeviceComparer(), store=DeviceStore())
     save("Op", "t", base)
     with Portraits(0.1, drawn.append) as portraits:
-        AssertClose(save, lookers=[portraits])("Op", "t", base * 2)
+        AssertClose(save, observers=[portraits])("Op", "t", base * 2)
         save.comparer.settle()
     assert [portrait.name for portrait in drawn] == ["t"]
 

@@ -16,8 +16,8 @@ from precision_debug.cli import main
 from precision_debug.events import Evaluated
 from precision_debug.report.model import Report
 from precision_debug.run.journal import read_events
-from precision_debug.run.searching.ahead import Ahead
-from precision_debug.run.spreading.pools import WorkerLost
+from precision_debug.run.searching.prefetch import Prefetcher
+from precision_debug.run.workers.pools import WorkerLost
 from precision_debug.search import Evaluation, Judged, Oracle, minimise
 
 
@@ -117,7 +117,7 @@ class _Setup:
 def test_a_set_that_takes_its_worker_with_it_fails_and_the_next_has_a_new_one() -> None:
     pool = _Fake()
     pool.size = 1
-    with Ahead(pool) as ahead:
+    with Prefetcher(pool) as ahead:
         number = ahead.prepared(_Setup())  # type: ignore[arg-type]
         gone = ahead.take(number, ("dies",))
         assert (gone.passes, gone.crashed) == (False, True)
@@ -128,7 +128,7 @@ def test_a_set_that_takes_its_worker_with_it_fails_and_the_next_has_a_new_one() 
 
 def test_what_is_expected_runs_once_and_what_is_no_longer_is_forgotten() -> None:
     pool = _Fake()
-    with Ahead(pool) as ahead:
+    with Prefetcher(pool) as ahead:
         number = ahead.prepared(_Setup())  # type: ignore[arg-type]
         ahead.expect(number, [("a",), ("b",), ("c",)])
         assert ahead.take(number, ("a",)).error == 0.25

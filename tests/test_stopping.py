@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from precision_debug.run import held_folder
+from precision_debug.run import locked_folder
 
 SIGNALS = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
 
@@ -162,8 +162,8 @@ def test_what_somebody_works_in_is_no_leftover(place: Path, monkeypatch: pytest.
         (place / name).mkdir()
     (place / "precision_debug-file").touch()
     (place / "precision_debug-mine" / "notes").touch()
-    with held_folder.scratch() as (folder, _):
-        held_folder.clear_scratch()
+    with locked_folder.scratch() as (folder, _):
+        locked_folder.clear_scratch()
         assert folder.is_dir()
         names = {path.name for path in place.iterdir()}
         assert len(names) == 5

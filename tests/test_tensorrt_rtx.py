@@ -22,7 +22,7 @@ from precision_debug_tensorrt.engine.messages import Messages, make_logger
 from precision_debug_tensorrt.engine.network import refused_marks, tensor_of
 from precision_debug_tensorrt.engine.options import read_options
 from precision_debug_tensorrt.engine.versions import RTX, Api, load_api
-from precision_debug_tensorrt.make import Built, Maker, build_ahead, built_ahead
+from precision_debug_tensorrt.make import Built, Maker, build_for_chip, build_for_chips
 from precision_debug_tensorrt.model import OnnxModel, read_source
 from precision_debug_tensorrt.modes import recipe
 
@@ -65,7 +65,7 @@ def built(
     source = source_of(proto, folder)
     feeds = random_feeds(source.inputs, {}, {}, 0)[0]
     given = {"side": "target", **options}
-    return built_ahead(api, logger[1], logger[0], source, recipe(mode), read_options(given), [feeds], chip=CHIP)
+    return build_for_chip(api, logger[1], logger[0], source, recipe(mode), read_options(given), [feeds], chip=CHIP)
 
 
 def markable(maker: Any) -> list[str]:
@@ -163,7 +163,9 @@ def test_a_refused_operator_is_named(api: Api, logger: tuple[Messages, Any], tmp
         built(api, logger, models.non_zero(), tmp_path, "rtx_fp32")
     source = source_of(models.non_zero(), tmp_path)
     feeds = random_feeds(source.inputs, {}, {}, 0)[0]
-    told = build_ahead(api, logger[1], logger[0], source, recipe("rtx_fp32"), read_options({"side": "target"}), [feeds])
+    told = build_for_chips(
+        api, logger[1], logger[0], source, recipe("rtx_fp32"), read_options({"side": "target"}), [feeds]
+    )
     assert [one.chip for one in told] == list(api.chips)
     assert all(one.built is None and "NonZero" in one.why for one in told)
 

@@ -149,7 +149,7 @@ def availability(mode: str) -> Availability:
             return Availability(ok=True)
         import onnxruntime
 
-        if not taps.lent():
+        if not taps.borrows_memory():
             light_imports.extensions()
     except Exception as error:
         if sys.version_info >= (3, 14) and getattr(error, "name", "") == "onnxruntime_extensions":

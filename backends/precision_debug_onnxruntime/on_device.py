@@ -17,7 +17,7 @@ __all__ = ["device_comparer", "device_store"]
 
 def device_comparer(spec: SessionSpec) -> CudaComparer | None:
     """What compares; None where the mode is not CUDA's, without compiled taps, or where the kernels do not run."""
-    if recipe(spec.mode).engine != "cuda" or not taps.lent():
+    if recipe(spec.mode).engine != "cuda" or not taps.borrows_memory():
         return None
     from precision_debug.numbers.cuda.comparer import CudaComparer
     from precision_debug.numbers.cuda.driver import unavailable

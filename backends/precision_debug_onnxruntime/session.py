@@ -74,7 +74,7 @@ class OrtSession:
     @property
     def replaces(self) -> bool:
         """See protocols.Replacer: a tap has the engine's own memory, which it has not where a GPU holds the tensor."""
-        return taps.lent() and self._runtime.providers == ("CPUExecutionProvider",)
+        return taps.borrows_memory() and self._runtime.providers == ("CPUExecutionProvider",)
 
     def held(self, name: str, value: Any) -> Any:
         """See protocols.Replacer."""
@@ -126,7 +126,7 @@ class OrtSession:
             self._open = None
 
     def _run(self, feeds: Feeds, hook: Hook | None, names: Collection[str] | None) -> Mapping[str, Any]:
-        borrow = hook.borrow if taps.lent() and isinstance(hook, Borrower) else None
+        borrow = hook.borrow if taps.borrows_memory() and isinstance(hook, Borrower) else None
         lending = None if borrow is None else _sizes(self._model.proto.graph, feeds)
         there = self._on_device and bool(getattr(hook, "borrows", False))
         replacing = isinstance(hook, _Replacing)
@@ -225,7 +225,7 @@ class _Run:
     def __post_init__(self) -> None:
         import onnxruntime as ort
 
-        self.copies = taps.lent() and not getattr(self.hook, "borrows", False)
+        self.copies = taps.borrows_memory() and not getattr(self.hook, "borrows", False)
         self.options = ort.RunOptions()
         self.interrupts = Interrupts(self.options)
 

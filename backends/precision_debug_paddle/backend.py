@@ -167,7 +167,7 @@ class PaddleBackend:
         return getattr(session, "executed", None)
 
     def heard(self, line: str) -> Reason | None:
-        """See ``protocols.Teller``."""
+        """See ``protocols.ProgressReader``."""
         from .engine.build_log import heard
 
         return heard(line)

@@ -92,7 +92,7 @@ class TensorRTBackend:
         return engine_comparer()
 
     def heard(self, line: str) -> Reason | None:
-        """See ``protocols.Teller``."""
+        """See ``protocols.ProgressReader``."""
         from .engine.messages import heard
 
         return heard(line)

@@ -96,9 +96,9 @@ def _no_verb(name: str) -> UsageError:
 
 def _told(error: PrecisionDebugError, arguments: Sequence[str]) -> str:
     """The error's line in the language that --lang asks for, or the terminal's."""
-    from .language import asked_in, told
+    from .language import error_line, requested_language
 
-    return told(error, asked_in(arguments))
+    return error_line(error, requested_language(arguments))
 
 
 def _said() -> int:
@@ -117,7 +117,7 @@ def _of_the_machine(error: BaseException) -> PrecisionDebugError | None:
     if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and streams.is_lost(sys.stdout, "\n")):
         return None
     try:
-        from ..run.failing import of_the_machine
+        from ..run.error_transport import of_the_machine
     except OSError:  # no file can be opened any more, not even that
         return UsageError("no more files may be open at once", hint="allow more: ulimit -n 1024")
     return of_the_machine(error)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ..errors import ModelError
 from ..report.words import explained
 from ..safety.visible import visible
-from .language import Both, add_language, in_words, language_of
+from .language import Help, add_language, in_words, language_of
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
@@ -55,22 +55,22 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     """What the verb takes."""
-    parser = Parser(prog=program("check"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument("model", metavar="M", help=Both("an .onnx file", "一个 .onnx 文件"))
+    parser = Parser(prog=program("check"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument("model", metavar="M", help=Help("an .onnx file", "一个 .onnx 文件"))
     parser.add_argument(
-        "second", metavar="M2", nargs="?", default="", help=Both("another one, made from it", "由它生成的另一个文件")
+        "second", metavar="M2", nargs="?", default="", help=Help("another one, made from it", "由它生成的另一个文件")
     )
     parser.add_argument(
         "--to",
         choices=("", "float16"),
         default="",
-        help=Both("the type that the target holds floats in", "目标保存浮点数所用的类型"),
+        help=Help("the type that the target holds floats in", "目标保存浮点数所用的类型"),
     )
     parser.add_argument(
         "--int32",
         action="store_true",
-        help=Both("the target holds whole numbers in 32 bits (TensorRT)", "目标以 32 位保存整数（TensorRT）"),
+        help=Help("the target holds whole numbers in 32 bits (TensorRT)", "目标以 32 位保存整数（TensorRT）"),
     )
     add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
     return parser

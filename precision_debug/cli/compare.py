@@ -15,11 +15,11 @@ from ..reasons import say
 from ..records import ModelFiles, RunSpec
 from ..run.overwriting import refuse_overwriting
 from ..safety.visible import visible
-from ..settings.options import DEFAULT_OUTPUT, GROUPS, OPTIONS, Spread, options_of, spec_of
-from . import overlaid
+from ..settings.options import DEFAULT_OUTPUT, GROUPS, OPTIONS, Workers, options_of, spec_of
+from . import overlay_outputs
 from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
-from .language import Both, in_words, language_of, told
+from .language import Help, error_line, in_words, language_of
 from .parser import Parser, add_options, formatter, given_of, parse, program
 
 __all__ = ["DEFAULT_OUTPUT", "USAGE", "build_parser", "check_before", "make_spec", "refuse_unused", "run", "spread_of"]
@@ -60,8 +60,8 @@ def build_parser() -> Parser:
         prog=program(),
         usage=f"{USAGE}\n       %(prog)s VERB --help",
         formatter_class=formatter,
-        description=Both(*(f"{told}\n{_verbs(place)}" for place, told in enumerate(_DESCRIPTION))),
-        epilog=Both(*(f"{settings}\n{statuses}" for settings, statuses in zip(settings_help(), EPILOG, strict=True))),
+        description=Help(*(f"{told}\n{_verbs(place)}" for place, told in enumerate(_DESCRIPTION))),
+        epilog=Help(*(f"{settings}\n{statuses}" for settings, statuses in zip(settings_help(), EPILOG, strict=True))),
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"precision_debug {__version__}")
@@ -73,7 +73,7 @@ def build_parser() -> Parser:
 
 
 def _verbs(place: int) -> str:
-    return "\n".join(f"  {name:9s} {told[place]}" for name, told in all_verbs().items())
+    return "\n".join(f"  {name:9s} {error_line[place]}" for name, error_line in all_verbs().items())
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     given = parse(parser, arguments)
     spec = make_spec(given, command=f"{program()} {shlex.join(arguments)}")
-    wanted, shown = overlaid.asked(given.output)
+    wanted, shown = overlay_outputs.split_outputs(given.output)
     outputs = [] if spec.record and not spec.baseline else wanted or [Path(DEFAULT_OUTPUT)]
     refuse_overwriting([*outputs, *shown.values()], spec, given.marks)
     check_before(spec, outputs)
@@ -105,7 +105,7 @@ def run(arguments: Sequence[str]) -> int:
         )  # fmt: skip
     recorded_only = not outputs
     if outcome.report is not None:
-        overlaid.write(outcome.report, shown)
+        overlay_outputs.write(outcome.report, shown)
     if outcome.report is not None and not given.quiet and not recorded_only:
         from . import summary
         from .plots import show_plots
@@ -114,7 +114,7 @@ def run(arguments: Sequence[str]) -> int:
         if given.plots:
             show_plots(outcome.report, given.plots, language=given.lang)
     if outcome.error is not None:
-        print(f"precision_debug: {visible(told(outcome.error, given.lang))}", file=sys.stderr)
+        print(f"precision_debug: {visible(error_line(outcome.error, given.lang))}", file=sys.stderr)
         return outcome.exit_status
     if recorded_only:
         if not given.quiet:
@@ -130,9 +130,9 @@ def run(arguments: Sequence[str]) -> int:
     return outcome.exit_status
 
 
-def spread_of(given: argparse.Namespace) -> Spread | None:
+def spread_of(given: argparse.Namespace) -> Workers | None:
     """Several workers, where they are asked for. Raises UsageError."""
-    asked = given_of(given, options_of(Spread))
+    asked = given_of(given, options_of(Workers))
     if not asked.get("jobs") and not asked.get("engine"):
         for name in asked:
             if name not in ("jobs", "engine"):
@@ -141,7 +141,7 @@ def spread_of(given: argparse.Namespace) -> Spread | None:
     for one in options_of(RunSpec):
         if "workers" in one.not_with and given_of(given, [one]):
             raise UsageError("is for one process", where=one.option, hint="leave --jobs and --engine out")
-    return Spread(**asked)
+    return Workers(**asked)
 
 
 def _note(text: str) -> None:

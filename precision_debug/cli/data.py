@@ -20,7 +20,7 @@ from ..records import InputMeta
 from ..run.overwriting import refuse_overwriting
 from ..run.saved_json import SavedOutputs, save_inputs
 from ..safety.visible import visible
-from .language import Both
+from .language import Help
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
@@ -61,18 +61,18 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     """What the verb takes."""
-    parser = Parser(prog=program("data"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument("what", metavar="merge|concat", choices=("merge", "concat"), help=Both("see above", "见上文"))
+    parser = Parser(prog=program("data"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument("what", metavar="merge|concat", choices=("merge", "concat"), help=Help("see above", "见上文"))
     parser.add_argument(
         "files",
         metavar="FILES",
         nargs="+",
-        help=Both(".json .npz .npy, folders, SCRIPT.py:f", ".json .npz .npy、目录、SCRIPT.py:f"),
+        help=Help(".json .npz .npy, folders, SCRIPT.py:f", ".json .npz .npy、目录、SCRIPT.py:f"),
     )
     parser.add_argument(
-        "--output", "-o", metavar="FILE.json", required=True, help=Both("what --inputs reads", "--inputs 可读取的文件")
+        "--output", "-o", metavar="FILE.json", required=True, help=Help("what --inputs reads", "--inputs 可读取的文件")
     )
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
     return parser
 
 

@@ -26,7 +26,7 @@ from ..report.widths import text_width, wrapped
 from ..report.words import Text
 from ..run.overwriting import refuse_overwriting
 from ..safety.visible import visible
-from .language import Both, add_language, in_words, language_of
+from .language import Help, add_language, in_words, language_of
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
@@ -70,31 +70,31 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     """What the verb takes."""
-    parser = Parser(prog=program("diff"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument("before", metavar="BEFORE", help=Both("the earlier report, .json", "较早的报告，.json"))
-    parser.add_argument("after", metavar="AFTER", help=Both("the later one", "较晚的报告"))
+    parser = Parser(prog=program("diff"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument("before", metavar="BEFORE", help=Help("the earlier report, .json", "较早的报告，.json"))
+    parser.add_argument("after", metavar="AFTER", help=Help("the later one", "较晚的报告"))
     parser.add_argument(
         "--times",
         type=float,
         default=TIMES,
-        help=Both("an error must change by more than this factor (default 2)", "误差变化超过此倍数才算（默认 2）"),
+        help=Help("an error must change by more than this factor (default 2)", "误差变化超过此倍数才算（默认 2）"),
     )
     parser.add_argument(
         "--noise",
         type=float,
         default=NOISE,
-        help=Both(
+        help=Help(
             "relative L2 errors below this do not count (default 1e-6)", "低于此值的相对 L2 误差不计（默认 1e-6）"
         ),
     )
     parser.add_argument(
         "--output", metavar="FILE", action="append", default=[],
-        help=Both(
+        help=Help(
             "write it as .xlsx, .html, .md or .json too; repeatable", "另存为 .xlsx、.html、.md 或 .json；可重复"
         ),
     )  # fmt: skip
     add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
     return parser
 
 

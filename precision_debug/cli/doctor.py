@@ -18,7 +18,7 @@ from ..report.words import Text, word
 from ..safety.visible import visible
 from ..settings import Setting
 from . import columns_page, reasons_page, settings_page
-from .language import Both, add_language, in_words, language_of
+from .language import Help, add_language, in_words, language_of
 from .parser import Parser, formatter, parse, program
 from .settings_page import cells
 
@@ -101,30 +101,30 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     """What the verb takes."""
-    parser = Parser(prog=program("doctor"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser = Parser(prog=program("doctor"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument(
-        "--settings", action="store_true", help=Both("the backends' settings instead", "改为列出各后端的设置")
+        "--settings", action="store_true", help=Help("the backends' settings instead", "改为列出各后端的设置")
     )
     parser.add_argument(
         "--settings_page",
         metavar="FILE.md",
         default="",
-        help=Both("write them there, as docs/settings.md", "将设置写入该文件，格式同 docs/settings.md"),
+        help=Help("write them there, as docs/settings.md", "将设置写入该文件，格式同 docs/settings.md"),
     )
     parser.add_argument(
         "--reasons_page",
         metavar="FILE.md",
         default="",
-        help=Both("write what reports say, as docs/reasons.md", "写出报告中的各种说明，格式同 docs/reasons.md"),
+        help=Help("write what reports say, as docs/reasons.md", "写出报告中的各种说明，格式同 docs/reasons.md"),
     )
     parser.add_argument(
         "--columns_page",
         metavar="FILE.md",
         default="",
-        help=Both("the table's columns, as docs/columns.md", "写出表格各列的说明，格式同 docs/columns.md"),
+        help=Help("the table's columns, as docs/columns.md", "写出表格各列的说明，格式同 docs/columns.md"),
     )
     add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
     return parser
 
 

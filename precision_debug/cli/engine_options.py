@@ -11,7 +11,7 @@ from .. import registry
 from ..records import RunSpec
 from ..settings import Setting
 from ..settings.options import TERMINAL, options_of
-from .language import Both
+from .language import Help
 
 __all__ = ["add_engine_options", "engine_options", "settings_help"]
 
@@ -33,16 +33,16 @@ def add_engine_options(parser: argparse.ArgumentParser, reserved: Collection[str
             continue
         added |= {one.name for one in own}
         title = _TITLES.get(name, name)
-        group = parser.add_argument_group(Both(f"which settings? ({title})", f"哪些设置？（{title}）"))
+        group = parser.add_argument_group(Help(f"which settings? ({title})", f"哪些设置？（{title}）"))
         for one in own:
             others = [other for other in tables if other != name and any(s.name == one.name for s in tables[other])]
             titles = [_TITLES.get(other, other) for other in others]
             also = f" (also of {', '.join(titles)})" if others else ""
             ye = f"（{'、'.join(titles)} 亦有）" if others else ""
-            told = Both(*(text.replace("%", "%%") for text in (f"{one.help}{also}", f"{one.zh}{ye}")))
+            told = Help(*(text.replace("%", "%%") for text in (f"{one.help}{also}", f"{one.zh}{ye}")))
             group.add_argument(f"--{one.name}", default=None, help=told, **_form(one))
             if one.by_side:
-                told = Both(
+                told = Help(
                     f"the same for the baseline alone (default: as --{one.name})",
                     f"只用于基线的同一设置（默认同 --{one.name}）",
                 )

@@ -16,7 +16,7 @@ from ..run.called import Said, called
 from ..run.plan import make_plan
 from ..safety.visible import visible
 from ..settings.words import parse_shapes
-from .language import Both
+from .language import Help
 from .parser import Parser, formatter, parse, program
 from .reading import with_a_mode
 
@@ -64,34 +64,34 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     """What the verb takes."""
-    parser = Parser(prog=program("inputs"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser = Parser(prog=program("inputs"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument(
         "model",
         metavar="M",
         nargs="?",
         default="",
-        help=Both("the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等"),
+        help=Help("the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等"),
     )
-    parser.add_argument("--model_file", metavar="M", default="", help=Both("the same", "同上"))
+    parser.add_argument("--model_file", metavar="M", default="", help=Help("the same", "同上"))
     parser.add_argument(
         "--params_file",
         metavar="P",
         default="",
-        help=Both("its parameters, where they are a file", "参数文件（若单独存放）"),
+        help=Help("its parameters, where they are a file", "参数文件（若单独存放）"),
     )
     parser.add_argument(
-        "--model_dir", metavar="D", default="", help=Both("a folder that holds the model", "模型所在的目录")
+        "--model_dir", metavar="D", default="", help=Help("a folder that holds the model", "模型所在的目录")
     )
     parser.add_argument(
         "--run_mode",
         metavar="MODE",
         default="",
-        help=Both("as this mode reads it (default: the baseline)", "以此模式读取（默认为基线）"),
+        help=Help("as this mode reads it (default: the baseline)", "以此模式读取（默认为基线）"),
     )
     parser.add_argument(
-        "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Both("shapes to try", "要尝试的形状")
+        "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Help("shapes to try", "要尝试的形状")
     )
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
     return parser
 
 

@@ -39,7 +39,7 @@ from ..protocols import Describer, Feeds
 from ..records import InputMeta, ModelFiles, SessionSpec
 from ..safety.visible import visible
 from .description import lines_of
-from .language import Both
+from .language import Help
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
@@ -92,35 +92,35 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     """What the verb takes."""
-    parser = Parser(prog=program("inspect"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser = Parser(prog=program("inspect"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument(
-        "files", metavar="FILES", nargs="+", help=Both("engine_info_*.json and the like", "engine_info_*.json 等文件")
+        "files", metavar="FILES", nargs="+", help=Help("engine_info_*.json and the like", "engine_info_*.json 等文件")
     )
     parser.add_argument(
         "--fused_outputs",
         action="store_true",
-        help=Both("only the fused layers' output names, one a line", "只列出融合层的输出名，每行一个"),
+        help=Help("only the fused layers' output names, one a line", "只列出融合层的输出名，每行一个"),
     )
     parser.add_argument(
         "--diff",
         metavar="FILES",
         nargs="+",
         default=[],
-        help=Both("another engine: was the fusion kept?", "另一个引擎：融合是否保持？"),
+        help=Help("another engine: was the fusion kept?", "另一个引擎：融合是否保持？"),
     )
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
     parser.add_argument(
         "--show",
         nargs="+",
         choices=PARTS,
         default=[],
-        help=Both("of a model or an engine, each of these", "逐一列出模型或引擎的这些内容"),
+        help=Help("of a model or an engine, each of these", "逐一列出模型或引擎的这些内容"),
     )
     parser.add_argument(
         "--run_mode",
         metavar="MODE",
         default="",
-        help=Both("of inspect capability: trt_fp16, ov_fp32, …", "用于 inspect capability：trt_fp16、ov_fp32 等"),
+        help=Help("of inspect capability: trt_fp16, ov_fp32, …", "用于 inspect capability：trt_fp16、ov_fp32 等"),
     )
     return parser
 

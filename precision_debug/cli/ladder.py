@@ -24,14 +24,14 @@ from ..report.failure import sentence_of
 from ..report.model import Report
 from ..report.widths import text_width
 from ..report.words import Text, word
-from ..run.held_folder import scratch
 from ..run.interrupts import stopped, watching
+from ..run.locked_folder import scratch
 from ..run.overwriting import refuse_overwriting
 from ..run.plan import make_plan, stage_of
 from ..run.supervisor import supervise
 from ..safety.visible import visible
 from . import compare
-from .language import Both, in_words, language_of
+from .language import Help, in_words, language_of
 from .parser import Parser, parse, program
 
 __all__ = ["climbed", "run"]
@@ -89,13 +89,13 @@ def _parser() -> Parser:
     parser = compare.build_parser()
     parser.prog, parser.description, parser.usage = (
         program("ladder"),
-        Both(__doc__ or "", DESCRIPTION_ZH),
+        Help(__doc__ or "", DESCRIPTION_ZH),
         compare.USAGE,
     )
-    group = parser.add_argument_group(Both("how far does the ladder go?", "逐级到何处为止？"))
+    group = parser.add_argument_group(Help("how far does the ladder go?", "逐级到何处为止？"))
     group.add_argument(
         "--on", choices=("outputs", "all"), default="outputs",
-        help=Both(
+        help=Help(
             "what must be within tolerance: the model's outputs, or every compared tensor (default outputs)",
             "什么须在容差内：模型的输出，或每个比较的张量（默认 outputs）",
         ),
@@ -105,7 +105,7 @@ def _parser() -> Parser:
         metavar="N",
         type=int,
         default=_DEFAULT_RUNS,
-        help=Both("runs for each bisection", "每次二分的运行次数"),
+        help=Help("runs for each bisection", "每次二分的运行次数"),
     )
     return parser
 

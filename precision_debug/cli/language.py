@@ -14,16 +14,16 @@ from ..settings.options import LANG, LANGUAGES
 if TYPE_CHECKING:
     from ..report.words import Text  # numpy would come with it, and --help needs none
 
-__all__ = ["LANGUAGES", "Both", "add_language", "asked_in", "in_words", "language_of", "told"]
+__all__ = ["LANGUAGES", "Help", "add_language", "error_line", "in_words", "language_of", "requested_language"]
 
 
-class Both(str):
+class Help(str):
     """An English text of a parser's that brings its Chinese."""
 
     __slots__ = ("zh",)
     zh: str
 
-    def __new__(cls, en: str, zh: str) -> Both:
+    def __new__(cls, en: str, zh: str) -> Help:
         self = super().__new__(cls, en)
         self.zh = zh
         return self
@@ -31,10 +31,10 @@ class Both(str):
 
 def add_language(group: argparse._ActionsContainer) -> None:
     """The option --lang."""
-    group.add_argument(LANG.option, choices=LANG.choices, default=LANG.default, help=Both(LANG.help, LANG.zh))
+    group.add_argument(LANG.option, choices=LANG.choices, default=LANG.default, help=Help(LANG.help, LANG.zh))
 
 
-def asked_in(arguments: Sequence[str]) -> str:
+def requested_language(arguments: Sequence[str]) -> str:
     """What --lang asks for, whatever becomes of the other words; "" where it asks for nothing that there is."""
     given = [text.removeprefix("--lang=") for text in arguments if text.startswith("--lang=")]
     given += [value for name, value in itertools.pairwise(arguments) if name == "--lang"]
@@ -54,7 +54,7 @@ def in_words(text: Text, language: str) -> str:
     return text.zh if language == "zh" else text.en
 
 
-def told(error: PrecisionDebugError, asked: str = "") -> str:
+def error_line(error: PrecisionDebugError, asked: str = "") -> str:
     """An error's one line in the language that is asked for, as far as its parts are known in it."""
     if language_of(asked) != "zh":
         return str(error)

@@ -22,7 +22,7 @@ from ..run.overwriting import refuse_overwriting
 from ..run.plan import make_plan
 from ..safety.visible import visible
 from ..settings.words import parse_shapes
-from .language import Both
+from .language import Help
 from .parser import Parser, formatter, parse, program
 from .reading import with_a_mode
 
@@ -65,32 +65,32 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     """What the verb takes."""
-    parser = Parser(prog=program("marks"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser = Parser(prog=program("marks"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument(
         "model",
         metavar="M",
         nargs="?",
         default="",
-        help=Both("the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等"),
+        help=Help("the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等"),
     )
-    parser.add_argument("--model_file", metavar="M", default="", help=Both("the same", "同上"))
+    parser.add_argument("--model_file", metavar="M", default="", help=Help("the same", "同上"))
     parser.add_argument(
         "--params_file",
         metavar="P",
         default="",
-        help=Both("its parameters, where they are a file", "参数文件（若单独存放）"),
+        help=Help("its parameters, where they are a file", "参数文件（若单独存放）"),
     )
     parser.add_argument(
-        "--model_dir", metavar="D", default="", help=Both("a folder that holds the model", "模型所在的目录")
+        "--model_dir", metavar="D", default="", help=Help("a folder that holds the model", "模型所在的目录")
     )
     parser.add_argument(
         "--run_mode",
         metavar="MODE",
         default="",
-        help=Both("the graph of this mode (default: the baseline's)", "该模式的图（默认为基线的图）"),
+        help=Help("the graph of this mode (default: the baseline's)", "该模式的图（默认为基线的图）"),
     )
     parser.add_argument(
-        "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Both("shapes to try", "要尝试的形状")
+        "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Help("shapes to try", "要尝试的形状")
     )
     parser.add_argument(
         "--mark",
@@ -98,22 +98,22 @@ def _parser() -> Parser:
         nargs="+",
         action="extend",
         default=[],
-        help=Both("only what these match", "只列出与之匹配的"),
+        help=Help("only what these match", "只列出与之匹配的"),
     )
     parser.add_argument("--marks_between", metavar=("START", "END"), nargs=2, default=None)
     parser.add_argument(
         "--from_inspector",
         metavar="GLOB",
         default="",
-        help=Both("in place of a model: engine-inspector files", "代替模型：engine inspector 文件"),
+        help=Help("in place of a model: engine-inspector files", "代替模型：engine inspector 文件"),
     )
     parser.add_argument(
-        "--names_only", action="store_true", help=Both("without operator type and shape", "不带算子类型和形状")
+        "--names_only", action="store_true", help=Help("without operator type and shape", "不带算子类型和形状")
     )
     parser.add_argument(
-        "--output", metavar="FILE", default="", help=Both("write here in place of printing", "写入文件而不打印")
+        "--output", metavar="FILE", default="", help=Help("write here in place of printing", "写入文件而不打印")
     )
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
     return parser
 
 

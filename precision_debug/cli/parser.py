@@ -14,7 +14,7 @@ from ..report.widths import wrapped
 from ..safety.nearest import nearest
 from ..settings import Setting
 from ..settings.options import GROUPS
-from .language import Both, asked_in, language_of
+from .language import Help, language_of, requested_language
 
 __all__ = ["Parser", "add_options", "formatter", "given_of", "parse", "program"]
 
@@ -77,7 +77,7 @@ class _ChineseFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _in_chinese(text: str | None) -> str | None:
-    return text.zh if isinstance(text, Both) else _ARGPARSE.get(text or "", text)
+    return text.zh if isinstance(text, Help) else _ARGPARSE.get(text or "", text)
 
 
 class _Reads(argparse.Action):
@@ -103,8 +103,8 @@ def add_options(parser: argparse.ArgumentParser, table: Iterable[Setting]) -> No
     for one in table:
         (en, _, below), (zh, _, unten) = (text.partition("\n") for text in GROUPS[one.group])
         if en not in groups:
-            groups[en] = parser.add_argument_group(Both(en, zh), Both(below, unten) if below else None)
-        told = Both(*(text.replace("%", "%%") for text in (one.help, one.zh)))
+            groups[en] = parser.add_argument_group(Help(en, zh), Help(below, unten) if below else None)
+        told = Help(*(text.replace("%", "%%") for text in (one.help, one.zh)))
         default = None if one.field else one.default
         form: dict[str, Any] = {"dest": one.spelled or one.name, "default": default, "help": told}
         if one.kind == "flag" and not one.nargs:
@@ -145,7 +145,7 @@ def _told(message: str) -> str:
 
 def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
     """Parse, taking --dashed-names for --underscored_names. Raises UsageError."""
-    parser.language = language_of(asked_in(arguments))
+    parser.language = language_of(requested_language(arguments))
     for text in arguments:
         if re.fullmatch(r"--[a-z][a-z0-9_-]*=--", text):  # argparse takes this value for the end of the options
             raise UsageError("'--' is no value", where=text.removesuffix("=--"), hint="give it one")

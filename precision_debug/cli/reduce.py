@@ -36,16 +36,16 @@ from ..report.model import Report
 from ..run import pipeline
 from ..run.called import Said, called
 from ..run.folder import JOURNAL
-from ..run.held_folder import scratch
 from ..run.interrupts import watching
 from ..run.journal import Journal
+from ..run.locked_folder import scratch
 from ..run.overwriting import refuse_overwriting
 from ..run.own_files import MARK, mark_archive, refuse_foreign
 from ..run.plan import make_plan
 from ..safety.visible import visible
 from ..settings.options import differing
 from . import compare
-from .language import Both
+from .language import Help
 from .parser import Parser, parse, program
 
 __all__ = ["reduced", "run"]
@@ -123,21 +123,21 @@ def _parser() -> Parser:
     parser = compare.build_parser()
     parser.prog, parser.description, parser.usage = (
         program("reduce"),
-        Both(__doc__ or "", DESCRIPTION_ZH),
+        Help(__doc__ or "", DESCRIPTION_ZH),
         compare.USAGE,
     )
-    group = parser.add_argument_group(Both("what is left, and where does it go?", "剩下什么，写到何处？"))
+    group = parser.add_argument_group(Help("what is left, and where does it go?", "剩下什么，写到何处？"))
     group.add_argument(
         "--tensor",
         metavar="NAME",
         default="",
-        help=Both("that must fail (default: the first that does)", "必须超差的张量（默认为首个超差者）"),
+        help=Help("that must fail (default: the first that does)", "必须超差的张量（默认为首个超差者）"),
     )
     group.add_argument(
         "--part",
         metavar="FILE.onnx",
         default="",
-        help=Both("the part (default: MODEL.part.onnx)", "子模型（默认 MODEL.part.onnx）"),
+        help=Help("the part (default: MODEL.part.onnx)", "子模型（默认 MODEL.part.onnx）"),
     )
     return parser
 

@@ -12,8 +12,8 @@ from ..report import write
 from ..report.model import Report
 from ..run.journal_report import report_of_journal
 from ..run.overwriting import refuse_overwriting
-from . import overlaid, summary
-from .language import Both, add_language
+from . import overlay_outputs, summary
+from .language import Help, add_language
 from .parser import Parser, formatter, parse, program
 from .plots import show_plots
 
@@ -31,12 +31,12 @@ SOURCE 是 .json 报告，或进程全部被终止的运行所留下的 journal.
 def run(arguments: Sequence[str]) -> int:
     """Write the outputs, print the summary, and return the report's exit status."""
     given = parse(_parser(), arguments)
-    outputs, shown = overlaid.asked(given.output)
+    outputs, shown = overlay_outputs.split_outputs(given.output)
     refuse_overwriting([*outputs, *shown.values()], given.source)
     report = load(Path(given.source))
     for output in outputs:
         write(report, output, language=given.lang)
-    overlaid.write(report, shown)
+    overlay_outputs.write(report, shown)
     summary.show(report, outputs, language=given.lang)
     if given.plots:
         show_plots(report, given.plots, language=given.lang)
@@ -45,16 +45,16 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     """What the verb takes."""
-    parser = Parser(prog=program("report"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser = Parser(prog=program("report"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument(
-        "source", metavar="SOURCE", help=Both("output.json or journal.jsonl", "output.json 或 journal.jsonl")
+        "source", metavar="SOURCE", help=Help("output.json or journal.jsonl", "output.json 或 journal.jsonl")
     )
     parser.add_argument(
         "--output",
         metavar="FILE",
         action="append",
         default=[],
-        help=Both("may be repeated; format by suffix, or NAME:FILE", "可重复；格式由后缀或 NAME:FILE 决定"),
+        help=Help("may be repeated; format by suffix, or NAME:FILE", "可重复；格式由后缀或 NAME:FILE 决定"),
     )
     parser.add_argument(
         "--plots",
@@ -63,10 +63,10 @@ def _parser() -> Parser:
         nargs="?",
         const=1,
         default=0,
-        help=Both("draw the N worst tensors in the terminal", "在终端绘制误差最大的 N 个张量"),
+        help=Help("draw the N worst tensors in the terminal", "在终端绘制误差最大的 N 个张量"),
     )
     add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
     return parser
 
 

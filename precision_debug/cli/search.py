@@ -21,13 +21,13 @@ from ..run.outcome import Outcome
 from ..run.overwriting import refuse_overwriting
 from ..run.searching.check_command import CheckCommand
 from ..run.searching.evaluations import crashed
-from ..run.searching.story import EVALUATIONS
+from ..run.searching.search_run import EVALUATIONS
 from ..run.supervisor import supervise
 from ..safety.visible import visible
-from ..search.asked import Asked, limit_of
-from ..settings.options import Spread
+from ..search.request import SearchRequest, limit_of
+from ..settings.options import Workers
 from . import compare, ladder, summary
-from .language import Both, in_words, language_of, told
+from .language import Help, error_line, in_words, language_of
 from .parser import Parser, parse, program
 
 __all__ = ["run"]
@@ -68,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
     spec, save = _without_saving(dataclasses.replace(spec, metric=""))  # the search judges by it
     compare.check_before(spec, outputs)
     first = outputs[0].absolute()
-    asked = Asked(
+    asked = SearchRequest(
         on=given.metric or given.on, limit=given.limit, score=bool(given.metric), check=given.check, runs=given.runs,
         seconds=given.seconds, held_out=given.held_out,
         folder=str(first.with_name(f"{first.stem}.search")),
@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
     if outcome.report is not None and not given.quiet:
         summary.show(outcome.report, outputs, language=given.lang)
     if outcome.error is not None:
-        print(f"precision_debug: {visible(told(outcome.error, given.lang))}", file=sys.stderr)
+        print(f"precision_debug: {visible(error_line(outcome.error, given.lang))}", file=sys.stderr)
         return outcome.exit_status
     fix = outcome.report.fix if outcome.report is not None else None
     if fix is not None and fix.state == "not possible" and not given.quiet:
@@ -99,22 +99,22 @@ def _parser() -> Parser:
     parser = compare.build_parser()
     parser.prog, parser.description, parser.usage = (
         program("search"),
-        Both(__doc__ or "", DESCRIPTION_ZH),
+        Help(__doc__ or "", DESCRIPTION_ZH),
         compare.USAGE,
     )
     group = parser.add_argument_group(
-        Both("what has to hold, and for how long is it searched?", "须满足什么，搜索多久？")
+        Help("what has to hold, and for how long is it searched?", "须满足什么，搜索多久？")
     )
     group.add_argument(
         "--on", metavar="outputs|all|FILE.py:f", default="outputs",
-        help=Both(
+        help=Help(
             "what is judged: the outputs, every tensor, or a metric(baseline, target) of your own (default outputs)",
             "判定对象：输出、每个张量，或您自己的 metric(baseline, target)（默认 outputs）",
         ),
     )  # fmt: skip
     group.add_argument(
         "--limit", metavar="X|P%", default="",
-        help=Both(
+        help=Help(
             "largest relative L2 error, or share of the error with nothing kept (default: the tolerance); with --metric"
             " the least that it may give, up to 1, for a target's outputs and the baseline's",
             "最大相对 L2 误差，或占未保留时误差的比例（默认按容差）；"
@@ -123,7 +123,7 @@ def _parser() -> Parser:
     )  # fmt: skip
     group.add_argument(
         "--check", metavar="COMMAND", default="",
-        help=Both(
+        help=Help(
             "a command of your own decides, by its exit status, of each saved model: \"python check.py {model}\"",
             "由您自己的命令以退出码判定每个保存的模型：\"python check.py {model}\"",
         ),
@@ -132,27 +132,27 @@ def _parser() -> Parser:
         "--held_out",
         metavar="FILE|DIR",
         default="",
-        help=Both("inputs that only check the answer", "只用于检验结果的输入"),
+        help=Help("inputs that only check the answer", "只用于检验结果的输入"),
     )
     group.add_argument(
         "--runs",
         metavar="N",
         type=int,
         default=200,
-        help=Both("at most so many sets (default 200)", "最多运行的集合数（默认 200）"),
+        help=Help("at most so many sets (default 200)", "最多运行的集合数（默认 200）"),
     )
     group.add_argument(
         "--seconds",
         metavar="S",
         type=float,
         default=0.0,
-        help=Both("no new set after so long", "超过此秒数后不再运行新集合"),
+        help=Help("no new set after so long", "超过此秒数后不再运行新集合"),
     )
     group.add_argument(
         "--artefacts",
         metavar="DIR",
         default="",
-        help=Both("folder of what is handed over (default: beside the report)", "交付文件的目录（默认在报告旁）"),
+        help=Help("folder of what is handed over (default: beside the report)", "交付文件的目录（默认在报告旁）"),
     )
     return parser
 
@@ -179,8 +179,8 @@ def _without_saving(spec: RunSpec) -> tuple[RunSpec, dict[str, str]]:
 def _searched(
     spec: Any,
     outputs: Sequence[Path],
-    asked: Asked,
-    spread: Spread | None,
+    asked: SearchRequest,
+    spread: Workers | None,
     verbose: bool,
     language: str,
     on_event: Callable[[Mapping[str, Any]], None],

@@ -29,7 +29,7 @@ from ..run.sweep.speed import measure_speed
 from ..run.sweep.write import SUFFIXES, as_table, as_text, write
 from ..safety.visible import visible
 from . import compare
-from .language import Both, language_of
+from .language import Help, language_of
 from .parser import Parser, parse, program
 
 __all__ = ["run"]
@@ -112,19 +112,19 @@ def run(arguments: Sequence[str]) -> int:
 def _parser() -> Parser:
     """What the verb takes."""
     parser = compare.build_parser()
-    parser.prog, parser.description = program("sweep"), Both(__doc__ or "", DESCRIPTION_ZH)
+    parser.prog, parser.description = program("sweep"), Help(__doc__ or "", DESCRIPTION_ZH)
     parser.usage = "%(prog)s --model_file M --run_modes MODE MODE … [options]"
-    group = parser.add_argument_group(Both("which modes, and how are they timed?", "哪些模式，如何计时？"))
+    group = parser.add_argument_group(Help("which modes, and how are they timed?", "哪些模式，如何计时？"))
     group.add_argument(
         "--run_modes", metavar="A,B,…", default="",
-        help=Both(
+        help=Help(
             "the modes; MODE+KEY=VALUE gives one a setting of its own, and may be named beside the mode without it",
             "各模式；MODE+KEY=VALUE 为其单独给出设置，可与不带设置的同一模式并列",
         ),
     )  # fmt: skip
     group.add_argument(
         "--models", metavar="FILE", nargs="+", default=[],
-        help=Both(
+        help=Help(
             "further files of the same model: a mode runs the first one that it reads",
             "同一模型的其他文件：每种模式运行其能读取的第一个",
         ),
@@ -133,14 +133,14 @@ def _parser() -> Parser:
         "--batch_sizes",
         metavar="N,…",
         default="",
-        help=Both("samples a run to time (default: as they are)", "计时时每次运行的样本数（默认原样）"),
+        help=Help("samples a run to time (default: as they are)", "计时时每次运行的样本数（默认原样）"),
     )
     group.add_argument(
         "--speed_seconds",
         metavar="S",
         type=float,
         default=3.0,
-        help=Both("of timed runs each (default 3)", "每种模式计时的秒数（默认 3）"),
+        help=Help("of timed runs each (default 3)", "每种模式计时的秒数（默认 3）"),
     )
     return parser
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from ..errors import OutputError, UsageError
 from ..report import write
-from ..run.held_folder import scratch
+from ..run.locked_folder import scratch
 from ..safety.special_file import refuse_special
 from ..safety.visible import visible
-from .language import Both, add_language
+from .language import Help, add_language
 from .parser import Parser, formatter, parse, program
 from .report import load
 
@@ -106,16 +106,16 @@ def run(arguments: Sequence[str]) -> int:
 
 def _parser() -> Parser:
     """What the verb takes."""
-    parser = Parser(prog=program("view"), formatter_class=formatter, description=Both(__doc__ or "", DESCRIPTION_ZH))
+    parser = Parser(prog=program("view"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
     parser.add_argument(
         "source",
         metavar="SOURCE",
-        help=Both("report.html, report.json or journal.jsonl", "report.html、report.json 或 journal.jsonl"),
+        help=Help("report.html, report.json or journal.jsonl", "report.html、report.json 或 journal.jsonl"),
     )
-    parser.add_argument("--port", type=int, default=0, help=Both("default: any that is free", "默认为任意空闲端口"))
-    parser.add_argument("--open", action="store_true", help=Both("open the browser too", "同时打开浏览器"))
+    parser.add_argument("--port", type=int, default=0, help=Help("default: any that is free", "默认为任意空闲端口"))
+    parser.add_argument("--open", action="store_true", help=Help("open the browser too", "同时打开浏览器"))
     add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Both("tracebacks", "显示 traceback"))
+    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
     return parser
 
 

@@ -10,10 +10,10 @@ __all__ = ["Subject", "allowed_by", "explain", "is_mended"]
 
 if TYPE_CHECKING:
     from .bounds import allowed_by
-    from .story import explain
+    from .explain_run import explain
     from .subject import Subject
     from .units import is_mended
 
 __getattr__ = offered(
-    __name__, {"bounds": "allowed_by", "story": "explain", "subject": "Subject", "units": "is_mended"}
+    __name__, {"bounds": "allowed_by", "explain_run": "explain", "subject": "Subject", "units": "is_mended"}
 )

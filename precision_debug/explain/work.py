@@ -37,7 +37,7 @@ class Ended(Exception):
 
 
 class Work:
-    """What one explanation may do. level: see ``story.explain``."""
+    """What one explanation may do. level: see ``explain_run.explain``."""
 
     def __init__(self, subject: Subject, level: str) -> None:
         self.full = level == "full"

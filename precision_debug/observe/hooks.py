@@ -24,10 +24,10 @@ from ..protocols import BaselineStore, Comparer
 from ..reasons import Reason, as_reason, say
 from ..records import Comparison, Row, Side, Status, TensorMeta, TensorStats, Tolerance
 from .lockstep import Meeting
-from .looker import Looker
+from .pair_observer import PairObserver
 from .store import Store
 
-__all__ = ["CheckTarget", "LentBaseline", "PrecisionWarning", "SaveBaseline"]
+__all__ = ["BorrowedBaseline", "CheckTarget", "PrecisionWarning", "SaveBaseline"]
 
 
 _BLOCKED = re.compile(r"onednn|mkldnn", re.IGNORECASE)
@@ -179,7 +179,7 @@ def _nothing() -> None:
     """A tensor that is not kept is given back at once."""
 
 
-class LentBaseline(SaveBaseline):
+class BorrowedBaseline(SaveBaseline):
     """A SaveBaseline that uses what it is shown while the run goes on, where the run lends it for so long (Borrower).
 
     meeting: the store. beside: where the statistics of what is not wanted are computed. The others: see SaveBaseline.
@@ -216,7 +216,7 @@ class CheckTarget:
     tolerance, or atol and rtol: when a tensor passes (see Tolerance).
     alignment: the pairing where both sides' tensors are known beforehand; None pairs by name.
     consume: free each baseline tensor once it was compared.
-    on_row: called with each row as it is finished. lookers: shown each pair that was compared, while it lives.
+    on_row: called with each row as it is finished. observers: shown each pair that was compared, while it lives.
     """
 
     borrows = True
@@ -231,7 +231,7 @@ class CheckTarget:
         alignment: Alignment | None = None,
         consume: bool = False,
         on_row: Callable[[Row], None] | None = None,
-        lookers: Sequence[Looker] = (),
+        observers: Sequence[PairObserver] = (),
     ) -> None:
         given = tolerance or Tolerance()
         self.tolerance = Tolerance(
@@ -251,7 +251,7 @@ class CheckTarget:
         self._baseline_names = {meta.name for meta in alignment.baseline} if alignment is not None else frozenset()
         self._consume = consume
         self._on_row = on_row
-        self._lookers = tuple(lookers)
+        self._observers = tuple(observers)
         self._keys = _Names()
         self._tensors: list[_Seen] = []
         self._rows: list[Row] = []
@@ -287,8 +287,8 @@ class CheckTarget:
         def compared(numbers: Comparison) -> None:
             row = self._compared(op_type, key, base_name, how, pair, numbers)
             if getattr(comparer, "keeps_pairs", False):  # else they may be overwritten by now
-                for looker in self._lookers:
-                    looker.look(row, base, value)
+                for observer in self._observers:
+                    observer.look(row, base, value)
 
         comparer.compare(base, value, self.tolerance, compared)
         if self._consume:

@@ -38,6 +38,7 @@ __all__ = [
     "Operators",
     "Pairer",
     "PrecisionReader",
+    "ProgressReader",
     "Refused",
     "Replace",
     "Replacer",
@@ -46,13 +47,12 @@ __all__ = [
     "Survey",
     "Surveyor",
     "Switch",
-    "Teller",
     "Tensor",
     "Watcher",
     "WeightKeeper",
     "Workbench",
+    "progress_to",
     "tell",
-    "told_to",
 ]
 
 if TYPE_CHECKING:
@@ -80,9 +80,9 @@ if TYPE_CHECKING:
     from .description import DescribedLayer, DescribedWeight, Describer, Description
     from .executed import Executed, PrecisionReader
     from .keeping import BETWEEN, WHOLE, Handed, Keep, Keeper
+    from .progress import ProgressReader, progress_to, tell
     from .session import Replace, Replacer, Session
     from .survey import Refused, Survey, Surveyor
-    from .telling import Teller, tell, told_to
     from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor
     from .workbench import Workbench
 
@@ -97,7 +97,7 @@ __getattr__ = offered(
         "keeping": "BETWEEN WHOLE Handed Keep Keeper",
         "session": "Replace Replacer Session",
         "survey": "Refused Survey Surveyor",
-        "telling": "Teller tell told_to",
+        "progress": "ProgressReader progress_to tell",
         "tensors": "BaselineStore Borrower Comparer Feeds Hook Tensor",
         "workbench": "Workbench",
     },

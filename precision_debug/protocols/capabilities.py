@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from .description import Describer
     from .executed import PrecisionReader
     from .keeping import Keeper
+    from .progress import ProgressReader
     from .session import Session
     from .survey import Surveyor
-    from .telling import Teller
     from .tensors import BaselineStore, Comparer, Feeds
 
 __all__ = [
@@ -61,7 +61,7 @@ class Capabilities:
     ladder: Ladder | None = None
     describer: Describer | None = None
     surveyor: Surveyor | None = None
-    teller: Teller | None = None
+    teller: ProgressReader | None = None
     alone_scripter: AloneScripter | None = None
     precision_reader: PrecisionReader | None = None
 

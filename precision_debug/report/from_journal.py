@@ -107,7 +107,7 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
                 repeated = {one.name: one for one in event.tensors}
             case events.Checked():
                 values |= {"checks": event.shares, "checked": event.samples, "checked_by": event.function}
-            case events.Ran():
+            case events.SideDone():
                 ran.add(event.side)
             case events.Again():
                 for collected in (rows, stats, portraits, ran):

@@ -18,12 +18,12 @@ from ..numbers.arrays import as_array
 from ..observe.store import Store
 from ..pairing.agreement import agree
 from ..pairing.attributes import attribute_notes
-from ..pairing.exchanged import exchanged_inputs, exchanged_note
 from ..pairing.fingerprint import Fingerprint, pair_by_value, take
 from ..pairing.graph import BaseGraph, TargetGraph
 from ..pairing.names import Names
 from ..pairing.outputs import pair_outputs
 from ..pairing.repairs import Causes
+from ..pairing.swapped_inputs import find_swapped_inputs, swapped_inputs_note
 from ..pairing.verdict import coverage, fault_notes
 from ..pairing.walk import Found, walk
 from ..pairing.weights import compare_weights, summary
@@ -142,7 +142,7 @@ def _paired(
         pairs = {**{name: pair for name, pair in pairs.items() if name not in ends and pair[0] not in taken}, **ends}
         return Found(pairs=pairs, refused={name: why for name, why in refused.items() if name not in pairs}), (), ()
     base, target = BaseGraph(ours.metas, ours.values), TargetGraph(operators, theirs.metas, theirs.values)
-    exchanged = exchanged_inputs(base, target, ends)
+    exchanged = find_swapped_inputs(base, target, ends)
     if exchanged:
         target.own = {**theirs.values, **exchanged.values}
     mine = [(meta, base.prints[meta.name]) for meta in ours.metas if meta.name in base.prints]
@@ -166,7 +166,7 @@ def _paired(
     differ = attribute_notes(
         base, target, found, lambda name: ours.built.get(name, {}), layers, layer_of, path, said=faults
     )
-    return found, (*exchanged_note(exchanged, path), *faults), differ
+    return found, (*swapped_inputs_note(exchanged, path), *faults), differ
 
 
 def _by_value(

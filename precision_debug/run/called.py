@@ -23,11 +23,11 @@ from ..events import Failure, read, written
 from ..reasons import say
 from ..safety import import_path
 from . import child as children
-from .failing import as_ours, error_of, failure_of
-from .held_folder import scratch
+from .error_transport import as_ours, error_of, failure_of
 from .interrupts import watching
 from .journal import UNTOLD
-from .last_words import last_words
+from .last_output import last_words
+from .locked_folder import scratch
 
 __all__ = ["Said", "called", "start"]
 

@@ -9,11 +9,11 @@ from typing import Any
 from .. import events, explain
 from ..reasons import say
 from ..records import Culprit, Explanation, Status
-from .both import Both, Ran
 from .comparing import Comparing
 from .faulty_pass import with_faulty_pass
 from .fixes import tried_fix
 from .inside_sums import inside_sums
+from .open_pair_run import OpenPair, SampleResult
 from .plan import crosses
 from .second_opinion import with_second_opinion
 
@@ -23,7 +23,7 @@ Again = Callable[[Mapping[str, Any]], Sequence[Culprit]]
 """The culprits of one more comparison, with further settings of the target's."""
 
 
-def explain_sample(work: Comparing, both: Both, sample: int, ran: Ran, again: Again) -> None:
+def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResult, again: Again) -> None:
     """Tell the journal who introduced the error of a sample, and what to keep. ran: what that sample gave."""
     work.journal.write(events.Stage(text=say("stage_explaining")))
     subject = _subject(work, both, sample, ran)
@@ -40,7 +40,7 @@ def explain_sample(work: Comparing, both: Both, sample: int, ran: Ran, again: Ag
         work.journal.write(events.KeepTold(to_keep=kept))
 
 
-def _subject(work: Comparing, both: Both, sample: int, ran: Ran) -> explain.Subject:
+def _subject(work: Comparing, both: OpenPair, sample: int, ran: SampleResult) -> explain.Subject:
     spec, base, target = work.spec, both.base, both.target
     feeds, target_feeds = work.feeds(sample)
     outputs = {meta.name for meta in base.tensors if meta.is_output}
@@ -64,7 +64,7 @@ def _subject(work: Comparing, both: Both, sample: int, ran: Ran) -> explain.Subj
     )
 
 
-def _explained(work: Comparing, both: Both, subject: explain.Subject, sample: int) -> Explanation:
+def _explained(work: Comparing, both: OpenPair, subject: explain.Subject, sample: int) -> Explanation:
     spec, journal = work.spec, work.journal
     feeds, target_feeds = work.feeds(sample)
     explanation, found = explain.explain(

@@ -17,7 +17,7 @@ from ..numbers.precisions import PRECISIONS, is_narrow
 from ..protocols import Feeds, Rung, Switch
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, TensorMeta
-from .apart import apart
+from .distance import apart
 from .plan import Opening
 
 __all__ = ["with_faulty_pass"]

@@ -19,7 +19,7 @@ from ..protocols import Feeds
 from ..reasons import say
 from ..records import Culprit, Explanation, RunSpec
 from ..search import ToKeep, Tried, rank_groups
-from ..search.asked import Asked
+from ..search.request import SearchRequest
 from .executed import executed_of
 from .fix_finder import FixFinder
 from .plan import Opening
@@ -68,7 +68,7 @@ def tried_fix(
     opening = dataclasses.replace(target.opening, comparer=None)
     pairs = {row.name: row.target_name or row.name for row in subject.rows if row.is_output and row.comparison}
     allowed = allowed_by(explanation, target.opening.precision)
-    criterion = Criterion.of(Asked(), spec.tolerance, pairs, allowed)
+    criterion = Criterion.of(SearchRequest(), spec.tolerance, pairs, allowed)
     first = Sample(feeds=subject.feeds, target_feeds=subject.given, values=_copied(subject.outputs))
     got = _copied(subject.target_outputs)
     if not pairs or not set(pairs.values()) <= got.keys() or not set(pairs) <= first.values.keys():
@@ -127,7 +127,7 @@ def _others(
         theirs = given.for_target().feeds
         numbers = [number for number in range(min(len(given.feeds), _OTHERS + 1)) if number != sample][:_OTHERS]
         return [(given.feeds[number], theirs[number]) for number in numbers]
-    return held_out_feeds(spec, Asked(), base.opening, target.opening, given)[0][:_OTHERS]
+    return held_out_feeds(spec, SearchRequest(), base.opening, target.opening, given)[0][:_OTHERS]
 
 
 def _copied(values: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..events import Ran, Stage, Tensors
+from ..events import SideDone, Stage, Tensors
 from ..reasons import NOTHING, Reason, say
 from .journal import read_events
 
@@ -20,7 +20,7 @@ def last_stage(journal: Path) -> str:
     """
     last = NOTHING
     going: dict[str, Reason] = {}
-    for event in read_events(journal, Stage, Tensors, Ran):
+    for event in read_events(journal, Stage, Tensors, SideDone):
         match event:
             case Stage(text=text):
                 last, side = text, text.args.get("side")
@@ -28,7 +28,7 @@ def last_stage(journal: Path) -> str:
                     going[side.code] = text
             case Tensors(side=side) if side in going and going[side].code == _OPENING:
                 del going[side]
-            case Ran(side=side) if side in going and going[side].code == _RUNNING:
+            case SideDone(side=side) if side in going and going[side].code == _RUNNING:
                 del going[side]
     if last.code not in (_OPENING, _RUNNING) or not going:
         return last

@@ -11,9 +11,9 @@ from ..reasons import say
 from ..recording import RecordingWriter
 from ..records import Row
 from .answers import finish
-from .both import Both, Ran
 from .comparing import Comparing
 from .fail_fast import Enough, enough
+from .open_pair_run import OpenPair, SampleResult
 from .recorded import finish_recording
 from .sample_numbers import chosen_samples
 
@@ -23,9 +23,9 @@ __all__ = ["OneSample"]
 class OneSample:
     """The sample that stands first among the feeds."""
 
-    def __init__(self, work: Comparing, both: Both) -> None:
+    def __init__(self, work: Comparing, both: OpenPair) -> None:
         self._work, self._both = work, both
-        self._ran: Ran | None = None
+        self._ran: SampleResult | None = None
 
     def compare(self) -> bool:
         """False where --fail_fast has seen enough."""
@@ -43,7 +43,7 @@ class OneSample:
                 with portraits:
                     self._ran = both.run(
                         feeds, target_feeds, journal=work.journal, on_row=self._finished, also=writer,
-                        lookers=[portraits, *work.keepers_of_pairs()],
+                        observers=[portraits, *work.keepers_of_pairs()],
                     )  # fmt: skip
             except Enough as reason:
                 work.note(say("fail_fast", name=reason.row.name))
@@ -70,7 +70,7 @@ class OneSample:
             work.answers.add(found, first, ran.base_outputs, ran.paired_outputs)
             finish(work.spec, found, work.journal, work.answers.metric)
 
-    def worst(self) -> tuple[int, Ran]:
+    def worst(self) -> tuple[int, SampleResult]:
         """Its place among the feeds, and what it gave."""
         assert self._ran is not None, "compare() comes first"
         return 0, self._ran

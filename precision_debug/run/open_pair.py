@@ -13,11 +13,11 @@ from ..pairing.align import Alignment, align
 from ..protocols import Matches
 from ..reasons import Reason, as_reason, say
 from ..records import RunSpec, TensorMeta
-from .both import Both
-from .comparer import placed, placed_on_host
 from .comparing import Comparing
 from .journal import Journal
 from .old_objects import old_objects_at_rest
+from .open_pair_run import OpenPair
+from .placement import choose_placement, place_on_host
 from .plan import Opening, crosses
 from .side import OpenSide, open_both, open_one
 
@@ -25,12 +25,12 @@ __all__ = ["Apart", "open_pair", "refuse_lockstep", "renames_of", "runs_together
 
 
 @contextlib.contextmanager
-def open_pair(work: Comparing, *, apart: bool) -> Iterator[Both]:
+def open_pair(work: Comparing, *, apart: bool) -> Iterator[OpenPair]:
     """apart: the two may not advance together. Raises PrecisionDebugError, and Apart where they cannot after all."""
     first, second, journal, spec = work.baseline, work.target, work.journal, work.spec
     matches = _matches_across(work) if crosses(first, second) else None
     together = not apart and not work.alone and runs_together(spec, first, second)
-    place = placed_on_host(first, second) if work.alone else placed(first, second, together=together)
+    place = place_on_host(first, second) if work.alone else choose_placement(first, second, together=together)
     opened = (
         open_one(place.target, work.given, journal) if work.alone
         else open_both(place.baseline, place.target, work.given, journal, together)
@@ -41,7 +41,7 @@ def open_pair(work: Comparing, *, apart: bool) -> Iterator[Both]:
         refuse_lockstep(together, base, target)
         alignment = _aligned(work, base, target, matches)
         names = _announced_plan(spec, base, alignment, names, journal)
-        yield Both(
+        yield OpenPair(
             spec=spec, base=base, target=target, names=names, alignment=alignment, place=place, together=together,
             folder=work.folder,
         )  # fmt: skip

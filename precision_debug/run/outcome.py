@@ -15,12 +15,12 @@ from ..report.failure import sentence_of
 from ..report.model import Report
 from .companion_files import keep_log
 from .deliver import deliver, has_rows, rescue
-from .failing import error_of as error_in
+from .error_transport import error_of as error_in
 from .folder import JOURNAL, LOG
 from .interrupts import Stopping
 from .journal import UNTOLD, read_events
+from .last_output import last_words
 from .last_stage import last_stage
-from .last_words import last_words
 
 __all__ = ["Outcome", "error_of", "finished"]
 

@@ -18,13 +18,13 @@ from ..protocols import Feeds
 from ..reasons import say
 from ..records import Culprit, RunSpec
 from ..report import machine
-from .both import Both
 from .comparing import Comparing
 from .explaining import explain_sample
 from .inputs import feeds_of, storing
 from .journal import Journal, read_events
 from .one_sample import OneSample
 from .open_pair import Apart, open_pair, refuse_lockstep
+from .open_pair_run import OpenPair
 from .plan import Plan, make_plan
 from .proven import proven
 from .recorded import record
@@ -96,7 +96,7 @@ def _compare(work: Comparing, *, apart: bool = False) -> None:
             explain_sample(work, both, number, ran, partial(_culprits_with, work, number))
 
 
-def _in_parts(parts: Iterable[list[int]], samples: Samples, work: Comparing, both: Both) -> None:
+def _in_parts(parts: Iterable[list[int]], samples: Samples, work: Comparing, both: OpenPair) -> None:
     """Do what is asked for: [FROM, TO] are samples to compare, [N] is one to explain."""
     for number, part in enumerate(parts):
         if len(part) == 1:
@@ -109,7 +109,7 @@ def _in_parts(parts: Iterable[list[int]], samples: Samples, work: Comparing, bot
             _announced(both, work.journal)
 
 
-def _announced(both: Both, journal: Journal) -> None:
+def _announced(both: OpenPair, journal: Journal) -> None:
     """What both sides have shown, beyond what they announced."""
     both.base.announce(both.seen[0])
     both.target.announce(both.seen[1])

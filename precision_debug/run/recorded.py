@@ -8,9 +8,9 @@ from typing import Any
 from .. import events, recording
 from ..feeds import FeedSet
 from ..records import RunSpec
-from .both import Each
 from .journal import Journal
 from .open_pair import selected
+from .open_pair_run import HookChain
 from .plan import Opening
 from .side import OpenSide
 
@@ -26,7 +26,7 @@ def record(spec: RunSpec, opening: Opening, given: FeedSet, journal: Journal, st
                 journal.write(events.Saved(name=name, stats=None))
 
             stored()
-            outputs = side.run(Each(hooks=(writer, tell)), names)
+            outputs = side.run(HookChain(hooks=(writer, tell)), names)
             finish_recording(writer, side, given, outputs)
 
 

@@ -31,8 +31,8 @@ from ..observe.store import Store
 from ..protocols import Feeds, Hook, Session
 from ..reasons import say
 from ..records import Comparison, Repeated, Row, RunSpec, TensorMeta, Tolerance
-from .both import Both, Ran
 from .journal import Journal
+from .open_pair_run import OpenPair, SampleResult
 from .plan import Opening
 from .side import CALIBRATE, guarded
 
@@ -68,7 +68,7 @@ class Repetition:
         self._lost: set[str] = set()
         self._tactics: dict[str, None] = {}
 
-    def hold(self, both: Both, ran: Ran, feeds: Feeds, sample: int | None = None) -> None:
+    def hold(self, both: OpenPair, ran: SampleResult, feeds: Feeds, sample: int | None = None) -> None:
         """The open build is the first one. feeds: the target's. sample: its number, where there are many.
 
         A build whose tensors are on their own device is not: the first one is then made by ``finish``, too.

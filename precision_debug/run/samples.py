@@ -11,10 +11,10 @@ from ..observe.shard import Shard
 from ..reasons import say
 from ..records import RunSpec, TensorMeta
 from .answers import finish
-from .both import Both, Ran
 from .comparing import Comparing
 from .fail_fast import enough
 from .journal import Journal
+from .open_pair_run import OpenPair, SampleResult
 from .user_metric import UserMetric
 
 __all__ = ["Samples", "finish_scores", "worst_sample"]
@@ -26,7 +26,7 @@ _EVERY = 5.0
 class Samples:
     """Compares samples, one at a time; what OneSample is for one."""
 
-    def __init__(self, work: Comparing, both: Both) -> None:
+    def __init__(self, work: Comparing, both: OpenPair) -> None:
         self._work, self._both = work, both
         self._comparer = both.with_totals()
         self._first = True
@@ -59,16 +59,16 @@ class Samples:
             work.saved.finish()
         finish_scores(work.spec, self._whole, work.journal, self._both.base.tensors, work.answers.metric)
 
-    def worst(self) -> tuple[int, Ran]:
+    def worst(self) -> tuple[int, SampleResult]:
         """The worst sample's place among the feeds, and what it gives, as it is run again."""
         number = worst_sample(self._whole, self._both.base.tensors)
         return number, self.again(number)
 
-    def again(self, number: int) -> Ran:
+    def again(self, number: int) -> SampleResult:
         """What a sample gives as it is run again, its worst tensors kept where that is asked for."""
         self._work.journal.write(Stage(text=say("stage_explaining_worst", sample=number)))
         pairs = self._work.keepers_of_pairs()
-        ran = self._both.run(*self._work.feeds(number), lookers=pairs)
+        ran = self._both.run(*self._work.feeds(number), observers=pairs)
         if pairs:
             self._work.note(say("saved_of_sample", sample=number))
         return ran

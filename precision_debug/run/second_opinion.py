@@ -19,7 +19,7 @@ from ..numbers.precisions import is_narrow
 from ..protocols import Backend
 from ..reasons import Reason, say
 from ..records import Culprit, Explanation, ModelFiles, RunMode, SessionSpec
-from .apart import apart
+from .distance import apart
 from .plan import Opening
 from .side import OpenSide
 

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..errors import BackendError, PrecisionDebugError
-from ..events import Ran, SideTold, Stage, Tensors
+from ..events import SideDone, SideTold, Stage, Tensors
 from ..feeds import FeedSet, as_option
 from ..numbers.native import cores_of_each
-from ..protocols import Feeds, Hook, Session, told_to
+from ..protocols import Feeds, Hook, Session, progress_to
 from ..reasons import Reason, say
 from ..records import Doubt, Side, TensorMeta
 from ..settings import SIDES
@@ -97,13 +97,13 @@ class OpenSide:
         self.seconds = time.monotonic() - begun
         if not quiet:
             for role in self._roles:
-                self.journal.write(Ran(side=role))
+                self.journal.write(SideDone(side=role))
         return outputs
 
     def _sized(self, call: Callable[[], Any]) -> Any:
         """See ``guarded``; an error of an engine says which sizes were our choice, as they may not be what it needs."""
         try:
-            with told_to(self._stage):
+            with progress_to(self._stage):
                 return guarded(self.opening.label, call)
         except BackendError as error:
             if not self.given.chosen:

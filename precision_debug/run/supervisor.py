@@ -21,14 +21,14 @@ from ..reasons import say
 from ..records import RunSpec
 from ..report.readiness import make_ready
 from ..safety.path_encoding import is_utf8
-from ..search.asked import Asked
-from ..settings.options import Spread
+from ..search.request import SearchRequest
+from ..settings.options import Workers
 from . import child as children
 from .companion_files import log_head
 from .dead_runs import clear_leftovers
 from .folder import JOURNAL, LOG
-from .held_folder import clear_scratch, run_folder
 from .interrupts import Stopping, watching
+from .locked_folder import clear_scratch, run_folder
 from .locking import lock_of, release, take
 from .overwriting import refuse_overwriting
 
@@ -48,8 +48,8 @@ def supervise(
     verbose: bool = False,
     on_event: Callable[[Event], None] | None = None,
     on_note: Callable[[str], None] | None = None,
-    asked: Asked | None = None,
-    spread: Spread | None = None,
+    asked: SearchRequest | None = None,
+    spread: Workers | None = None,
     language: str = "",
 ) -> Outcome:
     """Run a command in a child process and deliver its report.
@@ -128,9 +128,9 @@ def _wait(
     """Tell what the worker tells until it has ended; returns its exit status."""
     try:
         make_ready(outputs)
-        from .hearing import Hearing
+        from .engine_output import EngineOutput
 
-        hearing = Hearing(folder / LOG)
+        hearing = EngineOutput(folder / LOG)
         with (folder / JOURNAL).open(encoding="utf-8") as tail:
             while child.poll() is None and not stopping.asked:
                 on_event = _follow(tail, on_event, stopping)

@@ -24,10 +24,10 @@ from ..codec import decode
 from ..errors import OutputError, PrecisionDebugError
 from ..records import RunSpec
 from ..safety import import_path
-from ..search.asked import Asked
-from ..settings.options import Spread
+from ..search.request import SearchRequest
+from ..settings.options import Workers
 from . import pipeline
-from .failing import as_ours, failure_of
+from .error_transport import as_ours, failure_of
 from .folder import JOB, JOURNAL, LOG
 from .journal import UNTOLD, Journal
 
@@ -50,14 +50,14 @@ def main(folder: Path) -> int:
         try:
             spec = decode(RunSpec, job["spec"])
             if "search" in job:
-                from .searching import story as searching
+                from .searching import search_run as searching
 
-                spread = decode(Spread, job["spread"]) if "spread" in job else None
-                searching.search(spec, decode(Asked, job["search"]), journal, folder, spread)
+                spread = decode(Workers, job["spread"]) if "spread" in job else None
+                searching.search(spec, decode(SearchRequest, job["search"]), journal, folder, spread)
             elif "spread" in job:
-                from .spreading import story as spreading
+                from .workers import parallel_run
 
-                spreading.execute(spec, decode(Spread, job["spread"]), journal, folder=folder)
+                parallel_run.execute(spec, decode(Workers, job["spread"]), journal, folder=folder)
             else:
                 pipeline.execute(spec, journal, folder=folder)
         except Exception as error:

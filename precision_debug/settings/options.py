@@ -17,8 +17,23 @@ from typing import Any
 from .setting import Kind, Setting
 
 __all__ = [
-    "DEFAULT_OUTPUT", "GROUPS", "LANG", "LANGUAGES", "MEMORY_BUDGET", "OPTIONS", "TERMINAL", "ModelFiles", "Number",
-    "RunSpec", "Shape", "Spread", "Tolerance", "differing", "option", "options_of", "spec_of",
+    "DEFAULT_OUTPUT",
+    "GROUPS",
+    "LANG",
+    "LANGUAGES",
+    "MEMORY_BUDGET",
+    "OPTIONS",
+    "TERMINAL",
+    "ModelFiles",
+    "Number",
+    "RunSpec",
+    "Shape",
+    "Tolerance",
+    "Workers",
+    "differing",
+    "option",
+    "options_of",
+    "spec_of",
 ]  # fmt: skip
 
 Shape = tuple[int, ...]
@@ -323,7 +338,7 @@ class RunSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spread:
+class Workers:
     """What the user asks of several workers, beside the comparison.
 
     jobs: workers; 0: as many as the cluster has room for. engine: "" for child processes, or "ray".
@@ -442,5 +457,5 @@ TERMINAL = (
 )  # fmt: skip
 """What the command line alone has: other ways to say an option of RunSpec, and what becomes of the result."""
 
-OPTIONS = (*options_of(RunSpec), *options_of(Spread), *TERMINAL)
+OPTIONS = (*options_of(RunSpec), *options_of(Workers), *TERMINAL)
 """All of them."""

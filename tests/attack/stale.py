@@ -17,10 +17,10 @@ from onnx_models import mlp
 from precision_debug.errors import OutputError, PrecisionDebugError
 from precision_debug.observe.shard import Shard
 from precision_debug.records import ModelFiles, RunSpec
-from precision_debug.run import held_folder
-from precision_debug.run.failing import as_ours
+from precision_debug.run import locked_folder
+from precision_debug.run.error_transport import as_ours
 from precision_debug.run.locking import take
-from precision_debug.run.spreading.checkpoint import Checkpoint
+from precision_debug.run.workers.checkpoint import Checkpoint
 
 from .case import Lost, own_error
 
@@ -137,12 +137,12 @@ def tmpdirs(random_: random.Random, folder: Path) -> None:
     stay, held = set[str](), list[int]()
     for number in range(random_.randrange(1, 12)):
         kind = random_.choice(("dead", "held", "other name", "no mark", "a file", "a link", "mark is a folder"))
-        path = folder / f"{'other' if kind == 'other name' else held_folder.SCRATCH}{number}"
+        path = folder / f"{'other' if kind == 'other name' else locked_folder.SCRATCH}{number}"
         if kind == "a file":
             path.touch()
         elif kind == "a link":
             (folder / f"theirs{number}").mkdir()
-            (folder / f"theirs{number}" / held_folder.HELD).touch()
+            (folder / f"theirs{number}" / locked_folder.HELD).touch()
             path.symlink_to(folder / f"theirs{number}")
             stay.add(f"theirs{number}")
         else:
@@ -150,9 +150,9 @@ def tmpdirs(random_: random.Random, folder: Path) -> None:
             for inside in range(random_.randrange(3)):
                 (path / f"{inside}").write_bytes(b"x")
             if kind == "mark is a folder":
-                (path / held_folder.HELD).mkdir()
+                (path / locked_folder.HELD).mkdir()
             elif kind != "no mark":
-                handle = take(path / held_folder.HELD)
+                handle = take(path / locked_folder.HELD)
                 assert handle is not None
                 held.append(handle)
                 if kind == "dead" or kind == "other name":
@@ -160,9 +160,9 @@ def tmpdirs(random_: random.Random, folder: Path) -> None:
         if kind != "dead":
             stay.add(path.name)
     with mock.patch.object(tempfile, "tempdir", str(folder)):
-        held_folder.clear_scratch()
-        with held_folder.scratch() as (mine, _):
-            held_folder.clear_scratch()
+        locked_folder.clear_scratch()
+        with locked_folder.scratch() as (mine, _):
+            locked_folder.clear_scratch()
             if not mine.is_dir():
                 raise Lost("a folder that is held was cleared")
     for handle in held:

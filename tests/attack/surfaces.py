@@ -27,13 +27,13 @@ from precision_debug.observe.shard import Shard
 from precision_debug.records import ModelFiles, RunSpec
 from precision_debug.run.journal import Journal, read_events
 from precision_debug.run.searching.check_command import CheckCommand
-from precision_debug.run.searching.story import EVALUATIONS, search
-from precision_debug.run.spreading.checkpoint import Checkpoint
-from precision_debug.run.spreading.story import execute
+from precision_debug.run.searching.search_run import EVALUATIONS, search
 from precision_debug.run.user_compare import UserCompare
+from precision_debug.run.workers.checkpoint import Checkpoint
+from precision_debug.run.workers.parallel_run import execute
 from precision_debug.safety.visible import visible
-from precision_debug.search.asked import Asked
-from precision_debug.settings.options import Spread
+from precision_debug.search.request import SearchRequest
+from precision_debug.settings.options import Workers
 from precision_debug.testing.thresholds import Thresholds, complaint
 
 from .case import CANARY, Lost, command, own_error, spoiled, spoiled_text
@@ -142,7 +142,7 @@ def _finished() -> tuple[RunSpec, str]:
     folder = Path(tempfile.mkdtemp(prefix="attack-"))
     spec = _spec(folder, "ort_fp16_sim")
     with Journal(folder / "journal.jsonl") as told:
-        execute(spec, Spread(jobs=1), told, folder=folder)
+        execute(spec, Workers(jobs=1), told, folder=folder)
     kept = Checkpoint(str(folder / "kept"), spec)
     for event in read_events(folder / "journal.jsonl", ShardDone):
         assert isinstance(event, ShardDone)
@@ -204,7 +204,7 @@ def _searched() -> Path:
 def _search(folder: Path, spec: RunSpec) -> None:
     work = folder / f"work{len(list(folder.glob('work*')))}"
     work.mkdir()
-    asked = Asked(limit="1e-5", folder=str(folder / "kept.search"), artefacts=str(folder / "fix"), runs=20)
+    asked = SearchRequest(limit="1e-5", folder=str(folder / "kept.search"), artefacts=str(folder / "fix"), runs=20)
     with Journal(work / "journal.jsonl") as journal:
         search(spec, asked, journal, work)
 

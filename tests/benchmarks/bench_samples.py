@@ -138,9 +138,9 @@ def ray(count: int, mode: str = "ort_fp16_sim", image: int = 224) -> None:
     from precision_debug.report.from_journal import report_of_events
     from precision_debug.run import pipeline
     from precision_debug.run.journal import Journal, read_events
-    from precision_debug.run.spreading import story as spreading
-    from precision_debug.run.spreading.pools import Worker
-    from precision_debug.settings.options import Spread
+    from precision_debug.run.workers import parallel_run
+    from precision_debug.run.workers.pools import Worker
+    from precision_debug.settings.options import Workers
 
     killed: list[int] = []
 
@@ -167,8 +167,8 @@ def ray(count: int, mode: str = "ort_fp16_sim", image: int = 224) -> None:
             if way == "one process":
                 pipeline.execute(spec, journal, folder=folder / way)
             else:
-                asked = Spread(engine="ray", jobs=2)
-                spreading.execute(spec, asked, journal, folder=folder / way, on_part=kill_half_way)
+                asked = Workers(engine="ray", jobs=2)
+                parallel_run.execute(spec, asked, journal, folder=folder / way, on_part=kill_half_way)
         print(f"{way}: {time.perf_counter() - begun:.1f} s for {count} samples", flush=True)
         found.append(report_of_events(read_events(folder / way / "journal.jsonl")))
     one, other = found

@@ -105,7 +105,7 @@ def main() -> int:
         stand_in()
     torch.set_num_threads(1)
     import precision_debug
-    from precision_debug.run import both, pipeline
+    from precision_debug.run import open_pair_run, pipeline
 
     model, inputs = build()
     half = copy.deepcopy(model).to(torch.bfloat16)
@@ -133,7 +133,7 @@ def main() -> int:
 
         setattr(owner, name, call)
 
-    timed(both.Both, "run", "runs")
+    timed(open_pair_run.OpenPair, "run", "runs")
     timed(pipeline, "_explain", "explaining")
     for explain in ("off", "fast"):
         spent["runs"].clear()

@@ -72,7 +72,7 @@ STAGES = ("run_alone", "plain_sinks", "expected_errors", "carried", "inherited_e
 
 def timed(spent: dict[str, float]) -> None:
     """Note how long each stage of an explanation takes."""
-    stages: Any = importlib.import_module("precision_debug.explain.story")
+    stages: Any = importlib.import_module("precision_debug.explain.explain_run")
     for name in STAGES:
         plain = getattr(stages, f"_plain_{name}", getattr(stages, name))
         setattr(stages, f"_plain_{name}", plain)

@@ -24,8 +24,8 @@ from precision_debug.report.from_journal import report_of_events
 from precision_debug.report.model import Report
 from precision_debug.run import pipeline
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.run.spreading import story as spreading
-from precision_debug.settings.options import Spread
+from precision_debug.run.workers import parallel_run
+from precision_debug.settings.options import Workers
 
 DEVICE = os.environ.get("DEVICE", "cuda")
 """For a try without a card: DEVICE=cpu."""
@@ -38,13 +38,13 @@ def load_data():
 """
 
 
-def compared(spec: RunSpec, spread: Spread | None = None) -> tuple[Report, float]:
+def compared(spec: RunSpec, spread: Workers | None = None) -> tuple[Report, float]:
     with tempfile.TemporaryDirectory() as name, Journal(Path(name, "journal.jsonl")) as journal:
         begun = time.perf_counter()
         if spread is None:
             pipeline.execute(spec, journal, folder=Path(name))
         else:
-            spreading.execute(spec, spread, journal, folder=Path(name))
+            parallel_run.execute(spec, spread, journal, folder=Path(name))
         seconds = time.perf_counter() - begun
         return report_of_events(read_events(Path(name, "journal.jsonl"))), seconds
 
@@ -86,7 +86,7 @@ def main() -> int:
             import ray  # noqa: F401
         except ImportError:
             return int(difference > 1e-4)
-        spread, seconds = compared(spec, Spread(engine="ray", jobs=2, gpus=0.5))
+        spread, seconds = compared(spec, Workers(engine="ray", jobs=2, gpus=0.5))
         same = [row.comparison for row in spread.rows] == [row.comparison for row in made["host"].rows]
         print(f"two Ray actors on one GPU: {1e3 * seconds / count:.1f} ms a sample, same table: {same}")
         return int(difference > 1e-4 or not same)

@@ -27,7 +27,7 @@ PHASES = {
     "precision_debug.observe.portraits:Portraits": ("look",),
     "precision_debug.observe.lockstep:Meeting": ("_wait",),
     "precision_debug.run.journal:Journal": ("write",),
-    "precision_debug.explain.story": (
+    "precision_debug.explain.explain_run": (
         "first_failing", "suspects_before", "run_alone", "inherited_errors", "candidates_of", "plain_sinks", "carried",
         "rank", "expected_errors", "unsteady", "unsteady_culprits", "_draw",
     ),

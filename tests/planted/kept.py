@@ -25,9 +25,9 @@ from planted.onnx_faults import Graph, tokens
 from precision_debug.events import FixFound
 from precision_debug.records import ModelFiles, RunSpec, Tolerance
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.run.searching.story import search
+from precision_debug.run.searching.search_run import search
 from precision_debug.search import Fix
-from precision_debug.search.asked import Asked
+from precision_debug.search.request import SearchRequest
 
 __all__ = ["CASES", "Case", "Least", "least_of", "searched", "show", "smaller_sets", "units_of"]
 
@@ -168,7 +168,7 @@ def searched(case: Case, folder: Path) -> tuple[Fix, Path, dict[str, Any]]:
         model=ModelFiles(model_file=str(path)), run_mode=case.mode, inputs=str(folder / "inputs.npz"),
         tolerance=Tolerance(given=False),
     )  # fmt: skip
-    asked = Asked(limit=str(case.limit), folder=str(folder / "search"), artefacts=str(folder / "fix"))
+    asked = SearchRequest(limit=str(case.limit), folder=str(folder / "search"), artefacts=str(folder / "fix"))
     (folder / "work").mkdir()
     with Journal(folder / "journal.jsonl") as journal:
         search(spec, asked, journal, folder / "work")

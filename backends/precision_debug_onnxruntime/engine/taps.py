@@ -26,7 +26,7 @@ from precision_debug.safety.compiled import load
 
 from .light_imports import extensions
 
-__all__ = ["DOMAIN", "connect", "disconnect", "lent", "library", "register", "types"]
+__all__ = ["DOMAIN", "borrows_memory", "connect", "disconnect", "library", "register", "types"]
 
 DOMAIN = "precision_debug.taps"
 LIBRARY = Path(__file__).parent.parent / "_tap.so"
@@ -50,25 +50,25 @@ _on_a_card: set[int] = set()
 _registered: list[Any] = []
 
 
-def lent() -> bool:
+def borrows_memory() -> bool:
     """Whether a tensor is ONNX Runtime's own memory, and gone after the call."""
     return _own() is not None
 
 
 def types() -> frozenset[int]:
     """ONNX element types that a tap can show as they are; others must be cast before."""
-    return _BYTES if lent() else _EXTENSIONS
+    return _BYTES if borrows_memory() else _EXTENSIONS
 
 
 def library() -> str:
     """Path of the library that has the operator. Raises ImportError where there is none."""
-    return str(LIBRARY) if lent() else str(extensions().get_library_path())
+    return str(LIBRARY) if borrows_memory() else str(extensions().get_library_path())
 
 
 def register() -> None:
     """Make ``Tap`` known to the process; once, whoever calls first."""
     with _lock:
-        if _registered or lent():
+        if _registered or borrows_memory():
             return
         found = extensions()
         kinds = found.PyCustomOpDef

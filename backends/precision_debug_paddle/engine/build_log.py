@@ -82,7 +82,7 @@ _DONE = re.compile(r"Engine generation completed in ([0-9.]+) seconds")
 
 
 def heard(line: str) -> Reason | None:
-    """See ``protocols.Teller``."""
+    """See ``protocols.ProgressReader``."""
     if found := _TIMING.search(line):
         return say("heard_timing", layer=found[1])
     if found := _SUBGRAPH.search(line):

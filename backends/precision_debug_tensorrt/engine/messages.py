@@ -138,6 +138,6 @@ def make_logger(trt: Any, messages: Messages) -> Any:
 
 
 def heard(line: str) -> Reason | None:
-    """See ``protocols.Teller``: of the lines that the logger prints."""
+    """See ``protocols.ProgressReader``: of the lines that the logger prints."""
     found = _TIMING.search(line) if line.startswith("[TensorRT]") else None
     return say("heard_timing", layer=found[1]) if found else None

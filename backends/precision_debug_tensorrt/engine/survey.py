@@ -18,7 +18,7 @@ from .messages import Messages, make_logger
 from .options import read_options
 
 if TYPE_CHECKING:
-    from ..make import Ahead
+    from ..make import ChipBuild
 
 __all__ = ["survey"]
 
@@ -43,12 +43,12 @@ def survey(spec: SessionSpec, recipe: Recipe, feeds: Feeds) -> Survey:
     problems = [api.parser_problem(parser.get_error(i)) for i in range(parser.num_errors)]
     why = {place: text for place, _, _, text in problems}
     named = {name: text for _, name, _, text in problems if name}
-    builds: list[Ahead] = []
+    builds: list[ChipBuild] = []
     if api.chips and not refused:
-        from ..make import build_ahead  # the build imports this package
+        from ..make import build_for_chips  # the build imports this package
 
         arrays = {name: np.asarray(value) for name, value in feeds.items()}
-        builds = build_ahead(api, logger, messages, source, recipe, read_options(spec.options), [arrays])
+        builds = build_for_chips(api, logger, messages, source, recipe, read_options(spec.options), [arrays])
     return Survey(
         engine=f"{api.title} {api.version}{device}",
         taken=dict(Counter(node.op_type for place, node in enumerate(nodes) if place not in refused)),
@@ -64,7 +64,7 @@ def survey(spec: SessionSpec, recipe: Recipe, feeds: Feeds) -> Survey:
     )  # fmt: skip
 
 
-def _told(recipe: Recipe, one: Ahead) -> str:
+def _told(recipe: Recipe, one: ChipBuild) -> str:
     begin = f"{recipe.mode.name} for compute capability {one.chip}: "
     if one.built is None:
         return f"{begin}no engine: {one.why}"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from .ahead import Ahead, build_ahead, built_ahead
+from .ahead_of_time import ChipBuild, build_for_chip, build_for_chips
 from .engine import Built, Maker, load_engine
 from .road import Road, choose_road
 from .typed import typed_build, typed_source
 
 __all__ = [
-    "Ahead",
     "Built",
+    "ChipBuild",
     "Maker",
     "Road",
-    "build_ahead",
-    "built_ahead",
+    "build_for_chip",
+    "build_for_chips",
     "choose_road",
     "load_engine",
     "typed_build",

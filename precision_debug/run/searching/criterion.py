@@ -17,7 +17,7 @@ from ...numbers.arrays import as_array
 from ...numbers.born import is_broken
 from ...reasons import Reason, say
 from ...records import Comparison, Row, Status, Tolerance
-from ...search.asked import Asked, limit_of
+from ...search.request import SearchRequest, limit_of
 from .check_command import CheckCommand
 
 __all__ = ["Criterion", "Sample"]
@@ -41,7 +41,7 @@ class Criterion:
     """pairs: the baseline's name of each tensor that is judged to the target's. allowed: relative L2 error up to which
     it passes where the user gave no tolerance and no limit. check: what decides in place of all that."""
 
-    asked: Asked
+    asked: SearchRequest
     tolerance: Tolerance
     pairs: Mapping[str, str]
     allowed: float
@@ -49,7 +49,7 @@ class Criterion:
     check: CheckCommand | None = None
 
     @classmethod
-    def of(cls, asked: Asked, tolerance: Tolerance, pairs: Mapping[str, str], allowed: float) -> Criterion:
+    def of(cls, asked: SearchRequest, tolerance: Tolerance, pairs: Mapping[str, str], allowed: float) -> Criterion:
         """Raises UsageError for a metric that is none, or has no limit."""
         metric = None
         if asked.on not in ("outputs", "all"):

@@ -17,7 +17,7 @@ from ...events import Evaluated, Event, Kept, Trying
 from ...reasons import say
 from ...records import RunSpec
 from ...search import Evaluation
-from ...search.asked import Asked
+from ...search.request import SearchRequest
 from ..content import contents, digest_of, named_contents
 from ..journal import Journal, read_events
 
@@ -131,7 +131,7 @@ def _mend(path: Path) -> None:
             file.truncate(data.rfind(b"\n") + 1)
 
 
-def key_of(spec: RunSpec, asked: Asked, feeds: Sequence[str]) -> str:
+def key_of(spec: RunSpec, asked: SearchRequest, feeds: Sequence[str]) -> str:
     """Of a search: everything that decides what comes of a set. feeds: digests of the inputs."""
     wanted = {"on": asked.on, "limit": asked.limit} | ({"check": asked.check} if asked.check else {})
     wanted |= {"score": "yes"} if asked.score else {}

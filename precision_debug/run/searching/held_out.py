@@ -9,7 +9,7 @@ from ...errors import InputError
 from ...feeds import FeedSet
 from ...reasons import NOTHING, Reason, say
 from ...records import RunSpec
-from ...search.asked import Asked
+from ...search.request import SearchRequest
 from ..inputs import feeds_of
 from ..plan import Opening, Plan
 
@@ -21,7 +21,7 @@ Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
 def held_out_feeds(
-    spec: RunSpec, asked: Asked, baseline: Opening, target: Opening, given: FeedSet
+    spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, given: FeedSet
 ) -> tuple[list[Pair], Reason]:
     """For both sides: the user's own, or other random ones where the inputs are random; and why there are none.
 

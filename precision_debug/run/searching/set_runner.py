@@ -15,10 +15,10 @@ from ...protocols import Feeds
 from ...reasons import say
 from ...records import RunSpec
 from ...search import Evaluation
-from ...search.asked import Asked
-from ..failing import as_ours, failure_of
+from ...search.request import SearchRequest
+from ..error_transport import as_ours, failure_of
 from ..plan import make_plan, stage_of
-from ..spreading.part_runner import Plain
+from ..workers.part_runner import Plain
 from .criterion import Criterion, Sample
 from .trials import Trials
 
@@ -35,7 +35,7 @@ class Setup:
 
     spec: RunSpec
     mode: str
-    asked: Asked
+    asked: SearchRequest
     pairs: Mapping[str, str]
     allowed: float
     feeds: Sequence[Feeds]

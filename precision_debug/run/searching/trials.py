@@ -21,7 +21,7 @@ from ...protocols import Feeds, Handed, Keep, Session
 from ...records import ModelFiles, SessionSpec
 from ...registry import find
 from ...search import Evaluation
-from ...search.asked import limit_of
+from ...search.request import limit_of
 from ..executed import executed_of
 from ..plan import Opening
 from ..side import guarded

@@ -8,16 +8,16 @@ from ...codec import decode, encode
 from ...errors import BackendCrash, BackendError, PrecisionDebugError
 from ...reasons import say
 from ...records import RunSpec
-from ...settings.options import Spread
+from ...settings.options import Workers
 from ..interrupts import watching
-from ..spreading.pools import connected
+from ..workers.pools import connected
 from .result import Speed
 from .speed import measure_speed
 
 __all__ = ["measure_remotely"]
 
 
-def measure_remotely(spec: RunSpec, spread: Spread, *, batch: int, seconds: float) -> Speed:
+def measure_remotely(spec: RunSpec, spread: Workers, *, batch: int, seconds: float) -> Speed:
     """As ``measure_speed``, as one Ray task with the GPUs that were asked for; a lost machine's task is done again.
 
     Raises PrecisionDebugError.

@@ -10,18 +10,18 @@ from typing import Any, ClassVar
 
 from ..events import Saved
 from ..numbers.host import HostComparer
-from ..observe.hooks import CheckTarget, LentBaseline, SaveBaseline
+from ..observe.hooks import BorrowedBaseline, CheckTarget, SaveBaseline
 from ..observe.lockstep import Meeting, run_both
-from ..observe.looker import Looker
+from ..observe.pair_observer import PairObserver
 from ..observe.store import Store
 from ..pairing.align import Alignment, stem
 from ..protocols import BaselineStore, Comparer, Feeds, Hook
 from ..records import Row, RunSpec, TensorMeta, TensorStats
-from .comparer import Placed, settled
 from .journal import Journal
+from .placement import Placement, settled
 from .side import OpenSide
 
-__all__ = ["Both", "Each", "Ran"]
+__all__ = ["HookChain", "OpenPair", "SampleResult"]
 
 
 _QUIETLY = (4 << 20, 1 << 62)
@@ -30,7 +30,7 @@ and on a device, where they take turns at filling its queue."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ran:
+class SampleResult:
     """One sample's run. rows: in the target's order. left: of the baseline's tensors that no partner came for.
 
     paired_outputs: the target's outputs, under the baseline's names where they have partners.
@@ -47,7 +47,7 @@ class Ran:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Each:
+class HookChain:
     """Shows each tensor to several hooks in turn; all are ours, and keep nothing of it."""
 
     hooks: tuple[Hook, ...]
@@ -59,7 +59,7 @@ class Each:
 
 
 @dataclass(kw_only=True)
-class Both:
+class OpenPair:
     """names: of the baseline's tensors that are wanted; None: all. seen: what the last run showed, on each side."""
 
     spec: RunSpec
@@ -67,7 +67,7 @@ class Both:
     target: OpenSide
     names: frozenset[str] | None
     alignment: Alignment
-    place: Placed
+    place: Placement
     together: bool
     folder: Path
     seen: tuple[tuple[TensorMeta, ...], tuple[TensorMeta, ...]] = ((), ())
@@ -98,12 +98,12 @@ class Both:
     def run(
         self, feeds: Feeds, target_feeds: Feeds, *, journal: Journal | None = None,
         on_row: Callable[[Row], None] | None = None, also: Hook | None = None, comparer: Comparer | None = None,
-        lookers: Sequence[Looker] = (),
-    ) -> Ran:  # fmt: skip
+        observers: Sequence[PairObserver] = (),
+    ) -> SampleResult:  # fmt: skip
         """Run one sample on both sides, and compare.
 
         journal: is told of each tensor and stage. also: a hook that sees the target's tensors too. comparer: in place
-        of the run's own. lookers: shown each pair that was compared, while it lives.
+        of the run's own. observers: shown each pair that was compared, while it lives.
         """
         place, comparer = self.place, comparer or self.place.comparer
         budget = self.spec.memory_budget
@@ -117,20 +117,20 @@ class Both:
                 Meeting(place.store or store, quietly=_QUIETLY[place.store is not None]) if self.together else None
             )
             settings: dict[str, Any] = {"wanted": self._may_have_a_partner, "on_saved": told, "comparer": comparer}
-            save = LentBaseline(meeting, beside, **settings) if meeting else SaveBaseline(store=store, **settings)
+            save = BorrowedBaseline(meeting, beside, **settings) if meeting else SaveBaseline(store=store, **settings)
             check = CheckTarget(
                 save,
                 tolerance=self.spec.tolerance,
                 alignment=self.alignment,
                 consume=True,
                 on_row=on_row,
-                lookers=lookers,
+                observers=observers,
             )
-            hook: Hook = check if also is None else Each(hooks=(check, also))
+            hook: Hook = check if also is None else HookChain(hooks=(check, also))
             quiet = journal is None
             with settled(comparer):
                 if self.base is self.target:  # each tensor meets itself
-                    given = self.target.run(Each(hooks=(save, hook)), self.names, feeds, quiet=quiet)
+                    given = self.target.run(HookChain(hooks=(save, hook)), self.names, feeds, quiet=quiet)
                     outputs = given, given
                 elif meeting is not None:
                     outputs = run_both(
@@ -145,7 +145,7 @@ class Both:
                     )
             self.seen = save.tensors, check.tensors
             left = {**save.stats, **_left(place.store or store, comparer)}
-            return Ran(
+            return SampleResult(
                 rows=check.rows, base_outputs=outputs[0], target_outputs=outputs[1],
                 paired_outputs={self._baseline_name(name): value for name, value in outputs[1].items()}, left=left,
                 spilled_bytes=store.spilled_bytes, moved_bytes=getattr(place.store, "spilled_bytes", 0),

@@ -1,4 +1,4 @@
-"""What the engine prints while a call of it goes on, as news for those who wait: see ``protocols.Teller``."""
+"""What the engine prints while a call of it goes on, as news for those who wait: see ``protocols.ProgressReader``."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 from .. import registry
 from ..events import Heard, written
-from ..protocols import Teller
+from ..protocols import ProgressReader
 
-__all__ = ["Hearing"]
+__all__ = ["EngineOutput"]
 
 _EVERY = 0.5  # seconds between two looks
 _MOST = 1 << 16  # bytes of one look: only the newest news counts
 
 
-class Hearing:
+class EngineOutput:
     """Reads a log that another process writes. tellers: who understands a line; None: the backends that are here."""
 
-    def __init__(self, log: Path, tellers: Sequence[Teller] | None = None) -> None:
+    def __init__(self, log: Path, tellers: Sequence[ProgressReader] | None = None) -> None:
         found = [backend.capabilities.teller for backend in registry.backends()] if tellers is None else tellers
         self._tellers = [teller for teller in found if teller is not None]
         self._log = log

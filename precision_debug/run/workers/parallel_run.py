@@ -20,9 +20,9 @@ from ...feeds.script import split_script
 from ...observe.shard import Shard
 from ...reasons import say
 from ...records import RunSpec, TensorMeta
-from ...settings.options import Spread
+from ...settings.options import Workers
 from ..content import digest_of, feeds_digest, weights_digest
-from ..failing import error_of
+from ..error_transport import error_of
 from ..folder import LOG
 from ..inputs import feeds_of
 from ..journal import Journal
@@ -42,7 +42,7 @@ each costs the driver some hundredths of a second."""
 
 
 def execute(
-    spec: RunSpec, asked: Spread, journal: Journal, *, folder: Path,
+    spec: RunSpec, asked: Workers, journal: Journal, *, folder: Path,
     on_part: Callable[[Worker, int], None] | None = None,
 ) -> None:  # fmt: skip
     """Run a command and tell the journal, as ``pipeline.execute`` does. on_part: called after each finished part with
@@ -111,7 +111,7 @@ def _made_of(spec: RunSpec, samples: range, head: list[Plain], folder: Path) -> 
     return found
 
 
-def _pool(spec: RunSpec, asked: Spread, folder: Path) -> Pool:
+def _pool(spec: RunSpec, asked: Workers, folder: Path) -> Pool:
     plain = encode(spec)
     if asked.engine == "ray":
         return RayPool(plain, asked.jobs, address=asked.address, gpus=asked.gpus)

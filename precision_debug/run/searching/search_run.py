@@ -19,9 +19,9 @@ from ...reasons import Reason, say
 from ...records import RunSpec, TensorMeta
 from ...report.model import Report
 from ...search import Artefact, Evaluation, Fix, Found, Group, Judged, KeptUnit, Oracle, TradePoint, Units, minimise
-from ...search.asked import Asked
 from ...search.oracle import Spent
-from ...settings.options import Spread
+from ...search.request import SearchRequest
+from ...settings.options import Workers
 from .. import pipeline
 from ..content import feeds_digest, weights_digest
 from ..inputs import feeds_of
@@ -31,12 +31,12 @@ from ..plan import Opening, make_plan, stage_of
 from ..side import guarded
 from ..staying_low import stays_low
 from ..to_keep import typed
-from .ahead import Ahead, pool_of
 from .check_command import saved_as
 from .criterion import Criterion, Sample
 from .evaluations import BEGIN_ANEW, Evaluations, key_of
 from .hand_over import handed_over
 from .held_out import held_out_feeds
+from .prefetch import Prefetcher, pool_of
 from .ranked import Ranker
 from .set_runner import Setup
 from .trade import best_trade, traded
@@ -61,7 +61,7 @@ def _why(what: str, samples: int) -> Reason:
     return say("set_joined") if what == "islands joined" else say("set_for_trade")
 
 
-def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path, spread: Spread | None = None) -> None:
+def search(spec: RunSpec, asked: SearchRequest, journal: Journal, folder: Path, spread: Workers | None = None) -> None:
     """Run the comparison and the search, and tell the journal of both; the last event is "fix".
 
     folder: an existing one for temporary files. spread: who runs sets before they are asked for; None: nobody.
@@ -92,7 +92,7 @@ def search(spec: RunSpec, asked: Asked, journal: Journal, folder: Path, spread: 
     digests.append(weights_digest([plan.baseline, plan.target]))
     with contextlib.ExitStack() as stack:
         known = stack.enter_context(Evaluations(Path(asked.folder, EVALUATIONS), key_of(spec, asked, digests)))
-        ahead = stack.enter_context(Ahead(pool_of(spread, folder))) if spread is not None else None
+        ahead = stack.enter_context(Prefetcher(pool_of(spread, folder))) if spread is not None else None
         _Search(spec, asked, plan.baseline, plan.target, keep, given, journal, folder, known, begun, ahead).run()
 
 
@@ -114,8 +114,8 @@ def _keep(target: Opening, save: Mapping[str, str]) -> Keep | None:
 
 class _Search:
     def __init__(
-        self, spec: RunSpec, asked: Asked, baseline: Opening, target: Opening, keep: Keep, given: FeedSet,
-        journal: Journal, folder: Path, known: Evaluations, begun: float, ahead: Ahead | None,
+        self, spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, keep: Keep, given: FeedSet,
+        journal: Journal, folder: Path, known: Evaluations, begun: float, ahead: Prefetcher | None,
     ) -> None:  # fmt: skip
         self.spec, self.asked, self.baseline, self.target, self.keep = spec, asked, baseline, target, keep
         self.given, self.journal, self.folder, self.known, self.begun = given, journal, folder, known, begun

@@ -17,13 +17,13 @@ from ... import events
 from ...errors import BackendCrash, BackendError
 from ...reasons import say
 from ...search import Evaluation
-from ...settings.options import Spread
-from ..failing import error_of
+from ...settings.options import Workers
+from ..error_transport import error_of
 from ..folder import LOG
-from ..spreading.pools import Pool, Processes, RayPool, Worker, WorkerLost
+from ..workers.pools import Pool, Processes, RayPool, Worker, WorkerLost
 from .set_runner import SetRunner, Setup
 
-__all__ = ["Ahead", "pool_of"]
+__all__ = ["Prefetcher", "pool_of"]
 
 _TRIES = 3
 """Workers that may be lost one after the other while they get ready."""
@@ -32,14 +32,14 @@ Keys = tuple[str, ...]
 _Asked = tuple[int, Keys]
 
 
-def pool_of(asked: Spread, folder: Path) -> Pool:
+def pool_of(asked: Workers, folder: Path) -> Pool:
     """Workers that run sets. Raises UsageError where Ray is missing."""
     if asked.engine == "ray":
         return RayPool({}, asked.jobs, address=asked.address, gpus=asked.gpus, runner=SetRunner)
     return Processes({}, max(1, asked.jobs), folder / LOG, SetRunner)
 
 
-class Ahead:
+class Prefetcher:
     """Use as a context manager, in one thread; each worker has a thread of its own."""
 
     def __init__(self, pool: Pool) -> None:
@@ -51,7 +51,7 @@ class Ahead:
         self._closed = False
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(pool.size)]
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> Prefetcher:
         for thread in self._threads:
             thread.start()
         return self

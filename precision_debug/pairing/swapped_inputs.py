@@ -12,21 +12,23 @@ from ..reasons import Reason, say
 from .agreement import agree
 from .graph import BaseGraph, TargetGraph
 
-__all__ = ["Exchanged", "exchanged_inputs", "exchanged_note"]
+__all__ = ["SwappedInputs", "find_swapped_inputs", "swapped_inputs_note"]
 
 _MOST = 5
 _NEAR = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exchanged:
+class SwappedInputs:
     """belongs: the file's input to the one whose value it should have. values: what the file then computes."""
 
     belongs: Mapping[str, str]
     values: Mapping[str, Any]
 
 
-def exchanged_inputs(base: BaseGraph, target: TargetGraph, outputs: Mapping[str, tuple[str, str]]) -> Exchanged | None:
+def find_swapped_inputs(
+    base: BaseGraph, target: TargetGraph, outputs: Mapping[str, tuple[str, str]]
+) -> SwappedInputs | None:
     """Another order of the inputs with which the outputs agree; None where they do anyway, or none does."""
 
     def right(values: Mapping[str, Any]) -> bool:
@@ -45,11 +47,11 @@ def exchanged_inputs(base: BaseGraph, target: TargetGraph, outputs: Mapping[str,
             continue
         made = target.compute(target.operators, lambda name: target.own[belongs.get(name, name)])  # noqa: B023
         if right(made):
-            return Exchanged(belongs=belongs, values=made)
+            return SwappedInputs(belongs=belongs, values=made)
     return None
 
 
-def exchanged_note(found: Exchanged | None, path: str) -> tuple[Reason, ...]:
+def swapped_inputs_note(found: SwappedInputs | None, path: str) -> tuple[Reason, ...]:
     """What to say of it."""
     if found is None:
         return ()

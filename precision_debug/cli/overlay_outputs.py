@@ -11,13 +11,13 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from ..report import Report
 
-__all__ = ["STEP", "asked", "write"]
+__all__ = ["STEP", "split_outputs", "write"]
 
 STEP = "github"
 """An output that is added to what is there, and has no path of its own."""
 
 
-def asked(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
+def split_outputs(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
     """The reports among outputs, and the path of each overlay by its name. Raises UsageError."""
     from ..report import overlays
 

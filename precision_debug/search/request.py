@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from ..errors import UsageError
 from ..reasons import say
 
-__all__ = ["Asked", "limit_of"]
+__all__ = ["SearchRequest", "limit_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class SearchRequest:
     """on: "outputs", "all", or "FILE.py:function", a metric. limit: largest error ("0.02"), or a share of the error
     with nothing kept ("50%"); "": the comparison's own tolerance decides.
 

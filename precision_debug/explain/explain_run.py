@@ -147,9 +147,7 @@ def _explained(
         alone.close()
 
 
-def _looked(
-    subject: Subject, judged: Sequence[Sink], always: bool
-) -> tuple[frozenset[str], Mapping[str, float]]:
+def _looked(subject: Subject, judged: Sequence[Sink], always: bool) -> tuple[frozenset[str], Mapping[str, float]]:
     """The outputs whose authors are to be looked for, and the error that rounding everywhere predicts there, as far as
     it was needed to tell: predicting takes a run of the baseline.
 

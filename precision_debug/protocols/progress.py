@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ..reasons import Reason
 
-__all__ = ["Teller", "tell", "told_to"]
+__all__ = ["ProgressReader", "progress_to", "tell"]
 
 _LISTENER: ContextVar[Callable[[Reason], None] | None] = ContextVar("listener", default=None)
 
@@ -22,7 +22,7 @@ def tell(text: Reason) -> None:
 
 
 @contextmanager
-def told_to(listener: Callable[[Reason], None]) -> Iterator[None]:
+def progress_to(listener: Callable[[Reason], None]) -> Iterator[None]:
     """What this thread's sessions tell goes to the listener."""
     before = _LISTENER.set(listener)
     try:
@@ -31,7 +31,7 @@ def told_to(listener: Callable[[Reason], None]) -> Iterator[None]:
         _LISTENER.reset(before)
 
 
-class Teller(Protocol):
+class ProgressReader(Protocol):
     """A backend whose engine prints how far it is while a call holds the interpreter, so that ``tell`` cannot."""
 
     def heard(self, line: str) -> Reason | None:

@@ -12,7 +12,7 @@ from ... import events
 from ...codec import decode
 from ...records import RunSpec
 from .. import pipeline
-from ..failing import as_ours, failure_of
+from ..error_transport import as_ours, failure_of
 from ..journal import Journal
 
 __all__ = ["PartRunner", "Plain"]

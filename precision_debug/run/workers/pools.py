@@ -18,7 +18,7 @@ from typing import IO, Any, Protocol
 from ...errors import UsageError
 from ...safety import import_path
 from ..child import ended_by
-from ..held_folder import scratch
+from ..locked_folder import scratch
 from .cards import VISIBLE, cards, shares
 from .part_runner import PartRunner, Plain
 
@@ -103,7 +103,7 @@ class _Child:
         self.cards = cards
         self._folder = Path(tempfile.mkdtemp(prefix="worker-", dir=log.parent))
         place = f"{runner.__module__!r}, {runner.__name__!r}"
-        code = f"from precision_debug.run.spreading.part_worker import start; start({place})"
+        code = f"from precision_debug.run.workers.part_worker import start; start({place})"
         with log.open("ab") as said:
             self._process = subprocess.Popen(
                 import_path.command(code),

@@ -20,11 +20,11 @@ from .engine import Built, Maker
 from .road import choose_road
 from .typed import typed_build, typed_source
 
-__all__ = ["Ahead", "build_ahead", "built_ahead"]
+__all__ = ["ChipBuild", "build_for_chip", "build_for_chips"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ahead:
+class ChipBuild:
     """What a build for one chip gave. chip: compute capability. built: None where it failed, for the reason ``why``."""
 
     chip: str
@@ -32,7 +32,7 @@ class Ahead:
     why: str = ""
 
 
-def built_ahead(
+def build_for_chip(
     api: Api, logger: Any, messages: Messages, source: OnnxModel, recipe: Recipe, options: Options,
     feeds: Sequence[Mapping[str, Any]], *, chip: str,
 ) -> tuple[Maker, Built]:  # fmt: skip
@@ -61,16 +61,16 @@ def built_ahead(
         )[0]
 
 
-def build_ahead(
+def build_for_chips(
     api: Api, logger: Any, messages: Messages, source: OnnxModel, recipe: Recipe, options: Options,
     feeds: Sequence[Mapping[str, Any]],
-) -> list[Ahead]:  # fmt: skip
+) -> list[ChipBuild]:  # fmt: skip
     """One build for each chip that the edition knows. Raises UsageError where the options do not fit the mode."""
     found = []
     for chip in api.chips:
         try:
-            built = built_ahead(api, logger, messages, source, recipe, options, feeds, chip=chip)[1]
-            found.append(Ahead(chip=chip, built=built))
+            built = build_for_chip(api, logger, messages, source, recipe, options, feeds, chip=chip)[1]
+            found.append(ChipBuild(chip=chip, built=built))
         except (BackendError, ModelError) as error:
-            found.append(Ahead(chip=chip, why=error.what))
+            found.append(ChipBuild(chip=chip, why=error.what))
     return found

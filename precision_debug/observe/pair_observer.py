@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from ..records import Row
 
-__all__ = ["Looker"]
+__all__ = ["PairObserver"]
 
 
-class Looker(Protocol):
+class PairObserver(Protocol):
     """Is shown every pair of a run, in the order in which the results come."""
 
     def look(self, row: Row, base: Any, target: Any, /) -> None:

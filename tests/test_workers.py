@@ -18,9 +18,9 @@ from precision_debug.report.from_journal import report_of_events
 from precision_debug.report.model import Report
 from precision_debug.run import pipeline
 from precision_debug.run.journal import Journal, read_events
-from precision_debug.run.spreading import story as spreading
-from precision_debug.run.spreading.pools import Worker
-from precision_debug.settings.options import Spread
+from precision_debug.run.workers import parallel_run
+from precision_debug.run.workers.pools import Worker
+from precision_debug.settings.options import Workers
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def one(spec: RunSpec, tmp_path: Path) -> Report:
     return told(tmp_path / "one", lambda journal, folder: pipeline.execute(spec, journal, folder=folder))
 
 
-def spread(spec: RunSpec, tmp_path: Path, asked: Spread, **more: Any) -> Report:
+def spread(spec: RunSpec, tmp_path: Path, asked: Workers, **more: Any) -> Report:
     return told(
-        tmp_path / "spread", lambda journal, folder: spreading.execute(spec, asked, journal, folder=folder, **more)
+        tmp_path / "spread", lambda journal, folder: parallel_run.execute(spec, asked, journal, folder=folder, **more)
     )
 
 
@@ -74,7 +74,7 @@ def test_child_processes_give_what_one_process_gives(spec: RunSpec, tmp_path: Pa
         if done == 1:
             os.kill(worker.pid, signal.SIGKILL)
 
-    found = spread(spec, tmp_path, Spread(jobs=2), on_part=kill_the_first)
+    found = spread(spec, tmp_path, Workers(jobs=2), on_part=kill_the_first)
     assert_same(found, whole)
     assert len(parts) == 12, "24 samples, two workers, 8 parts each or so"
 
@@ -92,14 +92,16 @@ def test_a_checkpoint_is_gone_on_from(spec: RunSpec, tmp_path: Path) -> None:
     with pytest.raises(Stop):
         told(
             tmp_path / "stopped",
-            lambda journal, folder: spreading.execute(
-                spec, Spread(jobs=1, checkpoint=str(kept)), journal, folder=folder, on_part=stop
+            lambda journal, folder: parallel_run.execute(
+                spec, Workers(jobs=1, checkpoint=str(kept)), journal, folder=folder, on_part=stop
             ),
         )
     before = len(kept.read_text().splitlines())
     assert before >= 4
     made: list[int] = []
-    found = spread(spec, tmp_path, Spread(jobs=1, checkpoint=str(kept)), on_part=lambda worker, done: made.append(done))
+    found = spread(
+        spec, tmp_path, Workers(jobs=1, checkpoint=str(kept)), on_part=lambda worker, done: made.append(done)
+    )
     assert len(made) <= 24 - 3 * (before - 1) + 8
     shards = list(read_events(tmp_path / "spread" / "journal.jsonl", ShardDone))
     assert len(shards) == len(made) + before - 1
@@ -108,8 +110,8 @@ def test_a_checkpoint_is_gone_on_from(spec: RunSpec, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="another command"):
         told(
             tmp_path / "other",
-            lambda journal, folder: spreading.execute(
-                other, Spread(jobs=1, checkpoint=str(kept)), journal, folder=folder
+            lambda journal, folder: parallel_run.execute(
+                other, Workers(jobs=1, checkpoint=str(kept)), journal, folder=folder
             ),
         )
 
@@ -117,18 +119,20 @@ def test_a_checkpoint_is_gone_on_from(spec: RunSpec, tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_in_one_line(spec: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "images.npz", image=np.zeros((3, 2, 8, 8), np.float32))
     with pytest.raises(InputError, match="the model wants"):
-        told(tmp_path / "b", lambda journal, folder: spreading.execute(spec, Spread(jobs=1), journal, folder=folder))
+        told(
+            tmp_path / "b", lambda journal, folder: parallel_run.execute(spec, Workers(jobs=1), journal, folder=folder)
+        )
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match="Ray is not installed"):
         told(
             tmp_path / "c",
-            lambda journal, folder: spreading.execute(spec, Spread(engine="ray"), journal, folder=folder),
+            lambda journal, folder: parallel_run.execute(spec, Workers(engine="ray"), journal, folder=folder),
         )
 
 
 def test_one_sample_is_compared_by_a_worker(spec: RunSpec, tmp_path: Path) -> None:
     single = RunSpec(model=spec.model, run_mode="ort_opt", explain="off")
-    found = spread(single, tmp_path, Spread(jobs=2))
+    found = spread(single, tmp_path, Workers(jobs=2))
     assert found.rows == one(single, tmp_path).rows
     assert not found.failure
     assert found.compared
@@ -146,17 +150,18 @@ def test_ray_gives_what_one_process_gives_though_a_worker_is_killed(spec: RunSpe
             killed.append(worker.pid)
             os.kill(worker.pid, signal.SIGKILL)
 
-    found = spread(spec, tmp_path, Spread(engine="ray", jobs=2), on_part=kill_half_way)
+    found = spread(spec, tmp_path, Workers(engine="ray", jobs=2), on_part=kill_half_way)
     assert killed
     assert_same(found, whole)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999999",
-                         "no.such.host.invalid:6379"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999999", "no.such.host.invalid:6379"]
+)
 def test_a_cluster_that_nobody_answers_for_is_one_line_at_once(address: str) -> None:
     """Ray itself waits for minutes."""
     pytest.importorskip("ray", reason="ray is not installed")
-    from precision_debug.run.spreading.pools import connected
+    from precision_debug.run.workers.pools import connected
 
     with pytest.raises(UsageError, match="nobody answers there"):
         connected(address)
