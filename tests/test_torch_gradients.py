@@ -96,6 +96,21 @@ def test_every_run_starts_from_the_models_own_weights(build: Any, mode: str) -> 
         assert any("each run has copies of its own" in note for note in report.target.notes) == writes
 
 
+@pytest.mark.parametrize("build", [BUILDS["sgd"], Gradient, Data], ids=["sgd", "gradient", "data"])
+def test_a_compiled_run_leaves_the_model_as_it_was(build: Any) -> None:
+    torch.manual_seed(0)
+    module, x = build().eval(), torch.randn(4, 6)
+    before = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+    report = compare_module(module, x, run_mode="torch_compile", device="cpu")
+    for name, tensor in module.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    assert all(parameter.grad is None for parameter in module.parameters())
+    assert all(row.relative_l2 is not None and row.relative_l2 < 1e-5 for row in report.rows if row.comparison)
+    assert any("outputs are bit for bit those of the graph without" in note for note in report.target.notes)
+    if build is not Gradient:
+        assert any("each run has copies of its own" in note for note in report.target.notes)
+
+
 def test_what_is_returned_is_what_a_plain_run_returns() -> None:
     from precision_debug_torch.make import build as ready
     from precision_debug_torch.model import from_module

@@ -21,6 +21,7 @@ from precision_debug.numbers.arrays import as_array
 from precision_debug.numbers.narrowing import narrow_type
 from precision_debug.records import Operator
 
+from .engine.ragged import filled
 from .naming import op_type
 from .on_device import moved
 
@@ -79,6 +80,9 @@ class Replacing:
 
         written: an operator has just written there itself.
         """
+        if tensor.is_nested:
+            _put_parts(tensor, new)
+            return
         start = _start(tensor)
         if start is None or (start in self._kept and not written) or tuple(new.shape) != tuple(tensor.shape):
             return
@@ -94,6 +98,14 @@ class Replacing:
                 memory.copy_(_within(fresh, memory.dtype))
 
 
+def _put_parts(tensor: Any, new: Any) -> None:
+    """``Replacing.put`` of a nested tensor, which is no parameter's memory."""
+    fresh = new if isinstance(new, torch.Tensor) else moved(new, tensor.device)
+    with contextlib.suppress(RuntimeError, TypeError), torch._C.DisableTorchFunction(), _disable_current_modes():
+        if fresh is not None and fresh.numel() == tensor.numel():
+            filled(tensor.detach(), _within(fresh, tensor.dtype))
+
+
 def _within(values: Any, dtype: Any) -> Any:
     """Finite numbers stay finite in a narrower type."""
     if not (dtype.is_floating_point and values.dtype.is_floating_point) or dtype.itemsize >= values.dtype.itemsize:
@@ -105,7 +117,7 @@ def _within(values: Any, dtype: Any) -> Any:
 def _start(tensor: Any) -> int | None:
     """Where a plain tensor's memory begins; None where there is none to write to."""
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
-    if not plain or tensor.is_quantized or tensor.is_meta:
+    if not plain or tensor.is_nested or tensor.is_quantized or tensor.is_meta:
         return None
     try:
         return int(tensor.untyped_storage().data_ptr())

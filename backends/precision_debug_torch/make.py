@@ -24,6 +24,7 @@ from .engine.keep_float32 import BETWEEN, keep_in_float32, outermost
 from .engine.nested_tensors import leaves, replaced
 from .engine.program import cast_program
 from .engine.quantised_linear import quantise, type_of
+from .engine.ragged import like
 from .model import Model
 from .modes import Recipe
 from .reasons import say
@@ -174,9 +175,10 @@ def twin(module: Any, own: frozenset[str] | None = None) -> Any:
 def tensors_of(built: Built, feeds: Mapping[str, Any]) -> dict[str, Any]:
     """The feeds as new tensors on the device, floating ones in the mode's type, by input name. Raises InputError."""
     model = built.model
+    examples: dict[str, Any] = {}
     if model.arguments:
-        known = [name for argument, value in model.arguments.items() for name, _ in leaves(value, argument)]
-        required = known
+        examples = {name: one for argument, value in model.arguments.items() for name, one in leaves(value, argument)}
+        required = known = [*examples]
     else:
         known = [*model.order, *(meta.name for meta in model.guessed if meta.name not in model.order)]
         required = list(model.required)
@@ -185,7 +187,7 @@ def tensors_of(built: Built, feeds: Mapping[str, Any]) -> dict[str, Any]:
     if missing or (strange and not model.open_ended):
         what = f"no value for '{missing[0]}'" if missing else f"the model has no input '{strange[0]}'"
         raise InputError(what, where=model.path, hint=f"it takes {', '.join(known) or 'nothing'}")
-    return {name: _as_tensor(value, name, built) for name, value in feeds.items()}
+    return {name: _as_tensor(value, name, built, examples.get(name)) for name, value in feeds.items()}
 
 
 def arguments_of(model: Model, tensors: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -201,7 +203,7 @@ def arguments_of(model: Model, tensors: Mapping[str, Any]) -> tuple[tuple[Any, .
     return tuple(changed[name] for name in model.order), extra
 
 
-def _as_tensor(value: Any, name: str, built: Built) -> Any:
+def _as_tensor(value: Any, name: str, built: Built, example: Any) -> Any:
     if isinstance(value, torch.Tensor):
         tensor = value
     else:
@@ -214,7 +216,15 @@ def _as_tensor(value: Any, name: str, built: Built) -> Any:
         except TypeError as error:
             raise InputError(f"torch has no type for {array.dtype} ('{name}')", where=built.model.path) from error
     dtype = built.dtype if built.dtype is not None and tensor.is_floating_point() else tensor.dtype
-    return tensor.to(device=built.device, dtype=dtype, copy=True)
+    if example is None or not example.is_nested or tensor.is_nested:
+        return tensor.to(device=built.device, dtype=dtype, copy=True)
+    if tensor.numel() != example.numel():
+        parts = ", ".join(str(tuple(part.shape)) for part in example.unbind())
+        raise InputError(
+            f"'{name}' has {tensor.numel()} elements, and the example {example.numel()}", where=built.model.path,
+            hint=f"it is a nested tensor: give the parts {parts} in a row",
+        )  # fmt: skip
+    return like(example, tensor.to(device=built.device, dtype=dtype))
 
 
 def _tensors_in(model: Model, kept: Sequence[str]) -> frozenset[int]:

@@ -102,11 +102,13 @@ def read_inputs(model: Model) -> tuple[InputMeta, ...]:
     """The tensors among the arguments; without examples, what forward takes."""
     if not model.arguments:
         return model.guessed
+    from .engine.ragged import packed
+
     return tuple(
         InputMeta(
             name=name,
             dtype=str(tensor.dtype).removeprefix("torch."),
-            shape=model.dynamic.get(name, tuple(tensor.shape)),
+            shape=model.dynamic.get(name) or tuple((packed(tensor) if tensor.is_nested else tensor).shape),
         )
         for argument, value in model.arguments.items()
         for name, tensor in leaves(value, argument)

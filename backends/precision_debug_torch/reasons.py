@@ -39,6 +39,9 @@ REASONS = Catalogue("torch", {
     "uninitialised": Wording("holds uninitialised memory", "内容是未初始化的内存", _NOTHING, whole=True),
     "bookkeeping": Wording("is the kernel's own bookkeeping", "内核自用的数据", _NOTHING, whole=True),
     "no_tensor": Wording("returns no tensor", "不返回张量", _NOTHING, whole=True),
+    "not_readable": Wording(
+        "torch gives no values of a {kind} of this layout ({detail})", "torch 不给出此布局的 {kind} 的数值（{detail}）"
+    ),
     "in_pieces": Wording(
         "compiled in pieces, because its Python asks for values ({detail})",
         "因其 Python 代码需要取值而分段编译（{detail}）", _PLAIN,

@@ -36,7 +36,7 @@ from .modes import Recipe
 from .reasons import say
 from .workbench import TorchWorkbench
 
-__all__ = ["TorchSession", "device_versions", "translated", "wrap"]
+__all__ = ["TorchSession", "device_versions", "translated", "unseen_write", "wrap"]
 
 
 class TorchSession:
@@ -253,11 +253,7 @@ class TorchSession:
 
     def _refuse_write(self, name: str) -> None:
         assert self._built is not None
-        raise BackendError(
-            f"forward writes into the parameter '{name}', which its first run was not seen to do: the run cannot be "
-            "repeated", where=self._built.model.path,
-            hint="write into a copy of the parameter (torch.func.functional_call takes one)",
-        )  # fmt: skip
+        raise unseen_write(self._built.model, name)
 
     def _note_written(self, built: Built, module: Any, shared: WrittenConstants) -> None:
         """A run has ended that may have written into what it shares with others. Raises BackendError."""
@@ -438,6 +434,15 @@ def translated(
             f"names, or return (module, example_inputs) from the factory; {hint}"
         )
     return BackendError(f"{type(error).__name__}: {error}", where=where, hint=hint)
+
+
+def unseen_write(model: Model, name: str) -> BackendError:
+    """Why a run that writes into a parameter cannot be repeated."""
+    return BackendError(
+        f"forward writes into the parameter '{name}', which its first run was not seen to do: the run cannot be "
+        "repeated", where=model.path,
+        hint="write into a copy of the parameter (torch.func.functional_call takes one)",
+    )  # fmt: skip
 
 
 _MISSING = re.compile(r"not implemented for|not supported (for|on)|Could not run '.*' with arguments from")

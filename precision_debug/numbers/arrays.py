@@ -17,10 +17,11 @@ _BYTES = {1: "uint8", 2: "uint16"}
 def as_array(tensor: Any, *, name: str = "") -> Array:
     """A numpy array over the tensor's memory where that is possible, a copy where it is not.
 
-    Takes numpy arrays and whatever has ``__array__`` or ``__dlpack__``; sparse tensors become dense, and quantised ones
-    the numbers that they stand for. The raw bytes by which a framework hands over a type that numpy has not (Paddle's
-    bfloat16 as uint16, its float8 as int8) come back as that type of ml_dtypes; complex numbers of 16-bit parts, which
-    numpy has not, as complex64 with every value kept. Raises BackendError on anything else.
+    Takes numpy arrays and whatever has ``__array__`` or ``__dlpack__``; sparse tensors become dense, quantised ones
+    the numbers that they stand for, and torch's nested ones their parts in a row. The raw bytes by which a framework
+    hands over a type that numpy has not (Paddle's bfloat16 as uint16, its float8 as int8) come back as that type of
+    ml_dtypes; complex numbers of 16-bit parts, which numpy has not, as complex64 with every value kept. Raises
+    BackendError on anything else.
     """
     if isinstance(tensor, np.ndarray):
         return with_both_parts(tensor)
@@ -56,6 +57,10 @@ def _of_torch(tensor: Any) -> Array:
     import torch
 
     plain = tensor.detach().cpu()
+    if plain.is_nested:
+        parts = [_of_torch(part) for part in plain.unbind()]
+        rows = all(part.ndim and part.shape[1:] == parts[0].shape[1:] for part in parts)
+        return np.concatenate(parts if rows else [part.reshape(-1) for part in parts]) if parts else np.empty(0)
     if plain.is_quantized:
         plain = plain.dequantize()
     if plain.layout != torch.strided:

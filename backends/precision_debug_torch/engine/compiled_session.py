@@ -28,13 +28,14 @@ from precision_debug.records import Doubt, TensorMeta
 from ..make import Built, arguments_of, tensors_of, twin
 from ..modes import Recipe
 from ..reasons import say
-from ..session import device_versions, translated, wrap
+from ..session import device_versions, translated, unseen_write, wrap
 from .arithmetic import Arithmetic
 from .dispatch import Trace, Watch
 from .function_calls import Families
 from .kernels import heard, kernels_of
 from .module_state import touched
 from .nested_tensors import leaves
+from .written_constants import WrittenConstants, put_back
 
 __all__ = ["CompiledSession"]
 
@@ -89,6 +90,7 @@ class CompiledSession:
         self._last: _Plan | None = None
         self._changed: bool | None = None
         self._sources: list[str] = []
+        self._own: dict[str, int] | None = None  # parameters that forward writes into, and their bytes; None: not known
 
     @property
     def tensors(self) -> Sequence[TensorMeta]:
@@ -100,6 +102,8 @@ class CompiledSession:
     @property
     def notes(self) -> Sequence[Reason]:
         found = list(self._notes)
+        if self._own:
+            found.append(say("writes_parameters", count=len(self._own), size=f"{sum(self._own.values()) / 1e6:.3g} MB"))
         if self._changed is not None:
             found.append(say("second_graph_differs") if self._changed else say("second_graph_same"))
         return tuple(found)
@@ -118,8 +122,11 @@ class CompiledSession:
         if built is None:
             raise BackendError("the session is closed", where=self._recipe.mode.name)
         given = tensors_of(built, feeds)
+        if self._own is None:
+            self._trace("op", given)
+            given = tensors_of(built, feeds)
         with heard() as sources:
-            result = self._call(self._plain(), *arguments_of(built.model, given))
+            result = self._call(self._plain(), *arguments_of(built.model, given), module=self._twin)
         self._sources = sources or self._sources
         self._forget_if_touched(built)
         outputs = dict(leaves(result, "output"))
@@ -183,7 +190,7 @@ class CompiledSession:
     def _plain(self) -> Any:
         assert self._built is not None
         if "plain" not in self._marked:
-            self._twin = twin(self._built.module)
+            self._twin = twin(self._built.module, frozenset())
             self._marked["plain"] = _compile(self._twin)
         return self._marked["plain"]
 
@@ -234,20 +241,26 @@ class CompiledSession:
 
     def _trace(self, level: str, given: Mapping[str, Any]) -> Trace:
         assert self._built is not None
-        module = twin(self._built.module)
+        module = twin(self._built.module, frozenset())
         own = {name: tensor.clone() for name, tensor in given.items()}
         args, kwargs = arguments_of(self._built.model, own)
         constants = [*module.named_parameters(), *module.named_buffers()]
         trace = Trace(level, constants=constants, given=own, show=None)
-        wrap(module, trace)
+        undo, shared = wrap(module, trace), WrittenConstants(module.named_parameters())
         self._arithmetic.reset()
         try:
             families = Families(trace) if level == "op" else contextlib.nullcontext()
-            with torch.no_grad(), families, _unfused_attention(), Watch(self._arithmetic, trace):
+            watch = Watch(self._arithmetic, trace, constants=shared)
+            with put_back(module, module, ()), torch.no_grad(), families, _unfused_attention(), watch:
                 result = module(*args, **kwargs)
             trace.outputs(result)
         except Exception as error:
             raise translated(error, self._built.model, trace, own) from error
+        finally:
+            undo()
+            shared.restore()
+        sizes = {name: parameter.nbytes for name, parameter in self._built.module.named_parameters()}
+        self._own = {**(self._own or {}), **{name: sizes[name] for name in shared.written if name in sizes}}
         return trace
 
     def _graph(self, given: Mapping[str, Any], calls: Sequence[Any]) -> tuple[Any, Reason, bool]:
@@ -258,7 +271,7 @@ class CompiledSession:
         assert self._built is not None
         model, order, problem = self._built.model, list(given), NOTHING
         for asks, how in ((False, {}), (True, {"_error_on_data_dependent_ops": False})):
-            module = twin(self._built.module)  # which a trace that failed has left anyhow
+            module = twin(self._built.module, frozenset())  # which a trace that failed has left anyhow
 
             def flat(*tensors: Any, module: Any = module) -> Any:
                 args, kwargs = arguments_of(model, dict(zip(order, tensors, strict=True)))
@@ -267,7 +280,8 @@ class CompiledSession:
 
             self._arithmetic.reset()
             try:
-                with torch.no_grad(), _quiet(), _unfused_attention(), self._arithmetic.globally():
+                aside = put_back(module, self._built.module, self._own or ())
+                with aside, torch.no_grad(), _quiet(), _unfused_attention(), self._arithmetic.globally():
                     graph = make_fx(flat, **how)(*(tensor.clone() for tensor in given.values()))
             except Exception as error:
                 problem = problem or say("in_pieces", detail=_first(error))
@@ -295,14 +309,21 @@ class CompiledSession:
         graph.recompile()
         return _compile(graph)
 
-    def _call(self, compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _call(self, compiled: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, module: Any = None) -> Any:
+        """module: whose gradients ``compiled`` may leave behind; None: it leaves none."""
         assert self._built is not None
+        original, own = self._built.module, self._own or {}
+        shared = WrittenConstants([(name, one) for name, one in original.named_parameters() if name not in own])
         self._arithmetic.reset()
         try:
-            with torch.no_grad(), _quiet(), self._arithmetic.globally():
-                return compiled(*args, **kwargs)
+            aside = put_back(original if module is None else module, original, own)
+            with aside, torch.no_grad(), _quiet(), self._arithmetic.globally():
+                result = compiled(*args, **kwargs)
         except Exception as error:
             raise translated(error, self._built.model, None) from error
+        if unseen := shared.unseen():
+            raise unseen_write(self._built.model, unseen)
+        return result
 
 
 def _way(trace: Trace) -> Any:

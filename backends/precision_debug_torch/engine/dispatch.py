@@ -28,6 +28,7 @@ from .control_flow import CONTROL
 from .loans import Loans
 from .nested_tensors import leaves
 from .process_switches import Switches
+from .ragged import packed
 from .unwritten import Unwritten
 from .written_constants import WrittenConstants
 
@@ -328,9 +329,11 @@ class Trace:
 
     def _share(self, value: Any, given: list[Any]) -> None:
         """Remember where a result is an argument's elements in the same order."""
-        if value.layout is not torch.strided or not value.is_contiguous():
+        if value.is_nested or value.layout is not torch.strided or not value.is_contiguous():
             return
         for tensor in given:
+            if tensor.is_nested:
+                continue
             same = tensor.dtype == value.dtype and tensor.numel() == value.numel() and tensor.is_contiguous()
             plain = tensor.is_conj() == value.is_conj() and tensor.is_neg() == value.is_neg()
             if same and plain and tensor.data_ptr() == value.data_ptr():
@@ -362,9 +365,10 @@ class Trace:
         extra: Mapping[str, str] | None = None, is_output: bool = False, call: CallSite | None = None,
         written: bool = False, replaced: bool = True,
     ) -> None:  # fmt: skip
-        dtype, shape, known = _type_name(tensor.dtype), tuple(tensor.shape), self._listed.get(name)
-        value, view = _visible(tensor)
-        unseen = unseen or (say("uninitialised") if self.unwritten.holds(tensor) else NOTHING)
+        dtype, known = _type_name(tensor.dtype), self._listed.get(name)
+        value, view, hidden = _visible(tensor)
+        shape = None if value is None else tuple(value.shape)
+        unseen = unseen or hidden or (say("uninitialised") if self.unwritten.holds(tensor) else NOTHING)
         if (
             known is not None and (known.op_type, known.shape, known.inputs) == (kind, shape, inputs)
             and (known.node, known.dtype, known.view, known.unseen) == (node, dtype, view, unseen)
@@ -475,15 +479,21 @@ def _leaf_tensors(values: Any) -> list[Any]:
     return [value for value in pytree.tree_leaves(values) if isinstance(value, torch.Tensor)]
 
 
-def _visible(tensor: Any) -> tuple[Any, str]:
-    """The values as a plain strided tensor that numpy can hold, and how they were taken from what the run has."""
-    value = tensor.detach()
-    if value.is_quantized:
-        return value.dequantize(), "dequantised"
-    if value.layout is not torch.strided:
-        return value.to_dense(), "dense"
-    if value.is_conj() or value.is_neg():
-        return value.resolve_conj().resolve_neg(), ""
-    if value.dtype.is_floating_point and value.dtype.itemsize == 1:
-        return value.float(), "cast"
-    return value, ""
+def _visible(tensor: Any) -> tuple[Any, str, Reason]:
+    """The values as a plain strided tensor that numpy can hold, and how they were taken from what the run has; None,
+    "" and why there are none."""
+    try:
+        value = tensor.detach()
+        if value.is_nested:
+            return packed(value), "packed", NOTHING
+        if value.is_quantized:
+            return value.dequantize(), "dequantised", NOTHING
+        if value.layout is not torch.strided:
+            return value.to_dense(), "dense", NOTHING
+        if value.is_conj() or value.is_neg():
+            return value.resolve_conj().resolve_neg(), "", NOTHING
+        if value.dtype.is_floating_point and value.dtype.itemsize == 1:
+            return value.float(), "cast", NOTHING
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        return None, "", say("not_readable", kind=type(tensor).__name__, detail=str(error).partition("\n")[0][:120])
+    return value, "", NOTHING

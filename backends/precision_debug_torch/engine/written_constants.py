@@ -5,14 +5,15 @@ A run's twin shares the memory of its parameters with the model and so with ever
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["WrittenConstants", "targets"]
+__all__ = ["WrittenConstants", "put_back", "targets"]
 
 
 class WrittenConstants:
@@ -56,6 +57,24 @@ class WrittenConstants:
         """A constant that was written without an operator that was seen; "" where there is none."""
         there = (one for start, found in self._at.items() if start not in self._there for one in found)
         return next((name for name, tensor, version in there if tensor._version != version), "")
+
+
+@contextlib.contextmanager
+def put_back(module: Any, original: Any, names: Collection[str]) -> Iterator[None]:
+    """Around a run whose operators nobody sees: the parameters of these names, whose memory ``module`` shares with
+    ``original``, and every gradient of ``module`` are afterwards what they were before."""
+    with torch.no_grad():
+        held = [one.data for name, one in original.named_parameters() if name in names]
+        before = [one.clone() for one in held]
+        grads = [(one, None if one.grad is None else one.grad.clone()) for one in module.parameters()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for one, values in zip(held, before, strict=True):
+                one.copy_(values)
+            for one, grad in grads:
+                one.grad = grad
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,0 +1,90 @@
+"""A watched run under autocast computes what a plain one does, to the bit, also where a whole layer is one operator."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import torch.nn.functional as F
+from precision_debug_torch.backend import open_model
+from precision_debug_torch.live import compare_module
+from precision_debug_torch.model import example_feeds, from_module
+from torch import nn
+
+from precision_debug.numbers.arrays import as_array
+
+
+def layer() -> Any:
+    return nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+
+
+class Calls(nn.Module):
+    """A function of one tensor."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+class Switches(nn.Module):
+    """The same layer with autocast on, off, and on again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.first = layer(), nn.Linear(16, 16)
+
+    def forward(self, x: Any) -> Any:
+        on = self.layer(x)
+        with torch.autocast("cpu", enabled=False):
+            off = self.layer(x)
+        return on, off, self.layer(self.first(x)), self.layer(self.first(x).float())
+
+
+CASES = {
+    "layer": layer,
+    "encoder": lambda: nn.TransformerEncoder(layer(), 2, enable_nested_tensor=False),
+    "switches": Switches,
+    "bilinear": lambda: Calls(lambda x: F.bilinear(x, x, torch.ones(3, 16, 16))),
+    "pinv": lambda: Calls(torch.linalg.pinv),
+    "sparse": lambda: Calls(lambda x: torch.sparse.mm(x[0].to_sparse(), x[0].mT.contiguous())),
+}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("case", CASES)
+def test_outputs_are_a_plain_runs(case: str, dtype: str) -> None:
+    torch.manual_seed(0)
+    module, x = CASES[case]().eval(), torch.randn(2, 5, 16)
+    with torch.no_grad(), torch.autocast("cpu", dtype=getattr(torch, dtype)):
+        plain = module(x)
+    wanted = [as_array(tensor) for tensor in (plain if isinstance(plain, tuple) else (plain,))]
+    model = from_module(module, x)
+    feeds = example_feeds(model)
+    mode = {"bfloat16": "torch_autocast_bf16", "float16": "torch_autocast_fp16"}[dtype]
+    session = open_model(model, mode, {"device": "cpu"}, [feeds])
+    for hook in (None, lambda kind, name, tensor: None):
+        found = [np.asarray(array) for array in session.run(feeds, hook).values()]
+        assert [array.dtype for array in found] == [array.dtype for array in wanted]
+        assert [array.tobytes() for array in found] == [array.tobytes() for array in wanted]
+    session.close()
+
+
+def test_the_error_that_is_judged_is_the_runs_own() -> None:
+    torch.manual_seed(0)
+    module, x = layer().eval(), torch.randn(2, 5, 16)
+    with torch.no_grad():
+        exact = module(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            cast = module(x)
+    error = float((cast.float() - exact).norm() / exact.norm())
+    report = compare_module(module, x, run_mode="torch_autocast_bf16", device="cpu")
+    assert report.outputs[0].relative_l2 == pytest.approx(error, rel=1e-3)
