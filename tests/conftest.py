@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import pkgutil
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +11,6 @@ import outcomes
 import pytest
 from hypothesis import HealthCheck, settings
 from outcomes import pytest_addoption, pytest_configure
-
-# threads import it late, and CPython 3.11 fails at random where two parse at once, as pytest does when it rewrites
-from precision_debug.numbers import compare, describe  # noqa: F401
 
 __all__ = ["pytest_addoption", "pytest_configure"]
 
@@ -31,16 +25,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
-if sys.version_info < (3, 12):
-    # pytest rewrites the package's modules, as a plugin's, when they are imported; two threads that parse at once end
-    # in CPython 3.11's "SystemError: AST constructor recursion depth mismatch". So all are imported by one.
-    import precision_debug
-
-    for _module in pkgutil.walk_packages(precision_debug.__path__, "precision_debug."):
-        if not any(part in _module.name for part in (".testing", "._", ".cuda")):  # cuda's imports torch
-            importlib.import_module(_module.name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -68,6 +68,21 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+def test_pytest_rewrites_none_of_our_modules(project: Path) -> None:
+    """What it rewrites it parses, and CPython 3.11 fails at random where two threads, that import late, both do."""
+    (project / "test_late.py").write_text(
+        "import sys\n"
+        "from precision_debug.numbers import compare  # noqa: F401\n"
+        "def test_late(assert_precision):\n"
+        "    assert_precision('model.onnx', run_mode='ort_fp16_sim', inputs='x.npz')\n"
+        "    late = [m for n, m in sys.modules.items() if n.startswith('precision_debug.numbers.')]\n"
+        "    assert len(late) > 5\n"
+        "    assert not any(type(m.__loader__).__name__ == 'AssertionRewritingHook' for m in late)\n"
+    )
+    status, said = run(project, "test_late.py")
+    assert status == 0, said
+
+
 def test_it_passes_and_a_planted_overflow_fails_with_the_culprits_name(project: Path) -> None:
     assert run(project)[0] == 0
     model(project / "model.onnx", 8e4)

@@ -38,6 +38,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Takes this package out of what pytest rewrites: a plugin's whole distribution, though nothing here asserts.
+
+    pytest parses what it rewrites, our threads import late, and two that parse at once end in CPython 3.11's
+    "SystemError: AST constructor recursion depth mismatch" (https://github.com/python/cpython/issues/106905).
+    """
+    hook = getattr(config.pluginmanager, "rewrite_hook", None)
+    for marked in (getattr(hook, "_must_rewrite", set()), getattr(hook, "_marked_for_rewrite_cache", {})):
+        for name in [name for name in marked if name.partition(".")[0].startswith("precision_debug")]:
+            marked.discard(name) if isinstance(marked, set) else marked.pop(name)
+
+
 _LONGEST = 160
 """Bytes of a report's name; a file system takes 255, with all that is put behind it."""
 
