@@ -111,10 +111,11 @@ def test_a_sweep_that_is_comparing_leaves_the_other_modes_out(place: Path) -> No
     "words",
     [
         ["marks", "m.fake", "--run_mode", "fake_hang_open"],
+        ["inspect", "capability", "m.fake", "--run_mode", "fake_hang_open"],
         ["ladder", "--model_file", "m.fake", "--run_mode", "fake_hang_open", "--output", "out/l.json"],
         ["--model_file", "m.fake", "--run_mode", "fake_hang_open", "--jobs", "2", "--output", "out/r.json"],
     ],
-    ids=["marks", "ladder", "jobs"],
+    ids=["marks", "capability", "ladder", "jobs"],
 )  # fmt: skip
 def test_a_verb_that_opens_a_model_ends(place: Path, words: list[str], number: signal.Signals) -> None:
     process = begin(*words)
@@ -129,10 +130,11 @@ def test_a_verb_that_opens_a_model_ends(place: Path, words: list[str], number: s
     "words",
     [
         ["marks", "m.fake", "--run_mode", "fake_hang_open"],
+        ["inspect", "capability", "m.fake", "--run_mode", "fake_hang_open"],
         ["ladder", "--model_file", "m.fake", "--run_mode", "fake_hang_open"],
         ["--model_file", "m.fake", "--run_mode", "fake_hang_open", "--jobs", "2", "--output", "out/r.json"],
     ],
-    ids=["marks", "ladder", "jobs"],
+    ids=["marks", "capability", "ladder", "jobs"],
 )  # fmt: skip
 def test_the_next_command_clears_what_a_killed_one_left(place: Path, words: list[str], both: bool) -> None:
     process = begin(*words)

@@ -70,13 +70,16 @@ def test_openvino_is_asked_what_it_takes(tmp_path: Path, capsys: pytest.CaptureF
 def test_tensorrts_parser_is_asked_in_both_of_its_ways(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the stand-in; tests/gpu/migration.py asks the real one."""
+    """By the stand-in, so in this process; tests/gpu/migration.py asks the real one."""
     from precision_debug_tensorrt.engine import device_memory, versions
     from tensorrt_fake import HostGpu, fake_tensorrt
+
+    from precision_debug.cli import inspect
 
     nodes = [helper.make_node("Relu", ["x"], ["a"], name="one"), helper.make_node("Nowhere", ["a"], ["y"], name="two")]
     ends = [onnx_models.value(name, [2]) for name in "xy"]
     onnx.save(onnx_models.model(nodes, ends[:1], ends[1:], {}), tmp_path / "m.onnx")
+    monkeypatch.setattr(inspect, "called", lambda _name, job, **_: inspect.surveyed(job, tmp_path, print))
     for version in ("8.6.1", "10.3.0"):
         trt = fake_tensorrt(version, untaken=("Nowhere",))
         memory = device_memory.Device(HostGpu(limit=10**9, free=10**9))

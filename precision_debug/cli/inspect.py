@@ -16,11 +16,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import registry
+from ..codec import decode, encode
 from ..errors import PrecisionDebugError, UsageError
 from ..feeds.random import random_feeds
 from ..inspector import (
@@ -35,14 +36,15 @@ from ..inspector import (
 from ..numbers import describe
 from ..numbers.arrays import as_array
 from ..onnx.description import PARTS, described
-from ..protocols import Describer, Feeds
+from ..protocols import Describer, Feeds, Survey
 from ..records import InputMeta, ModelFiles, SessionSpec
+from ..run.called import Said, called
 from ..safety.visible import visible
 from .description import lines_of
 from .language import Help
 from .parser import Parser, formatter, parse, program
 
-__all__ = ["run"]
+__all__ = ["run", "surveyed"]
 
 SUMMARY = "tell what a model, an engine, or TensorRT's engine-inspector files hold (layers, real precision, tactics)"
 SUMMARY_ZH = "说明模型、引擎或 TensorRT engine inspector 文件的内容（层、真实精度、tactic）"
@@ -147,21 +149,8 @@ def _capability(files: Sequence[str], mode: str) -> int:
     """What an engine takes of each model, and what it does not; 1 where it refuses something."""
     status = 0
     for name in files:
-        model = ModelFiles(model_file=name)
-        if mode:
-            # whether the mode runs here is the surveyor's to say: TensorRT for RTX builds without a card
-            surveyor = registry.find(model, mode)[0].capabilities.surveyor
-            asked = SessionSpec(model=model, mode=mode)
-        else:
-            able = [(backend, one) for backend, one in registry.modes_for(model) if backend.capabilities.surveyor]
-            found = next((pair for pair in able if pair[0].availability(pair[1].name).ok), None)
-            if found is None:
-                known = ", ".join(sorted({backend.name for backend, _ in able}))
-                raise UsageError("no engine that could be asked runs here", where=name, hint=f"it would be: {known}")
-            surveyor, asked = found[0].capabilities.surveyor, SessionSpec(model=model, mode=found[1].name)
-        if surveyor is None:
-            raise UsageError("its engine cannot be asked before it runs", where=f"--run_mode {mode}", hint="run it")
-        told = surveyor.survey(asked, _default_feeds(asked))
+        # an engine is asked where a crash of it, or a signal, costs nothing and leaves nothing
+        told = decode(Survey, called("precision_debug.cli.inspect:surveyed", {"model": name, "mode": mode}, where=name))
         taken = ", ".join(f"{count} {kind}" for kind, count in told.taken.items()) or "none"
         print(visible(f"{name}, {told.engine}: takes {sum(told.taken.values())} operators: {taken}"))
         print(f"refuses {len(told.refused)}")
@@ -171,6 +160,27 @@ def _capability(files: Sequence[str], mode: str) -> int:
             print(visible(line))
         status = max(status, bool(told.refused) or told.failed)
     return status
+
+
+def surveyed(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
+    """In a child process: what an engine says of a model, as plain values."""
+    name, mode = job["model"], job["mode"]
+    model = ModelFiles(model_file=name)
+    if mode:
+        # whether the mode runs here is the surveyor's to say: TensorRT for RTX builds without a card
+        surveyor = registry.find(model, mode)[0].capabilities.surveyor
+        asked = SessionSpec(model=model, mode=mode, work_dir=str(folder))
+    else:
+        able = [(backend, one) for backend, one in registry.modes_for(model) if backend.capabilities.surveyor]
+        found = next((pair for pair in able if pair[0].availability(pair[1].name).ok), None)
+        if found is None:
+            known = ", ".join(sorted({backend.name for backend, _ in able}))
+            raise UsageError("no engine that could be asked runs here", where=name, hint=f"it would be: {known}")
+        surveyor = found[0].capabilities.surveyor
+        asked = SessionSpec(model=model, mode=found[1].name, work_dir=str(folder))
+    if surveyor is None:
+        raise UsageError("its engine cannot be asked before it runs", where=f"--run_mode {mode}", hint="run it")
+    return encode(surveyor.survey(asked, _default_feeds(asked)))
 
 
 def _default_feeds(spec: SessionSpec) -> Feeds:

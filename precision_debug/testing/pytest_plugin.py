@@ -45,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     "SystemError: AST constructor recursion depth mismatch" (https://github.com/python/cpython/issues/106905).
     """
     hook = getattr(config.pluginmanager, "rewrite_hook", None)
+    marked: Any
     for marked in (getattr(hook, "_must_rewrite", set()), getattr(hook, "_marked_for_rewrite_cache", {})):
         for name in [name for name in marked if name.partition(".")[0].startswith("precision_debug")]:
             marked.discard(name) if isinstance(marked, set) else marked.pop(name)

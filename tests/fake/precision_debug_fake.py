@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from precision_debug.protocols import Capabilities, Feeds, Hook, Rung
+from precision_debug.protocols import Capabilities, Feeds, Hook, Rung, Survey
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, value
@@ -54,7 +54,7 @@ class FakeBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(ladder=self)
+        return Capabilities(ladder=self, surveyor=self)
 
     def availability(self, mode: str) -> Availability:
         return Availability(ok=False, needs="needs a unicorn") if mode == "fake_absent" else Availability(ok=True)
@@ -70,6 +70,10 @@ class FakeBackend:
 
     def switches(self, spec: SessionSpec, rung: Rung, op_types: Collection[str]) -> Sequence[Any]:
         return ()
+
+    def survey(self, spec: SessionSpec, feeds: Feeds) -> Survey:
+        self.open(spec, [feeds])
+        return Survey(engine="fake 1", taken={"Fake": 1})
 
     def open(self, spec: SessionSpec, feeds: Sequence[Feeds]) -> FakeSession:
         if spec.mode == "fake_abort_open":
