@@ -26,6 +26,7 @@ __all__ = ["BUILT_IN", "GROUP", "Plugin", "backends", "find", "modes_for", "plug
 GROUP = "precision_debug.backends"
 
 BUILT_IN = {
+    "litert": "precision_debug_litert:LiteRtBackend",
     "onnxruntime": "precision_debug_onnxruntime:OnnxRuntimeBackend",
     "openvino": "precision_debug_openvino:OpenVinoBackend",
     "paddle": "precision_debug_paddle:PaddleBackend",

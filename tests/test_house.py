@@ -40,7 +40,10 @@ STAGES = (
     ("cli",),
     ("__main__",),
 )
-FRAMEWORKS = {"onnx", "onnxruntime", "torch", "paddle", "tensorrt", "openvino", "pandas", "onnxruntime_extensions"}
+FRAMEWORKS = {
+    "onnx", "onnxruntime", "torch", "paddle", "tensorrt", "openvino", "pandas", "onnxruntime_extensions",
+    "ai_edge_litert",
+}  # fmt: skip
 
 
 def stage_of(module: str) -> int:

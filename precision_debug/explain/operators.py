@@ -1,4 +1,4 @@
-"""Families of operators, in the words of ONNX, ATen, Paddle and OpenVINO."""
+"""Families of operators, in the words of ONNX, ATen, Paddle, OpenVINO and, in capitals, TensorFlow Lite."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ MOVE = _words("""
     _reshape_alias unfold unflatten repeat expand_as flip roll pixel_shuffle pixel_unshuffle constant_pad_nd _conj
     VariadicSplit StridedSlice Broadcast ShapeOf Convert ReverseSequence ShuffleChannels BatchToSpace SpaceToBatch
     view_as_real view_as_complex diagonal narrow Dropout1d Dropout2d Unflatten PixelShuffle ZeroPad2d
+    RESHAPE TRANSPOSE SQUEEZE EXPAND_DIMS SLICE STRIDED_SLICE SPLIT SPLIT_V CONCATENATION PAD PADV2 MIRROR_PAD TILE
+    BROADCAST_TO SPACE_TO_DEPTH DEPTH_TO_SPACE SPACE_TO_BATCH_ND BATCH_TO_SPACE_ND PACK UNPACK CAST SHAPE RANK FILL
+    REVERSE_V2 REVERSE_SEQUENCE
 """)
 """They only move numbers about, and never take blame."""
 
-BODIES = _words("Loop Scan If while if while_loop cond conditional_block TensorIterator")
+BODIES = _words("Loop Scan If while if while_loop cond conditional_block TensorIterator IF WHILE CALL")
 """They have graphs inside, of which their results are."""
 
-JOIN = _words("Concat concat cat stack")
+JOIN = _words("Concat concat cat stack CONCATENATION PACK")
 """Of these, quantised ones round again: all that they join gets one range."""
 
 SELECT = _words("""
@@ -31,6 +34,8 @@ SELECT = _words("""
     ScatterND ScatterElements ScatterUpdate Trilu gather index index_select embedding take_along_dim topk sort amax
     amin max min maximum minimum where clamp clip relu max_pool2d max_pool2d_with_indices scatter tril triu
     masked_fill gather_nd top_k_v2 tril_triu max_pool GatherTree Maximum Minimum Select Clamp
+    GATHER GATHER_ND TOPK_V2 MAX_POOL_2D REDUCE_MAX REDUCE_MIN MAXIMUM MINIMUM RELU RELU6 RELU_N1_TO_1 RELU_0_TO_1
+    SELECT SELECT_V2 WHERE SCATTER_ND EMBEDDING_LOOKUP RESIZE_NEAREST_NEIGHBOR
 """)
 """They choose among numbers and leave them as they are: rounded there again, they are as coarse again."""
 
@@ -44,6 +49,7 @@ REACH_FURTHER = _words("""
     BatchNormInference MVN NormalizeL2 SoftPlus ScaledDotProductAttention RMS Power
     _scaled_dot_product_efficient_attention cudnn_batch_norm LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d
     InstanceNorm2d Softplus GELU MultiheadAttention
+    SOFTMAX LOG_SOFTMAX EXP POW SQUARE L2_NORMALIZATION SQUARED_DIFFERENCE LOCAL_RESPONSE_NORMALIZATION
 """)
 """They compute squares, exponentials or sums on the way that reach beyond their inputs and results."""
 
@@ -58,11 +64,12 @@ SUM_UP = _words("""
     Convolution GroupConvolution ConvolutionBackpropData GroupConvolutionBackpropData FullyConnected
     FusedConv FusedMatMul mm addmm bmm baddbmm matmul linear convolution conv2d sum mean cumsum matmul_v2 reduce_sum
     reduce_mean Linear Conv1d Conv2d Conv3d ConvTranspose2d dot mv mkldnn_linear logcumsumexp cumprod prod
+    CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV CONV_3D FULLY_CONNECTED BATCH_MATMUL SUM MEAN AVERAGE_POOL_2D CUMSUM
 """)
 
 CANCEL = _words("""
     Sub Add Sum Subtract sub add subtract elementwise_sub elementwise_add add_ sub_ ReduceSum ReduceMean sum mean rsub
-    scale
+    scale SUB ADD ADD_N SUM MEAN
 """)
 """What they give can be far smaller than what they are given."""
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 __all__ = ["family"]
 
 _FAMILIES = {
-    "linear": "gemm matmul addmm mm linear bmm baddbmm matmul_v2 fc",
-    "conv": "conv convolution conv1d conv2d conv3d depthwise_conv2d groupconvolution",
-    "deconv": "convtranspose conv_transpose2d conv2d_transpose convolutionbackpropdata groupconvolutionbackpropdata",
+    "linear": "gemm matmul addmm mm linear bmm baddbmm matmul_v2 fc fully_connected batch_matmul",
+    "conv": "conv convolution conv1d conv2d conv3d depthwise_conv2d groupconvolution "
+            "conv_2d depthwise_conv_2d conv_3d",
+    "deconv": "convtranspose conv_transpose2d conv2d_transpose convolutionbackpropdata groupconvolutionbackpropdata "
+              "transpose_conv",
     "batch_norm": "batchnormalization batch_norm native_batch_norm _native_batch_norm_legit_no_training "
                   "cudnn_batch_norm batchnorminference",
     "layer_norm": "layernormalization layer_norm native_layer_norm",
@@ -17,7 +19,7 @@ _FAMILIES = {
     "view": "reshape view _unsafe_view _reshape_alias flatten squeeze unsqueeze squeeze2 unsqueeze2 reshape2 identity "
             "alias expand contiguous clone detach",
     "turn": "transpose permute t transpose2",
-    "cat": "concat cat stack",
+    "cat": "concat cat stack concatenation",
     "add": "add elementwise_add sum",
     "sub": "sub subtract elementwise_sub rsub",
     "mul": "mul multiply elementwise_mul scale",
@@ -25,8 +27,9 @@ _FAMILIES = {
     "take": "gather embedding index_select lookup_table_v2 select gathernd index",
     "softmax": "softmax _softmax",
     "log_softmax": "logsoftmax log_softmax _log_softmax",
-    "mean": "reducemean mean globalaveragepool adaptive_avg_pool2d _adaptive_avg_pool2d avg_pool2d averagepool pool2d",
-    "max": "reducemax amax max maxpool max_pool2d max_pool2d_with_indices",
+    "mean": "reducemean mean globalaveragepool adaptive_avg_pool2d _adaptive_avg_pool2d avg_pool2d averagepool pool2d "
+            "average_pool_2d",
+    "max": "reducemax amax max maxpool max_pool2d max_pool2d_with_indices max_pool_2d reduce_max",
     "cast": "cast to _to_copy",
     "argmax": "argmax arg_max",
     "attention": "attention scaled_dot_product_attention",

@@ -1,0 +1,64 @@
+"""From a model file and a recipe to a session: read it, widen what is to be float32, say what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from precision_debug.errors import OutputError
+from precision_debug.protocols import Session
+from precision_debug.reasons import Reason
+from precision_debug.records import SessionSpec
+from precision_debug.settings import passed
+
+from .engine.graph import read_graph
+from .engine.widen import widened
+from .keep import places_of
+from .make import Maker
+from .model import read_inputs, read_model
+from .modes import Recipe
+from .reasons import say
+from .session import LiteRtSession
+from .settings import setting
+
+__all__ = ["open_session"]
+
+
+def open_session(spec: SessionSpec, recipe: Recipe) -> Session:
+    """Raises ModelError, UsageError, OutputError or BackendError."""
+    import ai_edge_litert
+
+    path, options = spec.model.model_file, spec.options
+    target = passed(options, "side") == "target"
+    raw = setting(options, "quantised_inputs") == "raw"
+    flat = read_model(path)
+    source = read_graph(flat)
+    inputs, real = read_inputs(source, raw=raw), flat.real_numbers()
+    notes: list[Reason] = []
+    keep = setting(options, "keep_fp32") if target else ()
+    own: frozenset[str] = frozenset()
+    if recipe.widened or keep:
+        made = widened(flat, None if recipe.widened else places_of(source, keep))
+        own = made.own
+        if made.wide:
+            notes.append(say("widened", count=made.wide) if recipe.widened else say("kept", count=made.wide))
+        if made.left:
+            notes.append(say("stays", count=len(made.left), some=", ".join(made.left[:4])))
+    running = read_graph(flat)
+    for meta in inputs:
+        if meta.name in running.flat.real_numbers() and not raw:
+            notes.append(say("fed_real", name=meta.name, dtype=running.named[meta.name].dtype))
+    content = flat.packed() if own else flat.content
+    if target and (file := setting(options, "save_tflite")):
+        try:
+            Path(file).write_bytes(content)
+        except OSError as error:
+            raise OutputError(f"cannot be written ({error.strerror or error})", where=file) from error
+        notes.append(say("written", path=file))
+    return LiteRtSession(
+        graph=running, inputs=inputs, given=real, raw=raw, own=own, notes=notes, tells=target,
+        maker=Maker(
+            content=content, path=path, mode=recipe.mode.name, reference=recipe.reference,
+            threads=setting(options, "litert_threads") or spec.cores,
+        ),
+        versions={"ai-edge-litert": str(getattr(ai_edge_litert, "__version__", "unknown"))},
+    )  # fmt: skip

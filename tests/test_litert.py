@@ -1,0 +1,170 @@
+"""LiteRT: files of real converters, faults planted into quantised ones, operators kept in float32."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import litert_files
+import numpy as np
+import pytest
+
+import precision_debug
+from precision_debug.cli import main
+from precision_debug.errors import ModelError, UsageError
+from precision_debug.records import ModelFiles, SessionSpec
+
+pytest.importorskip("ai_edge_litert", reason="needs ai-edge-litert")
+
+from precision_debug_litert import LiteRtBackend
+from precision_debug_litert.engine.flat import Flat
+
+INT8 = litert_files.DATA / "digits_int8.tflite"
+OUTLIER = litert_files.DATA / "outlier_int8.tflite"
+
+
+def opened(path: Path, mode: str, **options: Any) -> Any:
+    spec = SessionSpec(model=ModelFiles(model_file=str(path)), mode=mode, options=options)
+    return LiteRtBackend().open(spec, [])
+
+
+def compare(path: Path, mode: str = "tflite_opt", **options: Any) -> Any:
+    return precision_debug.compare(path, run_mode=mode, inputs={"image": litert_files.images()}, **options)
+
+
+@pytest.mark.parametrize("mode", ["tflite_ref", "tflite_opt"])
+@pytest.mark.parametrize(
+    "name", ["digits_int8", "digits_int16", "digits_hybrid", "digits_half_weights", "digits_int4_weights"]
+)
+def test_a_healthy_file_blames_nobody(name: str, mode: str) -> None:
+    """Each kind of quantisation that a real quantiser makes, against the float model that the file stands for."""
+    report = compare(litert_files.DATA / f"{name}.tflite", mode)
+    assert str(report.verdict) == "as expected"
+    assert not report.explanation.culprits
+    assert all(row.comparison is not None for row in report.rows)
+
+
+@pytest.mark.parametrize("mode", ["tflite_ref", "tflite_opt"])
+@pytest.mark.parametrize(
+    ("fault", "culprit", "cause"),
+    [
+        ("outlier", "pool_input_nhwc", "outlier_channel"),
+        ("range", "relu3_out", "saturation"),
+        ("zero point", "logits", "saturation"),
+    ],
+)
+def test_a_planted_fault_is_found(tmp_path: Path, mode: str, fault: str, culprit: str, cause: str) -> None:
+    path = OUTLIER
+    if fault == "range":
+        path = litert_files.changed(tmp_path / "m.tflite", litert_files.saturate("relu3_out", 8))
+    if fault == "zero point":
+        path = litert_files.changed(tmp_path / "m.tflite", litert_files.zero_point("logits", 100))
+    report = compare(path, mode)
+    assert str(report.verdict) == "out of tolerance"
+    assert [(one.name, one.cause) for one in report.explanation.culprits] == [(culprit, cause)]
+
+
+@pytest.mark.parametrize("mode", ["tflite_fp32", "tflite_ref", "tflite_opt"])
+@pytest.mark.parametrize("path", [INT8, litert_files.DATA / "digits_half_weights.tflite"], ids=["int8", "half"])
+def test_operators_one_by_one_are_the_whole(path: Path, mode: str) -> None:
+    """What runs operators alone computes bit for bit what the engine does."""
+    session, feeds = opened(path, mode), {"image": litert_files.images(5)}
+    seen: dict[str, Any] = {}
+    session.run(feeds, lambda op, name, value: seen.update({name: np.array(value)}))
+    alone: dict[str, Any] = {}
+    outputs = session.run_replacing(feeds, lambda op, name, value: alone.update({name: np.array(value)}))
+    assert list(alone) == list(seen)
+    for name, value in seen.items():
+        np.testing.assert_array_equal(alone[name], value, err_msg=name)
+    zeros = session.run_replacing(feeds, lambda op, name, value: value * 0 if name == "logits" else None)
+    np.testing.assert_allclose(outputs["probabilities"].sum(1), 1, atol=0.05)
+    assert np.ptp(zeros["probabilities"]) < 0.01
+
+
+def test_the_float_model_of_a_quantised_file_has_its_weights(tmp_path: Path) -> None:
+    """By hand: the first convolution with the dequantised weights, on inputs that nothing rounds."""
+    flat = Flat.read(str(INT8))
+    op = flat.main.operators[0]
+    weights, bias = (flat.real(flat.main.tensors[index]) for index in op.inputs[1:])
+    assert weights is not None
+    image = litert_files.images(2)
+    padded = np.pad(image, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))
+    wanted = np.maximum(np.einsum("nhwcij,oijc->nhwo", windows, weights) + bias, 0)
+    session = opened(INT8, "tflite_fp32")
+    seen: dict[str, Any] = {}
+    session.run({"image": image}, lambda op, name, value: seen.update({name: np.array(value)}))
+    np.testing.assert_allclose(seen["conv2_input_nhwc"], wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(seen["image"], image)
+
+
+def test_what_is_kept_in_float32_brings_the_answers_back(tmp_path: Path) -> None:
+    """And the file that it hands over runs in LiteRT alone, to the same bits."""
+    before = compare(OUTLIER).explanation.actual
+    saved = tmp_path / "kept.tflite"
+    kept = ["pool_input_nhwc", "pool_output_nhwc", "relu3_out"]
+    report = compare(OUTLIER, keep_fp32=kept, save_tflite=str(saved))
+    assert str(report.verdict) == "as expected"
+    assert report.outputs[0].relative_l2 < before / 10
+    session = opened(OUTLIER, "tflite_opt", side="target", keep_fp32=tuple(kept))
+    assert any("3 operators compute in float32" in note for note in session.notes)
+    from ai_edge_litert.interpreter import Interpreter
+
+    alone = Interpreter(model_path=str(saved))
+    image = litert_files.images(1)
+    alone.allocate_tensors()
+    (fed,), (end,) = alone.get_input_details(), alone.get_output_details()
+    scale, zero = fed["quantization"]
+    alone.set_tensor(fed["index"], np.clip(np.rint(image / scale) + zero, -128, 127).astype(np.int8))
+    alone.invoke()
+    scale, zero = end["quantization"]
+    got = (alone.get_tensor(end["index"]).astype(np.int32) - zero) * np.float32(scale)
+    np.testing.assert_array_equal(session.run({"image": image})["probabilities"], got)
+
+
+def test_a_name_that_nothing_makes_is_refused() -> None:
+    with pytest.raises(UsageError, match="did you mean pool_output_nhwc"):
+        opened(INT8, "tflite_opt", side="target", keep_fp32=("pool_output_nhw",))
+
+
+def test_raw_inputs_are_the_files_integers() -> None:
+    image = litert_files.images(2)
+    told = Flat.read(str(INT8)).real_numbers()
+    codes = told.codes("image", image, np.zeros(image.shape, np.int8))
+    real = opened(INT8, "tflite_opt").run({"image": image})
+    raw = opened(INT8, "tflite_opt", quantised_inputs="raw").run({"image": codes})
+    np.testing.assert_array_equal(real["probabilities"], raw["probabilities"])
+
+
+def test_the_delegate_is_told() -> None:
+    session = opened(INT8, "tflite_opt", side="target")
+    assert any("XNNPACK took 7 of 8 operators" in note and "SOFTMAX 1" in note for note in session.notes)
+    kernels = {meta.name: meta.extra.get("Kernel") for meta in session.tensors}
+    assert kernels["relu3_out"] == "XNNPACK"
+    assert kernels["probabilities"] == "LiteRT"
+
+
+def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+    content = INT8.read_bytes()
+    for name, broken in {"cut": content[:2000], "text": b"\x00" * 4 + b"TFL3" + b"\xff" * 90, "empty": b""}.items():
+        (tmp_path / f"{name}.tflite").write_bytes(broken)
+        with pytest.raises(ModelError) as caught:
+            opened(tmp_path / f"{name}.tflite", "tflite_ref")
+        assert "\n" not in str(caught.value)
+
+
+def test_inspect_tells_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shutil.copy(INT8, tmp_path / "m.tflite")
+    assert main(["inspect", "model", str(tmp_path / "m.tflite"), "--show", "layers", "weights"]) == 0
+    printed = capsys.readouterr().out
+    assert "3 CONV_2D" in printed
+    assert "int8" in printed
+
+
+def test_openvino_reads_the_same_file(tmp_path: Path) -> None:
+    pytest.importorskip("openvino", reason="needs openvino")
+    path = litert_files.DATA / "digits_float32.tflite"
+    report = compare(path, baseline="ov_fp32")
+    assert str(report.verdict) == "as expected"
+    assert {row.name for row in report.rows if row.comparison} >= {"image", "logits", "probabilities"}
