@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import torch_models
 from precision_debug_torch import TorchBackend
+from precision_debug_torch.live import compare_module
 
 import precision_debug
 from precision_debug.errors import BackendUnavailable, ModelError
@@ -101,3 +104,33 @@ def test_what_float8_products_need_is_said(monkeypatch: pytest.MonkeyPatch) -> N
         assert "compute capability 8.9" in backend.availability("torch_fp8").needs
     with pytest.raises(BackendUnavailable, match="torch_fp8 cannot run here"):
         precision_debug.compare(f"{MODELS}:encoder", run_mode="torch_fp8", device="cpu")
+
+
+class Attends(torch.nn.Module):
+    """nn.MultiheadAttention, whose out_proj is an nn.Linear that nobody calls, between two linear layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(16, 16), torch.nn.Linear(16, 4)
+        self.attention = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        return self.last(self.attention(x, x, x)[0])
+
+
+def test_what_torchaos_own_filter_leaves_out_stays_as_it_is() -> None:
+    """The error is that of a model that ``quantize_`` itself has changed."""
+    torchao = pytest.importorskip("torchao.quantization", reason="torchao is not installed")
+    torch.manual_seed(0)
+    module, x = Attends().eval(), torch.randn(2, 5, 16)
+    report = compare_module(module, x, run_mode="torch_int8", device="cpu")
+    assert "2 of 3 linear layers run in int8" in " ".join(map(str, report.target.notes))
+    own = copy.deepcopy(module)
+    torchao.quantize_(own, torchao.Int8DynamicActivationInt8WeightConfig())
+    with torch.no_grad():
+        exact, quantised = module(x), own(x)
+    error = float((quantised - exact).norm() / exact.norm())
+    assert report.outputs[0].relative_l2 == pytest.approx(error, rel=1e-4)
+    with pytest.raises(ModelError, match="no nn.Linear but what nn.MultiheadAttention reads itself"):
+        compare_module(module.attention, (x, x, x), run_mode="torch_int8", device="cpu")

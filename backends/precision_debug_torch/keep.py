@@ -94,6 +94,7 @@ def _source_of(model: str) -> tuple[Path, str]:
 _TORCHAO = """\
 keep = {names}
 quantize_(model, config, filter_fn=lambda module, name: isinstance(module, torch.nn.Linear)
+          and not isinstance(module, torch.nn.modules.linear.NonDynamicallyQuantizableLinear)
           and not any(name == kept or name.startswith(kept + ".") or not kept for kept in keep))
 """
 
@@ -144,7 +145,8 @@ def model() -> Any:
 
     def low(part: Any, name: str) -> bool:
         kept = any(one in ("", name) or name.startswith(one + ".") for one in KEEP)
-        return isinstance(part, torch.nn.Linear) and not kept
+        inside = isinstance(part, torch.nn.modules.linear.NonDynamicallyQuantizableLinear)  # nn.MultiheadAttention's
+        return isinstance(part, torch.nn.Linear) and not (kept or inside)
 
     quantize_(module, Int8DynamicActivationInt8WeightConfig(), filter_fn=low)
     return (module, inputs) if inputs is not None else module

@@ -18,6 +18,8 @@ __all__ = ["quantise", "type_of"]
 
 _TYPES = {"int8": "int8", "fp8": "float8", "fp8_weights": "float8", "int4_weights": "int4"}
 _GROUP = 128
+_READ_BY_OTHERS = torch.nn.modules.linear.NonDynamicallyQuantizableLinear
+"""What torchao's own filter leaves out: nn.MultiheadAttention reads its weight and does not call it."""
 
 
 def type_of(change: str) -> str:
@@ -32,9 +34,11 @@ def quantise(
 
     change: the recipe's. Raises ModelError where it has none, BackendError where torchao fails.
     """
-    linear = {name: child for name, child in module.named_modules() if isinstance(child, torch.nn.Linear)}
+    every = {name: child for name, child in module.named_modules() if isinstance(child, torch.nn.Linear)}
+    linear = {name: child for name, child in every.items() if not isinstance(child, _READ_BY_OTHERS)}
     if not linear:
-        raise ModelError(f"has no nn.Linear, and torchao's {type_of(change)} changes nothing else", where=path)
+        only = " but what nn.MultiheadAttention reads itself" if every else ""
+        raise ModelError(f"has no nn.Linear{only}, and torchao's {type_of(change)} changes nothing else", where=path)
 
     def wanted(_child: Any, name: str) -> bool:
         if name not in linear or _inside(name, kept):
@@ -54,14 +58,14 @@ def quantise(
         hint = f"int4 needs inputs of a multiple of {_GROUP}" if change == "int4_weights" else ""
         raise ModelError(what, where=path, hint=hint)
     others = sum(1 for child in module.modules() if isinstance(child, torch.nn.modules.conv._ConvNd))
-    count, every, kind = len(changed), len(linear), type_of(change)
+    count, kind = len(changed), type_of(change)
     if change.endswith("_weights"):
         if others:
-            return changed, say("weights_linear_but", count=count, all=every, type=kind, others=others)
-        return changed, say("weights_linear", count=count, all=every, type=kind)
+            return changed, say("weights_linear_but", count=count, all=len(every), type=kind, others=others)
+        return changed, say("weights_linear", count=count, all=len(every), type=kind)
     if others:
-        return changed, say("quantised_linear_but", count=count, all=every, type=kind, others=others)
-    return changed, say("quantised_linear", count=count, all=every, type=kind)
+        return changed, say("quantised_linear_but", count=count, all=len(every), type=kind, others=others)
+    return changed, say("quantised_linear", count=count, all=len(every), type=kind)
 
 
 def _config(change: str, on_gpu: bool) -> Any:
