@@ -138,3 +138,62 @@ def test_the_wrapper_that_is_handed_over_builds_it(saved: Path, tmp_path: Path) 
     assert module.encoder.layer[0].output.dense.weight.dtype == torch.bfloat16
     with torch.no_grad():
         assert module(torch.zeros((1, 4), dtype=torch.int64)).pooler_output.isfinite().all()
+
+
+@pytest.fixture(scope="module")
+def rotary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its rotary embedding's frequencies are float32 in every type that it is loaded in."""
+    folder = tmp_path_factory.mktemp("llama")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(**SIZES, num_key_value_heads=2, max_position_embeddings=2048)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("mode", "name"), [("torch_bf16", "bfloat16"), ("torch_fp16", "float16")])
+def test_a_narrow_mode_loads_it_as_it_is_deployed(rotary: Path, tmp_path: Path, mode: str, name: str) -> None:
+    ids = np.arange(512, dtype=np.int64)[None] % 99
+    np.savez(tmp_path / "ids.npz", input_ids=ids)
+    dtype = getattr(torch, name)
+    exact = transformers.LlamaForCausalLM.from_pretrained(rotary, torch_dtype=torch.float32).eval()
+    deployed = transformers.LlamaForCausalLM.from_pretrained(rotary, torch_dtype=dtype).eval()
+    with torch.no_grad():
+        wanted, plain = (model(torch.from_numpy(ids)).logits.float() for model in (exact, deployed))
+        error = float((plain - wanted).norm() / wanted.norm())
+        other = exact.to(dtype)(torch.from_numpy(ids)).logits.float()
+    assert not torch.equal(plain, other), "the two ways differ, so that the one that runs can be told"
+    report = compare(str(rotary), run_mode=mode, device="cpu", explain="off", inputs=str(tmp_path / "ids.npz"))
+    row = next(row for row in report.rows if row.name == "output.logits")
+    assert row.relative_l2 == pytest.approx(error, rel=1e-5)
+    said = [str(note) for note in report.target.notes]
+    assert any("loaded by from_pretrained" in note and "model.rotary_emb.inv_freq" in note for note in said)
+
+
+def test_a_factory_is_narrowed_by_its_module_and_the_difference_is_told(rotary: Path) -> None:
+    from precision_debug_torch.live import compare_module
+
+    module = transformers.LlamaForCausalLM.from_pretrained(rotary, torch_dtype=torch.float32).eval()
+    ids = torch.arange(64)[None] % 99
+    report = compare_module(module, {"input_ids": ids}, run_mode="torch_bf16", device="cpu")
+    said = [str(note) for note in report.target.notes]
+    assert any("rounds" in note and "model.rotary_emb.inv_freq" in note for note in said)
+
+
+def test_the_wrapper_of_such_a_folder_is_what_was_judged(rotary: Path, tmp_path: Path) -> None:
+    from precision_debug_torch.backend import open_model
+
+    spec = SessionSpec(model=ModelFiles(model_dir=str(rotary)), mode="torch_bf16", options={})
+    backend = TorchBackend()
+    keep = backend.keep(spec)
+    assert keep is not None
+    *_, handed = keep.hand_over(["lm_head"], (), tmp_path)
+    module = runpy.run_path(handed.path)["model"]()
+    assert module.model.rotary_emb.inv_freq.dtype == torch.float32
+    assert module.lm_head.weight.dtype == torch.float32
+    ids = np.arange(64, dtype=np.int64)[None] % 99
+    with torch.no_grad():
+        wanted = module(torch.from_numpy(ids)).logits.float().numpy()
+    options = {"device": "cpu", "keep_modules": ("lm_head",)}
+    session = open_model(backend._model(spec), "torch_bf16", options)
+    assert np.array_equal(np.asarray(session.run({"input_ids": ids})["output.logits"], np.float32), wanted)
+    session.close()

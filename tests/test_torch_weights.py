@@ -132,5 +132,5 @@ def test_what_torchaos_own_filter_leaves_out_stays_as_it_is() -> None:
         exact, quantised = module(x), own(x)
     error = float((quantised - exact).norm() / exact.norm())
     assert report.outputs[0].relative_l2 == pytest.approx(error, rel=1e-4)
-    with pytest.raises(ModelError, match="no nn.Linear but what nn.MultiheadAttention reads itself"):
+    with pytest.raises(ModelError, match=r"no nn\.Linear but what nn\.MultiheadAttention reads itself"):
         compare_module(module.attention, (x, x, x), run_mode="torch_int8", device="cpu")

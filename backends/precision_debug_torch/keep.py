@@ -113,18 +113,33 @@ def source() -> tuple[Any, Any]:
     made = getattr(loaded, FACTORY)()
     module, inputs = made if isinstance(made, tuple) else (made, None)
     return module.eval(), inputs
+
+
+def narrowed(module: Any, low: Any) -> Any:
+    """The module in a narrower type."""
+    return module.to(low)
 '''
 
 _FOLDER = '''
-def source() -> tuple[Any, Any]:
-    """The model of the folder FILE, which names its class, in evaluation mode; it brings no example inputs."""
+def loaded(dtype: Any) -> Any:
+    """The model of the folder FILE, which names its class, in evaluation mode."""
     import json
     from pathlib import Path
 
     import transformers
 
     named = json.loads((Path(FILE) / "config.json").read_text(encoding="utf-8"))["architectures"][0]
-    return getattr(transformers, named).from_pretrained(FILE, torch_dtype=torch.float32).eval(), None
+    return getattr(transformers, named).from_pretrained(FILE, torch_dtype=dtype).eval()
+
+
+def source() -> tuple[Any, Any]:
+    """The model in float32; it brings no example inputs."""
+    return loaded(torch.float32), None
+
+
+def narrowed(_module: Any, low: Any) -> Any:
+    """The model as it is loaded in a narrower type: what it computes while it is loaded may stay in float32."""
+    return loaded(low)
 '''
 
 _INT8 = '''\
@@ -158,15 +173,21 @@ FILE, FACTORY, KEEP, LOW = {file}, {factory}, {names}, {low}
 
 {source}
 
+def tensors(part: Any) -> list[tuple[str, Any]]:
+    """Its parameters and buffers by their names."""
+    return [*part.named_parameters(), *part.named_buffers()]
+
+
 def model() -> Any:
     """What FACTORY of FILE makes, in LOW ("": as it is, for autocast) but for KEEP, which stays in float32."""
     module, inputs = source()
     paths = [name for name in KEEP if name != BETWEEN]
     if LOW:
-        exact = {{name: {{k: v.clone() for k, v in module.get_submodule(name).state_dict().items()}} for name in paths}}
-        module.to(getattr(torch, LOW))
+        exact = {{name: {{k: v.detach().clone() for k, v in tensors(module.get_submodule(name))}} for name in paths}}
+        module = narrowed(module, getattr(torch, LOW))
         for name in paths:
-            module.get_submodule(name).float().load_state_dict(exact[name])
+            for own, tensor in tensors(module.get_submodule(name)):
+                tensor.data = exact[name][own]
     keep_in_float32(module, KEEP, getattr(torch, LOW) if LOW else None)
     if LOW and not {{"", BETWEEN}} & set(KEEP):
         low = getattr(torch, LOW)

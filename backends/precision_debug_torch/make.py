@@ -123,8 +123,14 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
         changed = cast_program(module, dtype)
         if changed:
             notes.append(say("names_float32", count=changed, dtype=recipe.dtype))
+    elif model.loaded is not None and dtype is not None and dtype.itemsize < 4:
+        module, said = _as_deployed(model, model.loaded(dtype), where, kept, dtype)
+        notes += said
     elif model.kind == "eager":
         module = _copied(model.module, where, dtype, _tensors_in(model, kept))
+        computed = _computed_buffers(model.module) if dtype is not None and dtype.itemsize < 4 else []
+        if computed:
+            notes.append(say("rounds_buffers", count=len(computed), names=computed[:6], type=recipe.dtype))
     else:
         module = model.module if where is None else model.module.to(where)
     if model.kind != "exported" and module.training and not setting(options, "training"):
@@ -241,6 +247,43 @@ def _tensors_in(model: Model, kept: Sequence[str]) -> frozenset[int]:
             ) from error
         found.update(id(tensor) for tensor in (*part.parameters(), *part.buffers()))
     return frozenset(found)
+
+
+def _as_deployed(
+    model: Model, loaded: Any, where: torch.device | None, kept: Sequence[str], dtype: torch.dtype
+) -> tuple[Any, list[Reason]]:
+    """A copy of what ``from_pretrained(dtype=...)`` gives, the kept modules with their float32 tensors, and a note
+    where ``module.to(dtype)`` is something else."""
+    _tensors_in(model, kept)  # which raises
+    module = _copied(loaded, where, None, own=frozenset())
+    for name in kept:
+        exact = dict(_tensors(model.module.get_submodule(name)))
+        for own, tensor in _tensors(module.get_submodule(name)):
+            tensor.data = exact[own].data.to(tensor.device) if own in exact else tensor.data
+    rounded = dict(_tensors(model.module))
+    others = [
+        name for name, tensor in _tensors(loaded)
+        if tensor.is_floating_point() and name in rounded
+        and not (tensor.dtype == dtype and torch.equal(rounded[name].detach().to(dtype), tensor.detach()))
+    ]  # fmt: skip
+    if not others:
+        return module, []
+    return module, [say("as_deployed", count=len(others), names=others[:6], type=str(dtype).removeprefix("torch."))]
+
+
+def _computed_buffers(module: Any) -> list[str]:
+    """Names of a transformers model's floating buffers that no checkpoint holds: a loader computes them anew."""
+    if not any(one.__module__ == "transformers.modeling_utils" for one in type(module).__mro__):
+        return []
+    return [
+        f"{path}.{name}" if path else name for path, part in module.named_modules()
+        for name, tensor in part.named_buffers(recurse=False)
+        if name in part._non_persistent_buffers_set and tensor.dtype == torch.float32
+    ]  # fmt: skip
+
+
+def _tensors(module: Any) -> tuple[tuple[str, Any], ...]:
+    return (*module.named_parameters(), *module.named_buffers())
 
 
 def _copied(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import inspect
 import logging
@@ -11,8 +12,8 @@ import pickle
 import sys
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ class Model:
     open_ended: forward takes further keyword arguments. dynamic: shapes of inputs whose sizes are left open.
     guessed: what forward takes, where no arguments are known.
     kind: "eager", "exported" or "script".
+    loaded: of a folder: loads it anew in a torch type, as it is deployed in.
     """
 
     module: Any
@@ -53,6 +55,7 @@ class Model:
     open_ended: bool = False
     dynamic: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     guessed: tuple[InputMeta, ...] = ()
+    loaded: Callable[[Any], Any] | None = None
 
 
 def read_model(files: ModelFiles, *, seed: int = 0) -> Model:
@@ -64,7 +67,8 @@ def read_model(files: ModelFiles, *, seed: int = 0) -> Model:
     if Path(path).is_dir():
         from .engine.saved_folder import load_folder
 
-        return from_module(load_folder(path), path=path)
+        loaded = functools.lru_cache(maxsize=1)(functools.partial(load_folder, path))
+        return replace(from_module(load_folder(path), path=path), loaded=loaded)
     if ".py" in path and Path(path.partition(".py:")[0] + (".py" if ".py:" in path else "")).suffix == ".py":
         return _from_factory(path, seed)
     return _from_program(path) if Path(path).suffix.lower() == ".pt2" else _from_script(path)

@@ -77,6 +77,20 @@ REASONS = Catalogue("torch", {
         "导出程序中有 {count} 个算子写明 float32，已改为 {dtype}：程序无法区分模型自身的类型与模型所要求的类型",
         "Give the module itself in place of the exported program.",
     ),
+    "as_deployed": Wording(
+        "the folder is loaded by from_pretrained(dtype=torch.{type}); module.to(torch.{type}) is another model:"
+        " {count} tensors are not those that it rounds ({names})",
+        "文件夹由 from_pretrained(dtype=torch.{type}) 加载；module.to(torch.{type}) 得到的是另一个模型：{count} 个张量"
+        "与其舍入结果不同（{names}）",
+        "Nothing, where it is deployed so. To judge module.to(), write a factory FILE.py:FUNCTION.",
+    ),
+    "rounds_buffers": Wording(
+        "module.to(torch.{type}) rounds {count} float32 buffers that no checkpoint holds ({names}), and"
+        " from_pretrained(dtype=torch.{type}) computes them anew instead",
+        "module.to(torch.{type}) 会舍入 {count} 个不在检查点中的 float32 缓冲区（{names}），而"
+        " from_pretrained(dtype=torch.{type}) 会重新计算它们",
+        "Where it is deployed by from_pretrained, give the folder that save_pretrained writes.",
+    ),
     "evaluation": Wording(
         "the module was put into evaluation mode; the option training=1 leaves it as the factory made it",
         "模块已置于评估模式；选项 training=1 可保持工厂函数所给的状态", "Give --option training=1.",

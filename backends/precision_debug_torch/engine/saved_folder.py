@@ -17,8 +17,8 @@ __all__ = ["load_folder"]
 _FACTORY = "write a factory FILE.py:FUNCTION that builds the module and loads them"
 
 
-def load_folder(path: str) -> Any:
-    """The module in float32 and in evaluation mode, of a class that transformers itself has.
+def load_folder(path: str, dtype: Any = torch.float32) -> Any:
+    """The module in a type, as ``from_pretrained`` loads it, in evaluation mode; of a class that transformers has.
 
     Nothing is fetched, no code that lies in the folder is run, and weights are read from safetensors alone.
     Raises ModelError, and BackendUnavailable without transformers.
@@ -39,7 +39,7 @@ def load_folder(path: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            module = kind.from_pretrained(path, torch_dtype=torch.float32, local_files_only=True, use_safetensors=True)
+            module = kind.from_pretrained(path, torch_dtype=dtype, local_files_only=True, use_safetensors=True)
     except Exception as error:
         text = (str(error).splitlines() or [type(error).__name__])[0]
         raise ModelError(f"cannot be loaded by {named}: {text}", where=path, hint=_FACTORY) from error
