@@ -28,9 +28,9 @@ def test_each_side_gets_the_settings_that_it_reads_in_their_types(fake: str) -> 
     options = {"pause": "2", "keep": "x", "baseline.pause": 1, "offset": "a,b"}
     plan = make_plan(spec_of(fake, options=options, seed=7, memory_budget=1 << 30))
     assert plan.baseline is not None
-    assert plan.baseline.spec.options == {"pause": 1, "side": "baseline", "seed": 7}
+    assert plan.baseline.spec.options == {"pause": 1, "side": "baseline", "seed": 7, "target_mode": "fake_off"}
     assert plan.target.spec.options == {
-        "pause": 2, "keep": "x", "offset": ("a", "b"), "side": "target", "seed": 7,
+        "pause": 2, "keep": "x", "offset": ("a", "b"), "side": "target", "seed": 7, "target_mode": "fake_off",
     }  # fmt: skip
 
 

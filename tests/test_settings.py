@@ -291,8 +291,9 @@ def test_a_paddle_baseline_beside_a_tensorrt_target_has_settings_of_both() -> No
     )  # fmt: skip
     plan = make_plan(spec, check_machine=False)
     assert plan.baseline is not None
-    assert plan.baseline.spec.options == {"threads": 3, "mark_builds": 5, "side": "baseline", "seed": 0}
-    assert plan.target.spec.options == {"workspace": 2 << 30, "save_engine": "e.engine", "side": "target", "seed": 0}
+    told = {"seed": 0, "target_mode": "trt_fp16"}
+    assert plan.baseline.spec.options == {"threads": 3, "mark_builds": 5, "side": "baseline", **told}
+    assert plan.target.spec.options == {"workspace": 2 << 30, "save_engine": "e.engine", "side": "target", **told}
 
 
 def test_a_stage_of_the_ladder_leaves_out_what_its_mode_does_not_read() -> None:

@@ -257,6 +257,10 @@ def open_model(
             "TorchScript runs its submodules inside its own interpreter", where=model.path, hint="use --level op"
         )
     recipe = modes.recipe(mode)
+    if setting(options, "step") != "forward":
+        from .engine.training.opening import as_step
+
+        model, options = as_step(model, recipe, options)
     with LISTING:  # a run that lists may change parameters that are shared, and puts them back
         built = build(model, recipe, options)
     kind: Any = CompiledSession if recipe.change == "compile" else TorchSession

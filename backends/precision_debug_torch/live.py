@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from precision_debug.events import Event, RowDone
@@ -34,19 +36,25 @@ def compare_module(
     tolerance: Tolerance | None = None,
     on_row: Callable[[Row], None] | None = None,
     compare_on: str = "",
+    loss: Callable[..., Any] | None = None,
+    optimiser: Any = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    explain: str = "off",
 ) -> Report:
     """Run a live ``nn.Module`` in two modes in lockstep and compare every tensor.
 
     inputs: a tensor, a tuple of arguments, or a dict of keyword arguments. level: "op" or "module".
     compare_on: "device" or "host"; "" compares on a GPU where the runs are, and otherwise in the host's memory.
+    loss, optimiser: of a training step, as a factory returns them; settings: further ones of the backend, "step" among
+    them. explain: "off", "fast" or "full".
     on_row: called with each row as it is finished. Memory is the two models plus the tensors of a few operators.
     Raises PrecisionDebugError.
     """
-    model = from_module(module, inputs)
-    options = {"level": level, "device": device, "compare_on": compare_on}
+    model = replace(from_module(module, inputs), loss=loss, optimiser=optimiser)
+    options = {**settings, "level": level, "device": device, "compare_on": compare_on}
     spec = RunSpec(
         model=ModelFiles(), run_mode=run_mode, baseline=baseline, tolerance=tolerance or Tolerance(), seed=seed,
-        explain="off", options=options, command="precision_debug_torch.live.compare_module",
+        explain=explain, options=options, command="precision_debug_torch.live.compare_module",
     )  # fmt: skip
 
     def tell(event: Event) -> None:
@@ -63,7 +71,7 @@ def _plan(model: Model, spec: RunSpec) -> Plan:
     backend = TorchBackend(model)
 
     def side(name: str, mode: str) -> Opening:
-        options = {**spec.options, "side": name, "seed": spec.seed}
+        options = {**spec.options, "side": name, "seed": spec.seed, "target_mode": spec.run_mode}
         session = SessionSpec(model=ModelFiles(model_file=model.path), mode=mode, options=options)
         return Opening(spec=session, mode=modes.recipe(mode).mode, backend=backend)
 

@@ -31,7 +31,7 @@ from .engine.signature import forward_inputs
 
 __all__ = ["Model", "example_feeds", "from_module", "load_program", "load_script", "read_inputs", "read_model"]
 
-_HINT = "a factory returns an nn.Module or (module, example_inputs)"
+_HINT = "a factory returns an nn.Module, (module, example_inputs), or these with a loss, and an optimiser, for a step"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,8 @@ class Model:
     order: names of the parameters that are passed by position. required: those without a default.
     open_ended: forward takes further keyword arguments. dynamic: shapes of inputs whose sizes are left open.
     guessed: what forward takes, where no arguments are known.
-    kind: "eager", "exported" or "script".
+    kind: "eager", "exported" or "script". loss, optimiser: of a training step, None where none (see
+    engine.training.step).
     loaded: of a folder: loads it anew in a torch type, as it is deployed in.
     """
 
@@ -56,6 +57,8 @@ class Model:
     dynamic: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     guessed: tuple[InputMeta, ...] = ()
     loaded: Callable[[Any], Any] | None = None
+    loss: Any = None
+    optimiser: Any = None
 
 
 def read_model(files: ModelFiles, *, seed: int = 0) -> Model:
@@ -146,8 +149,13 @@ def _from_factory(text: str, seed: int) -> Model:
         raise
     except Exception as error:
         raise ModelError(f"the factory failed: {type(error).__name__}: {error}", where=text) from error
-    pair = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
-    return from_module(pair[0], pair[1], path=text)
+    parts = made if isinstance(made, tuple) and 2 <= len(made) <= 4 else (made,)
+    module, inputs, loss, optimiser = (*parts, None, None, None)[:4]
+    steps = optimiser is None or callable(optimiser) or hasattr(optimiser, "step")
+    if not steps or not (loss is None or callable(loss)):
+        wrong = "optimiser" if not steps else "loss"
+        raise ModelError(f"the factory's {wrong} cannot be called", where=text, hint=_HINT)
+    return replace(from_module(module, inputs, path=text), loss=loss, optimiser=optimiser)
 
 
 def _imported(path: Path) -> Any:

@@ -100,6 +100,7 @@ class Namer:
         self._modules: collections.Counter[str] = collections.Counter()
         self._taken: collections.Counter[str] = collections.Counter()
         self._stack = [_Scope("", "", collections.Counter())]
+        self._elsewhere: dict[str, collections.Counter[str]] = {}
 
     def enter(self, path: str) -> str:
         """A module is called; returns the call's name."""
@@ -137,6 +138,18 @@ class Namer:
         if now.scope.partition("@")[0] in self._quantised:
             name = f"{self._mark}{name}"
         return self._unique(now.scope if name == now.family else self._counted(name))
+
+    def operator_in(self, scope: str, func: Any) -> str:
+        """The same inside a scope that is no call of a module."""
+        counts = self._elsewhere.setdefault(scope, collections.Counter())
+        name = canonical(op_type(func).partition(".")[2])
+        counts[name] += 1
+        return self._unique(f"{scope}/{name}" if counts[name] == 1 else f"{scope}/{name}#{counts[name]}")
+
+    @property
+    def in_module(self) -> bool:
+        """Whether a module call runs now."""
+        return len(self._stack) > 1
 
     def _counted(self, name: str) -> str:
         scope, counts = self._stack[-1].scope, self._stack[-1].counts

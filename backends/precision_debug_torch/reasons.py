@@ -135,6 +135,26 @@ REASONS = Catalogue("torch", {
         "autocast's cache of cast weights was off: a weight that is used twice is cast twice",
         "autocast 的权重转换缓存已关闭：被使用两次的权重会转换两次",
     ),
+    # of a training step
+    "step_forward": Wording(
+        "the forward pass alone was compared: --step backward compares the gradients too, --step optimiser the update",
+        "只对比了前向：--step backward 会同时对比梯度，--step optimiser 还会对比参数更新",
+        "Give --step backward, or --step optimiser.",
+    ),
+    "step_phases": Wording(
+        "a training step up to its {phase} phase, in the module's own training mode; autocast covers forward and loss",
+        "训练步，运行到 {phase} 阶段，模块保持其训练模式；autocast 覆盖前向与损失",
+    ),
+    "step_scale": Wording(
+        "the loss is multiplied by {scale} on both sides, as GradScaler does, and with it every row of the backward"
+        " pass; the outputs `gradient/…` are unscaled",
+        "两侧的损失都如 GradScaler 那样乘以 {scale}，反向各行也随之放大；输出 `gradient/…` 已还原",
+    ),
+    "step_skipped": Wording(
+        "GradScaler found NaN or Inf in a gradient, and left the optimiser's step out: nothing was updated",
+        "GradScaler 在梯度中发现 NaN 或 Inf，跳过了优化器这一步：参数没有更新",
+        "Look at who made the NaN or Inf, or give a smaller --option loss_scale.",
+    ),
     "turns_switch": Wording(
         "the model turns a switch of the whole process inside forward: {switch}", "模型在 forward 中改变了整个进"
         "程的开关：{switch}"

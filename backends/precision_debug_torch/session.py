@@ -28,6 +28,8 @@ from .engine.loans import Loans
 from .engine.nested_tensors import leaves
 from .engine.process_switches import LISTING, Switches
 from .engine.quantised_linear import type_of
+from .engine.training.notes import step_notes
+from .engine.training.phases import phases_of
 from .engine.written_constants import WrittenConstants
 from .isolate import Made, Replacing, module_operator, rounded
 from .make import Built, arguments_of, current, tensors_of, twin
@@ -70,6 +72,7 @@ class TorchSession:
         self._notes = [*built.notes]
         self._made: Mapping[str, Made] = {}
         self._switches: Switches | None = None
+        self._skipped = False  # GradScaler left the optimiser's step out
         self._own: dict[str, int] | None = None  # parameters that runs write into, and their bytes; None: no run yet
         self.alone: Reason = NOTHING
         """Why this run cannot be beside another one of the process, known once it was listed or has run."""
@@ -99,6 +102,8 @@ class TorchSession:
             found.append(say("flex_attention"))
         if self._recipe.autocast:
             found.append(say("autocast_cache"))
+        if self._built is not None:
+            found += step_notes(self._built.model, self._metas or (), skipped=self._skipped)
         if self._own:
             found.append(say("writes_parameters", count=len(self._own), size=f"{sum(self._own.values()) / 1e6:.3g} MB"))
         return tuple(found)
@@ -212,7 +217,7 @@ class TorchSession:
                 self._level, constants=constants, given=given, show=self._guarded(show, failed),
                 quantised=built.quantised, type=type_of(self._recipe.change),
                 results=self._plain_results(built, given), replacing=replacing,
-                listed=self._listed(), names=names,
+                listed=self._listed(), names=names, phases=phases_of(module),
             )  # fmt: skip
             undo = wrap(module, trace)
         self._arithmetic.reset()
@@ -229,6 +234,7 @@ class TorchSession:
                     self._made = replacing.made
             else:
                 outputs = dict(leaves(result, "output"))
+            self._skipped = self._skipped or getattr(result, "skipped", False)
         except BaseException as error:
             if failed:
                 raise failed[0] from None

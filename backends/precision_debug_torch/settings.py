@@ -28,6 +28,25 @@ SETTINGS = (
         zh="保持 float32 的模块路径（含其内部）",
     ),
     Setting(
+        name="step", kind="choice", default="forward", choices=("forward", "backward", "optimiser"), flag=True,
+        help="how much of a training step is run and compared: the forward pass, the gradients too, or the optimiser's"
+        " update too; the factory returns (module, inputs, loss, optimiser), or a module whose forward gives the loss",
+        zh="运行并对比训练步的多少：仅前向、再加梯度、或再加优化器更新；工厂函数返回 (module, inputs, loss, "
+        "optimiser)，或 forward 直接给出损失的模块",
+    ),
+    Setting(
+        name="loss_scale", kind="number", low=1,
+        help="what GradScaler multiplies the loss of a training step with, on both sides (default: 65536, as it begins,"
+        " where the target is torch_autocast_fp16, otherwise 1)",
+        zh="训练步中 GradScaler 对损失的放大倍数，两侧相同（默认：目标为 torch_autocast_fp16 时取其初值 65536，"
+        "否则为 1）",
+    ),
+    Setting(
+        name="clip_norm", kind="number",
+        help="the norm that clip_grad_norm_ clips a training step's gradients to (default: it is not called)",
+        zh="训练步中 clip_grad_norm_ 裁剪梯度的范数上限（默认不裁剪）",
+    ),
+    Setting(
         name="training", kind="flag", default=False,
         help="leave the module in training mode as the factory made it", zh="模块保持工厂函数给出的训练模式",
     ),

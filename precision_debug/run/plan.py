@@ -118,7 +118,8 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
         if work_dir:
             folder.mkdir(exist_ok=True)
         session = dataclasses.replace(
-            opening.spec, options={**common, **options, "side": taker.side, "seed": spec.seed},
+            opening.spec,
+            options={**common, **options, "side": taker.side, "seed": spec.seed, "target_mode": spec.run_mode},
             work_dir=str(folder) if work_dir else "",
         )  # fmt: skip
         made[taker.side] = dataclasses.replace(opening, spec=session)

@@ -107,7 +107,7 @@ def _unfused(target: Opening, calibrating: Sequence[Feeds]) -> Sequence[TensorMe
     assert target.backend is not None
     assert target.mode is not None
     mode = target.mode.baseline
-    taken = {one.name for one in target.settings if one.matters("target", mode)} | {"side", "seed"}
+    taken = {one.name for one in target.settings if one.matters("target", mode)} | {"side", "seed", "target_mode"}
     options = {name: value for name, value in target.spec.options.items() if name in taken}
     found, run_mode = registry.find(target.spec.model, mode)
     opening = Opening(

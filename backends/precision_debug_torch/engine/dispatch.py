@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from precision_debug.callsite import CallSite
@@ -24,11 +23,12 @@ from ..reasons import say
 from .arithmetic import Arithmetic
 from .by_tensor import ByTensor
 from .call_place import source_line
+from .call_values import leaf_tensors, settings_in, tensors_in, values_of, visible_part
 from .control_flow import CONTROL
 from .loans import Loans
 from .nested_tensors import leaves
 from .process_switches import Switches
-from .ragged import packed
+from .training.phases import Phases
 from .unwritten import Unwritten
 from .written_constants import WrittenConstants
 
@@ -87,6 +87,7 @@ class Trace:
     show: called with each tensor while it lives. replacing: writes what it returns in the tensor's place.
     listed: what an earlier run found out, by tensor name. names: of what is shown; None: everything. A run that
     replaces, and whose tensors are listed, makes no table of its own of the others.
+    phases: of a training step; None: there is a forward alone.
     quantised: paths of quantised layers, of that type. results: name of such a layer's result to its row's name without
     quantisation.
     """
@@ -95,9 +96,9 @@ class Trace:
         self, level: str, *, constants: Iterable[tuple[str, Any]], given: Mapping[str, Any], show: Show | None,
         quantised: frozenset[str] = frozenset(), type: str = "int8", results: Mapping[str, str] | None = None,
         listed: Mapping[str, TensorMeta] | None = None, replacing: Replacing | None = None,
-        names: frozenset[str] | None = None,
+        names: frozenset[str] | None = None, phases: Phases | None = None,
     ) -> None:  # fmt: skip
-        self.level = level
+        self.level, self._phases = level, phases
         self._listed = listed or {}
         self._names_wanted = names if self._listed and replacing is not None and level == "op" else None
         self._replacing = replacing
@@ -139,7 +140,7 @@ class Trace:
 
     def operator(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """An operator was run."""
-        given = [*_tensors(args), *_tensors(kwargs)] if kwargs else list(_tensors(args))
+        given = [*tensors_in(args), *tensors_in(kwargs)] if kwargs else list(tensors_in(args))
         if self._names_wanted is not None and self._replacing is not None:
             self._operator_again(func, args, kwargs, result, given, self._names_wanted, self._replacing)
             return
@@ -155,26 +156,30 @@ class Trace:
             read_too = self._constants_of(given, self._replacing)
             moved = facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in given)
             if moved:
-                for tensor in _tensors(result):
+                for tensor in tensors_in(result):
                     self._roots[tensor] = read_too
         if self.level == "module":
-            for tensor in _tensors(result):
+            for tensor in tensors_in(result):
                 self._names[tensor] = read
             return
-        name = self._call_name(func, args, kwargs)
+        name, scope = self._call_name(func, args, kwargs, given)
         kind, unseen = facts.kind, facts.unseen
         known = self._listed.get(name)
         if known is not None and known.call is not None:
             call, extra = known.call, known.extra
         else:
-            call = CallSite(scope=self.namer.module, part=self._part, reads=constants, settings=_settings(args, kwargs))
+            call = CallSite(
+                scope=scope or self.namer.module, part="" if scope else self._part, reads=constants,
+                settings=settings_in(args, kwargs),
+            )  # fmt: skip
             extra = {"Source": source_line(), **({} if self._inside is None else {"Part of": self.namer.family})}
+        if self._phases is not None:
+            told = self._phases.told(name, scope, extra)
+            extra = extra if known is not None and known.call is not None else told
         self.calls.append(func)
-        several = isinstance(result, (tuple, list))
-        values = list(result) if several else [result]
+        values, several = values_of(func, args, kwargs, result, facts.writes)
         shown = 0
-        for place, value in enumerate(values):
-            full = name if place == 0 else self.namer.further(func, name, place)
+        for place, (full, value) in enumerate(zip(self._full(func, name, args, given, values), values, strict=True)):
             if place and is_bookkeeping(kind.partition(".")[2], place, self._part.rpartition("~")[0]):
                 unseen = say("bookkeeping")
             if isinstance(value, torch.Tensor):
@@ -206,10 +211,12 @@ class Trace:
         facts = _facts(func)
         constants = self._constants_of(given, replacing)
         moved = facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in given)
-        name = self._call_name(func, args, kwargs)
+        name, scope = self._call_name(func, args, kwargs, given)
+        if self._phases is not None:
+            self._phases.told(name, scope, {})
         shown = 0
-        for place, one in enumerate(result if isinstance(result, (tuple, list)) else (result,)):
-            full = name if place == 0 else self.namer.further(func, name, place)
+        values, _ = values_of(func, args, kwargs, result, facts.writes)
+        for full, one in zip(self._full(func, name, args, given, values), values, strict=True):
             known = self._listed.get(full)
             if known is not None:
                 self.metas.append(known)
@@ -227,7 +234,7 @@ class Trace:
             self._constants.pop(value, None)
             if known is not None and full in wanted and not known.unseen and self._show is not None:
                 meta = known if known.op_type == facts.kind else replace(known, op_type=facts.kind)
-                self._shown(meta, value, _visible(value)[0], facts.writes, not moved)
+                self._shown(meta, value, visible_part(value)[0], facts.writes, not moved)
 
     def enter(self, path: str, given: Any) -> str:
         """A module call begins, of these arguments; returns its name."""
@@ -316,16 +323,26 @@ class Trace:
         self._given.pop()
         self.abandon()
 
-    def _call_name(self, func: Any, args: Any, kwargs: Any) -> str:
+    def _full(self, func: Any, name: str, args: Any, given: list[Any], values: list[Any]) -> list[str]:
+        """The names of an operator's results."""
+        if self._phases is not None:
+            if len(values) > 1 and (scopes := self._phases.scopes(args, values)):
+                return [name, *(self.namer.operator_in(scope, func) for scope in scopes[1:])]
+            self._phases.follow(given, [value for value in values if isinstance(value, torch.Tensor)])
+        return [name if place == 0 else self.namer.further(func, name, place) for place in range(len(values))]
+
+    def _call_name(self, func: Any, args: Any, kwargs: Any, given: list[Any]) -> tuple[str, str]:
+        """The name of a call, and where it stands beside calls of modules, in a training step."""
+        scope = "" if self._phases is None or self.namer.in_module else self._phases.scope(given)
         if func is _CAST and kwargs.get("dtype") is not None and kwargs["dtype"] != args[0].dtype:
             sources = self._names.get(args[0], ())
             source = self._constants.get(args[0], "") or (sources[0] if len(sources) == 1 else "")
             if source:
-                return self.namer.cast(source, kwargs["dtype"])
-        return self.namer.operator(func)
+                return self.namer.cast(source, kwargs["dtype"]), scope
+        return (self.namer.operator_in(scope, func) if scope else self.namer.operator(func)), scope
 
     def _sources(self, values: Any) -> tuple[str, ...]:
-        return self._names_of(_leaf_tensors(values))
+        return self._names_of(leaf_tensors(values))
 
     def _share(self, value: Any, given: list[Any]) -> None:
         """Remember where a result is an argument's elements in the same order."""
@@ -366,7 +383,7 @@ class Trace:
         written: bool = False, replaced: bool = True,
     ) -> None:  # fmt: skip
         dtype, known = _type_name(tensor.dtype), self._listed.get(name)
-        value, view, hidden = _visible(tensor)
+        value, view, hidden = visible_part(tensor)
         shape = None if value is None else tuple(value.shape)
         unseen = unseen or hidden or (say("uninitialised") if self.unwritten.holds(tensor) else NOTHING)
         if (
@@ -444,56 +461,6 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def _tensors(values: Any) -> Iterator[Any]:
-    """Of an operator's arguments or results, which are nested in plain containers only."""
-    if isinstance(values, torch.Tensor):
-        yield values
-    elif isinstance(values, (tuple, list)):
-        for value in values:
-            if isinstance(value, torch.Tensor):
-                yield value
-            elif isinstance(value, (tuple, list)):
-                yield from _tensors(value)
-    elif isinstance(values, dict):
-        yield from _tensors(list(values.values()))
-
-
-_PLAIN = (bool, int, float, str, type(None))
-
-
 @functools.cache
 def _type_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _settings(args: Any, kwargs: Any) -> str:
-    """Numbers, flags and their lists among an operator's arguments, without types and devices, which a mode chooses."""
-    found = [*args, *sorted(kwargs.items())] if kwargs else args
-    return " ".join(
-        [str(value) for value in found if isinstance(value, _PLAIN)
-         or (isinstance(value, (list, tuple)) and all(isinstance(item, _PLAIN) for item in value))]
-    )  # fmt: skip
-
-
-def _leaf_tensors(values: Any) -> list[Any]:
-    return [value for value in pytree.tree_leaves(values) if isinstance(value, torch.Tensor)]
-
-
-def _visible(tensor: Any) -> tuple[Any, str, Reason]:
-    """The values as a plain strided tensor that numpy can hold, and how they were taken from what the run has; None,
-    "" and why there are none."""
-    try:
-        value = tensor.detach()
-        if value.is_nested:
-            return packed(value), "packed", NOTHING
-        if value.is_quantized:
-            return value.dequantize(), "dequantised", NOTHING
-        if value.layout is not torch.strided:
-            return value.to_dense(), "dense", NOTHING
-        if value.is_conj() or value.is_neg():
-            return value.resolve_conj().resolve_neg(), "", NOTHING
-        if value.dtype.is_floating_point and value.dtype.itemsize == 1:
-            return value.float(), "cast", NOTHING
-    except (RuntimeError, NotImplementedError, TypeError) as error:
-        return None, "", say("not_readable", kind=type(tensor).__name__, detail=str(error).partition("\n")[0][:120])
-    return value, "", NOTHING

@@ -6,6 +6,8 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from .step_outputs import StepOutputs
+
 __all__ = ["leaves", "replaced"]
 
 _DEEP = 4
@@ -22,6 +24,9 @@ def leaves(value: Any, name: str, *, deep: int = _DEEP) -> Iterator[tuple[str, A
 
     if isinstance(value, torch.Tensor):
         yield name, value
+        return
+    if isinstance(value, StepOutputs):
+        yield from value.items()
         return
     for full, leaf in _flat(value, name)[0]:
         if isinstance(leaf, torch.Tensor):

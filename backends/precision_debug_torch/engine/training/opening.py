@@ -1,0 +1,44 @@
+"""A model as the training step that a command asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from precision_debug.errors import UsageError
+from precision_debug.settings import passed
+
+from ...model import Model
+from ...modes import Recipe
+from ...settings import setting
+from .step import TrainingStep
+
+__all__ = ["SCALE", "as_step"]
+
+SCALE = 65536.0
+"""What GradScaler begins with (torch.amp.GradScaler's init_scale)."""
+
+
+def as_step(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> tuple[Model, Mapping[str, Any]]:
+    """The model whose forward is a step, and the options with the module's training mode left alone."""
+    if model.kind != "eager":
+        raise UsageError(
+            "an exported program or TorchScript has no training step", where="--step",
+            hint="give the factory: FILE.py:FUNCTION that returns (module, inputs, loss, optimiser)",
+        )  # fmt: skip
+    if recipe.change:
+        raise UsageError(
+            f"{recipe.mode.name} shows no training step", where="--step",
+            hint="compare torch_autocast_bf16, torch_autocast_fp16, torch_bf16 or torch_fp16",
+        )  # fmt: skip
+    if setting(options, "level") == "module":
+        raise UsageError("a training step is seen by its operators", where="--level module", hint="use --level op")
+    scale = setting(options, "loss_scale")
+    if scale is None:
+        scale = SCALE if passed(options, "target_mode") == "torch_autocast_fp16" else 1.0
+    step = TrainingStep(
+        model.module, until=setting(options, "step"), loss=model.loss, optimiser=model.optimiser, scale=scale,
+        clip=setting(options, "clip_norm"), path=model.path,
+    )  # fmt: skip
+    return replace(model, module=step, loaded=None), {**options, "training": True}

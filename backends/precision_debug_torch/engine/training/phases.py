@@ -1,0 +1,123 @@
+"""Where an operator of a training step belongs, so that both runs give it one name.
+
+An operator of the backward pass belongs to the forward operator that made its node: torch numbers nodes as they are
+made, and tells which one is at work. What accumulates a gradient, and what the optimiser does, belongs to a parameter.
+Operators that checkpointing computes again run in module calls of their own, and are named after these ("block@2").
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..by_tensor import ByTensor
+from .step import BACKWARD, FORWARD, OPTIMISER, TrainingStep
+
+__all__ = ["Phases", "phases_of"]
+
+
+_CAST = ":to["
+
+
+class Phases:
+    """Of one run, by its thread. parameters: (name, tensor)."""
+
+    def __init__(self, parameters: Iterable[tuple[str, Any]]) -> None:
+        self.phase = FORWARD
+        self._parameters = dict(parameters)
+        self._owner_of_node: dict[int, str] = {}
+        self._casts: list[int] = []  # nodes of casts that wait for their reader
+        self._source_of: dict[str, str] = {}
+        self._of = ByTensor[str]()  # tensor to the parameter that it belongs to
+        self._at: dict[int, str] = {}  # start of memory to the same
+        for name, one in self._parameters.items():
+            self._belongs(one, name)
+
+    def begin(self, phase: str) -> None:
+        """The next phase begins."""
+        self.phase = phase
+        if phase == OPTIMISER:
+            for name, one in self._parameters.items():
+                if one.grad is not None:
+                    self._belongs(one.grad, name)
+
+    def told(self, name: str, scope: str, extra: Mapping[str, str]) -> Mapping[str, str]:
+        """An operator of this name was run; what its row tells, and its phase. scope: see ``scope``; "": of a module's
+        own forward, or of one that is computed again."""
+        source = extra.get("Source", "")
+        if not scope:
+            self._source_of.setdefault(name, source)
+            number = torch.autograd._get_sequence_nr() - 1  # type: ignore[attr-defined]
+            if _CAST in name.rpartition("/")[2]:  # one run has it and the other may not: it is its reader's
+                self._casts.append(number)
+            else:
+                for one in (*self._casts, number):
+                    self._owner_of_node.setdefault(one, name)
+                self._casts.clear()
+        else:
+            source = self._source_of.get(scope.removeprefix(f"{BACKWARD}/"), source)
+        return {**extra, "Source": source, "Phase": self.phase}
+
+    def scopes(self, args: Any, values: Sequence[Any]) -> list[str]:
+        """Where each result of an operator on the tensors of many parameters stands; []: it is on one's."""
+        if self.phase != OPTIMISER:
+            return []
+        many = len(values)
+        lists = [one for one in args if isinstance(one, (list, tuple)) and len(one) == many]
+        for place, value in enumerate(values if lists and isinstance(values[0], torch.Tensor) else ()):
+            self.follow([one[place] for one in lists if isinstance(one[place], torch.Tensor)], [value])
+        owners = [self.parameter_of(value) if isinstance(value, torch.Tensor) else "" for value in values]
+        return [f"{OPTIMISER}/{owner}" for owner in owners] if all(owners) else []
+
+    def scope(self, given: Iterable[Any]) -> str:
+        """Of an operator on these tensors; "": the module call that runs now."""
+        if self.phase == FORWARD:
+            return ""
+        if self.phase == OPTIMISER:
+            owner = next((found for one in given if (found := self.parameter_of(one))), "")
+            return f"{OPTIMISER}/{owner}" if owner else OPTIMISER
+        node: Any = torch._C._current_autograd_node()
+        if node is None:
+            return BACKWARD
+        variable = getattr(node, "variable", None)
+        owner = self._of.get(variable, "") if variable is not None else ""
+        owner = f"{owner}.grad" if owner else self._owner_of_node.get(node._sequence_nr(), "")
+        return f"{BACKWARD}/{owner}" if owner else BACKWARD
+
+    def parameter_of(self, tensor: Any) -> str:
+        """The parameter that a tensor of the optimiser's belongs to; "": none."""
+        known: str = self._of.get(tensor, "")
+        return known or self._at.get(_start(tensor) or -1, "")
+
+    def follow(self, given: Iterable[Any], made: Iterable[Any]) -> None:
+        """What the optimiser makes of a parameter's tensors is that parameter's."""
+        if self.phase != OPTIMISER:
+            return
+        owner = next((found for one in given if (found := self.parameter_of(one))), "")
+        for one in made:
+            if owner:
+                self._of[one] = owner
+
+    def _belongs(self, tensor: Any, name: str) -> None:
+        self._of[tensor] = name
+        start = _start(tensor)
+        if start:
+            self._at[start] = name
+
+
+def phases_of(module: Any) -> Phases | None:
+    """Of a run of a training step that begins; None where a module is none."""
+    if not isinstance(module, TrainingStep):
+        return None
+    phases = Phases(module.named_parameters())
+    module.__dict__["on_phase"] = phases.begin
+    return phases
+
+
+def _start(tensor: Any) -> int | None:
+    with contextlib.suppress(RuntimeError, NotImplementedError):
+        return int(tensor.untyped_storage().data_ptr())
+    return None

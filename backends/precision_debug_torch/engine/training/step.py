@@ -1,0 +1,155 @@
+"""A training step as one module: forward, loss, backward, and the optimiser's step; every run is a first one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from precision_debug.errors import BackendError
+
+from ..step_outputs import StepOutputs
+
+__all__ = ["BACKWARD", "FORWARD", "OPTIMISER", "PHASES", "TrainingStep"]
+
+FORWARD, BACKWARD, OPTIMISER = PHASES = ("forward", "backward", "optimiser")
+
+_HINT = "return (module, inputs, loss) from the factory: loss takes what the module returns, and gives one number"
+
+
+class TrainingStep(nn.Module):
+    """Stands for a module whose step is run: parameters, buffers and modules are that module's, under its own names.
+
+    until: the last phase that is run. loss: of what the module returns, and of the module too where it takes two; None:
+    the module returns it. optimiser: one over the module's parameters, or what makes one of a list of them.
+    scale: what the loss is multiplied with by a GradScaler, from 1 up; 1: there is none. clip: the gradients' largest
+    norm; None: they are left alone.
+    on_phase: told as each phase begins.
+    """
+
+    def __init__(
+        self, module: Any, *, until: str, loss: Callable[..., Any] | None = None, optimiser: Any = None,
+        scale: float = 1.0, clip: float | None = None, path: str = "",
+    ) -> None:  # fmt: skip
+        super().__init__()
+        held = {"inner": module, "until": until, "loss": loss, "optimiser": optimiser, "scale": scale, "clip": clip}
+        self.__dict__.update(held, path=path, on_phase=None)  # past nn.Module, which would register it
+
+    def forward(self, *args: Any, **kwargs: Any) -> StepOutputs:
+        named = [(name, one) for name, one in self.inner.named_parameters() if one.requires_grad]
+        if not named:
+            raise BackendError("no parameter requires a gradient: there is no step to look at", where=self.path)
+        for _, parameter in named:
+            parameter.grad = None
+        device = named[0][1].device.type
+        with torch.enable_grad():
+            loss = self._loss(self.inner(*args, **kwargs))
+            with torch.autocast(device, enabled=False):
+                return self._backward(loss, dict(named), device)
+
+    def _loss(self, returned: Any) -> Any:
+        loss = returned if self.loss is None else _called(self.loss, returned, self.inner)
+        if self.loss is None and not isinstance(loss, torch.Tensor):
+            loss = loss["loss"] if isinstance(loss, dict) and "loss" in loss else getattr(loss, "loss", None)
+            loss = returned[0] if loss is None and isinstance(returned, (tuple, list)) and returned else loss
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
+            found = f"{list(loss.shape)} {loss.dtype}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+            raise BackendError(f"the loss is one number with a gradient, got {found}", where=self.path, hint=_HINT)
+        if not loss.requires_grad:
+            raise BackendError("the loss depends on no parameter", where=self.path, hint=_HINT)
+        return loss
+
+    def _backward(self, loss: Any, named: dict[str, Any], device: str) -> StepOutputs:
+        scaler = torch.amp.GradScaler(device, init_scale=self.scale, enabled=self.scale != 1)
+        optimiser = self._made([*named.values()])
+        before = {}
+        if self.until == OPTIMISER:
+            self._tell(OPTIMISER)
+            before = {name: one.detach().clone() for name, one in named.items()}
+        self._tell(BACKWARD)
+        # not loss.backward(), which is one function of torch's with all of the phase inside
+        with torch._C.DisableTorchFunction():
+            torch.autograd.backward(scaler.scale(loss.reshape(())))
+        with torch.no_grad():
+            return self._rest(loss, named, scaler, optimiser, before)
+
+    def _rest(
+        self, loss: Any, named: dict[str, Any], scaler: Any, optimiser: Any, before: dict[str, Any]
+    ) -> StepOutputs:
+        outputs = StepOutputs(loss=loss.detach())
+        got = {name: one for name, one in named.items() if one.grad is not None}
+        if scaler.is_enabled():
+            if any(one.grad.dtype is torch.float16 for one in got.values()):
+                for one in got.values():  # GradScaler refuses these
+                    one.grad = one.grad / self.scale
+            else:
+                scaler.unscale_(optimiser)
+        self._tell(OPTIMISER)
+        last = self.until == BACKWARD
+        outputs |= {f"gradient/{name}": one.grad if last else one.grad.clone() for name, one in got.items()}
+        if last:
+            return outputs
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_([*named.values()], self.clip)
+        outputs.skipped = self._stepped(scaler, optimiser, got)
+        for name, one in named.items():
+            outputs[f"update/{name}"] = _wide(one.detach()) - _wide(before[name])
+        for name, one in named.items():
+            for key, value in optimiser.state.get(one, {}).items():
+                if isinstance(value, torch.Tensor) and value.numel() > 1:
+                    outputs[f"state/{name}/{key}"] = value
+        return outputs
+
+    @staticmethod
+    def _stepped(scaler: Any, optimiser: Any, got: dict[str, Any]) -> bool:
+        """Whether the step was left out."""
+        if not scaler.is_enabled() or any(one.grad.dtype is torch.float16 for one in got.values()):
+            optimiser.step()
+            return False
+        scaler.step(optimiser)
+        return any(bool(one) for one in scaler._found_inf_per_device(optimiser).values())
+
+    def _made(self, parameters: list[Any]) -> Any:
+        if self.until == BACKWARD or self.optimiser is None:
+            if self.until == OPTIMISER:
+                raise BackendError(
+                    "no optimiser was given", where=self.path,
+                    hint="return (module, inputs, loss, optimiser) from the factory, or use --option step=backward",
+                )  # fmt: skip
+            return torch.optim.SGD(parameters, lr=0.0)
+        return self.optimiser if isinstance(self.optimiser, torch.optim.Optimizer) else self.optimiser(parameters)
+
+    def _tell(self, phase: str) -> None:
+        if self.on_phase is not None:
+            self.on_phase(phase)
+
+    # what follows is the module's own
+
+    def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        return self.inner.named_modules(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        return self.inner.named_parameters(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        return self.inner.named_buffers(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def get_submodule(self, target: str) -> Any:
+        return self.inner.get_submodule(target)
+
+
+def _called(loss: Callable[..., Any], returned: Any, module: Any) -> Any:
+    try:
+        taken = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss).parameters.values()
+    except (TypeError, ValueError):
+        return loss(returned)
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [one for one in taken if one.default is one.empty and one.kind in by_place]
+    return loss(returned, module) if len(required) > 1 else loss(returned)
+
+
+def _wide(tensor: Any) -> Any:
+    return tensor if tensor.dtype is torch.float64 else tensor.float()

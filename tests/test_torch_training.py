@@ -1,0 +1,292 @@
+"""Training steps: what a run with hooks computes is what a plain loop computes, and every operator of it is a row."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from precision_debug_torch.backend import open_model
+from precision_debug_torch.live import compare_module
+from precision_debug_torch.model import Model, example_feeds, from_module
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+import precision_debug
+from precision_debug.errors import PrecisionDebugError
+from precision_debug.records import Status
+
+MODES = ("torch_fp32", "torch_fp64", "torch_autocast_bf16", "torch_autocast_fp16", "torch_bf16")
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward part, optionally computed again in the backward pass."""
+
+    def __init__(self, width: int, again: bool) -> None:
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down, self.again = nn.Linear(width, 2 * width), nn.Linear(2 * width, width), again
+
+    def forward(self, x: Any) -> Any:
+        if self.again:
+            return checkpoint(self.inside, x, use_reentrant=False)
+        return self.inside(x)
+
+    def inside(self, x: Any) -> Any:
+        q, k, v = self.qkv(self.norm(x)).chunk(3, -1)
+        x = x + self.out(F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0])
+        return x + self.down(F.gelu(self.up(x)))
+
+
+class Net(nn.Module):
+    def __init__(self, again: bool = False) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(20, 16), nn.Linear(16, 20)
+        self.blocks = nn.Sequential(Block(16, again), Block(16, again))
+
+    def forward(self, ids: Any) -> Any:
+        return self.head(self.blocks(self.embed(ids)))
+
+
+IDS = torch.randint(0, 20, (2, 7), generator=torch.Generator().manual_seed(1))
+
+
+def loss_of(returned: Any) -> Any:
+    return F.cross_entropy(returned.flatten(0, 1), IDS.roll(1, 1).flatten())
+
+
+def model_of(optimiser: Any = None, *, again: bool = False) -> Model:
+    torch.manual_seed(0)
+    return dataclasses.replace(from_module(Net(again), (IDS,)), loss=loss_of, optimiser=optimiser)
+
+
+def opened(model: Model, mode: str, step: str, **options: Any) -> Any:
+    return open_model(model, mode, {"step": step, "device": "cpu", **options}, [example_feeds(model)])
+
+
+def outputs_of(model: Model, mode: str, step: str, *, hook: Any = None, **options: Any) -> Mapping[str, Any]:
+    session = opened(model, mode, step, **options)
+    try:
+        found = session.run(example_feeds(model), hook)
+        return {name: np.array(found[name]) for name in found}
+    finally:
+        session.close()
+
+
+def adamw(parameters: Any) -> Any:
+    return torch.optim.AdamW(parameters, lr=0.01)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_step_gives_the_same_bits_with_hooks_and_without(mode: str) -> None:
+    seen: list[str] = []
+    plain = outputs_of(model_of(adamw), mode, "optimiser")
+    watched = outputs_of(model_of(adamw), mode, "optimiser", hook=lambda _op, name, _value: seen.append(name))
+    gradients = [name for name in plain if name.startswith("gradient/")]
+    assert len(gradients) == 23
+    assert plain.keys() == watched.keys()
+    assert [name for name in plain if plain[name].tobytes() != watched[name].tobytes()] == []
+    assert sum(name.startswith("backward/") for name in seen) > 100
+    assert sum(name.startswith("optimiser/") for name in seen) > 200
+
+
+@pytest.mark.parametrize("scale", [1.0, 1024.0])
+@pytest.mark.parametrize("low", ["", "bfloat16", "float16"])
+def test_a_step_is_what_a_plain_loop_does(low: str, scale: float) -> None:
+    torch.manual_seed(0)
+    net, scaler = Net(), torch.amp.GradScaler("cpu", init_scale=scale, enabled=scale != 1)
+    optimiser = adamw(net.parameters())
+    before = {name: one.detach().clone() for name, one in net.named_parameters()}
+    with torch.autocast("cpu", dtype=getattr(torch, low or "bfloat16"), enabled=bool(low)):
+        loss = loss_of(net(IDS))
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimiser)
+    gradients = {name: one.grad.clone() for name, one in net.named_parameters()}
+    scaler.step(optimiser)
+    mode = f"torch_autocast_{ {'bfloat16': 'bf16', 'float16': 'fp16'}[low]}" if low else "torch_fp32"
+    found = outputs_of(model_of(adamw), mode, "optimiser", loss_scale=scale)
+    assert found["loss"].tobytes() == loss.detach().numpy().tobytes()
+    for name, one in net.named_parameters():
+        assert found[f"gradient/{name}"].tobytes() == gradients[name].numpy().tobytes()
+        assert found[f"update/{name}"].tobytes() == (one.detach() - before[name]).numpy().tobytes()
+        assert found[f"state/{name}/exp_avg"].tobytes() == optimiser.state[one]["exp_avg"].numpy().tobytes()
+
+
+def test_parameters_are_as_before_after_a_step() -> None:
+    model = model_of(adamw)
+    before = {name: one.detach().clone() for name, one in model.module.named_parameters()}
+    first = outputs_of(model, "torch_fp32", "optimiser")
+    again = outputs_of(model, "torch_fp32", "optimiser")
+    assert all(torch.equal(one, before[name]) for name, one in model.module.named_parameters())
+    assert all(first[name].tobytes() == again[name].tobytes() for name in first)
+
+
+def compared(mode: str, model: Model | None = None, **settings: Any) -> Any:
+    model = model or model_of(adamw)
+    given = {name: value for name, value in settings.items() if name != "explain"}
+    return compare_module(
+        model.module, (IDS,), run_mode=mode, device="cpu", loss=model.loss, optimiser=model.optimiser, settings=given,
+        explain=settings.get("explain", "off"),
+    )  # fmt: skip
+
+
+def notes_of(side: Any) -> str:
+    return "; ".join(map(str, side.notes))
+
+
+@pytest.mark.parametrize("mode", ["torch_autocast_bf16", "torch_autocast_fp16", "torch_bf16", "torch_fp64"])
+@pytest.mark.parametrize("again", [False, True], ids=["plain", "checkpointed"])
+def test_every_operator_of_the_baseline_is_paired(mode: str, again: bool) -> None:
+    report = compared(mode, model_of(adamw, again=again), step="optimiser")
+    assert report.failure == ""
+    missing = [row.name for row in report.rows if row.status is Status.FUSED_AWAY]
+    assert missing == []
+    rows = [row.name for row in report.compared]
+    assert sum(name.startswith("backward/") for name in rows) > 100
+    assert {row.name for row in report.outputs} >= {"loss", "gradient/blocks.1.qkv.weight", "update/head.bias"}
+    casts = [row.name for row in report.rows if row.name.startswith("backward/") and row.name.endswith(":to[float]")]
+    assert bool(casts) == mode.startswith("torch_autocast")  # casts are rows in the backward pass, too
+
+
+WAYS = ({"foreach": True}, {"fused": True}, {"foreach": False})
+
+
+@pytest.mark.parametrize("ways", WAYS, ids=["foreach", "fused", "for"])
+def test_an_optimisers_rows_are_by_parameter(ways: dict[str, bool]) -> None:
+    model = model_of(lambda parameters: torch.optim.AdamW(parameters, lr=0.01, **ways))
+    session = opened(model, "torch_fp32", "optimiser")
+    written: dict[str, list[str]] = {}
+    for meta in session.tensors:
+        if meta.name.startswith("optimiser/") and meta.shape:
+            written.setdefault(meta.name.split("/")[1], []).append(meta.op_type)
+    session.close()
+    for name, _ in model.module.named_parameters():
+        wanted = "aten._fused_adamw_" if "fused" in ways else "addcdiv_"
+        assert any(wanted in kind for kind in written[name]), name
+
+
+@pytest.mark.parametrize("ways", WAYS, ids=["foreach", "fused", "for"])
+def test_what_an_optimiser_wrote_can_be_replaced(ways: dict[str, bool]) -> None:
+    model = model_of(lambda parameters: torch.optim.AdamW(parameters, lr=0.01, **ways))
+    session = opened(model, "torch_fp32", "optimiser")
+    plain = outputs_of(model, "torch_fp32", "optimiser")
+    rows = [meta for meta in session.tensors if meta.name.startswith("optimiser/head.weight/") and meta.shape]
+    writes = [meta.name for meta in rows if "addcdiv" in meta.op_type or "_fused_adamw" in meta.op_type]
+    last = writes[0 if "fused" in ways else -1]  # the fused one writes the parameter first, then the states
+    found = session.run_replacing(
+        example_feeds(model), lambda _op, name, value: value + 1 if name == last else None, frozenset({last})
+    )
+    np.testing.assert_allclose(found["update/head.weight"], plain["update/head.weight"] + 1, rtol=1e-5)
+    assert found["update/head.bias"].tobytes() == plain["update/head.bias"].tobytes()
+    session.close()
+
+
+def test_what_the_backward_pass_made_can_be_replaced() -> None:
+    model = model_of(adamw)
+    session = opened(model, "torch_fp32", "backward")
+    plain = outputs_of(model, "torch_fp32", "backward")
+    name = "backward/log_softmax/_log_softmax_backward_data"
+    found = session.run_replacing(example_feeds(model), lambda _op, _name, value: value * 2, frozenset({name}))
+    for one in plain:
+        expected = plain[one] * (1 if one == "loss" else 2)
+        np.testing.assert_allclose(found[one], expected, rtol=1e-5, atol=1e-9)
+    session.close()
+
+
+def test_a_module_may_give_its_loss_itself() -> None:
+    class Losing(nn.Module):
+        def __init__(self, kind: str) -> None:
+            super().__init__()
+            self.inner, self.kind = nn.Linear(4, 1), kind
+
+        def forward(self, x: Any) -> Any:
+            loss = self.inner(x).square().mean()
+            return {"number": loss, "tuple": (loss, x), "dict": {"loss": loss, "logits": x}}[self.kind]
+
+    found = []
+    for kind in ("number", "tuple", "dict"):
+        torch.manual_seed(0)
+        found.append(outputs_of(from_module(Losing(kind), (torch.ones(2, 4),)), "torch_fp32", "backward"))
+    assert found[0].keys() == {"loss", "gradient/inner.weight", "gradient/inner.bias"}
+    assert all(one[name].tobytes() == found[0][name].tobytes() for one in found for name in one)
+
+
+def test_a_forward_alone_says_what_was_not_looked_at() -> None:
+    said = "the forward pass alone was compared"
+    for step, there in (("forward", True), ("backward", False)):
+        report = compared("torch_autocast_bf16", step=step)
+        assert [said in notes_of(side) for side in (report.baseline, report.target)] == [there] * 2
+
+
+def test_the_scale_is_grad_scalers_where_the_target_needs_one() -> None:
+    for mode, there in (("torch_autocast_fp16", True), ("torch_autocast_bf16", False)):
+        report = compared(mode, step="backward")
+        said = ["multiplied by 65536" in notes_of(side) for side in (report.baseline, report.target)]
+        assert said == [there] * 2
+
+
+def test_a_step_that_grad_scaler_leaves_out_is_said() -> None:
+    report = compared("torch_autocast_fp16", step="optimiser", loss_scale=2.0**30)
+    said = ["left the optimiser's step out" in notes_of(side) for side in (report.baseline, report.target)]
+    assert said == [False, True]
+    assert report.exit_status == 1
+
+
+def test_a_factory_returns_a_step_by_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text(_FILE.format(tests=str(Path(__file__).parent)))
+    report = precision_debug.compare(f"{path}:make", run_mode="torch_autocast_bf16", device="cpu", step="backward")
+    assert {row.name for row in report.outputs} > {"loss", "gradient/head.weight"}
+    assert report.exit_status == 0
+    with pytest.raises(PrecisionDebugError, match="loss cannot be called"):
+        precision_debug.compare(f"{path}:wrong", run_mode="torch_autocast_bf16", device="cpu", step="backward")
+
+
+_FILE = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_torch_training import IDS, Net, adamw, loss_of
+
+def make():
+    return Net(), (IDS,), loss_of, adamw
+
+def wrong():
+    return Net(), (IDS,), 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "optimiser", "settings", "said"),
+    [
+        (None, None, {"step": "backward"}, "the loss is one number"),
+        (loss_of, None, {"step": "optimiser"}, "no optimiser was given"),
+        (lambda _: torch.ones(()), None, {"step": "backward"}, "depends on no parameter"),
+        (loss_of, None, {"step": "backward", "level": "module"}, "seen by its operators"),
+        (loss_of, None, {"step": "sideways"}, "none of forward, backward, optimiser"),
+    ],
+)
+def test_what_is_no_step_is_said_in_a_line(loss: Any, optimiser: Any, settings: Any, said: str) -> None:
+    model = dataclasses.replace(model_of(optimiser), loss=loss)
+    with pytest.raises(PrecisionDebugError, match=said):
+        opened(model, "torch_autocast_bf16", **settings).run(example_feeds(model))
+
+
+def test_a_step_needs_something_to_learn() -> None:
+    model = model_of()
+    model.module.requires_grad_(False)
+    with pytest.raises(PrecisionDebugError, match="no parameter requires a gradient"):
+        opened(model, "torch_fp32", "backward").run(example_feeds(model))
+
+
+def test_modes_for_inference_refuse_a_step() -> None:
+    with pytest.raises(PrecisionDebugError, match="torch_int8 shows no training step"):
+        opened(model_of(), "torch_int8", "backward")
