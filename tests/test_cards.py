@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from precision_debug.numbers import native
+from precision_debug.numbers.native import available_cores
 from precision_debug.run.workers import cards
 from precision_debug.run.workers.pools import Processes
 
@@ -63,3 +65,45 @@ def test_workers_take_the_card_that_fewest_have(tmp_path: Path, monkeypatch: pyt
     assert pool.start().ask([]) is not None
     assert pool._started[-1].cards == "7", "the one that ended has left its own"
     pool.close()
+
+
+class Share:
+    """Answers in its own process with the cores that it may use, and what engines are told of them."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        pass
+
+    def ask(self, part: Any) -> list[Any]:
+        from precision_debug.numbers.native import available_cores, share_of_cores
+
+        return [available_cores(), share_of_cores(), os.environ.get("OMP_NUM_THREADS")]
+
+
+def test_workers_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    share = max(1, available_cores() // 2)
+    pool = Processes({}, 2, tmp_path / "log", Share)
+    worker = pool.start()
+    worker.ask([])
+    assert worker.ask([1]) == [share, share, str(share)]
+    pool.close()
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    pool = Processes({}, 2, tmp_path / "log", Share)
+    worker = pool.start()
+    worker.ask([])
+    assert worker.ask([1])[2] == "3", "what a user says stands"
+    pool.close()
+
+
+def test_the_sides_of_a_worker_are_opened_on_its_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from precision_debug.records import ModelFiles, RunSpec
+    from precision_debug.run.plan import make_plan
+
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    (tmp_path / "m.onnx").touch()
+    monkeypatch.setattr(native, "_share", {})
+    spec = RunSpec(model=ModelFiles(model_file=str(tmp_path / "m.onnx")), run_mode="ort_opt")
+    assert make_plan(spec, work_dir=str(tmp_path)).target.spec.cores == 0
+    native.take_share(1)
+    assert make_plan(spec, work_dir=str(tmp_path)).target.spec.cores == 1

@@ -132,6 +132,49 @@ def test_a_budget_ends_with_the_smallest_set_that_was_seen_to_hold() -> None:
     assert {3, 30} <= found.kept
 
 
+def test_what_is_idle_goes_by_twos_and_fours() -> None:
+    """An engine that fuses keeps a whole layer for one of its operators: the others change nothing."""
+    units = chain(30)
+    group = Group(tensor="t4", units=frozenset(range(3, 12)), makers=frozenset(range(3, 12)), share=1.0)
+    found, oracle = searched(units, lambda kept: 1e-3 if {3, 11} <= kept else 0.5, [group])
+    assert found.kept == {3, 11}
+    assert oracle.evaluations <= 2 + 5
+
+
+def test_of_readers_that_are_not_needed_all_go_at_once() -> None:
+    units = chain(30)
+    groups = [Group(tensor=f"t{t}", units=frozenset(range(t, t + 4)), share=0.3) for t in (2, 12, 22)]
+    found, oracle = searched(units, lambda kept: 1e-3 if {2, 12, 22} <= kept else 0.5, groups)
+    assert found.kept == {2, 12, 22}
+    assert oracle.evaluations <= 3 + 5
+
+
+def test_a_set_that_switches_the_precision_off_is_searched_for_a_part() -> None:
+    """Its error is small and it is no answer: with unit 9 kept nothing else stays in the low precision."""
+    units = chain(20)
+
+    def judged(kept: frozenset[int]) -> Judged:
+        error = 1e-3 if 8 in kept or 9 in kept else 0.5
+        return Judged(error <= LIMIT and (9 not in kept or len(kept) == 20), error)
+
+    oracle = Oracle(20, judged, limit=LIMIT)
+    found = minimise(oracle, units, lambda _kept: groups_of(units, [8]))
+    assert (found.state, found.kept) == ("found", {8})
+    assert oracle.evaluations <= 1 + 5
+
+
+def test_what_begins_with_a_mover_and_computes_later_on_is_a_unit_of_its_own() -> None:
+    """A module that first reshapes what another gave is not kept with that one."""
+    metas = [
+        TensorMeta(name="a", op_type="MatMul", node="first", dtype="float32", inputs=("x",)),
+        TensorMeta(name="b", op_type="Reshape", node="second", dtype="float32", inputs=("a",)),
+        TensorMeta(name="c", op_type="MatMul", node="second", dtype="float32", inputs=("b",)),
+    ]
+    units = Units(metas, lambda meta: meta.node)
+    assert [unit.keys for unit in units.units] == [("first",), ("second",)]
+    assert units.around("a") == {0, 1}
+
+
 def test_what_only_moves_numbers_goes_with_what_made_them() -> None:
     metas = [
         TensorMeta(name="a", op_type="MatMul", node="a", dtype="float32", inputs=("x",)),

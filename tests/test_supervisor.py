@@ -197,6 +197,18 @@ def test_two_runs_into_one_report_do_not_mix(model: Path) -> None:
     assert compare("fake_fp32").returncode == 0
 
 
+def test_a_run_that_was_killed_a_moment_ago_is_waited_for(model: Path) -> None:
+    """Its worker holds the report's lock while it delivers what was finished."""
+    process = start_hanging()
+    process.kill()
+    process.wait(30)
+    done = compare("fake_fp32")
+    process.communicate(timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert not Report.load("out/r.json").failure
+    assert not leftovers()
+
+
 def test_a_mode_that_cannot_run_here_says_what_it_needs(model: Path) -> None:
     done = compare("fake_absent")
     assert done.returncode == 2

@@ -25,7 +25,7 @@ from .kinds import Array
 from .metrics import FURTHER, HELD
 from .totals import BUCKETS, Pairs, Side, Task, Totals
 
-__all__ = ["Kernel", "available_cores", "cores_of_each", "kernel_status", "load"]
+__all__ = ["Kernel", "available_cores", "cores_of_each", "kernel_status", "load", "share_of_cores", "take_share"]
 
 VARIABLE = "PRECISION_DEBUG_KERNEL"
 LIBRARY = Path(__file__).with_name("_kernel.so")
@@ -244,7 +244,21 @@ def _table(dtype: np.dtype[Any]) -> Array | None:
 
 def available_cores() -> int:
     """Cores that this process may use; as many threads share a large tensor."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    every = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(every, _share.get("cores", every))
+
+
+_share: dict[str, int] = {}
+
+
+def take_share(cores: int) -> None:
+    """This process is one of several beside each other, and may use so many cores."""
+    _share["cores"] = max(1, cores)
+
+
+def share_of_cores() -> int:
+    """The cores that this process was given for its share; 0: all."""
+    return _share.get("cores", 0)
 
 
 def cores_of_each() -> int:

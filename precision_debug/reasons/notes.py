@@ -138,6 +138,11 @@ NOTES: Mapping[str, Wording] = {
         " which operators did it.",
         "在引擎上只比较了输出，因为观测其他张量需另建引擎；由模拟指出是哪些算子。",
     ),
+    "held_out_used": Wording(
+        "{count} inputs that the search did not see at first have told it what an earlier set missed: the answer is"
+        " checked on them too, and they are not counted as unseen",
+        "最初未见过的 {count} 组输入已告诉搜索先前的集合漏了什么：答案也在其上验证，但不再算作未见过的输入",
+    ),
     "not_held_out": Wording(
         "Not checked on other inputs, as there are none: give more with --inputs, or with --held_out.",
         "没有其他输入可供验证：请用 --inputs 或 --held_out 给出更多输入。", "Give --held_out.",

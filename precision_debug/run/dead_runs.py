@@ -8,12 +8,13 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import PrecisionDebugError
 from .folder import JOB, PREFIX
 from .locking import SUFFIX, release, take
 
-__all__ = ["clear_leftovers"]
+__all__ = ["clear_leftovers", "is_being_rescued"]
 
 
 def clear_leftovers(home: Path, outputs: Sequence[Path]) -> Iterator[str]:
@@ -31,6 +32,27 @@ def clear_leftovers(home: Path, outputs: Sequence[Path]) -> Iterator[str]:
                 handle = _take(path)
                 if handle is not None:
                     release(path, handle)
+
+
+def is_being_rescued(home: Path, lock: Path) -> bool:
+    """Whether the run that holds a lock was killed, and its worker is about to deliver what there is and let go."""
+    with contextlib.suppress(OSError):
+        for folder in home.glob(f"{PREFIX}*"):
+            job = _read(folder)
+            pid = job.get("supervisor")
+            if str(lock) in (job.get("locks") or ()) and isinstance(pid, int) and not _lives(pid):
+                return True
+    return False
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _clear_run(folder: Path, outputs: Sequence[Path]) -> Iterator[str]:
@@ -55,11 +77,17 @@ def _clear_run(folder: Path, outputs: Sequence[Path]) -> Iterator[str]:
 
 def _job(folder: Path) -> list[str] | None:
     """The outputs of a run's folder; None where the folder is none of ours."""
+    outputs = _read(folder).get("outputs")
+    return [str(output) for output in outputs] if isinstance(outputs, list) else None
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """The job of a folder of ours; nothing of another one."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         job = json.loads((folder / JOB).read_text(encoding="utf-8"))
-        if isinstance(job, dict) and isinstance(job.get("outputs"), list) and os.stat(folder).st_uid == os.getuid():
-            return [str(output) for output in job["outputs"]]
-    return None
+        if isinstance(job, dict) and os.stat(folder).st_uid == os.getuid():
+            return job
+    return {}
 
 
 def _take(path: Path) -> int | None:

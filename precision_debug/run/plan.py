@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import recording, registry
 from ..errors import BackendUnavailable, ModelError, UsageError
+from ..numbers.native import share_of_cores
 from ..protocols import Backend, Capabilities, Comparer, Feeds, Session
 from ..reasons import say
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
@@ -188,7 +189,7 @@ def _takers(sides: Sequence[Opening]) -> list[Taker]:
 
 
 def _found(model: ModelFiles, mode: str) -> Opening:
-    session = SessionSpec(model=model, mode=mode)
+    session = SessionSpec(model=model, mode=mode, cores=share_of_cores())
     if recording.is_outputs(mode):
         return Opening(spec=session, recording=mode)
     if recording.is_recording(mode) or Path(mode).is_dir() or "/" in mode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from ..protocols import Executed
@@ -24,4 +25,4 @@ def stays_low(units: Units, keys: Collection[str], was: Executed | None, now: Ex
         return len(kept) < len(units)
     made = sum(len(unit.metas) for unit in units.units)
     left = 1 - sum(len(unit.metas) for unit in kept) / max(1, made)
-    return now is not None and now.low >= max(1.0, _STAYS * left * was.low)
+    return now is not None and now.low >= max(1, math.floor(_STAYS * left * was.low))

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from ..search.request import SearchRequest
 from ..settings.options import Workers
 from . import child as children
 from .companion_files import log_head
-from .dead_runs import clear_leftovers
+from .dead_runs import clear_leftovers, is_being_rescued
 from .folder import JOURNAL, LOG
 from .interrupts import Stopping, watching
 from .locked_folder import clear_scratch, run_folder
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from .outcome import Outcome
 
 __all__ = ["supervise"]
+
+_RESCUE = 60.0
+"""Seconds that a killed run's worker may take to deliver what there is; it takes one or two."""
 
 Event = Mapping[str, Any]
 """An event of the journal as it stands there: see ``events.read``."""
@@ -71,11 +75,12 @@ def supervise(
         job |= {"spread": encode(spread)} if spread is not None else {}
     except TypeError as error:
         raise UsageError(f"a setting has a value of no use: {error}", where="--option") from error
-    with watching() as stopping, _locked(outputs) as locks, contextlib.ExitStack() as stack:
+    with watching() as stopping, _locked(outputs, home) as locks, contextlib.ExitStack() as stack:
         clear_scratch()
         if not is_utf8(home):
             raise OutputError(say("not_utf8"), where=str(home), hint="name another --output")
-        folder, held = run_folder(home, {**job, "locks": [str(lock) for lock in locks]})
+        job |= {"locks": [str(lock) for lock in locks], "supervisor": os.getpid()}
+        folder, held = run_folder(home, job)
         stack.callback(os.close, held)
         try:
             for note in clear_leftovers(home, outputs):
@@ -177,8 +182,11 @@ def _passed_on(heard: Event | None, on_event: Callable[[Event], None]) -> Callab
 
 
 @contextlib.contextmanager
-def _locked(outputs: Sequence[Path]) -> Iterator[Mapping[Path, int]]:
-    """Hold every output for this run alone; a second run into the same file is refused, not mixed in."""
+def _locked(outputs: Sequence[Path], home: Path) -> Iterator[Mapping[Path, int]]:
+    """Hold every output for this run alone; a second run into the same file is refused, not mixed in.
+
+    One that was killed a moment ago is waited for: its worker still delivers what was finished.
+    """
     with contextlib.ExitStack() as stack:
         held: dict[Path, int] = {}
         for output in outputs:
@@ -188,6 +196,10 @@ def _locked(outputs: Sequence[Path]) -> Iterator[Mapping[Path, int]]:
             try:
                 lock.parent.mkdir(parents=True, exist_ok=True)
                 handle = take(lock)
+                until = time.monotonic() + _RESCUE
+                while handle is None and time.monotonic() < until and is_being_rescued(home, lock):
+                    time.sleep(0.1)
+                    handle = take(lock)
             except OSError as error:
                 raise OutputError(
                     f"cannot write there: {error.strerror or error}", where=str(output), hint="name another --output"

@@ -21,7 +21,8 @@ class Group:
     """Units that are kept together: a tensor's producer and its readers.
 
     share: of the squared error at the outputs, as far as it was measured. certain: NaN or Inf are born in it and reach
-    an output. makers: of the units those that make what is out of range; the others only read it.
+    an output. makers: of the units those that make what is out of range, or
+    make the error matter; the others only read it.
     """
 
     tensor: str
@@ -59,8 +60,10 @@ def rank_groups(
         share = culprit.share or budget.get(culprit.name, 0.0)
         known = CAUSES.get(culprit.cause)
         certain = born or (known is not None and known.out_of_range == "above")
+        amplifier = units.of(culprit.amplifier) if culprit.amplifier else None
+        makers = frozenset(chosen & {amplifier})
         found[culprit.name] = Group(
-            tensor=culprit.name, units=frozenset(chosen), share=share, certain=certain and share > 0
+            tensor=culprit.name, units=frozenset(chosen), makers=makers, share=share, certain=certain and share > 0
         )
     broken = any(row.is_output and row.non_finite for row in rows)
     for row in rows if broken else ():

@@ -51,12 +51,18 @@ what leaves more than half of that error leaves no hope."""
 _MISSED, _TRADED = 1.25, 3
 """Times the limit up to which an error has only just missed it; and units that are tried in place of two others."""
 
+_WHOLE = 0.99
+"""Share of the error with nothing kept from which on a unit is what that error comes from."""
+
 _SAME = 1e-5
 """Relative difference up to which the errors of dropping two neighbours are one: that of the edge between them, which
 dropping both does not lessen."""
 
 _LONGER = 4
 """Predictions of one ranking, each of a smaller error, where no operator stands out."""
+
+_FEW = 6
+"""Units of which single ones are tried where all of them switch the low precision off."""
 
 _TURNS = 5
 """New rankings, with what was kept so far, before the last one's prefixes are tried."""
@@ -91,7 +97,7 @@ def minimise(oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] 
             oracle.expect([start, oracle.all])
         if start and oracle.holds(start):
             return Found(state="found", kept=start, minimal=True)
-        steps, groups = _enough(oracle, rank, start or frozenset())
+        steps, groups = _enough(oracle, units, rank, start or frozenset())
         if not steps:
             return Found(state="not possible", groups=groups)
         kept, small = _reduced(oracle, units, steps, groups)
@@ -101,7 +107,9 @@ def minimise(oracle: Oracle, units: Units, rank: Rank, *, start: frozenset[int] 
         return Found(state="unfinished", kept=oracle.smallest(), groups=groups)
 
 
-def _enough(oracle: Oracle, rank: Rank, start: frozenset[int]) -> tuple[Steps, Sequence[Group]]:
+def _enough(
+    oracle: Oracle, units: Units, rank: Rank, start: frozenset[int]
+) -> tuple[Steps, Sequence[Group]]:  # fmt: skip
     """Larger and larger sets, of which the last one holds; none where not even everything does; and their groups.
 
     As long as a new ranking tells of more, what it predicts is kept too: an error that hides others is gone then.
@@ -123,6 +131,9 @@ def _enough(oracle: Oracle, rank: Rank, start: frozenset[int]) -> tuple[Steps, S
             oracle.expect([tried, oracle.all])
             if oracle.holds(tried):
                 return steps, seen
+            part = _part(oracle, units, tried, groups)
+            if part:
+                return [part], seen
             if turn == 0 and not oracle.holds(oracle.all):
                 return [], seen
             goal *= _PREDICTED
@@ -132,6 +143,34 @@ def _enough(oracle: Oracle, rank: Rank, start: frozenset[int]) -> tuple[Steps, S
     if not oracle.holds(oracle.all):
         return [], seen
     return [_prefix(oracle, kept, groups)], seen
+
+
+def _part(oracle: Oracle, units: Units, tried: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
+    """Of a set whose error is small enough, and with which hardly anything stays in the low precision, a part that
+    holds: without what only reads, then single units. Nothing where the set is none of these."""
+    if oracle.limit is None or oracle.judge(tried).error > oracle.limit or not 1 < len(tried) <= _FEW:
+        return frozenset()
+    weight = _weights(oracle, units, groups)
+    ordered = sorted(tried, key=lambda unit: (-weight[unit], unit))
+    parts = dict.fromkeys((tried - _readers(units, groups), *(frozenset({unit}) for unit in ordered)))
+    return next((part for part in parts if part and part != tried and oracle.holds(part)), frozenset())
+
+
+def _weights(oracle: Oracle, units: Units, groups: Sequence[Group]) -> dict[int, float]:
+    """How likely each unit is to be needed."""
+    weight = dict.fromkeys(range(oracle.count), 0.0)
+    for group in groups:
+        for unit in group.units:
+            whole = 1.0 if unit == units.of(group.tensor) or unit in group.makers else _READER
+            weight[unit] = max(weight[unit], whole * (group.share + (_CERTAIN if group.certain else 0.0)))
+    return weight
+
+
+def _readers(units: Units, groups: Sequence[Group]) -> frozenset[int]:
+    """What only reads tensors whose error was measured, and makes none of them."""
+    known = [group for group in groups if group.certain or group.share > 0]
+    makers = frozenset(unit for group in known for unit in (units.of(group.tensor), *group.makers))
+    return frozenset(unit for group in known for unit in group.units) - makers
 
 
 def _prefix(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
@@ -204,11 +243,7 @@ def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]
 
     steps: sets of which each holds all before it; the last one is seen to hold.
     """
-    weight = dict.fromkeys(range(oracle.count), 0.0)
-    for group in groups:
-        for unit in group.units:
-            whole = 1.0 if unit == units.of(group.tensor) or unit in group.makers else _READER
-            weight[unit] = max(weight[unit], whole * (group.share + (_CERTAIN if group.certain else 0.0)))
+    weight = _weights(oracle, units, groups)
     kept = steps[-1]
     known = any(group.share > 0 for group in groups)
     main = not known or any(group.certain or group.share >= _MAIN for group in groups)
@@ -222,8 +257,11 @@ def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]
         else:
             kept = _without_segments(oracle, kept, weight)
     traded = main
+    others = kept & _readers(units, groups)
+    if 1 < len(others) < len(kept) <= _SMALL and oracle.holds(kept - others):
+        kept -= others
     while True:
-        kept = _without_single(oracle, kept, weight)
+        kept = _without_single(oracle, units, kept, weight)
         smaller = _without_several(oracle, units, kept, groups)
         if smaller == kept and not traded:
             traded, smaller = True, _one_for_two(oracle, units, kept, weight)
@@ -292,39 +330,74 @@ def _without_segments(oracle: Oracle, kept: frozenset[int], weight: dict[int, fl
     return kept
 
 
-def _without_single(oracle: Oracle, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:
-    """Until no unit can go by itself: one that could not may be able to after another went."""
-    waiting = _likely(kept, weight)
-    failed: list[int] = []
+def _without_single(
+    oracle: Oracle, units: Units, kept: frozenset[int], weight: dict[int, float]
+) -> frozenset[int]:  # fmt: skip
+    """Until no unit can go by itself.
+
+    One that could not may be able to after another went that it hangs together with, if it is not what all of the error
+    comes from. Where a going changes nothing at all, the next ones are likely to be as idle: two go at once, then four.
+    """
+    waiting, failed, step = _likely(kept, weight), list[int](), 1
+    nothing = oracle.judge(()).error
     while waiting:
         oracle.expect(kept - {unit} for unit in waiting if len(kept) > 1)
-        unit = waiting.pop(0)
-        if len(kept) > 1 and oracle.holds(kept - {unit}):
-            kept -= {unit}
-            waiting, failed = waiting + failed, []
+        several = frozenset(waiting[: min(step, len(kept) - 1)])
+        if not several:
+            break
+        before = oracle.judge(kept).error
+        if oracle.holds(kept - several):
+            kept -= several
+            waiting = waiting[len(several) :]
+            idle = math.isclose(before, oracle.judge(kept).error, rel_tol=_SAME)
+            step = 2 * step if idle and len(waiting) > 2 * step else 1
+            near = {n for unit in several for n in units.neighbours[unit] | units.siblings[unit]}
+            if oracle.limit is not None and oracle.judge(kept).error < before:
+                near |= {unit for unit, error in _alone(oracle, kept).items() if error <= _MISSED * oracle.limit}
+            waiting += [unit for unit in failed if unit in near]
+            failed = [unit for unit in failed if unit not in near]
+        elif len(several) > 1:
+            step = 1
         else:
-            failed.append(unit)
+            unit = waiting.pop(0)
+            if oracle.judge(kept - {unit}).error < _WHOLE * nothing:
+                failed.append(unit)
     return kept
+
+
+def _alone(oracle: Oracle, kept: frozenset[int]) -> dict[int, float]:
+    """Units to the error without them, as far as it was seen: of the smallest set that has all the others."""
+    found: dict[int, tuple[int, float]] = {}
+    for some, judged in oracle.asked.items():
+        missing = kept - some
+        if len(missing) == 1:
+            (unit,) = missing
+            found[unit] = min(found.get(unit, (oracle.count, math.inf)), (len(some), judged.error))
+    return {unit: error for unit, (_, error) in found.items()}
 
 
 def _without_several(oracle: Oracle, units: Units, kept: frozenset[int], groups: Sequence[Group]) -> frozenset[int]:
     """Without two or more that hang together, where dropping either of them alone does not ruin everything."""
-    alone = {unit: oracle.asked[kept - {unit}].error for unit in kept if kept - {unit} in oracle.asked}
+    alone = _alone(oracle, kept)
     half = 0.5 * oracle.judge(()).error
     hope = _NEAR * oracle.limit if oracle.limit is not None else half
     if oracle.limit is not None and oracle.limit > _LOOSE * 2 * half:
         hope = min(hope, half)
     mild = {unit for unit, error in alone.items() if error <= hope}
+
+    def one_edge(unit: int, other: int) -> bool:
+        return other in units.neighbours[unit] and math.isclose(alone[unit], alone[other], rel_tol=_SAME)
+
     together: dict[frozenset[int], float] = {}
     for unit in mild:
         for other in (units.neighbours[unit] | units.siblings[unit]) & mild:
-            same_edge = other in units.neighbours[unit] and math.isclose(alone[unit], alone[other], rel_tol=_SAME)
-            if not same_edge:
+            if not one_edge(unit, other):
                 together[frozenset({unit, other})] = alone[unit] + alone[other]
     for group in groups:
         inside = group.units & mild
         small = len(inside) == 2 or all(alone[unit] <= half for unit in inside)
-        if len(inside) > 1 and small and not group.certain:
+        large = any(half < alone[unit] <= 2 * half for unit in inside)
+        if len(inside) > 1 and small and not group.certain and not (large and one_edge(*sorted(inside)[:2])):
             together.setdefault(inside, sum(alone[unit] for unit in inside))
     if oracle.limit is not None:
         # errors are vectors: what remains of two is no shorter than the difference of their lengths
@@ -344,9 +417,9 @@ def _without_several(oracle: Oracle, units: Units, kept: frozenset[int], groups:
 
 def _one_for_two(oracle: Oracle, units: Units, kept: frozenset[int], weight: dict[int, float]) -> frozenset[int]:
     """With a neighbour of the others in place of the unit that is hardly missed and of one beside it."""
-    alone = {unit: oracle.asked[kept - {unit}].error for unit in kept if kept - {unit} in oracle.asked}
+    alone = _alone(oracle, kept)
     order = sorted(alone, key=lambda unit: (alone[unit], unit))
-    if oracle.limit is None or len(kept) < _TRADED or alone[order[0]] > _MISSED * oracle.limit:
+    if oracle.limit is None or len(kept) < _TRADED or not order or alone[order[0]] > _MISSED * oracle.limit:
         return kept
     beside = [unit for unit in order[2:] if unit in units.neighbours[order[0]]]
     for second in [*order[1:2], *beside[:1]]:

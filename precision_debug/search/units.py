@@ -69,8 +69,9 @@ class Units:
             home[meta.name] = key
             grouped.setdefault(key, []).append(meta)
         self.units: Sequence[Unit] = [
-            Unit(key=key, metas=tuple(metas), movers=tuple(moved.get(key, ()))) for key, metas in grouped.items()
-        ]
+            Unit(key=key, metas=tuple(metas), movers=tuple(one for one in moved.get(key, ()) if one not in grouped))
+            for key, metas in grouped.items()
+        ]  # a module or a type that begins with a mover, and computes later on, is one by itself
         place = {unit.key: number for number, unit in enumerate(self.units)}
         self._of: Mapping[str, int] = {name: place[key] for name, key in home.items()}
 

@@ -13,17 +13,24 @@ from ...search.request import SearchRequest
 from ..inputs import feeds_of
 from ..plan import Opening, Plan
 
-__all__ = ["held_out_feeds"]
+__all__ = ["Pair", "held_out_feeds", "is_random"]
 
 _SEEDS = 5
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
+def is_random(spec: RunSpec, asked: SearchRequest, given: FeedSet) -> bool:
+    """Whether further inputs are made as the ones given were."""
+    return not asked.held_out and not spec.inputs and given.source.startswith("seeded random")
+
+
 def held_out_feeds(
-    spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, given: FeedSet
+    spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, given: FeedSet, *, portion: int = 0
 ) -> tuple[list[Pair], Reason]:
     """For both sides: the user's own, or other random ones where the inputs are random; and why there are none.
+
+    portion: of random ones, which of ever more.
 
     Raises InputError or ModelError.
     """
@@ -31,10 +38,10 @@ def held_out_feeds(
     if asked.held_out:
         more = feeds_of(dataclasses.replace(spec, inputs=asked.held_out), plan, ())
         return list(zip(more.feeds, more.for_target().feeds, strict=True)), NOTHING
-    if spec.inputs or not given.source.startswith("seeded random"):
+    if not is_random(spec, asked, given):
         return [], say("not_held_out")
     found: list[Pair] = []
-    for step in range(1, _SEEDS + 1):
+    for step in range(1 + portion * _SEEDS, 1 + (portion + 1) * _SEEDS):
         other = dataclasses.replace(spec, seed=(spec.seed + step) % 2**63)
         fresh = feeds_of(other, plan, ())
         if any(fresh.feeds[0].keys() != feeds.keys() for feeds in given.feeds):

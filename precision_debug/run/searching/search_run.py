@@ -9,14 +9,13 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ... import events
 from ...errors import PrecisionDebugError, UsageError
 from ...feeds import FeedSet
 from ...protocols import Executed, Keep
 from ...reasons import Reason, say
-from ...records import RunSpec, TensorMeta
+from ...records import RunSpec
 from ...report.model import Report
 from ...search import Artefact, Evaluation, Fix, Found, Group, Judged, KeptUnit, Oracle, TradePoint, Units, minimise
 from ...search.oracle import Spent
@@ -28,19 +27,18 @@ from ..inputs import feeds_of
 from ..journal import Journal, read_events
 from ..journal_report import report_of_journal
 from ..plan import Opening, make_plan, stage_of
-from ..side import guarded
 from ..staying_low import stays_low
 from ..to_keep import typed
 from .check_command import saved_as
 from .criterion import Criterion, Sample
 from .evaluations import BEGIN_ANEW, Evaluations, key_of
 from .hand_over import handed_over
-from .held_out import held_out_feeds
 from .prefetch import Prefetcher, pool_of
 from .ranked import Ranker
 from .set_runner import Setup
 from .trade import best_trade, traded
-from .trials import Trials, outputs_of
+from .trials import Trials
+from .unseen import Unseen
 
 __all__ = ["EVALUATIONS", "search"]
 
@@ -131,7 +129,13 @@ class _Search:
         self.was: Executed | None = None
 
     def run(self) -> None:
-        samples, self.held_out, tensors = self._baseline()
+        self.journal.write(events.Stage(text=say("stage_running", side=say("baseline"), mode=self.baseline.label)))
+        self.unseen = Unseen(
+            self.spec, self.asked, self.baseline, self.target, self.given, halves=not self.keep.simulation
+        )  # fmt: skip
+        if self.unseen.note:
+            self.notes.append(self.unseen.note)
+        tensors = self.unseen.tensors
         self.units = Units(tensors, self.keep.key_of)
         if not len(self.units):
             raise UsageError("the model has no operator that could be kept", where=self.spec.model.path)
@@ -146,47 +150,14 @@ class _Search:
         report = self._compared()
         self.criterion = self._criterion(report)
         trials = self._trials(self.target, self.keep)
-        low = self._evaluate(trials, (), samples)
+        low = self._evaluate(trials, (), self.unseen.seen)
         self.was = low.executed
-        self.samples = [dataclasses.replace(sample, low=_error(error)) for sample, error in
-                        zip(samples, low.errors or [None] * len(samples), strict=True)]  # fmt: skip
-        self.held_out = self._with_low(trials, self.held_out)
+        self.unseen.seen = [dataclasses.replace(sample, low=_error(error)) for sample, error in
+                            zip(self.unseen.seen, low.errors or [None] * len(low.held), strict=False)]  # fmt: skip
+        self.samples = self.unseen.seen
+        self.unseen.now = self._with_low(trials, self.unseen.now)
         found, checks = self._found(trials, report)
         self.journal.write(events.FixFound(fix=self._fix(trials, found, low, checks)))
-
-    def _baseline(self) -> tuple[list[Sample], list[Sample], Sequence[TensorMeta]]:
-        """Both kinds of samples with what the baseline gives, and the baseline's tensors."""
-        self.journal.write(events.Stage(text=say("stage_running", side=say("baseline"), mode=self.baseline.label)))
-        fed = list(zip(self.given.feeds, self.given.for_target().feeds, strict=True))
-        count = len(fed) if len(fed) < 2 or self.asked.held_out else max(1, len(fed) // 2)
-        seen, rest = fed[:count], fed[count:]
-        if self.asked.check:  # which has inputs of its own
-            seen, rest = fed, []
-        else:
-            more, note = held_out_feeds(self.spec, self.asked, self.baseline, self.target, self.given)
-            rest += more
-            if note and not rest:
-                self.notes.append(note)
-        session = guarded(self.baseline.label, lambda: self.baseline.open(self.given.feeds))
-        try:
-            made = [
-                Sample(feeds=feeds, target_feeds=theirs, values=self._values(session, feeds)) for feeds, theirs in
-                (*seen, *rest)
-            ]  # fmt: skip
-            return made[: len(seen)], made[len(seen) :], tuple(session.tensors)
-        finally:
-            session.close()
-
-    def _values(self, session: Any, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        values = outputs_of(session, feeds, self.baseline.label)
-        if self.asked.on == "all":
-            import numpy as np
-
-            def hook(_op: str, name: str, tensor: Any, /) -> None:
-                values.setdefault(name, np.array(tensor))
-
-            guarded(self.baseline.label, lambda: session.run(feeds, hook))
-        return values
 
     def _compared(self) -> Report:
         """The comparison with nothing kept; of an earlier search its journal."""
@@ -231,7 +202,7 @@ class _Search:
     def _with_low(self, trials: Trials, held_out: Sequence[Sample]) -> list[Sample]:
         if not held_out or not self.asked.limit.endswith("%"):
             return list(held_out)
-        low = self._evaluate(trials, (), held_out, "held out")
+        low = self._evaluate(trials, (), held_out, f"held out {self.unseen.portion}, {len(held_out)}")
         return [dataclasses.replace(s, low=_error(e)) for s, e in zip(held_out, low.errors, strict=False)]
 
     # evaluations ------------------------------------------------------------------------------------------------
@@ -267,7 +238,7 @@ class _Search:
     def _beside(self, trials: Trials, what: str) -> Sequence[Sample]:
         """Held-out samples that are run in the same session, since an engine takes long to build."""
         costly = bool(self.keep.simulation) and trials.mode == self.spec.run_mode and not what.startswith(_CHECKS)
-        return self.held_out if costly else ()
+        return self.unseen.now if costly else ()
 
     def _oracle(self, trials: Trials, samples: Sequence[Sample], what: str = "") -> Oracle:
         def evaluate(kept: frozenset[int]) -> Judged:
@@ -331,26 +302,47 @@ class _Search:
             oracle = self._oracle(trials, samples, what)
             rank = self._ranked(self.spec.run_mode, self.keep, None if self.keep.simulation else report)
             found = minimise(oracle, self.units, rank, start=start)
-            if found.state not in ("found", "diffuse") or not self.held_out:
+            if found.state not in ("found", "diffuse") or not (self.unseen.now or self.unseen.used):
                 return found, checks
             assert found.kept is not None
-            held = self._others(trials, found.kept, what)
-            checks.append(held)
-            missed = [sample for sample, holds in zip(self.held_out, held, strict=False) if not holds]
-            if found.state == "diffuse" or (not missed and held):
+            missed = self._missed(trials, found.kept, what, checks)
+            if found.state == "diffuse" or not missed:
                 return found, checks
-            if len(missed) == len(self.held_out) or turn == 2:
+            if len(missed) == len(self.unseen.now) + len(self.unseen.used) or turn == 2:
                 break
-            samples, start = [*samples, missed[0]], found.kept  # what it missed is searched for too, once or twice
-            self.held_out = [sample for sample in self.held_out if sample is not missed[0]]
+            # what it missed is searched for too, once or twice
+            self.unseen.learn(missed[0])
+            self.unseen.now = self._with_low(trials, self.unseen.now)
+            samples, start = self.unseen.seen, found.kept
         return dataclasses.replace(found, state="diffuse"), checks
 
+    def _missed(
+        self, trials: Trials, kept: frozenset[int], what: str, checks: list[tuple[bool, ...]]
+    ) -> list[Sample]:  # fmt: skip
+        """The samples that the search did not see, or has used already, on which a set does not hold."""
+        held = self._others(trials, kept, what)
+        checked = list(zip(self.unseen.now, held, strict=False))
+        if all(held) and (more := self._with_low(trials, self.unseen.widen())):
+            self.unseen.now[-len(more) :] = more
+            found = self._evaluate(trials, kept, more, f"held out {self.unseen.portion}, {len(more)} more").held
+            checked += zip(more, found, strict=False)
+        checks.append(tuple(holds for _, holds in checked))
+        if self.unseen.used:
+            again = self._evaluate(trials, kept, self.unseen.used, f"held out before {self.unseen.portion}").held
+            checked += zip(self.unseen.used, again, strict=False)
+        # of a set that did not run at all, nothing holds
+        ran = len(checked) == len(self.unseen.now) + len(self.unseen.used)
+        every = [*self.unseen.now, *self.unseen.used]
+        return [sample for sample, holds in checked if not holds] if ran else every
+
     def _others(self, trials: Trials, kept: frozenset[int], what: str) -> tuple[bool, ...]:
-        """Which held-out samples hold; known where they were run in the same session."""
+        """Which unseen samples hold; known where they were run in the same session."""
         before = self.known.find(trials.mode, self.units.keys(kept), what)
-        if before is not None and len(before.others) == len(self.held_out):
+        if before is not None and len(before.others) == len(self.unseen.now):
             return before.others
-        return self._evaluate(trials, kept, self.held_out, self._checking).held
+        if not self.unseen.now:
+            return ()
+        return self._evaluate(trials, kept, self.unseen.now, self._checking).held
 
     def _simulated(self) -> frozenset[int] | None:
         """What holds in the simulation, to be verified on the engine; None where there is none, or it says nothing."""
@@ -386,8 +378,8 @@ class _Search:
 
     @property
     def _checking(self) -> str:
-        """What a run on the held-out samples is called; they become fewer where some are searched for."""
-        return f"held out, {len(self.held_out)}"
+        """What a run on the unseen samples is called; they are others where some came to be searched for."""
+        return f"held out {self.unseen.portion}, {len(self.unseen.now)}"
 
     # the answer -------------------------------------------------------------------------------------------------
 
@@ -408,15 +400,17 @@ class _Search:
         if found.state == "found":
             joined = self._joined(trials, kept)
             keys = self.units.keys(kept | joined)
-            artefacts = handed_over(
-                trials, self.units, keys, [*self.samples, *self.held_out], Path(self.asked.artefacts), self.journal
-            )
+            every = [*self.unseen.seen, *self.unseen.used, *self.unseen.now]
+            artefacts = handed_over(trials, self.units, keys, every, Path(self.asked.artefacts), self.journal)
             with contextlib.suppress(Spent):
                 obeyed = self._evaluate(trials, kept | joined, self.samples, "islands joined" if joined else "").told
         for path in self.asked.save.values() if not artefacts else ():
             self.notes.append(say("search_wrote_nothing", path=path))
         trade = self._traded(trials, found) if found.state != "not needed" else ()
         held = sum(checks[-1]) if checks else 0
+        learnt = len(self.unseen.seen) - len(self.samples)
+        if learnt:
+            self.notes.append(say("held_out_used", count=learnt + len(self.unseen.used)))
         return Fix(
             state=found.state,
             kept=self._kept(kept, found.groups),
@@ -425,7 +419,8 @@ class _Search:
             again=self.known.again, rankings=sum(ranker.count for ranker in self.rankers),
             builds=1 + trials.opened, simulation=self.simulation,
             before=low.error, after=after, limit=self.criterion.words, minimal=found.minimal,
-            samples=len(self.samples), held_out=len(self.held_out), held=held, trade=trade, artefacts=artefacts,
+            samples=len(self.unseen.seen) + len(self.unseen.used), held_out=len(self.unseen.now), held=held,
+            trade=trade, artefacts=artefacts,
             obeyed=obeyed, was=self.was, still=self._executed(trials, kept) if kept else None,
             whole=whole.error if whole is not None else None, whole_passes=whole is not None and whole.passes,
             whole_still=whole.executed if whole is not None else None,
@@ -460,12 +455,12 @@ class _Search:
 
         def held(kept: frozenset[int], run: bool) -> int | None:
             known = self.known.find(trials.mode, self.units.keys(kept), self._checking)
-            if known is None and run and self.held_out:
-                known = self._evaluate(trials, kept, self.held_out, self._checking)
+            if known is None and run and self.unseen.now:
+                known = self._evaluate(trials, kept, self.unseen.now, self._checking)
             if known is None:
                 together = self.known.find(trials.mode, self.units.keys(kept), "")
                 return sum(together.others) if together is not None and together.others else None
-            return None if len(known.held) != len(self.held_out) else sum(known.held)
+            return None if len(known.held) != len(self.unseen.now) else sum(known.held)
 
         return traded(self.oracles[trials.mode], found, cost, held)
 

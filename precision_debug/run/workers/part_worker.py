@@ -15,6 +15,7 @@ import sys
 import threading
 from typing import Any, NoReturn
 
+from ...numbers.native import take_share
 from ...safety import import_path
 
 __all__ = ["start"]
@@ -32,6 +33,7 @@ def start(module: str, name: str) -> NoReturn:
     while True:
         question = json.loads(asked.get())
         if runner is None:
+            take_share(question.pop("cores"))
             runner = make(question)
             question = []
         try:

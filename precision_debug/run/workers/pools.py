@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from ...errors import UsageError
+from ...numbers.native import available_cores, take_share
 from ...safety import import_path
 from ..child import ended_by
 from ..locked_folder import scratch
@@ -26,6 +27,9 @@ __all__ = ["Pool", "Processes", "RayPool", "Runner", "Worker", "WorkerLost", "co
 
 
 _PLACE = re.compile(r"(?:ray://)?([^/]+):([0-9]{1,9})")
+_THREADS = "OMP_NUM_THREADS"
+"""By which PyTorch, Paddle and oneDNN are told how many threads they may start; what a user says of it stands."""
+
 _PATIENCE = 10.0
 """Seconds that a cluster has to answer."""
 
@@ -84,7 +88,7 @@ class Processes:
         """See Pool."""
         taken = [child.cards for child in self._started if child.runs]
         own = min(self._cards, key=taken.count, default="")
-        child = _Child(self._spec, self._log, self._runner, own)
+        child = _Child(self._spec, self._log, self._runner, max(1, available_cores() // self.size), own)
         self._started.append(child)
         return child
 
@@ -95,12 +99,15 @@ class Processes:
 
 
 class _Child:
-    """cards: what it sees of CUDA's devices; "": whatever this process does."""
+    """cores: its share of them, so that no more threads run than there are. cards: what it sees of CUDA's devices; "":
+    whatever this process does."""
 
     def __init__(
-        self, spec: Mapping[str, Any], log: Path, runner: Callable[[Mapping[str, Any]], Runner], cards: str = ""
-    ) -> None:
+        self, spec: Mapping[str, Any], log: Path, runner: Callable[[Mapping[str, Any]], Runner], cores: int,
+        cards: str = "",
+    ) -> None:  # fmt: skip
         self.cards = cards
+        threads = {} if _THREADS in os.environ else {_THREADS: str(cores)}
         self._folder = Path(tempfile.mkdtemp(prefix="worker-", dir=log.parent))
         place = f"{runner.__module__!r}, {runner.__name__!r}"
         code = f"from precision_debug.run.workers.part_worker import start; start({place})"
@@ -108,9 +115,9 @@ class _Child:
             self._process = subprocess.Popen(
                 import_path.command(code),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True, encoding="utf-8",
-                env={**os.environ, VISIBLE: cards} if cards else None,
+                env={**os.environ, **threads, **({VISIBLE: cards} if cards else {})},
             )  # fmt: skip
-        self._spec: Mapping[str, Any] | None = {**spec, "folder": str(self._folder)}
+        self._spec: Mapping[str, Any] | None = {**spec, "folder": str(self._folder), "cores": cores}
 
     @property
     def pid(self) -> int:
@@ -231,6 +238,7 @@ class _Remote:
         import importlib
 
         self._open = contextlib.ExitStack()
+        take_share(1)  # what Ray gives an actor
         folder, _ = self._open.enter_context(scratch())
         made = getattr(importlib.import_module(module), runner)({**spec, "folder": str(folder)})
         self._runner: Runner = made

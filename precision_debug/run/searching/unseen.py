@@ -1,0 +1,93 @@
+"""The samples of a search: those that it sees, and portions of others, which are unseen until it has learnt from them.
+
+What a found set misses is searched for too, so that the portion it comes from checks nothing any more: the next set is
+checked on the next portion. Of random inputs there are ever more; of the user's there are two halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...feeds import FeedSet
+from ...reasons import NOTHING, Reason
+from ...records import RunSpec, TensorMeta
+from ...search.request import SearchRequest
+from ..plan import Opening
+from ..side import guarded
+from .criterion import Sample
+from .held_out import Pair, held_out_feeds, is_random
+from .trials import outputs_of
+
+__all__ = ["Unseen"]
+
+
+class Unseen:
+    """tensors: the baseline's. seen: samples of the search. now: those that check its next answer; used: of earlier
+    ones what it was checked on, and did not come to be searched for. note: why there are none, where there are none.
+    """
+
+    def __init__(
+        self, spec: RunSpec, asked: SearchRequest, baseline: Opening, target: Opening, given: FeedSet, *, halves: bool
+    ) -> None:  # fmt: skip
+        """Runs the baseline on what is seen and on the first portion. halves: of the user's inputs, a second one waits.
+
+        Raises PrecisionDebugError.
+        """
+        self._spec, self._asked, self._baseline, self._target, self._given = spec, asked, baseline, target, given
+        self.note: Reason = NOTHING
+        self.used: list[Sample] = []
+        self.portion = 0
+        self._random = is_random(spec, asked, given)
+        fed: list[Pair] = list(zip(given.feeds, given.for_target().feeds, strict=True))
+        count = len(fed) if len(fed) < 2 or asked.held_out else max(1, len(fed) // 2)
+        seen, rest = fed[:count], fed[count:]
+        if asked.check:  # which has inputs of its own
+            seen, rest = fed, []
+        else:
+            more, note = held_out_feeds(spec, asked, baseline, target, given)
+            rest += more
+            if not rest:
+                self.note = note
+        first = (len(rest) + 1) // 2 if halves and not self._random else len(rest)
+        self._waiting = rest[first:]
+        made, self.tensors = self._sampled([*seen, *rest[:first]])
+        self.seen, self.now = made[: len(seen)], made[len(seen) :]
+
+    def learn(self, missed: Sample) -> None:
+        """One of those now is searched for from here on: the others have told what they could, and new ones come."""
+        self.used = [sample for sample in (*self.used, *self.now) if sample is not missed]
+        self.seen = [*self.seen, missed]
+        self.portion += 1
+        fresh, self._waiting = self._waiting, []
+        if self._random:
+            asked = (self._spec, self._asked, self._baseline, self._target, self._given)
+            fresh = held_out_feeds(*asked, portion=self.portion)[0]
+        self.now = self._sampled(fresh)[0] if fresh else []
+
+    def widen(self) -> list[Sample]:
+        """The rest of the user's inputs, for a set that holds on the first ones."""
+        more = self._sampled(self._waiting)[0] if self._waiting else []
+        self._waiting = []
+        self.now = [*self.now, *more]
+        return more
+
+    def _sampled(self, fed: Sequence[Pair]) -> tuple[list[Sample], Sequence[TensorMeta]]:
+        """With what the baseline gives."""
+        session = guarded(self._baseline.label, lambda: self._baseline.open(self._given.feeds))
+        try:
+            made = [Sample(feeds=mine, target_feeds=theirs, values=self._values(session, mine)) for mine, theirs in fed]
+            return made, tuple(session.tensors)
+        finally:
+            session.close()
+
+    def _values(self, session: Any, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        values = outputs_of(session, feeds, self._baseline.label)
+        if self._asked.on == "all":
+            import numpy as np
+
+            def hook(_op: str, name: str, tensor: Any, /) -> None:
+                values.setdefault(name, np.array(tensor))
+
+            guarded(self._baseline.label, lambda: session.run(feeds, hook))
+        return values

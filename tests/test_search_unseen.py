@@ -1,0 +1,58 @@
+"""Inputs that a search does not see: once it has learnt from one of them, new ones take their place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from planted.onnx_faults import Graph, tokens
+
+from precision_debug.records import ModelFiles, RunSpec
+from precision_debug.run.inputs import feeds_of
+from precision_debug.run.plan import make_plan
+from precision_debug.run.searching.criterion import Sample
+from precision_debug.run.searching.unseen import Unseen
+from precision_debug.search.request import SearchRequest
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+
+def unseen(folder: Path, inputs: str = "") -> Unseen:
+    graph = Graph()
+    path = graph.save(folder / "net.onnx", [graph.dense(tokens(graph, 16, 4), 16, 8, "y")])
+    spec = RunSpec(model=ModelFiles(model_file=str(path)), run_mode="ort_fp16_sim", inputs=inputs)
+    plan = make_plan(spec, work_dir=str(folder))
+    assert plan.baseline is not None
+    return Unseen(spec, SearchRequest(), plan.baseline, plan.target, feeds_of(spec, plan, ()), halves=True)
+
+
+def values(samples: list[Sample]) -> list[float]:
+    return [float(np.asarray(sample.feeds["x"]).ravel()[0]) for sample in samples]
+
+
+def test_of_random_inputs_there_are_ever_new_ones(tmp_path: Path) -> None:
+    found = unseen(tmp_path)
+    first = values(found.now)
+    assert (len(found.seen), len(first)) == (1, 5)
+    found.learn(found.now[2])
+    assert values(found.seen)[1:] == first[2:3]
+    assert values(found.used) == [*first[:2], *first[3:]]
+    assert len(found.now) == 5
+    assert not set(values(found.now)) & {*first, *values(found.seen)}
+
+
+def test_half_of_the_users_wait_until_something_was_learnt(tmp_path: Path) -> None:
+    inputs = tmp_path / "inputs"
+    inputs.mkdir()
+    for number in range(8):
+        np.savez(inputs / f"{number}.npz", x=np.full((2, 4, 16), number, np.float32))
+    found = unseen(tmp_path, str(inputs))
+    assert (values(found.seen), values(found.now)) == ([0, 1, 2, 3], [4, 5])
+    assert values(found.widen()) == [6, 7]
+    assert values(found.now) == [4, 5, 6, 7]
+    found = unseen(tmp_path, str(inputs))
+    found.learn(found.now[1])
+    assert (values(found.seen), values(found.used), values(found.now)) == ([0, 1, 2, 3, 5], [4], [6, 7])
+    found.learn(found.now[0])
+    assert (values(found.used), values(found.now)) == ([4, 7], [])
