@@ -21,7 +21,7 @@ for _path in (_TESTS, _TESTS.parent, _TESTS.parent / "backends"):
     if str(_path) not in sys.path:
         sys.path.insert(0, str(_path))
 
-from attack import commands, data, graphs, names, served, stale, surfaces, written  # noqa: E402
+from attack import commands, data, graphs, machine, names, served, stale, surfaces, written  # noqa: E402
 from attack.case import Attack, holds  # noqa: E402
 
 __all__ = ["CLASSES", "Result", "main", "run", "table"]
@@ -48,6 +48,10 @@ CLASSES: dict[str, tuple[Attack, float, float]] = {
     "tampered_checkpoints": (stale.tampered_checkpoints, 0.06, 1.0),
     "tmpdirs": (stale.tmpdirs, 0.06, 1.0),
     "machines_refusals": (stale.machines_refusals, 0.06, 1.0),
+    "disks_full": (machine.disks_full, 0.05, 0.03),
+    "memory_short": (machine.memory_short, 0.05, 0.02),
+    "signals_at_random": (machine.signals_at_random, 0.05, 0.03),
+    "other_threads": (machine.other_threads, 0.02, 0.006),
     "search_journals": (surfaces.search_journals, 0.02, 0.01),
     "looked_at": (surfaces.looked_at, 0.05, 0.05),
     "readers": (surfaces.readers, 0.04, 0.06),

@@ -10,7 +10,11 @@ from precision_debug.reasons import say
 __all__ = ["raise_if_full"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_SAID = ("No space left on device", "Failed to write external initializers")
+_SAID = (
+    "No space left on device", "Failed to write external initializers", "Failed to save ORT format model",
+    "Protobuf serialization failed",
+)  # fmt: skip
+"""ONNX Runtime's words where a file of its own cannot be written, in a folder that is ours."""
 
 
 def raise_if_full(error: BaseException, folder: str) -> None:
