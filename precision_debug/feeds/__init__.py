@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
-    "FeedSet", "SampleSets", "as_option", "check_feeds", "default_feeds", "make_feeds", "match_inputs", "save_feeds",
+    "FeedSet", "SampleSets", "as_option", "check_feeds", "default_feeds", "make_feeds", "match_inputs",
+    "save_feeds", "turned_axes",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from .defaults import as_option, default_feeds
     from .feed_set import FeedSet, check_feeds, make_feeds
-    from .names import match_inputs
+    from .names import match_inputs, turned_axes
     from .npz import save_feeds
     from .sets import SampleSets
 
@@ -22,7 +23,7 @@ __getattr__ = offered(
     {
         "defaults": "as_option default_feeds",
         "feed_set": "FeedSet check_feeds make_feeds",
-        "names": "match_inputs",
+        "names": "match_inputs turned_axes",
         "npz": "save_feeds",
         "sets": "SampleSets",
     },

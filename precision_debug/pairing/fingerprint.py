@@ -88,11 +88,13 @@ def pair_by_value(
     target: Sequence[tuple[TensorMeta, Fingerprint]],
     *,
     modules: Mapping[str, str] | None = None,
+    views: Callable[[str, tuple[int, ...]], Sequence[Fingerprint]] | None = None,
 ) -> Pairing:
     """Pair the tensors of two runs on the same input, each baseline tensor at most once.
 
     Both in execution order. modules: target name to the path of the module that it was exported from. The baseline's
-    own modules are read from its names ("path/operator", "path").
+    own modules are read from its names ("path/operator", "path"). views: of a target's name, what it is in each layout
+    that has a shape of the baseline's; None: as it is, where that is its shape.
     """
     modules = modules or {}
     pairing = _Pairing([meta for meta, _ in baseline], [meta for meta, _ in target], modules)
@@ -100,18 +102,20 @@ def pair_by_value(
     for place, (_, print_) in enumerate(baseline):
         shapes.setdefault(print_.shape, []).append(place)
     edges: list[_Edge] = []
-    for place, (meta, print_) in enumerate(target):
-        rivals = shapes.get(print_.shape, [])
-        if not rivals:
-            continue
-        known = np.stack([baseline[rival][1].own for rival in rivals])
-        distances = _distances(known, print_.own)
-        for rival, distance in zip(rivals, distances, strict=True):
-            informed = min(print_.distinct, baseline[rival][1].distinct) >= DISTINCT
-            if distance <= ALIKE and not informed:
-                pairing.refuse(meta.name, say("too_plain"))
-            elif distance < 1:
-                edges.append(_Edge(rival, place, float(distance)))
+    known = {shape: np.stack([baseline[rival][1].own for rival in rivals]) for shape, rivals in shapes.items()}
+    for place, (meta, own) in enumerate(target):
+        seen = [own] if views is None else [view for shape in shapes for view in views(meta.name, shape)]
+        for print_ in seen:
+            rivals = shapes.get(print_.shape, [])
+            if not rivals:
+                continue
+            distances = _distances(known[print_.shape], print_.own)
+            for rival, distance in zip(rivals, distances, strict=True):
+                informed = min(print_.distinct, baseline[rival][1].distinct) >= DISTINCT
+                if distance <= ALIKE and not informed:
+                    pairing.refuse(meta.name, say("too_plain"))
+                elif distance < 1:
+                    edges.append(_Edge(rival, place, float(distance)))
     pairing.decide(edges, {p: f for p, (_, f) in enumerate(baseline)})
     return Pairing(matches=pairing.matches, refused=pairing.refused)
 

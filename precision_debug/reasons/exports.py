@@ -30,6 +30,12 @@ EXPORTS: Mapping[str, Wording] = {
         "分而未配对；"
         "模型的 {own} 个张量中有 {partners} 个有对应。", _NAMES,
     ),
+    "paired_converted": Wording(
+        "Paired by name and value in float32: {count} of the {all} tensors of {path}, {turned} of them in another"
+        " layout, which is turned back; {missing} of the model's tensors have no partner.",
+        "在 float32 下按名称和数值配对：{path} 的 {all} 个张量中配对 {count} 个，其中 {turned} 个布局不同，已转换回来；"
+        "模型有 {missing} 个张量没有对应。", _NAMES,
+    ),
     "by_value": Wording("{count} by value", "按数值 {count} 个"),
     "by_neighbours": Wording("{count} by graph neighbours", "按图中相邻关系 {count} 个"),
     "by_output": Wording("{count} by output", "按输出 {count} 个"),

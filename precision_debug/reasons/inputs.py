@@ -69,6 +69,10 @@ INPUTS: Mapping[str, Wording] = {
         "The target's input {name} was given what the baseline's {other} was given: {how}.",
         "目标的输入 {name} 使用了基线 {other} 的值：{how}。", "Give --rename TARGET=BASELINE where this is wrong.",
     ),
+    "input_turned": Wording(
+        "The target takes its input {name} with the axes in the order {axes} of the baseline's: it is turned.",
+        "目标的输入 {name} 的轴顺序为基线的 {axes}：已相应转置。", "Nothing: converters do so (NHWC for NCHW).",
+    ),
     "only_fit": Wording("no other one has this shape and type", "没有别的输入有此形状和类型"),
     "by_order": Wording(
         "by the order of the inputs; --rename TARGET=BASELINE says otherwise",

@@ -80,6 +80,10 @@ ROWS: Mapping[str, Wording] = {
     "too_plain": Wording(
         "it has too few different values to tell it from others", "不同取值太少，无法与其他张量区分", _PAIR
     ),
+    "name_shape": Wording(
+        "it is called as {name}, and no layout of it has the shape {shape}",
+        "其名称对应 {name}，但没有任何布局的形状为 {shape}", _PAIR,
+    ),
     "several": Wording("equally good candidates: {names}", "有同样匹配的多个候选：{names}", _PAIR),
     "several_more": Wording("equally good candidates: {names} …", "有同样匹配的多个候选：{names} 等", _PAIR),
     # not seen

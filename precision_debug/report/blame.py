@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..explain import is_mended
-from ..numbers.precisions import is_narrow
+from ..numbers.precisions import MODEL, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
 from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
@@ -55,6 +55,8 @@ def sentence_of(culprit: Culprit, precision: str, to_keep: ToKeep | None = None)
     own = _whole(known, culprit, what, why) if known is not None else None
     if own is not None:
         return own
+    if precision == MODEL:  # which may bring integers of its own
+        return Text(f"{what} `{culprit.name}` lost it: {why.en}.", f"精度损失于 {what} `{culprit.name}`：{why.zh}。")
     if not is_narrow(precision):
         return Text(
             f"{what} `{culprit.name}` lost it: {why.en}. The target computes in FP32 too: compare what both sides"

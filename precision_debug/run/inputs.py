@@ -15,7 +15,7 @@ import numpy as np
 from .. import numbers, recording
 from ..errors import InputError
 from ..events import Inputs, Note
-from ..feeds import FeedSet, SampleSets, check_feeds, make_feeds, match_inputs, save_feeds
+from ..feeds import FeedSet, SampleSets, check_feeds, make_feeds, match_inputs, save_feeds, turned_axes
 from ..feeds.cast import exact_cast
 from ..feeds.dtypes import as_dtype, is_float
 from ..numbers.arrays import as_array
@@ -112,7 +112,8 @@ def _for_both(
     same = all(new == old for new, old in names.items()) and len(names) == len(ours) - len(absent)
 
     def deployed(feeds: Mapping[str, Any], said: list[Reason]) -> dict[str, Any]:
-        return _as_deployed(feeds if same else {new: feeds[old] for new, old in names.items()}, theirs, said)
+        named = feeds if same else {new: feeds[old] for new, old in names.items()}
+        return _as_deployed(_turned(named, theirs, said), theirs, said)
 
     rounded: list[Reason] = []
     deployed(first, rounded)
@@ -129,6 +130,18 @@ def _for_both(
         given, notes=tuple(dict.fromkeys((*given.notes, *notes, *rounded, *checked.notes))), target=checked.feeds,
         names=names,
     )  # fmt: skip
+
+
+def _turned(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: list[Reason]) -> dict[str, Any]:
+    """Arrays whose channels a converter put last, or first, as it did; and notes."""
+    fed = dict(feeds)
+    for meta in metas:
+        value = feeds.get(meta.name)
+        axes = turned_axes(np.shape(value), meta) if isinstance(value, np.ndarray) else ()
+        if axes:
+            fed[meta.name] = np.ascontiguousarray(np.asarray(value).transpose(axes))
+            notes.append(say("input_turned", name=meta.name, axes=str(list(axes))))
+    return fed
 
 
 def _as_deployed(feeds: Mapping[str, Any], metas: Sequence[InputMeta], notes: list[Reason]) -> dict[str, Any]:

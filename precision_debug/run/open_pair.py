@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 from .. import events
@@ -18,7 +19,7 @@ from .journal import Journal
 from .old_objects import old_objects_at_rest
 from .open_pair_run import OpenPair
 from .placement import choose_placement, place_on_host
-from .plan import Opening, crosses
+from .plan import Opening, converted, crosses
 from .side import OpenSide, open_both, open_one
 
 __all__ = ["Apart", "open_pair", "refuse_lockstep", "renames_of", "runs_together", "selected"]
@@ -28,7 +29,11 @@ __all__ = ["Apart", "open_pair", "refuse_lockstep", "renames_of", "runs_together
 def open_pair(work: Comparing, *, apart: bool) -> Iterator[OpenPair]:
     """apart: the two may not advance together. Raises PrecisionDebugError, and Apart where they cannot after all."""
     first, second, journal, spec = work.baseline, work.target, work.journal, work.spec
-    matches = _matches_across(work) if crosses(first, second) else None
+    matches = None
+    if converted(first, second):
+        matches, second = _matches_converted(work)
+    elif crosses(first, second):
+        matches = _matches_across(work)
     together = not apart and not work.alone and runs_together(spec, first, second)
     place = place_on_host(first, second) if work.alone else choose_placement(first, second, together=together)
     opened = (
@@ -115,6 +120,22 @@ def _announced_plan(
     seen = [meta for meta in base.tensors if not meta.unseen and (names is None or meta.name in names)]
     journal.write(events.Plan(baseline=len(seen), target=sum(meta.name in paired for meta in seen)))
     return names
+
+
+def _matches_converted(work: Comparing) -> tuple[Matches, Opening]:
+    """What names and values say of a model's tensors and a converted file's, and the target in the model's layouts."""
+    from .converted import match_converted
+
+    work.journal.write(events.Stage(text=say("stage_pairing")))
+    feeds, target_feeds = work.feeds(0)
+    matches, arranged, notes = match_converted(
+        work.baseline, work.target, feeds, target_feeds=target_feeds, folder=work.folder,
+        memory_budget=work.spec.memory_budget,
+    )  # fmt: skip
+    work.journal.write(events.Matched(matches=matches))
+    for note in notes:
+        work.note(note)
+    return matches, dataclasses.replace(work.target, arranged=arranged)
 
 
 def _matches_across(work: Comparing) -> Matches:

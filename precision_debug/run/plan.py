@@ -6,13 +6,14 @@ import dataclasses
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .. import recording, registry
 from ..errors import BackendUnavailable, ModelError, UsageError
 from ..numbers.native import share_of_cores
+from ..pairing.arrangement import Arrangement
 from ..protocols import Backend, Capabilities, Comparer, Feeds, Session
 from ..reasons import say
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
@@ -20,8 +21,9 @@ from ..safety.path_encoding import is_utf8
 from ..safety.special_file import refuse_special
 from ..settings import SIDES, Setting, Taker, read_by, share
 from ..settings.options import differing
+from .arranged_session import ArrangedSession
 
-__all__ = ["NONE", "Opening", "Plan", "crosses", "make_plan", "maker_of", "stage_of"]
+__all__ = ["NONE", "Opening", "Plan", "converted", "crosses", "make_plan", "maker_of", "stage_of"]
 
 
 NONE = "none"
@@ -34,6 +36,7 @@ class Opening:
 
     iteration: of Polygraphy's outputs, the only one that is wanted; None: the one whose inputs are fed.
     comparer: what its session shows tensors to, on their own device; None: in the host's memory, as arrays.
+    arranged: how its tensors become those of the other side's, where a converter chose other layouts.
     """
 
     spec: SessionSpec
@@ -42,6 +45,7 @@ class Opening:
     recording: str = ""
     iteration: int | None = None
     comparer: Comparer | None = None
+    arranged: Mapping[str, Arrangement] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -74,6 +78,10 @@ class Opening:
 
     def open(self, feeds: Sequence[Feeds]) -> Session:
         """Load the model, or open the recording."""
+        session = self._opened(feeds)
+        return ArrangedSession(session, self.arranged) if self.arranged else session
+
+    def _opened(self, feeds: Sequence[Feeds]) -> Session:
         if self.recording and not self.brings_inputs:
             return recording.open_outputs(self.recording, feeds, self.iteration)
         if self.backend is None:
@@ -125,6 +133,27 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
         )  # fmt: skip
         made[taker.side] = dataclasses.replace(opening, spec=session)
     return Plan(baseline=made.get("baseline"), target=made["target"])
+
+
+_CONVERTED = frozenset({".tflite"})
+"""Formats that nobody's framework writes by itself: a converter chose the names and the layouts."""
+
+
+def converted(first: Opening, second: Opening) -> bool:
+    """Whether one side is a file that a converter made, and the other is none of its format."""
+    if not first.brings_inputs and first.backend is None:
+        return False
+    ours, theirs = (registry.suffix(_model_of(side)) in _CONVERTED for side in (first, second))
+    return ours != theirs and second.backend is not None
+
+
+def _model_of(side: Opening) -> ModelFiles:
+    """A recording's own model, where it says which."""
+    if not side.recording:
+        return side.spec.model
+    session = recording.open_recording(side.recording)
+    session.close()
+    return ModelFiles(model_file=session.model)
 
 
 def crosses(first: Opening, second: Opening) -> bool:

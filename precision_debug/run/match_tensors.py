@@ -1,0 +1,214 @@
+"""Which tensors of a model are those that somebody else's run left behind, in whatever names and layouts.
+
+Names first, where they are the model's but for how tools write them. Then values: both runs had the same input, so
+what belongs together is equal to rounding, in one of the layouts that it may have. What comes after a wrong operator
+is equal to nothing: so the model goes on from the tensors that were found, and everything is compared with what it
+makes of those. Where that ends, a place in the graph is tried for each tensor that is left, and taken where what
+follows then fits: position and value together, never position alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..numbers.arrays import as_array
+from ..observe.store import Store
+from ..pairing.arrangement import Arrangement, arrange, arrangements
+from ..pairing.fingerprint import ALIKE, Fingerprint, pair_by_value, take
+from ..pairing.mangled import SURE, same_names
+from ..protocols import Feeds, Session
+from ..reasons import Reason, say
+from ..records import TensorMeta
+
+__all__ = ["FoundTensor", "TensorMatch", "TensorMatches", "match_tensors"]
+
+Array = np.ndarray[Any, Any]
+
+_FAR = 0.5
+"""Relative distance from which values speak against a name that is not sure."""
+
+_TRIALS = 40
+"""Places that are tried for tensors that neither names nor values tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundTensor:
+    """A tensor of somebody's. value: in real numbers. shape: None where nobody said it, and value is flat."""
+
+    name: str
+    value: Array
+    shape: tuple[int, ...] | None
+    op_type: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorMatch:
+    """how: "name", "value", "position and value" or "name and value". distance: relative L2 of the values of both runs
+    at fixed places; None where that is no number. arrangement: from the found tensor's layout to the model's."""
+
+    base: str
+    how: str
+    arrangement: Arrangement
+    distance: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorMatches:
+    """found: by the name of the found tensor. refused: why others were left alone. missing: the model's tensors, in
+    order, that none was found for."""
+
+    found: Mapping[str, TensorMatch] = field(default_factory=dict)
+    refused: Mapping[str, Reason] = field(default_factory=dict)
+    missing: Sequence[str] = ()
+
+
+def match_tensors(session: Session, feeds: Feeds, others: Sequence[FoundTensor], store: Store) -> TensorMatches:
+    """session: of the model, in float32; it is run, several times where it can go on with other values.
+
+    store: where its tensors are kept meanwhile. Raises PrecisionDebugError.
+    """
+    work = _Work(session, feeds, others, store)
+    work.by_name()
+    work.by_value(work.prints, "value")
+    while work.goes_on():
+        pass
+    work.ends()
+    missing = [name for name in work.metas if name not in work.taken]
+    refused = {name: why for name, why in work.refused.items() if name not in work.found}
+    return TensorMatches(found=work.found, refused=refused, missing=missing)
+
+
+class _Work:
+    def __init__(self, session: Session, feeds: Feeds, others: Sequence[FoundTensor], store: Store) -> None:
+        self.session, self.feeds = session, feeds
+        self.others = {one.name: one for one in others}
+        self.found: dict[str, TensorMatch] = {}
+        self.refused: dict[str, Reason] = {}
+        self.taken: dict[str, str] = {}
+        self.trials = 0
+        self._views: dict[tuple[str, tuple[int, ...]], list[tuple[Arrangement, Fingerprint]]] = {}
+        self._tried: set[tuple[str, str, int]] = set()
+
+        def keep(_op_type: str, name: str, tensor: Any, /) -> None:
+            array = as_array(tensor, name=name)
+            if name not in store and array.dtype.kind not in "OUSTMm":
+                store.put(name, array)
+
+        session.run(feeds, keep)
+        self.metas = {meta.name: meta for meta in session.tensors if meta.name in store}
+        self.shapes = {name: held.shape for name in self.metas if (held := store.get(name)) is not None}
+        self.prints = {name: p for name in self.metas if (p := take(store.get(name))) is not None}
+
+    def views(self, name: str, shape: tuple[int, ...]) -> list[tuple[Arrangement, Fingerprint]]:
+        """What a found tensor is in each layout that has this shape."""
+        if (name, shape) not in self._views:
+            one = self.others[name]
+            fits = arrangements(one.shape, shape) if one.value.size == int(np.prod(shape, dtype=np.int64)) else []
+            pairs = [(how, take(arrange(one.value, how))) for how in fits]
+            self._views[name, shape] = [(how, print_) for how, print_ in pairs if print_ is not None]
+        return self._views[name, shape]
+
+    def closest(self, name: str, base: str, prints: Mapping[str, Fingerprint]) -> tuple[Arrangement, float] | None:
+        """The layout in which a found tensor is nearest to the model's, and how near that is; None: none fits."""
+        views = self.views(name, self.shapes[base])
+        if not views or base not in prints:
+            return None
+        ranked = [(_distance(prints[base].own, print_.own), place) for place, (_, print_) in enumerate(views)]
+        distance, place = min(ranked)
+        return views[place][0], distance
+
+    def take(self, name: str, base: str, how: str, arrangement: Arrangement, distance: float | None) -> None:
+        self.found[name] = TensorMatch(base=base, how=how, arrangement=arrangement, distance=distance)
+        self.taken[base] = name
+
+    def by_name(self) -> None:
+        for name, (base, level) in same_names(list(self.others), list(self.metas)).items():
+            near = self.closest(name, base, self.prints)
+            if near is None:
+                self.refused[name] = say("name_shape", name=base, shape=str(list(self.shapes[base])))
+            elif level < SURE or near[1] < _FAR:
+                self.take(name, base, "name and value" if near[1] <= ALIKE else "name", *near)
+
+    def by_value(self, prints: Mapping[str, Fingerprint], how: str) -> int:
+        """Pair what is left by these values of the model; how many."""
+        ours = [(meta, prints[name]) for name, meta in self.metas.items() if name in prints and name not in self.taken]
+        theirs = []
+        for name, one in self.others.items():
+            if name not in self.found and (print_ := take(one.value)) is not None:
+                theirs.append((TensorMeta(name=name, op_type=one.op_type), print_))
+        matched = pair_by_value(ours, theirs, views=lambda name, shape: [p for _, p in self.views(name, shape)])
+        for name, match in matched.matches.items():
+            near = self.closest(name, match.baseline, prints)
+            if near is not None:
+                self.take(name, match.baseline, how, *near)
+        self.refused.update(matched.refused)
+        return len(matched.matches)
+
+    def goes_on(self) -> int:
+        """Let the model go on from what is found, and pair what it then makes; how many were found."""
+        if self.session.replacer is None or not self.found or len(self.found) == len(self.others):
+            return 0
+        new = self.by_value(self.replayed({}), "value, from what comes before it")
+        return new or self.tried_places()
+
+    def replayed(self, more: Mapping[str, tuple[str, Arrangement]]) -> Mapping[str, Fingerprint]:
+        """What the model makes of the tensors that are found, of those that have no partner. more: tried ones."""
+        given = {match.base: (name, match.arrangement) for name, match in self.found.items()} | dict(more)
+        prints: dict[str, Fingerprint] = {}
+
+        def replace(_op_type: str, name: str, tensor: Any) -> Any:
+            array = as_array(tensor, name=name)
+            if name not in given:
+                if (print_ := take(array)) is not None:
+                    prints[name] = print_
+                return None
+            other, how = given[name]
+            value = arrange(self.others[other].value, how)
+            return value.astype(array.dtype) if value.shape == array.shape else None
+
+        assert self.session.replacer is not None
+        self.session.replacer.run_replacing(self.feeds, replace)
+        return prints
+
+    def tried_places(self) -> int:
+        """Try a place for what is left, and keep it where something that comes after it then has a partner.
+
+        From the end: of a row of operators that an engine fused, the last one makes what it shows.
+        """
+        for name in [name for name in self.others if name not in self.found]:
+            for base in [name for name in reversed(self.metas) if name not in self.taken]:
+                for place, (arrangement, _) in enumerate(self.views(name, self.shapes[base])):
+                    if (base, name, place) in self._tried or self.trials >= _TRIALS:
+                        continue
+                    self._tried.add((base, name, place))
+                    self.trials += 1
+                    prints = self.replayed({base: (name, arrangement)})
+                    before = dict(self.found), dict(self.taken)
+                    near = _distance(self.prints[base].own, self.views(name, self.shapes[base])[place][1].own)
+                    self.take(name, base, "position and value", arrangement, near)
+                    if self.by_value(prints, "value, from what comes before it"):
+                        return 1
+                    self.found, self.taken = before
+        return 0
+
+    def ends(self) -> None:
+        """The model's output, where it and one tensor alone are left of this size: nothing comes after it."""
+        left = [name for name in self.others if name not in self.found]
+        for base, meta in self.metas.items():
+            if not meta.is_output or base in self.taken:
+                continue
+            fits = [name for name in left if self.views(name, self.shapes[base])]
+            rivals = [one for one in self.metas if one not in self.taken and one != base
+                      and len(fits) == 1 and self.views(fits[0], self.shapes[one])]  # fmt: skip
+            near = self.closest(fits[0], base, self.prints) if len(fits) == 1 and not rivals else None
+            if near is not None:
+                self.take(fits[0], base, "the output, the only one left of its size", *near)
+
+
+def _distance(known: Array, other: Array) -> float:
+    norm = max(float(np.linalg.norm(known)), float(np.linalg.norm(other)))
+    return float(np.linalg.norm(known - other)) / norm if norm else 0.0
