@@ -13,7 +13,8 @@ __all__ = ["FIX_NAME", "fix_lines", "fix_sections", "fix_sentences"]
 
 _WHAT = {
     "all low": Text("nothing kept", "全部低精度"), "curve": Text("on the way", "中间点"),
-    "answer": Text("the answer", "结果"), "all high": Text("everything kept", "全部高精度"),
+    "answer": Text("the answer", "结果"), "best trade": Text("the best trade", "最佳折中"),
+    "all high": Text("everything kept", "全部高精度"),
 }  # fmt: skip
 
 _KINDS = {
@@ -214,12 +215,12 @@ _TONES = {
 def _kept(fix: Fix) -> Section:
     return Section(
         key="fix_kept",
-        title=Text("The kept set", "保留集合"),
+        title=Text("The kept set", "保留集合") if fix.kept else Text("The best trade's set", "最佳折中的集合"),
         head=(
             Text("Operator", "算子"), Text("Type", "类型"), Text("Makes", "输出张量"),
             Text("Share of the error", "误差占比"),
         ),
-        lines=tuple(map(_kept_line, fix.kept)),
+        lines=tuple(map(_kept_line, fix.kept or fix.best)),
     )  # fmt: skip
 
 
@@ -317,7 +318,8 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
     if fix is None:
         return []
     lines = [("", Text("effort", "代价"), _effort(fix))]
-    for unit in fix.kept[:12]:
+    kept = fix.kept or fix.best
+    for unit in kept[:12]:
         share = percent(unit.share) if unit.share else ""
         why = (
             Text("NaN or Inf are born here", "此处产生 NaN 或 Inf") if unit.certain
@@ -325,8 +327,8 @@ def fix_lines(report: Report) -> list[tuple[str, Text, Text]]:
         )  # fmt: skip
         name = f"{', '.join(unit.op_types)} {unit.key}"
         lines.append(("", Text("keep", "保留"), Text(f"{name}  {why.en}".rstrip(), f"{name}  {why.zh}".rstrip())))
-    if len(fix.kept) > 12:
-        more = len(fix.kept) - 12
+    if len(kept) > 12:
+        more = len(kept) - 12
         lines.append(("", same(""), Text(f"… and {more} more", f"……另有 {more} 个")))
     for point in fix.trade:
         speed = f"  {point.milliseconds:.3g} ms" if point.milliseconds is not None else ""

@@ -10,14 +10,30 @@ from typing import TYPE_CHECKING
 from ..safety.late import offered
 
 __all__ = [
-    "Artefact", "Evaluation", "Fix", "Found", "Group", "Judged", "KeptUnit", "Oracle", "Spent", "ToKeep", "TradePoint",
-    "Tried", "Unit", "Units", "minimise", "rank_groups", "repeats_of",
+    "Artefact",
+    "Evaluation",
+    "Fix",
+    "Found",
+    "Group",
+    "Judged",
+    "KeptUnit",
+    "Oracle",
+    "Spent",
+    "ToKeep",
+    "TradePoint",
+    "Tried",
+    "Unit",
+    "Units",
+    "kept_units",
+    "minimise",
+    "rank_groups",
+    "repeats_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from .fix import Artefact, Evaluation, Fix, KeptUnit, TradePoint
     from .oracle import Judged, Oracle, Spent
-    from .ranking import Group, rank_groups
+    from .ranking import Group, kept_units, rank_groups
     from .repeats import repeats_of
     from .strategy import Found, minimise
     from .to_keep import ToKeep, Tried
@@ -28,7 +44,7 @@ __getattr__ = offered(
     {
         "fix": "Artefact Evaluation Fix KeptUnit TradePoint",
         "oracle": "Judged Oracle Spent",
-        "ranking": "Group rank_groups",
+        "ranking": "Group kept_units rank_groups",
         "strategy": "Found minimise",
         "repeats": "repeats_of",
         "to_keep": "ToKeep Tried",

@@ -61,7 +61,7 @@ class KeptUnit:
 
 @dataclass(frozen=True, kw_only=True)
 class TradePoint:
-    """One kept set against what it costs. what: "all low", "answer", "all high" or "curve".
+    """One kept set against what it costs. what: "all low", "answer", "best trade", "all high" or "curve".
 
     held_out: of the held-out samples, how many hold. milliseconds: median of a run. bytes: of the model or engine.
     """
@@ -108,7 +108,8 @@ class Fix:
     obeyed: what the engine says of the kept layers, one line each. was, still: in which precision the operators ran
     with nothing and with the answer kept; None: nobody can tell. whole: the error with everything kept, whole_passes
     whether that holds, whole_still in which precision it ran, where that was run. best, best_error, best_option:
-    where no set was found, the smallest that comes near the least error that was seen, and what keeps it.
+    where no set was found, the smallest that comes near the least error that was seen, what it leaves, and what keeps
+    it; it is handed over then.
     """
 
     state: str

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from ..reasons.causes import CAUSES
 from ..records import Explanation, Row, Status
+from .fix import KeptUnit
 from .units import Units
 
-__all__ = ["Group", "rank_groups"]
+__all__ = ["Group", "kept_units", "rank_groups"]
 
 _LEAST = 1e-4
 """Share of the squared error below which the order says nothing."""
@@ -94,6 +95,20 @@ def rank_groups(
         for number in range(len(units)) if number not in covered
     ]  # fmt: skip
     return groups
+
+
+def kept_units(units: Units, kept: Iterable[int], groups: Sequence[Group] = ()) -> tuple[KeptUnit, ...]:
+    """Units as a report tells them, in execution order; groups: of the ranking that they come from."""
+    by_unit = {unit: group for group in reversed(groups) for unit in group.units}
+    return tuple(
+        KeptUnit(
+            key=units.units[unit].key, op_types=units.units[unit].op_types, nodes=units.units[unit].nodes,
+            tensors=tuple(meta.name for meta in units.units[unit].metas),
+            certain=unit in by_unit and by_unit[unit].certain,
+            share=by_unit[unit].share or None if unit in by_unit else None,
+        )
+        for unit in sorted(kept)
+    )  # fmt: skip
 
 
 def _with_what_stays(group: Group, units: Units, out_of_range: Sequence[str]) -> Group:

@@ -19,11 +19,18 @@ from .trials import Trials
 
 __all__ = ["handed_over"]
 
+_AGAIN = 1.5
+"""Times the error that a trade had when it was searched for, which may have been in a simulation, up to which it is the
+same again."""
+
 
 def handed_over(
-    trials: Trials, units: Units, keys: Sequence[str], samples: Sequence[Sample], home: Path, journal: Journal
-) -> tuple[Artefact, ...]:
+    trials: Trials, units: Units, keys: Sequence[str], samples: Sequence[Sample], home: Path, journal: Journal,
+    goal: float | None = None,
+) -> tuple[Artefact, ...]:  # fmt: skip
     """The backend's artefacts for kept units, in ``home``, verified on every sample. Raises PrecisionDebugError.
+
+    goal: the error that they must come to, where they are a trade that misses what was asked for.
 
     Where files of their names there are not ours, the next free folder is taken, and a note says so.
     """
@@ -39,14 +46,14 @@ def handed_over(
     before, made = foreign(place), []
     for handed in trials.keep.hand_over(keys, tensors, place):
         journal.write(events.Stage(text=say("stage_handing_over", title=handed.title)))
-        made.append(_verified(trials, handed, samples))
+        made.append(_verified(trials, handed, samples, goal))
     remember(place, before)
     if place != home:
         journal.write(events.Note(text=say("other_name", name=str(place))))
     return tuple(made)
 
 
-def _verified(trials: Trials, handed: Handed, samples: Sequence[Sample]) -> Artefact:
+def _verified(trials: Trials, handed: Handed, samples: Sequence[Sample], goal: float | None) -> Artefact:
     """What cannot be run on this machine is not verified; what does not load or hold is said to fail."""
     plain = Artefact(kind=handed.kind, title=handed.title, path=handed.path, text=handed.text, note=handed.note)
     try:
@@ -54,10 +61,13 @@ def _verified(trials: Trials, handed: Handed, samples: Sequence[Sample]) -> Arte
             trials.made(handed)
         if handed.mode:
             used, milliseconds = trials.used(handed, samples)
+            good, text = used.passes, used.text
+            if goal is not None:
+                good = good or (used.error is not None and used.error <= _AGAIN * goal)
+                text = "" if good else text
             plain = dataclasses.replace(
-                plain, verified=used.passes, error=used.error, milliseconds=milliseconds,
-                note=_joined(handed.note, used.text),
-            )  # fmt: skip
+                plain, verified=good, error=used.error, milliseconds=milliseconds, note=_joined(handed.note, text)
+            )
         if handed.path:
             beside = Path(f"{handed.path}.data")
             size = Path(handed.path).stat().st_size + (beside.stat().st_size if beside.exists() else 0)

@@ -17,7 +17,7 @@ from ...protocols import Executed, Keep
 from ...reasons import Reason, say
 from ...records import RunSpec
 from ...report.model import Report
-from ...search import Artefact, Evaluation, Fix, Found, Group, Judged, KeptUnit, Oracle, TradePoint, Units, minimise
+from ...search import Artefact, Evaluation, Fix, Found, Judged, Oracle, TradePoint, Units, kept_units, minimise
 from ...search.oracle import Spent
 from ...search.request import SearchRequest
 from ...settings.options import Workers
@@ -36,7 +36,7 @@ from .hand_over import handed_over
 from .prefetch import Prefetcher, pool_of
 from .ranked import Ranker
 from .set_runner import Setup
-from .trade import best_trade, traded
+from .trade import best_trade, run_prefixes, traded
 from .trials import Trials
 from .unseen import Unseen
 
@@ -392,7 +392,10 @@ class _Search:
             found, kept = dataclasses.replace(found, state="not possible"), frozenset()
         best = frozenset[int]()
         if found.state in ("unfinished", "diffuse", "not possible") and trials.mode in self.oracles:
-            best = best_trade(self.oracles[trials.mode], lambda some: self._stays_low(trials, some))
+            oracle = self.oracles[trials.mode]
+            run_prefixes(oracle, found, lambda some: self._held(trials, some, run=True))
+            allowed = self.criterion.allowed if self.criterion.metric is None else 0.0
+            best = best_trade(oracle, lambda some: self._stays_low(trials, some), allowed)
         joined = frozenset[int]()
         after = self._error_of(trials, kept)
         artefacts: tuple[Artefact, ...] = ()
@@ -404,17 +407,21 @@ class _Search:
             artefacts = handed_over(trials, self.units, keys, every, Path(self.asked.artefacts), self.journal)
             with contextlib.suppress(Spent):
                 obeyed = self._evaluate(trials, kept | joined, self.samples, "islands joined" if joined else "").told
+        elif best:
+            keys, goal = self.units.keys(best), self._error_of(trials, best)
+            home = Path(self.asked.artefacts)
+            artefacts = handed_over(trials, self.units, keys, self.samples, home, self.journal, goal)
         for path in self.asked.save.values() if not artefacts else ():
             self.notes.append(say("search_wrote_nothing", path=path))
-        trade = self._traded(trials, found) if found.state != "not needed" else ()
+        trade = self._traded(trials, found, best) if found.state != "not needed" else ()
         held = sum(checks[-1]) if checks else 0
         learnt = len(self.unseen.seen) - len(self.samples)
         if learnt:
             self.notes.append(say("held_out_used", count=learnt + len(self.unseen.used)))
         return Fix(
             state=found.state,
-            kept=self._kept(kept, found.groups),
-            joined=self._kept(joined, ()),
+            kept=kept_units(self.units, kept, found.groups),
+            joined=kept_units(self.units, joined),
             units=len(self.units), unit=self.keep.unit, evaluations=self.tried, on_engine=self.on_engine,
             again=self.known.again, rankings=sum(ranker.count for ranker in self.rankers),
             builds=1 + trials.opened, simulation=self.simulation,
@@ -424,7 +431,7 @@ class _Search:
             obeyed=obeyed, was=self.was, still=self._executed(trials, kept) if kept else None,
             whole=whole.error if whole is not None else None, whole_passes=whole is not None and whole.passes,
             whole_still=whole.executed if whole is not None else None,
-            best=self._kept(best, found.groups), best_error=self._error_of(trials, best) if best else None,
+            best=kept_units(self.units, best, found.groups), best_error=self._error_of(trials, best) if best else None,
             best_option=typed(self.target.settings, self.keep.options(self.units.keys(best))) if best else "",
             settings={name: list(value) if isinstance(value, tuple) else value
                       for name, value in self.keep.options(self.units.keys(kept | joined)).items()} if kept else {},
@@ -439,7 +446,7 @@ class _Search:
         known = self.known.find(trials.mode, self.units.keys(kept))
         return known.executed if known is not None else None
 
-    def _traded(self, trials: Trials, found: Found) -> tuple[TradePoint, ...]:
+    def _traded(self, trials: Trials, found: Found, best: frozenset[int]) -> tuple[TradePoint, ...]:
         oracle = self.oracles[trials.mode]
         if oracle.all not in oracle.asked:  # what everything in high precision costs; no set of the search
             high = self._evaluate(trials, oracle.all, self.samples, _TRADE)
@@ -453,32 +460,21 @@ class _Search:
                 return known.milliseconds, known.bytes
             return trials.speed_and_size(self.units.keys(kept), self.samples[0])
 
-        def held(kept: frozenset[int], run: bool) -> int | None:
-            known = self.known.find(trials.mode, self.units.keys(kept), self._checking)
-            if known is None and run and self.unseen.now:
-                known = self._evaluate(trials, kept, self.unseen.now, self._checking)
-            if known is None:
-                together = self.known.find(trials.mode, self.units.keys(kept), "")
-                return sum(together.others) if together is not None and together.others else None
-            return None if len(known.held) != len(self.unseen.now) else sum(known.held)
+        return traded(oracle, found, cost, lambda kept: self._held(trials, kept), best)
 
-        return traded(self.oracles[trials.mode], found, cost, held)
+    def _held(self, trials: Trials, kept: frozenset[int], *, run: bool = False) -> int | None:
+        """How many unseen samples hold with a set; None where that is not known, and it is not to be run for that."""
+        known = self.known.find(trials.mode, self.units.keys(kept), self._checking)
+        if known is None and run and self.unseen.now:
+            known = self._evaluate(trials, kept, self.unseen.now, self._checking)
+        if known is None:
+            together = self.known.find(trials.mode, self.units.keys(kept), "")
+            return sum(together.others) if together is not None and together.others else None
+        return None if len(known.held) != len(self.unseen.now) else sum(known.held)
 
     def _error_of(self, trials: Trials, kept: frozenset[int]) -> float | None:
         judged = self.oracles[trials.mode].asked.get(kept) if trials.mode in self.oracles else None
         return judged.error if judged is not None and math.isfinite(judged.error) else None
-
-    def _kept(self, kept: frozenset[int], groups: Sequence[Group]) -> tuple[KeptUnit, ...]:
-        by_unit = {unit: group for group in reversed(groups) for unit in group.units}
-        return tuple(
-            KeptUnit(
-                key=self.units.units[unit].key, op_types=self.units.units[unit].op_types,
-                nodes=self.units.units[unit].nodes, tensors=tuple(m.name for m in self.units.units[unit].metas),
-                certain=unit in by_unit and by_unit[unit].certain,
-                share=by_unit[unit].share or None if unit in by_unit else None,
-            )
-            for unit in sorted(kept)
-        )  # fmt: skip
 
     def _joined(self, trials: Trials, kept: frozenset[int]) -> frozenset[int]:
         """Units between kept ones that may as well be kept: fewer casts, and it still holds."""

@@ -10,7 +10,7 @@ from ...errors import PrecisionDebugError
 from ...search import Found, Oracle, TradePoint
 from ...search.oracle import Spent
 
-__all__ = ["best_trade", "traded"]
+__all__ = ["best_trade", "run_prefixes", "traded"]
 
 _POINTS = 6
 
@@ -20,10 +20,12 @@ _HALF, _NEARLY = 0.5, 1.5
 Kept = frozenset[int]
 
 
-def best_trade(oracle: Oracle, stays_low: Callable[[Kept], bool]) -> Kept:
-    """Of the sets that were run, the smallest with nearly the least error; none where none halves it.
+def best_trade(oracle: Oracle, stays_low: Callable[[Kept], bool], allowed: float = 0.0) -> Kept:
+    """Of the sets that were run, the smallest with nearly the least error, or with no more than the precision must
+    lose anyway; none where none halves it.
 
-    stays_low: whether what is not kept of a set still runs in the low precision.
+    stays_low: whether what is not kept of a set still runs in the low precision. allowed: the error that is as
+    expected, up to which less is worth no further operator.
     """
     before = oracle.asked[frozenset()].error if frozenset() in oracle.asked else math.inf
     useful = {
@@ -31,27 +33,32 @@ def best_trade(oracle: Oracle, stays_low: Callable[[Kept], bool]) -> Kept:
         if 0 < len(kept) < oracle.count and math.isfinite(judged.error) and judged.error <= _HALF * before
         and stays_low(kept)
     }  # fmt: skip
-    near = [kept for kept, error in useful.items() if error <= _NEARLY * min(useful.values())]
+    least = min(useful.values(), default=0.0)
+    near = [kept for kept, error in useful.items() if error <= max(allowed, _NEARLY * least)]
     return min(near, key=lambda kept: (len(kept), useful[kept]), default=frozenset())
+
+
+def run_prefixes(oracle: Oracle, found: Found, held: Callable[[Kept], object]) -> None:
+    """Where the answer is diffuse, the ranking's prefixes are its curve. held: runs one on unseen samples."""
+    if found.state == "diffuse":
+        with contextlib.suppress(Spent):
+            for kept in _prefixes(found):
+                oracle.judge(kept)
+                held(kept)
 
 
 def traded(
     oracle: Oracle, found: Found, cost: Callable[[Kept], tuple[float, int | None]],
-    held: Callable[[Kept, bool], int | None],
+    held: Callable[[Kept], int | None], best: Kept = frozenset(),
 ) -> tuple[TradePoint, ...]:  # fmt: skip
-    """Points in the order of how many are kept. Where the answer is diffuse, the ranking's prefixes are its curve.
+    """Points in the order of how many are kept.
 
-    cost: milliseconds and bytes of a set. held: how many held-out samples hold with it; run where True is given, else
-    only where it is known.
+    cost: milliseconds and bytes of a set. held: how many held-out samples hold with it, where that is known. best: the
+    best trade, where there is no answer.
     """
     diffuse = found.state == "diffuse"
-    if diffuse:
-        with contextlib.suppress(Spent):
-            for kept in _prefixes(found):
-                oracle.judge(kept)
-                held(kept, True)
     points = []
-    for kept, what in sorted(_chosen(oracle, found).items(), key=lambda pair: len(pair[0])):
+    for kept, what in sorted(_chosen(oracle, found, best).items(), key=lambda pair: len(pair[0])):
         judged = oracle.asked.get(kept)
         speed: float | None = None
         size: int | None = None
@@ -62,24 +69,26 @@ def traded(
             TradePoint(
                 what=what, kept=len(kept), passes=judged is not None and judged.passes,
                 error=judged.error if judged is not None and math.isfinite(judged.error) else None,
-                held_out=held(kept, False), milliseconds=speed, bytes=size,
+                held_out=held(kept), milliseconds=speed, bytes=size,
             )
         )  # fmt: skip
     return tuple(points)
 
 
-def _chosen(oracle: Oracle, found: Found) -> Mapping[Kept, str]:
-    """The ends, the answer, and some of the sets between that nothing smaller betters."""
-    best = math.inf
+def _chosen(oracle: Oracle, found: Found, best: Kept) -> Mapping[Kept, str]:
+    """The ends, the answer or the best trade, and some of the sets between that nothing smaller betters."""
+    least = math.inf
     between: list[Kept] = []
     for kept in sorted(oracle.asked, key=lambda kept: (len(kept), oracle.asked[kept].error)):
-        if oracle.asked[kept].error < best:
-            best = oracle.asked[kept].error
+        if oracle.asked[kept].error < least:
+            least = oracle.asked[kept].error
             between.append(kept)
     step = max(1, math.ceil(len(between) / _POINTS))
     chosen = dict.fromkeys(between[::step], "curve")
     if found.kept is not None:
         chosen[found.kept] = "answer" if found.state == "found" else "curve"
+    if best:
+        chosen[best] = "best trade"
     chosen[frozenset()] = "all low"
     if oracle.all in oracle.asked:
         chosen[oracle.all] = "all high"
