@@ -15,6 +15,7 @@ from . import modes
 from .engine import capability, tf32
 from .engine.fetchable import Trace
 from .engine.fetched_session import FetchSession
+from .engine.pir_bodies import PirBodies
 from .engine.predictor import Runner
 from .engine.recorded import Bodies, outlives
 from .make import make_config
@@ -75,7 +76,11 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
         limit=setting(spec.options, "fetch_bytes"),
         check=_quantised(model) if recipe.precision == "int8" else None, quantised=recipe.precision == "int8",
         wants=_wants(recipe), plain=device == "cpu" and not recipe.onednn,
-        bodies=Bodies.of(model.program, folder, lambda program: start(program, ""), _trial(spec, model, recipe)),
+        bodies=Bodies.of(model.program, folder, lambda program: start(program, ""), _trial(spec, model, recipe))
+        or PirBodies.of(
+            model.program, lambda what: start(model.file, what), changed=recipe.optimise,
+            narrow=recipe.precision != "float32", limit=setting(spec.options, "fetch_bytes"),
+        ),
     )  # fmt: skip
     if feeds:
         fetched.plan(feeds[0])

@@ -35,6 +35,18 @@ REASONS = Catalogue("paddle", {
         "it lies inside a control-flow block, and recording it there changes what the program computes",
         "位于控制流块内，而在其中录制它会改变程序的计算", _INSIDE,
     ),
+    "body_unknown": Wording(
+        "it lies inside a control-flow block, and what Paddle's hook shows there does not fit the program",
+        "位于控制流块内，而 Paddle 的 hook 在其中显示的内容与程序不符", _INSIDE,
+    ),
+    "body_other_kernels": Wording(
+        "it lies inside a control-flow block, where this mode runs other operators than in FP32",
+        "位于控制流块内，此模式在其中运行的算子与 FP32 不同", _INSIDE,
+    ),
+    "body_layout": Wording(
+        "it lies inside a control-flow block, where the hook shows it in a layout of the engine's own",
+        "位于控制流块内，hook 以引擎自身的布局显示它", _INSIDE,
+    ),
     "in_a_body": Wording(
         "it lies inside a control-flow block, which Paddle's hook does not enter",
         "位于控制流块内，Paddle 的 hook 不进入", _INSIDE,

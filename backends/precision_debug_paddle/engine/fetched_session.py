@@ -32,6 +32,7 @@ from .fetchable import Changed, Found, Groups, Print, Trace, groups_by_value, se
 from .hook_check import Witness
 from .legacy_program import LegacyProgram
 from .operators import Operators
+from .pir_bodies import PirBodies
 from .predictor import Runner
 from .program import NESTED
 from .recorded import Bodies, Delivery
@@ -70,7 +71,7 @@ class FetchSession:
         self, model: Model, start: Start, *, unfused: bool, view: str, folder: Path, versions: Mapping[str, str],
         notes: Sequence[Reason] = (), builds: int = 0, limit: int = 1 << 30,
         check: Callable[[Trace], None] | None = None, quantised: bool = False, wants: str = "", plain: bool = False,
-        bodies: Bodies | None = None,
+        bodies: Bodies | PirBodies | None = None,
     ) -> None:  # fmt: skip
         self._bodies = bodies
         self.versions = versions
@@ -207,11 +208,15 @@ class FetchSession:
         empty = len(names) - len(written)
         if empty:
             self._notes.append(say("not_written", count=empty))
-        self.tensors = metas_of(
-            meta_of(value, unseen=value.hidden)
-            for value in self._values.values()
-            if value.hidden or value.name in written
-        )
+        if self._bodies is not None:
+            self._bodies.probe(feeds, {})
+        metas: list[TensorMeta] = []
+        for value in self._values.values():
+            if value.hidden == NESTED and self._bodies is not None:
+                metas += self._bodies.listed(value, meta_of(value, unseen=NOT_ENTERED))
+            elif value.hidden or value.name in written:
+                metas.append(meta_of(value, unseen=value.hidden))
+        self.tensors = metas_of(self._bodies.in_order(metas) if self._bodies is not None else metas)
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
         if not self._planned:

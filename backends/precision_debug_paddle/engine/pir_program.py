@@ -17,6 +17,7 @@ from precision_debug.reasons import NOTHING
 from precision_debug.records import InputMeta
 
 from ..naming import ONE_OUTPUT, Namer, fetch_name, layer_names, plain_type
+from .pir_blocks import Block, Op
 from .program import NESTED, Value, dims
 
 __all__ = ["PirProgram", "name_fetches", "read_pir"]
@@ -99,6 +100,33 @@ class PirProgram:
                 continue
             if any(_dense(out) for out in _outputs(op)):
                 yield namer.name(kind, ""), kind, op
+
+    def blocks(self) -> Block:
+        """The program with its loops and branches, as Paddle's hook numbers the operators: without those whose results
+        nobody reads, which every predictor drops."""
+        names = {out["%"]: name for name, out in self._number.items()}
+        dead = _dead(self._block)
+
+        def block(ops: Sequence[dict[str, Any]], arguments: Sequence[dict[str, Any]] = ()) -> Block:
+            given = next((op for op in ops if plain_type(op["#"]) == "yield"), {})
+            return Block(
+                ops=tuple(
+                    Op(
+                        kind=plain_type(op["#"]), reads=tuple(_reads(op)),
+                        outputs=tuple(out["%"] for out in _outputs(op) if _dense(out)),
+                        names=tuple(names.get(out["%"], "") for out in _outputs(op) if _dense(out)),
+                        blocks=tuple(
+                            block(one["ops"], one.get("args") or ()) for region in op.get("regions") or ()
+                            for one in region["blocks"]
+                        ),
+                    )
+                    for op in ops
+                    if op["#"] != "p" and plain_type(op["#"]) not in _SOURCES and id(op) not in dead
+                ),
+                arguments=tuple(one["#"] for one in arguments), given=tuple(_reads(given)),
+            )  # fmt: skip
+
+        return block(self._block)
 
     def with_fetches(self, names: Sequence[str], path: Path) -> Path:
         fetches = [op for op in self._block if plain_type(op["#"]) == _FETCH]
@@ -223,6 +251,25 @@ def _all(ops: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for region in op.get("regions") or ():
             for block in region["blocks"]:
                 yield from _all(block["ops"])
+
+
+def _dead(ops: Sequence[dict[str, Any]]) -> set[int]:
+    """Identities of the operators whose results nobody reads, and of those that only such ones read."""
+    left = {id(op): op for op in _all(ops)}
+    dead: set[int] = set()
+    while True:
+        read = {number for op in left.values() for number in _reads(op)}
+        more = [
+            key for key, op in left.items()
+            if _outputs(op) and not op.get("regions") and op["#"] != "p"
+            and plain_type(op["#"]) not in _SOURCES | {_FETCH}
+            and not any(out["%"] in read for out in _outputs(op))
+        ]  # fmt: skip
+        if not more:
+            return dead
+        dead.update(more)
+        for key in more:
+            del left[key]
 
 
 def _layer(op: dict[str, Any]) -> str:
