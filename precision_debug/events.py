@@ -6,14 +6,13 @@ An event travels as {"event": NAME, ...its fields}. One of a name that this vers
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
 
 from .codec import decode, encode
 from .inspector import EngineLayer
 from .numbers.portrait import Portrait
 from .numbers.repeats import Repeats
-from .protocols import Matches
 from .reasons import Reason, ReasonOrText
 from .records import (
     Explanation,
@@ -46,12 +45,11 @@ __all__ = [
     "Kept",
     "Layers",
     "Leftover",
-    "Matched",
     "Note",
     "PairKept",
+    "Paired",
     "Plan",
     "PortraitMade",
-    "Renames",
     "RepeatsFound",
     "RowDone",
     "SamplesFound",
@@ -125,20 +123,17 @@ class Tensors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matched:
-    """What values, or a backend, said of the pairs."""
+class Paired:
+    """Which tensors are compared with each other, of those that both sides have announced so far.
 
-    event: ClassVar[str] = "matches"
-    matches: Matches
+    pairs: target name to (baseline name, how that was decided). The rest: see ``pairing.align.Alignment``.
+    """
 
-
-@dataclass(frozen=True, kw_only=True)
-class Renames:
-    """Target name to baseline name."""
-
-    event: ClassVar[str] = "renames"
-    renames: Mapping[str, str]
-    two_files: bool = False
+    event: ClassVar[str] = "paired"
+    pairs: Mapping[str, tuple[str, str]]
+    rivals: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, Reason] = field(default_factory=dict)
+    missing: Mapping[str, Reason] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,7 +364,7 @@ class End:
 
 
 Event = (
-    Start | Stage | Heard | Plan | SideTold | Tensors | Matched | Renames | Selected | Inputs | Saved | Leftover
+    Start | Stage | Heard | Plan | SideTold | Tensors | Paired | Selected | Inputs | Saved | Leftover
     | RowDone | SideDone | Again | Layers | Note | Scores | Checked | RepeatsFound | IntroducedErrors | Explained
     | KeepTold | FixFound | PortraitMade | PairKept | SamplesFound | ShardDone | Tried | Trying | Evaluated | Kept
     | Failure | End

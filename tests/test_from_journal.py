@@ -21,7 +21,7 @@ def calls(count: int) -> int:
         )
         for side in ("baseline", "target")
     ]
-    told.append(events.Renames(renames={f"target{i}": f"baseline{i}" for i in range(count)}))
+    told.append(events.Paired(pairs={f"target{i}": (f"baseline{i}", "rename map") for i in range(count)}))
     entered = 0
 
     def count_it(_frame: FrameType, event: str, _given: object) -> None:

@@ -18,7 +18,7 @@ from precision_debug.events import (
     Explained,
     Inputs,
     Note,
-    Renames,
+    Paired,
     RowDone,
     Saved,
     Selected,
@@ -49,7 +49,7 @@ def test_a_whole_run_is_told_from_its_start_to_its_end(fake: str, tmp_path: Path
     assert isinstance(events[0], Start)
     assert isinstance(events[-1], End)
     kinds = [type(event) for event in events]
-    assert kinds.index(Renames) < kinds.index(Saved) < kinds.index(SideDone) < kinds.index(RowDone)
+    assert kinds.index(Paired) < kinds.index(Saved) < kinds.index(SideDone) < kinds.index(RowDone)
     assert sum(kind is Saved for kind in kinds) == sum(kind is RowDone for kind in kinds) == 8
     assert Inputs in kinds
     report = report_of_events(events)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import MarkError
 from ..protocols import Matches
@@ -48,6 +49,20 @@ class Alignment:
     rivals: Mapping[str, str]
     refused: Mapping[str, Reason] = field(default_factory=dict)
     missing: Mapping[str, Reason] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], pairs: Mapping[str, tuple[str, str]],
+        **rest: Any,
+    ) -> Alignment:  # fmt: skip
+        """What was decided before, by name: target name to (baseline name, how); of tensors that both lists have."""
+        here, there = ({meta.name: meta for meta in side} for side in (target, baseline))
+        found = {
+            name: Pair(base=there[base], target=here[name], how=how)
+            for name, (base, how) in pairs.items()
+            if name in here and base in there
+        }
+        return cls(baseline=tuple(baseline), target=tuple(target), pairs=found, **rest)
 
     def partner(self, target_name: str) -> Pair | None:
         """The pair of a name that the target's hook was called with, iterations ("name@3") included."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import events
 from ..explain import allowed_by
 from ..numbers import judge
 from ..numbers.portrait import Portrait
-from ..pairing.align import Alignment, align
-from ..protocols import Matches
+from ..pairing.align import Alignment
 from ..reasons import Reason, say
 from ..records import (
     Introduced,
@@ -42,106 +42,143 @@ def report_of_events(told: Iterable[events.Event], *, failure: str = "") -> Repo
 
     told: see ``events``. failure: why it did, where the journal itself does not say.
     """
-    spec = RunSpec(model=ModelFiles(), run_mode="")
-    sides = {name: Side(mode="", backend="", model="") for name in ("baseline", "target")}
-    tensors: dict[str, tuple[TensorMeta, ...]] = {"baseline": (), "target": ()}
-    selected: set[str] | None = None
-    renamed: Mapping[str, str] | None = None
-    matches: Matches | None = None
-    stats: dict[str, TensorStats] = {}
-    rows: list[Row] = []
-    notes: list[Reason] = []
-    introduced: dict[str, Introduced] = {}
-    repeated: dict[str, Repeated] = {}
-    portraits: dict[tuple[str, bool], Portrait] = {}
-    values: dict[str, Any] = {}
-    whole: Shard | None = None
-    ended, ran, two_files = False, set[str](), False
+    found = _Told(failure=failure)
     for event in told:
+        found.take(event)
+    return found.report()
+
+
+@dataclass(kw_only=True)
+class _Told:
+    """What a journal has told so far."""
+
+    failure: str
+    spec: RunSpec = field(default_factory=lambda: RunSpec(model=ModelFiles(), run_mode=""))
+    sides: dict[str, Side] = field(
+        default_factory=lambda: {name: Side(mode="", backend="", model="") for name in ("baseline", "target")}
+    )
+    tensors: dict[str, tuple[TensorMeta, ...]] = field(default_factory=lambda: {"baseline": (), "target": ()})
+    paired: events.Paired = field(default_factory=lambda: events.Paired(pairs={}))
+    selected: set[str] | None = None
+    stats: dict[str, TensorStats] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    notes: list[Reason] = field(default_factory=list)
+    introduced: dict[str, Introduced] = field(default_factory=dict)
+    repeated: dict[str, Repeated] = field(default_factory=dict)
+    portraits: dict[tuple[str, bool], Portrait] = field(default_factory=dict)
+    whole: Shard | None = None
+    ended: bool = False
+    ran: set[str] = field(default_factory=set)
+    values: dict[str, Any] = field(default_factory=dict)
+    """Of the report, by its own names, as they are."""
+
+    def take(self, event: events.Event) -> None:
+        """One event."""
+        self._of_the_sides(event)
+        self._of_the_rows(event)
+        self._of_the_whole(event)
+
+    def _of_the_sides(self, event: events.Event) -> None:
         match event:
             case events.Start():
-                spec = event.spec
-                values |= {"machine": event.machine, "started": event.started}
+                self.spec = event.spec
+                self.values |= {"machine": event.machine, "started": event.started}
             case events.SideTold():
-                sides[event.side] = event.info
+                self.sides[event.side] = event.info
             case events.Tensors():
-                tensors[event.side] = event.tensors
-            case events.Matched():
-                matches = event.matches
-            case events.Renames():
-                renamed, two_files = event.renames, event.two_files
+                self.tensors[event.side] = event.tensors
+            case events.Paired():
+                self.paired = event
             case events.Selected():
-                selected = set(event.names)
+                self.selected = set(event.names)
             case events.Inputs():
-                values |= {"inputs": event.inputs, "inputs_source": event.source, "inputs_file": event.file}
+                self.values |= {"inputs": event.inputs, "inputs_source": event.source, "inputs_file": event.file}
+            case events.SideDone():
+                self.ran.add(event.side)
+            case events.Layers():
+                self.values["layers"] = event.layers
+
+    def _of_the_rows(self, event: events.Event) -> None:
+        match event:
             case events.Saved() | events.Leftover() if event.stats is not None:
-                stats[event.name] = event.stats
+                self.stats[event.name] = event.stats
             case events.RowDone():
-                rows.append(event.row)
+                self.rows.append(event.row)
             case events.ShardDone():
                 from ..observe.shard import Shard  # needs numpy, as nothing else here does
 
                 found = Shard.from_text(event.text)
-                if whole is None:
-                    whole = found
+                if self.whole is None:
+                    self.whole = found
                 else:
-                    whole.merge(found)
+                    self.whole.merge(found)
             case events.IntroducedErrors():
-                introduced = {one.name: one for one in event.tensors}
-            case events.Explained():
-                values["explanation"] = event.explanation
-            case events.Layers():
-                values["layers"] = event.layers
-            case events.KeepTold():
-                values["to_keep"] = event.to_keep
-            case events.FixFound():
-                values["fix"] = event.fix
-            case events.PortraitMade():
-                portraits[event.portrait.name, event.portrait.introduced] = event.portrait
-            case events.Note():
-                notes.append(event.text)
-            case events.Scores():
-                values |= {"scores": event.scores, "scored": event.samples}
+                self.introduced = {one.name: one for one in event.tensors}
             case events.RepeatsFound():
-                values["repeats"] = event.repeats
-                repeated = {one.name: one for one in event.tensors}
-            case events.Checked():
-                values |= {"checks": event.shares, "checked": event.samples, "checked_by": event.function}
-            case events.SideDone():
-                ran.add(event.side)
+                self.values["repeats"] = event.repeats
+                self.repeated = {one.name: one for one in event.tensors}
+            case events.PortraitMade():
+                self.portraits[event.portrait.name, event.portrait.introduced] = event.portrait
             case events.Again():
-                for collected in (rows, stats, portraits, ran):
+                for collected in (self.rows, self.stats, self.portraits, self.ran):
                     collected.clear()
-                whole = None
+                self.whole = None
+
+    def _of_the_whole(self, event: events.Event) -> None:
+        match event:
+            case events.Explained():
+                self.values["explanation"] = event.explanation
+            case events.KeepTold():
+                self.values["to_keep"] = event.to_keep
+            case events.FixFound():
+                self.values["fix"] = event.fix
+            case events.Note():
+                self.notes.append(event.text)
+            case events.Scores():
+                self.values |= {"scores": event.scores, "scored": event.samples}
+            case events.Checked():
+                self.values |= {"checks": event.shares, "checked": event.samples, "checked_by": event.function}
             case events.Failure():
-                failure = failure or sentence_of(event)
+                self.failure = self.failure or sentence_of(event)
             case events.End():
-                ended = True
-                values["seconds"] = event.seconds
-    if whole is not None:
-        rows = whole.rows(spec.tolerance)
-        stats |= whole.alone
-    if not ended and not failure:
-        failure = "the run ended before its time, and nothing says why"
-    here, there = ({meta.name for meta in tensors[side]} for side in ("target", "baseline"))
-    given = spec.renames if renamed is None else renamed
-    renames = {new: old for new, old in given.items() if new in here and old in there}
-    alignment = align(tensors["baseline"], tensors["target"], renames, matches, two_files=two_files)
-    if selected is not None:
-        notes += _left_out(tensors["baseline"], selected, alignment)
-    notes += _own(alignment)
-    stopped = failure or next((str(note) for note in notes if note.code == "fail_fast"), "")
-    table = complete_table(rows, alignment, selected=selected, stats=stats, failure=stopped, ran=len(ran) == 2)
-    if introduced:
-        table = tuple(dataclasses.replace(row, introduced=introduced.get(row.name)) for row in table)
-    if repeated:
-        table = tuple(dataclasses.replace(row, repeated=repeated.get(row.name)) for row in table)
-    allowed = allowed_by(values.get("explanation"), sides["target"].precision)
-    table = tuple(judge.judged(row, spec.tolerance, allowed=allowed, validate=spec.validate) for row in table)
-    return Report(
-        rows=table, spec=spec, baseline=sides["baseline"], target=sides["target"], notes=tuple(notes), failure=failure,
-        portraits=_worth_keeping(portraits.values(), table), **values,
-    )  # fmt: skip
+                self.ended = True
+                self.values["seconds"] = event.seconds
+
+    def report(self) -> Report:
+        """Of all that was told."""
+        if self.whole is not None:
+            self.rows = self.whole.rows(self.spec.tolerance)
+            self.stats |= self.whole.alone
+        if not self.ended and not self.failure:
+            self.failure = "the run ended before its time, and nothing says why"
+        paired = self.paired
+        alignment = Alignment.of(
+            self.tensors["baseline"], self.tensors["target"], paired.pairs, rivals=paired.rivals,
+            refused=paired.refused, missing=paired.missing,
+        )  # fmt: skip
+        if self.selected is not None:
+            self.notes += _left_out(self.tensors["baseline"], self.selected, alignment)
+        self.notes += _own(alignment)
+        table = self._table(alignment)
+        return Report(
+            rows=table, spec=self.spec, baseline=self.sides["baseline"], target=self.sides["target"],
+            notes=tuple(self.notes), failure=self.failure,
+            portraits=_worth_keeping(self.portraits.values(), table), **self.values,
+        )  # fmt: skip
+
+    def _table(self, alignment: Alignment) -> tuple[Row, ...]:
+        """Every row, judged."""
+        stopped = self.failure or next((str(note) for note in self.notes if note.code == "fail_fast"), "")
+        table = complete_table(
+            self.rows, alignment, selected=self.selected, stats=self.stats, failure=stopped, ran=len(self.ran) == 2
+        )
+        if self.introduced:
+            table = tuple(dataclasses.replace(row, introduced=self.introduced.get(row.name)) for row in table)
+        if self.repeated:
+            table = tuple(dataclasses.replace(row, repeated=self.repeated.get(row.name)) for row in table)
+        allowed = allowed_by(self.values.get("explanation"), self.sides["target"].precision)
+        spec = self.spec
+        return tuple(judge.judged(row, spec.tolerance, allowed=allowed, validate=spec.validate) for row in table)
 
 
 def _worth_keeping(portraits: Collection[Portrait], rows: Sequence[Row]) -> tuple[Portrait, ...]:

@@ -10,7 +10,7 @@ from .. import events
 from ..errors import UsageError
 from ..feeds import FeedSet
 from ..pairing import marks
-from ..pairing.align import Alignment, align
+from ..pairing.align import Alignment
 from ..protocols import Matches
 from ..reasons import Reason, as_reason, say
 from ..records import RunSpec, TensorMeta
@@ -18,6 +18,7 @@ from .comparing import Comparing
 from .journal import Journal
 from .old_objects import old_objects_at_rest
 from .open_pair_run import OpenPair
+from .pairs import Pairs
 from .placement import choose_placement, place_on_host
 from .plan import Opening, converted, crosses
 from .side import OpenSide, open_both, open_one
@@ -100,13 +101,13 @@ def renames_of(
 def _aligned(work: Comparing, base: OpenSide, target: OpenSide, matches: Matches | None) -> Alignment:
     renames = renames_of(work.spec, work.given, base.tensors, target.tensors)
     two_files = base.opening.spec.model != target.opening.spec.model
-    work.journal.write(events.Renames(renames=renames, two_files=two_files))
     pairer = target.opening.capabilities.pairer
     if matches is None and pairer is not None:
         matches = pairer.pair(base.tensors, target.tensors)
-        if matches is not None:
-            work.journal.write(events.Matched(matches=matches))
-    return align(base.tensors, target.tensors, renames, matches, two_files=two_files)
+    pairs = Pairs(
+        base=base, target=target, journal=work.journal, renames=renames, matches=matches, two_files=two_files
+    )  # fmt: skip
+    return pairs.decide()
 
 
 def _announced_plan(
@@ -148,7 +149,6 @@ def _matches_across(work: Comparing) -> Matches:
         work.baseline, work.target, feeds, target_feeds=target_feeds, folder=work.folder,
         memory_budget=work.spec.memory_budget,
     )  # fmt: skip
-    work.journal.write(events.Matched(matches=matches))
     for note in notes:
         work.note(as_reason(note))
     return matches

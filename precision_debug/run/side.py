@@ -67,6 +67,9 @@ class OpenSide:
         self.role, self.opening, self.given, self.journal = role, opening, given, journal
         self.seconds: float | None = None
         self._told: tuple[TensorMeta, ...] = ()
+        self._seen: tuple[TensorMeta, ...] = ()
+        self.announced: tuple[TensorMeta, ...] = ()
+        self.on_announced: Callable[[], None] = _nothing
         self._doubts: tuple[Doubt, ...] = ()
         self._side = say("baseline") if role == "baseline" else say("target")
         journal.write(Stage(text=say("stage_opening", side=self._side, mode=opening.label)))
@@ -120,13 +123,16 @@ class OpenSide:
         self.journal.write(Stage(text=say("stage_within", side=self._side, what=text)))
 
     def announce(self, seen: Sequence[TensorMeta] = ()) -> None:
-        """Tell what the session lists, and what its hook showed beyond that."""
+        """Tell what the session lists, and what its hook showed beyond that; ``announced`` is all of it."""
         listed = {meta.name for meta in self.session.tensors}
-        self._told = tuple(self.session.tensors)
-        tensors = [*self._told, *(meta for meta in seen if meta.name not in listed)]
+        self._told, self._seen = tuple(self.session.tensors), tuple(seen) or self._seen
+        before = self.announced
+        self.announced = (*self._told, *(meta for meta in self._seen if meta.name not in listed))
         for role in self._roles:
-            self.journal.write(Tensors(side=role, tensors=tuple(tensors)))
-        self._tell(tensors)
+            self.journal.write(Tensors(side=role, tensors=self.announced))
+        self._tell(self.announced)
+        if self.announced != before:
+            self.on_announced()
 
     def doubt(self, doubts: Sequence[Doubt]) -> None:
         """Tell what weakens the comparison, beyond what the session says of itself."""
@@ -150,6 +156,10 @@ class OpenSide:
         )
         for role in self._roles:
             self.journal.write(SideTold(side=role, info=info))
+
+
+def _nothing() -> None:
+    pass
 
 
 def guarded(label: str, call: Callable[[], Any]) -> Any:
