@@ -133,7 +133,6 @@ def _matches_converted(work: Comparing) -> tuple[Matches, Opening]:
         work.baseline, work.target, feeds, target_feeds=target_feeds, folder=work.folder,
         memory_budget=work.spec.memory_budget,
     )  # fmt: skip
-    work.journal.write(events.Matched(matches=matches))
     for note in notes:
         work.note(note)
     return matches, dataclasses.replace(work.target, arranged=arranged)
