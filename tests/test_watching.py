@@ -118,3 +118,64 @@ def test_where_the_inputs_are_given_each_operator_is_run_alone(tmp_path: Path) -
     assert found
     assert all(item.rel_l2 is None or np.isfinite(item.rel_l2) for item in found)
     assert {row.name: row.status for row in report.rows} == {row.name: row.status for row in without.rows}
+
+
+def demo_run(predictor: Any, img: list[Any]) -> list[Any]:
+    """The function ``run`` of Paddle-Inference-Demo's tensorrt_precision_debug, as it stands there."""
+    input_names = predictor.get_input_names()
+    for i, name in enumerate(input_names):
+        input_tensor = predictor.get_input_handle(name)
+        input_tensor.reshape(img[i].shape)
+        input_tensor.copy_from_cpu(img[i])
+    predictor.run()
+    results = []
+    output_names = predictor.get_output_names()
+    for _, name in enumerate(output_names):
+        output_tensor = predictor.get_output_handle(name)
+        results.append(output_tensor.copy_to_cpu())
+    return results
+
+
+@pytest.mark.parametrize("onednn", [False, True])
+@pytest.mark.parametrize("kind", ["legacy", "pir"])
+def test_a_script_of_the_demo_goes_on_with_it(kind: str, onednn: bool, tmp_path: Path) -> None:
+    path = model_of(kind, "branches", tmp_path)
+    image = [*paddle_models.feeds("branches").values()]
+    config = config_of(path, optimised=True, onednn=onednn)
+    plain = inference_module().create_predictor(config)
+    wanted = demo_run(plain, image)
+    seen: dict[str, np.ndarray] = {}
+
+    def hook(op_type: str, tensor_name: str, tensor: Any) -> None:
+        seen[tensor_name] = np.array(tensor)
+        assert np.array_equal(tensor.numpy(), seen[tensor_name], equal_nan=True)
+
+    predictor = precision_debug.watch(config)
+    predictor.register_output_hook(hook)
+    assert predictor.get_input_names() == plain.get_input_names()
+    assert predictor.get_output_names() == plain.get_output_names()
+    for _ in range(2):
+        found = demo_run(predictor, image)
+        assert [array.tobytes() for array in found] == [array.tobytes() for array in wanted]
+        assert seen
+    assert {meta.name for meta in predictor.tensors if not meta.unseen} == set(seen)
+    seen.clear()
+    other = predictor.clone()
+    assert [array.tobytes() for array in other.run(image)] == [array.tobytes() for array in wanted]
+    assert not seen, "a clone has no hooks"
+    other.close()
+    predictor.close()
+
+
+def test_what_a_handle_lacks_is_said(tmp_path: Path) -> None:
+    path = paddle_models.legacy("mlp", tmp_path)
+    with precision_debug.watch(config_of(path, optimised=False)) as predictor:
+        with pytest.raises(UsageError, match="input x has no value"):
+            predictor.run()
+        with pytest.raises(UsageError, match=r"no input 'y'.*it has x"):
+            predictor.get_input_handle("y")
+        with pytest.raises(UsageError, match="has no value yet"):
+            predictor.get_output_handle(predictor.get_output_names()[0]).copy_to_cpu()
+        predictor.get_input_handle("x").reshape([2, 16])
+        with pytest.raises(UsageError, match=r"has the shape \[1, 16\], and \[2, 16\] was set"):
+            predictor.get_input_handle("x").copy_from_cpu(np.zeros((1, 16), np.float32))

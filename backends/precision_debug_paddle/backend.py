@@ -18,7 +18,7 @@ from .reasons import REASONS, say
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
-    from precision_debug.protocols import Description, Feeds, Layer, Rung, Session, Switch
+    from precision_debug.protocols import Description, Feeds, Layer, Rung, Session, Switch, Watching
 
     from .keep import PaddleKeep
 
@@ -95,11 +95,11 @@ class PaddleBackend:
                 hint="`precision_debug doctor` lists what can",
             )  # fmt: skip
 
-    def watch(self, config: Any, folder: str) -> Session | None:
+    def watch(self, config: Any, folder: str) -> Watching | None:
         """See Watcher."""
-        from .engine.watched_session import session_of
+        from .engine.watched_session import watching_of
 
-        return session_of(config, Path(folder))
+        return watching_of(config, Path(folder))
 
     def examples(self, spec: SessionSpec) -> Feeds:  # noqa: ARG002
         """A Paddle model brings no example inputs."""

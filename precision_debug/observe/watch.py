@@ -8,24 +8,37 @@ the model's layout.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from .. import registry
 from ..errors import UsageError
-from ..protocols import Feeds, Hook, Session
+from ..numbers.arrays import as_array
+from ..protocols import Feeds, Hook, Session, Watching
 from ..reasons import Reason, as_reason
 from ..records import Side, TensorMeta
+from .handles import InputHandle, OutputHandle, Shown
 
 __all__ = ["Watched", "watch"]
 
 
 class Watched:
-    """A session that runs as somebody's configuration says. Close it, or use it in a ``with`` statement."""
+    """A session that runs as somebody's configuration says. Close it, or use it in a ``with`` statement.
 
-    def __init__(self, session: Session, backend: str, folder: tempfile.TemporaryDirectory[str]) -> None:
-        self._session, self._backend, self._folder = session, backend, folder
+    It has what a ``paddle.inference.Predictor`` has, so that a script goes on as it is: input and output handles,
+    ``register_output_hook``, ``run()``, ``clone()``. ``run(feeds, hook)`` does all of it in one call.
+    """
+
+    def __init__(
+        self, watching: Watching, backend: str, folder: tempfile.TemporaryDirectory[str], again: Callable[[], Watched]
+    ) -> None:
+        self._session, self._backend, self._folder, self._again = watching.session, backend, folder, again
+        self._inputs = {name: InputHandle(name) for name in watching.inputs}
+        self._keys = dict(watching.outputs)
+        self._outputs: dict[str, Any] = {}
+        self._hooks: list[Hook] = []
 
     @property
     def session(self) -> Session:
@@ -42,22 +55,85 @@ class Watched:
         """What a reader of the results must know."""
         return self._session.notes
 
-    def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
-        """Run once, show the tensors (``names``: only these) to the hook, and return the outputs by name.
+    def get_input_names(self) -> list[str]:
+        """The inputs in the predictor's order."""
+        return list(self._inputs)
+
+    def get_output_names(self) -> list[str]:
+        """The outputs in the predictor's order."""
+        return list(self._keys)
+
+    def get_input_handle(self, name: str) -> InputHandle:
+        """Takes an input's value for ``run()``. Raises UsageError."""
+        _known(self._inputs, name, "input")
+        return self._inputs[name]
+
+    def get_output_handle(self, name: str) -> OutputHandle:
+        """Has an output of the last run. Raises UsageError."""
+        _known(self._keys, name, "output")
+        return OutputHandle(name, self._outputs)
+
+    def register_output_hook(self, hook: Hook) -> None:
+        """A hook for every run from now on, beside the one that ``run`` is given."""
+        self._hooks.append(hook)
+
+    def clone(self, stream: Any = None) -> Watched:  # noqa: ARG002
+        """Another one of the same configuration, without this one's inputs, outputs and hooks."""
+        return self._again()
+
+    def clear_intermediate_tensor(self) -> None:
+        """For scripts that call it: nothing is kept between two runs."""
+
+    def try_shrink_memory(self) -> int:
+        """For scripts that call it."""
+        return 0
+
+    def run(
+        self, feeds: Feeds | Sequence[Any] | None = None, hook: Hook | None = None,
+        names: Collection[str] | None = None,
+    ) -> Any:  # fmt: skip
+        """Run once, and show the tensors (``names``: only these) to the hooks.
+
+        feeds: arrays by input name; then the outputs are returned by the session's names. A list, in the order of
+        ``get_input_names``: they are returned as a list. None: the inputs' handles have them, and the outputs' do.
 
         The first run finds out what can be shown without changing the program, so it takes longer. SaveBaseline and
         AssertClose also learn which tensors there are, so that their report has the reasons of those not shown.
         Raises PrecisionDebugError.
         """
-        outputs = self._session.run(feeds, hook, names)
-        announce = getattr(hook, "announce", None)
-        if announce is not None:
-            side = Side(
-                mode="watched", backend=self._backend, model="", versions=dict(self._session.versions),
-                notes=tuple(map(as_reason, self._session.notes)), tensors=len(self._session.tensors),
-            )  # fmt: skip
-            announce(self._session.tensors, side)
-        return outputs
+        if feeds is None:
+            given: Feeds = {name: handle.value for name, handle in self._inputs.items()}
+        elif isinstance(feeds, Mapping):
+            given = feeds
+        else:
+            if len(feeds) != len(self._inputs):
+                raise UsageError(f"{len(feeds)} inputs for {len(self._inputs)}", where="watch",
+                                 hint=f"in this order: {' '.join(self._inputs)}")  # fmt: skip
+            given = {name: as_array(value, name=name) for name, value in zip(self._inputs, feeds, strict=True)}
+        hooks = [*self._hooks, *([hook] if hook is not None else [])]
+
+        def show(op_type: str, name: str, array: Any, /) -> None:
+            for one in hooks:
+                own = one in self._hooks and not hasattr(one, "announce")
+                one(op_type, name, array.view(Shown) if own else array)
+
+        single = hook if len(hooks) == 1 and hook is not None else None
+        outputs = self._session.run(given, single or (show if hooks else None), names)
+        self._outputs.clear()
+        self._outputs.update((name, outputs[key]) for name, key in self._keys.items() if key in outputs)
+        for one in hooks:
+            announce = getattr(one, "announce", None)
+            if announce is not None:
+                announce(self._session.tensors, self._side())
+        if feeds is None:
+            return True
+        return outputs if isinstance(feeds, Mapping) else [self._outputs[name] for name in self._keys]
+
+    def _side(self) -> Side:
+        return Side(
+            mode="watched", backend=self._backend, model="", versions=dict(self._session.versions),
+            notes=tuple(map(as_reason, self._session.notes)), tensors=len(self._session.tensors),
+        )  # fmt: skip
 
     def close(self) -> None:
         """Free the predictor. Calling it twice is harmless."""
@@ -83,9 +159,9 @@ def watch(config: Any) -> Watched:
     try:
         for backend in registry.backends():
             watcher = backend.capabilities.watcher
-            session = watcher.watch(config, folder.name) if watcher is not None else None
-            if session is not None:
-                return Watched(session, backend.name, folder)
+            watching = watcher.watch(config, folder.name) if watcher is not None else None
+            if watching is not None:
+                return Watched(watching, backend.name, folder, partial(watch, watching.config))
     except BaseException:
         folder.cleanup()
         raise
@@ -93,3 +169,8 @@ def watch(config: Any) -> Watched:
     raise UsageError(
         f"a {type(config).__name__} cannot be watched", where="watch", hint="give the paddle.inference.Config"
     )
+
+
+def _known(found: Collection[str], name: str, kind: str) -> None:
+    if name not in found:
+        raise UsageError(f"no {kind} '{name}'", where="watch", hint=f"it has {' '.join(found)}")

@@ -49,6 +49,7 @@ __all__ = [
     "Switch",
     "Tensor",
     "Watcher",
+    "Watching",
     "WeightKeeper",
     "Workbench",
     "progress_to",
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         Rung,
         Switch,
         Watcher,
+        Watching,
         WeightKeeper,
     )
     from .description import DescribedLayer, DescribedWeight, Describer, Description
@@ -91,7 +93,7 @@ __getattr__ = offered(
     {
         "backend": "Backend",
         "capabilities": "AloneFiles AloneScripter Capabilities Exporter Ladder Layer LayerKeeper Matches OnDevice "
-        "OnDeviceAlone Operator OperatorRunner Operators Pairer Rung Switch Watcher WeightKeeper",
+        "OnDeviceAlone Operator OperatorRunner Operators Pairer Rung Switch Watcher Watching WeightKeeper",
         "description": "DescribedLayer DescribedWeight Describer Description",
         "executed": "Executed PrecisionReader",
         "keeping": "BETWEEN WHOLE Handed Keep Keeper",

@@ -220,6 +220,20 @@ class OnDeviceAlone(Protocol):
         """See OnDevice."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Watching:
+    """A session on somebody's own configuration.
+
+    config: a copy of it, of which another one can be made. inputs: names in the framework's order. outputs: the
+    framework's names, in its order, to those that the session gives them.
+    """
+
+    session: Session
+    config: Any
+    inputs: tuple[str, ...]
+    outputs: Mapping[str, str]
+
+
 class Watcher(Protocol):
     """A backend that can run as somebody's own configuration object says; by its capability."""
 
@@ -227,8 +241,8 @@ class Watcher(Protocol):
     def name(self) -> str:
         """The backend's."""
 
-    def watch(self, config: Any, folder: str) -> Session | None:
-        """A session on a copy of the configuration; None: it is none of this framework.
+    def watch(self, config: Any, folder: str) -> Watching | None:
+        """A run on a copy of the configuration; None: it is none of this framework.
 
         folder: an existing one for what is written. Raises PrecisionDebugError.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,9 +172,13 @@ class Report:
         """Write the report in the format of the path's suffix (.xlsx .csv .json …). Raises OutputError."""
         return write(self, path)
 
-    def to_excel(self, path: str | Path) -> Path:
-        """``save`` to a path that ends in .xlsx. Raises UsageError where it does not, and OutputError."""
-        return self._save_as(".xlsx", path)
+    def to_excel(self, path: str | Path, *, demo_sheet: bool = False) -> Path:
+        """``save`` to a path that ends in .xlsx. Raises UsageError where it does not, and OutputError.
+
+        demo_sheet: with a sheet as Paddle-Inference-Demo's tool writes it, too (Sheet1, with an index column).
+        """
+        own = replace(self, spec=replace(self.spec, demo_sheet=True)) if demo_sheet else self
+        return own._save_as(".xlsx", path)
 
     def to_csv(self, path: str | Path) -> Path:
         """``save`` to a path that ends in .csv. Raises UsageError where it does not, and OutputError."""

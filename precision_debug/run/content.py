@@ -33,7 +33,7 @@ _ENGINES = (
     "torch", "torchao", "transformers", "paddlepaddle", "paddlepaddle-gpu", "openvino", "nncf", "ai-edge-litert",
 )  # fmt: skip
 
-_WITHOUT_EFFECT = ("command", "explain", "record", "save_tensors")
+_WITHOUT_EFFECT = ("command", "demo_sheet", "explain", "record", "save_tensors")
 """Fields of a command that decide nothing of a sample's rows."""
 
 _WRITTEN = ("save_", "timing_cache")

@@ -323,6 +323,10 @@ class RunSpec:
         "out", "keep the N worst tensors of both sides as .npz beside the report, which links it",
         "将误差最大的 N 个张量（两侧）以 .npz 保存在报告旁，报告中有链接", metavar="N", low=1, not_with=("workers",),
     ))  # fmt: skip
+    demo_sheet: bool = field(default=False, metadata=option(
+        "out", "a sheet in .xlsx as Paddle-Inference-Demo writes it: Sheet1, with its index column",
+        ".xlsx 中另有一张与 Paddle-Inference-Demo 相同的工作表：Sheet1，带索引列",
+    ))  # fmt: skip
     memory_budget: int | None = field(default=None, metadata=option(
         "out", "e.g. 4G: baseline tensors beyond it wait on disk, 0: all",
         "例如 4G：超出部分的基线张量存放在磁盘上；0：全部",

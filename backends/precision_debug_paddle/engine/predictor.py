@@ -41,6 +41,10 @@ class Runner:
         self._hooked = self._writes = False
 
     @property
+    def input_names(self) -> list[str]:
+        return list(self._open().get_input_names())
+
+    @property
     def output_names(self) -> list[str]:
         return list(self._open().get_output_names())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from precision_debug.errors import UsageError
-from precision_debug.protocols import Session
+from precision_debug.protocols import Watching
 from precision_debug.records import ModelFiles
 
 from .. import modes
@@ -18,15 +18,16 @@ from . import capability
 from .fetchable import Trace
 from .fetched_session import FetchSession
 from .framework import inference_module
+from .pir_bodies import PirBodies
 from .predictor import Runner
 
-__all__ = ["session_of"]
+__all__ = ["watching_of"]
 
 _MODE = "watched"
 _NARROW = frozenset({"bfloat16", "float16", "int8", "uint8"})
 
 
-def session_of(config: Any, folder: Path) -> Session | None:
+def watching_of(config: Any, folder: Path) -> Watching | None:
     """None: this is nothing of Paddle's. folder: an existing one for edited programs. Raises our errors."""
     if not type(config).__module__.startswith("paddle"):
         return None
@@ -50,9 +51,13 @@ def session_of(config: Any, folder: Path) -> Session | None:
     onednn = bool((getattr(config, "onednn_enabled", None) or config.mkldnn_enabled)())
     gpu = bool(config.use_gpu())
     versions = capability.versions(gpu=gpu, tensorrt=False)
+    config = inference.Config(config)  # which the caller may change later
     own = inference.Config(config)
     if not model.program.pir and not onednn:
-        return HookSession(model, Runner(own, where=model.path, mode=_MODE), versions=versions, on_cpu=not gpu)
+        runner = Runner(own, where=model.path, mode=_MODE)
+        hooked = HookSession(model, runner, versions=versions, on_cpu=not gpu)
+        outputs = {name: name for name in runner.output_names}
+        return Watching(session=hooked, config=config, inputs=tuple(runner.input_names), outputs=outputs)
     types: set[str] = set()
 
     def start(program: Path, what: str) -> Runner:
@@ -71,7 +76,15 @@ def session_of(config: Any, folder: Path) -> Session | None:
         types.update(trace.types)
 
     view = "unblocked" if onednn else ""
-    return FetchSession(
+    runner = start(model.file, "")  # for the predictor's own names alone
+    known = {value.output: value.name for value in model.program.values if value.output}
+    inputs, outputs = tuple(runner.input_names), {name: known.get(name, name) for name in runner.output_names}
+    runner.close()
+    session = FetchSession(
         model, start, unfused=False, view=view, folder=folder, versions=versions, check=look,
         plain=not onednn and not gpu,
+        bodies=PirBodies.of(
+            model.program, lambda what: start(model.file, what), changed=True, narrow=True, limit=1 << 30
+        ),
     )  # fmt: skip
+    return Watching(session=session, config=config, inputs=inputs, outputs=outputs)

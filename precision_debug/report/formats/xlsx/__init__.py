@@ -11,6 +11,7 @@ from ...model import Report
 from ...precision import unit_of
 from ...summary import summary
 from .chart import write_charts
+from .demo_sheet import write_demo_sheet
 from .formats import Formats
 from .layers import write_layers
 from .page import write_summary
@@ -53,3 +54,5 @@ def _fill(book: Any, report: Report) -> None:
     write_summary(book, formats, report, summary(report), sheets).activate()
     write_layers(book, report)
     write_charts(book, formats, report)
+    if report.spec.demo_sheet:
+        write_demo_sheet(book, report)
