@@ -84,6 +84,8 @@ class TensorMeta:
     extra: further columns of the report (fused layer, real precision, tactic), name to text.
     call: where in the model's own program it was made, where the session knows.
     own: the engine made it inside an operator of the source model, which has no such tensor.
+    phase: of a training step ("forward", "backward", "optimiser"), "" elsewhere. scaled: what its loss is multiplied
+    by.
     """
 
     name: str
@@ -100,6 +102,8 @@ class TensorMeta:
     absorbs: tuple[str, ...] = ()
     call: CallSite | None = None
     own: bool = False
+    phase: str = ""
+    scaled: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +300,8 @@ class Explanation:
 
     budget: tensor to the share of the squared error that its operator explains at ``at``, for those that were tried.
     expected, actual: relative L2 at ``at`` that rounding everywhere predicts, and that was measured. unit: the model's
-    typical relative error of rounding once. allowed: relative L2 up to which a tensor's error is as expected.
+    typical relative error of rounding once. allowed: relative L2 up to which a tensor's error is as expected;
+    allowed_at: of outputs that have a bound of their own, as a training step's gradients.
     candidates: operators whose error could be carried to the outputs; tried: those of which it was, alone. rest: the
     share of the squared error that all the others make together; None where there is none, or that was not measured.
     passes: what the culprits make is worth no failed run. unfelt: the first tensor beyond bounds where no output is.
@@ -312,6 +317,7 @@ class Explanation:
     actual: Number | None = None
     unit: Number = 0.0
     allowed: Number | None = None
+    allowed_at: Mapping[str, Number] = field(default_factory=dict)
     first_non_finite: str = ""
     candidates: int = 0
     tried: int = 0

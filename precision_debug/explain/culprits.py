@@ -23,6 +23,7 @@ __all__ = [
     "first_failing",
     "hidden_overflow",
     "is_far_off",
+    "largest_growth",
     "non_finite_alone",
     "rank",
     "suspects_before",
@@ -371,7 +372,7 @@ def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
     after = subject.descendants(author)
     # what a loop's body hands to the loop's output is no edge that is listed: then any operator behind the author
     on_the_way = after & ({at} | subject.ancestors(at))
-    return _largest_growth(subject, alone, on_the_way) or _largest_growth(subject, alone, after)
+    return largest_growth(subject, alone, on_the_way) or largest_growth(subject, alone, after)
 
 
 def _where_it_shows(subject: Subject, author: str, effect: Effect) -> str:
@@ -380,7 +381,7 @@ def _where_it_shows(subject: Subject, author: str, effect: Effect) -> str:
     return "" if shown == author or shown not in subject.row_of else shown
 
 
-def _largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> str:
+def largest_growth(subject: Subject, alone: Alone, among: Collection[str]) -> str:
     """The first operator, in execution order, that makes nearly as much of it as any: what comes behind amplifies what
     another author has added."""
     grown: dict[str, float] = {}

@@ -20,6 +20,7 @@ __all__ = [
     "Carried",
     "Sink",
     "carried",
+    "carried_together",
     "error_at",
     "error_without",
     "known_sinks",
@@ -163,6 +164,16 @@ def carried(
         found[group[0]] = effects_of(group)
     untried = tuple(name for name in rest if name not in found)
     return Carried(effects=found, untried=untried, rest=together)
+
+
+def carried_together(
+    subject: Subject, alone: Alone, names: Sequence[str], candidates: Sequence[str], sinks: Sequence[Sink],
+    plain: Mapping[str, Any],
+) -> tuple[Effect, ...]:  # fmt: skip
+    """What the errors of some operators, all at once, do at each sink; takes a run of the baseline."""
+    able = [name for name in names if _fits(alone, name)]
+    got = _run(subject, _Errors(alone, able), candidates, sinks)
+    return tuple(_effect(subject, sink, plain.get(sink.name), got.get(sink.name)) for sink in sinks)
 
 
 def _is_nearly_all(effects: Sequence[Effect], sinks: Sequence[Sink]) -> bool:

@@ -21,14 +21,16 @@ _NOISE = 1 << 16
 """Random numbers that are drawn once and used again and again: drawing them anew costs more than the model."""
 
 
-def expected_errors(subject: Subject, plain: Mapping[str, Any], sinks: Sequence[Sink]) -> dict[str, float]:
+def expected_errors(
+    subject: Subject, plain: Mapping[str, Any], sinks: Sequence[Sink], *, draw: int = 0
+) -> dict[str, float]:
     """Relative L2 error at each sink when each tensor is off by up to its unit of rounding, uniformly.
 
     plain: the sinks' values in the baseline. Weights are rounded too in most targets, about as often as activations, so
-    the errors are multiplied by sqrt(2).
+    the errors are multiplied by sqrt(2). draw: another one, other random numbers.
     """
     bench = subject.bench
-    noise = np.random.default_rng(0).uniform(-1, 1, _NOISE).astype(np.float32)
+    noise = np.random.default_rng(draw).uniform(-1, 1, _NOISE).astype(np.float32)
     wanted = {sink.name for sink in sinks}
     fused = frozenset(
         meta.name for meta in subject.tensors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from .culprits import (
 from .drift import drifting
 from .effects import NOTHING_CARRIED, Carried, Sink, carried, known_sinks, plain_sinks, sinks_of
 from .expected import expected_errors
+from .explain_step import explained_step
 from .inherited import inherited_errors
 from .inputs import inputs_differ
 from .introduced import Alone, nothing_alone, run_alone
@@ -91,6 +93,13 @@ def explain(
 def _explained(
     subject: Subject, work: Work, folder: Path, on_portrait: Callable[[Portrait], None] | None
 ) -> tuple[Explanation, list[Introduced]]:
+    if subject.is_step:
+        explanation, alone = explained_step(subject, work, folder)
+        with contextlib.closing(alone):
+            explanation = dataclasses.replace(explanation, first_non_finite=_first_non_finite(subject))
+            if on_portrait is not None:
+                _draw(subject, alone, explanation.culprits, on_portrait)
+            return explanation, [infinite_introduced(own) for own in alone.found.values()]
     first = first_failing(subject)
     before = suspects_before(subject, 10_000 if work.full else 24)
     small = work.size < _SMALL

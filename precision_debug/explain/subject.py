@@ -79,6 +79,11 @@ class Subject:
         """What the target is fed."""
         return self.feeds if self.target_feeds is None else self.target_feeds
 
+    @cached_property
+    def is_step(self) -> bool:
+        """Whether it is a training step, whose outputs are its gradients."""
+        return any(meta.phase for meta in self.tensors)
+
     @property
     def target_replaces(self) -> bool:
         """Whether the target can be run on the baseline's values."""

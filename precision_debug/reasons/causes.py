@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from .cause import Cause, Kind
 from .reason import Wording
+from .step_causes import STEP_CAUSES
 
 __all__ = ["CAUSES", "DO_ABOUT_CAUSES", "WORDINGS"]
 
@@ -353,6 +354,7 @@ CAUSES: Mapping[str, Cause] = {
         evidence={"units": _FIGURE},
         unproven=True,
     ),
+    **STEP_CAUSES,
 }  # fmt: skip
 """Code to record; the order is that of the page of all reasons."""
 

@@ -176,9 +176,13 @@ class _Told:
             table = tuple(dataclasses.replace(row, introduced=self.introduced.get(row.name)) for row in table)
         if self.repeated:
             table = tuple(dataclasses.replace(row, repeated=self.repeated.get(row.name)) for row in table)
-        allowed = allowed_by(self.values.get("explanation"), self.sides["target"].precision)
-        spec = self.spec
-        return tuple(judge.judged(row, spec.tolerance, allowed=allowed, validate=spec.validate) for row in table)
+        explained = self.values.get("explanation")
+        allowed = allowed_by(explained, self.sides["target"].precision)
+        own = explained.allowed_at if explained is not None else {}
+        given, validate = self.spec.tolerance, self.spec.validate
+        return tuple(
+            judge.judged(row, given, allowed=own.get(row.name, allowed), validate=validate) for row in table
+        )
 
 
 def _worth_keeping(portraits: Collection[Portrait], rows: Sequence[Row]) -> tuple[Portrait, ...]:

@@ -396,6 +396,7 @@ class Trace:
             meta = TensorMeta(
                 name=name, op_type=kind, node=node, dtype=dtype, shape=shape, inputs=inputs, view=view, unseen=unseen,
                 is_output=is_output, extra=extra or {}, call=call if known is None else known.call,
+                **({} if self._phases is None else self._phases.facts),
             )  # fmt: skip
         self.metas.append(meta)
         self._names[tensor] = (name,)

@@ -23,9 +23,10 @@ _CAST = ":to["
 
 
 class Phases:
-    """Of one run, by its thread. parameters: (name, tensor)."""
+    """Of one run, by its thread. parameters: (name, tensor). scale: what the loss is multiplied by."""
 
-    def __init__(self, parameters: Iterable[tuple[str, Any]]) -> None:
+    def __init__(self, parameters: Iterable[tuple[str, Any]], scale: float = 1.0) -> None:
+        self._scale = scale
         self.phase = FORWARD
         self._parameters = dict(parameters)
         self._owner_of_node: dict[int, str] = {}
@@ -35,6 +36,11 @@ class Phases:
         self._at: dict[int, str] = {}  # start of memory to the same
         for name, one in self._parameters.items():
             self._belongs(one, name)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a tensor's TensorMeta says of the step."""
+        return {"phase": self.phase, "scaled": self._scale}
 
     def begin(self, phase: str) -> None:
         """The next phase begins."""
@@ -112,7 +118,7 @@ def phases_of(module: Any) -> Phases | None:
     """Of a run of a training step that begins; None where a module is none."""
     if not isinstance(module, TrainingStep):
         return None
-    phases = Phases(module.named_parameters())
+    phases = Phases(module.named_parameters(), module.scale)
     module.__dict__["on_phase"] = phases.begin
     return phases
 

@@ -1,0 +1,87 @@
+"""What is the matter in a training step: what the loss's scale has to do with it, and which gradients it is about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .subject import Subject
+from .units import largest_of
+
+__all__ = ["cause_in_step", "fitting_scale"]
+
+_MOST = 2.0**24
+"""The largest scale that is offered: GradScaler seldom grows beyond it."""
+
+_ROOM = 2.0
+"""Times that the largest number of this batch is to stay below the type's end: other batches have larger ones."""
+
+_BELOW = frozenset({"underflow", "coarse", "long_reduction", "amplified", "cancellation", "born"})
+_ABOVE = frozenset({"overflow", "range_inside", "born"})
+
+
+def cause_in_step(
+    subject: Subject, name: str, code: str, evidence: Mapping[str, Any], at: Sequence[str]
+) -> tuple[str, dict[str, Any]]:  # fmt: skip
+    """A culprit's cause in the words of a step. code, evidence: of the operator alone. at: the outputs it spoils."""
+    meta = subject.meta_of.get(name)
+    gradients = [one.removeprefix("gradient/") for one in at if one.startswith("gradient/")]
+    narrow = subject.narrow_type
+    if meta is None or meta.phase != "backward" or narrow != "float16" or not gradients:
+        return code, dict(evidence)
+    told = {"gradient": gradients[0], "gradients": len(gradients), "where": cast_before(subject, name) or name}
+    scale = fitting_scale(subject)
+    now = meta.scaled
+    if code == "underflow" and scale is not None and scale > now:
+        return "gradient_underflow", {**told, "share": evidence["share"], "scale": power(scale), "now": power(now)}
+    if code in _ABOVE and scale is not None and scale < now:
+        largest = float(evidence.get("largest") or 0.0)
+        told |= {"largest": largest, "limit": largest_of(narrow)}
+        return "gradient_overflow", {**told, "scale": power(scale), "now": power(now)}
+    return code, dict(evidence)
+
+
+def power(scale: float) -> str:
+    """ "2^12"; small ones and what is no power of two as they are."""
+    exponent = math.log2(scale)
+    return f"2^{int(exponent)}" if exponent == int(exponent) and exponent >= 4 else f"{scale:g}"
+
+
+def cast_before(subject: Subject, name: str) -> str:
+    """The cast, in the target's run alone, through which an operator reads what it is given; "" where there is none."""
+    row = subject.row_of.get(name)
+    meta = subject.targets.get(row.target_name) if row is not None else None
+    for source in meta.inputs if meta is not None else ():
+        if source not in subject.partner and source in subject.targets and source.rpartition("/")[2].count(":to["):
+            return source.rpartition(":to[")[0]
+    return ""
+
+
+def fitting_scale(subject: Subject) -> float | None:
+    """The largest power of two that the loss may be multiplied with, so that every number of the backward pass which
+    the target holds in float16 is one; None where there is none such number."""
+    largest = 0.0
+    scaled = _from_the_loss(subject)
+    for name, row in subject.row_of.items():
+        meta, numbers = subject.meta_of.get(name), row.comparison
+        if meta is None or name not in scaled or numbers is None or row.is_output:
+            continue
+        if subject.held_as.get(name) != "float16" and not cast_before(subject, name):
+            continue
+        size = max(abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
+        largest = max(largest, size / meta.scaled if math.isfinite(size) else 0.0)
+    if not largest:
+        return None
+    return min(_MOST, 2.0 ** math.floor(math.log2(largest_of("float16") / _ROOM / largest)))
+
+
+def _from_the_loss(subject: Subject) -> set[str]:
+    """Tensors of the backward pass that are made of the loss's gradient; the others are weights that it reads."""
+    found: set[str] = set()
+    for meta in subject.tensors:
+        if meta.phase == "backward" and not meta.is_output:
+            begins = not found and meta.op_type.endswith("ones_like")
+            if begins or not found.isdisjoint(meta.inputs):
+                found.add(meta.name)
+    return found

@@ -1,0 +1,52 @@
+"""Updates that change nothing: the parameter's type has no number so near to it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ..numbers.arrays import as_array
+from ..records import Culprit
+from .subject import Subject
+
+__all__ = ["lost_updates"]
+
+_MOST_OF_IT = 0.5
+"""Share of an update's elements from which on a parameter stagnates."""
+
+_UPDATE = "update/"
+
+
+def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
+    """The worst of the parameters whose update is lost in the target, with how many there are; () where none is."""
+    found: list[tuple[float, str]] = []
+    for name in subject.outputs:
+        if not name.startswith(_UPDATE) or name not in subject.target_outputs:
+            continue
+        wanted, got = (np.asarray(as_array(side[name])) for side in (subject.outputs, subject.target_outputs))
+        if wanted.shape != got.shape or not wanted.size or not np.isfinite(got).all():
+            continue
+        moved = wanted != 0
+        share = float(np.mean(got[moved] == 0)) if moved.any() else 0.0
+        if share > _MOST_OF_IT and got.any():  # where nothing at all moves the step was left out, or has no gradient
+            found.append((share, name.removeprefix(_UPDATE)))
+    if not found:
+        return ()
+    share, parameter = max(found)
+    wrote = _written(subject, parameter)
+    dtype = subject.held_as.get(wrote, "") or subject.narrow_type
+    meta = subject.meta_of.get(wrote)
+    culprit = Culprit(
+        name=wrote, node=meta.node if meta is not None else "", op_types=(meta.op_type,) if meta is not None else (),
+        cause="update_lost", confidence="compared", share=1.0, at=f"{_UPDATE}{parameter}", keep=(wrote,),
+        evidence={"parameter": parameter, "parameters": len(found), "share": share, "dtype": dtype},
+    )  # fmt: skip
+    return (dataclasses.replace(culprit, fails_first=f"{_UPDATE}{parameter}"),)
+
+
+def _written(subject: Subject, parameter: str) -> str:
+    """The row of the operator that changed a parameter last; its update's own where none was seen."""
+    before = f"optimiser/{parameter}/"
+    rows = [meta.name for meta in subject.tensors if meta.name.startswith(before) and meta.op_type.endswith("_")]
+    return rows[-1] if rows else f"{_UPDATE}{parameter}"

@@ -1,0 +1,259 @@
+"""Who spoilt the gradients of a training step: a search over its phases and modules, then their operators.
+
+A step has an output for each parameter, and each is as well conditioned as its own numbers are: the gradient of a bias
+that softmax takes away is nothing but rounding, and Adam's first update is a sign. So each output has a bound of its
+own: what rounding everywhere makes of it. Where one is beyond it, the errors that a whole phase introduces are put into
+the baseline's step, then those of the module in it that makes most of it, down to one operator. The work is counted in
+steps that are run, and grows with the depth of the model and not with its operators.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from ..numbers.born import infinite_introduced
+from ..reasons.causes import CAUSES
+from ..records import Culprit, Effect
+from .bounds import LOOK_LEAST, LOOK_TIMES, TIMES, allowed_error, worth
+from .causes import cause_of
+from .culprits import ALONE, FAR, HALF, PART, largest_growth
+from .effects import Carried, Sink, carried_together
+from .expected import expected_errors
+from .introduced import Alone
+from .step_causes import cause_in_step
+from .subject import Subject
+from .work import Work
+
+__all__ = ["allowed_at", "blamed", "expectations", "wrong"]
+
+_DRAWS = 3
+"""Times that rounding is drawn: the error of a single number, as a loss is, may come out next to nothing by chance."""
+
+_FAR_ONES = 8
+"""Operators that are tried first, alone: those whose own error is far above rounding."""
+
+_AS_MUCH = 0.9
+"""Part of what the best one explains from which on the first in execution order is taken."""
+
+
+def expectations(subject: Subject, plain: Mapping[str, Any], sinks: Sequence[Sink]) -> dict[str, float]:
+    """Relative L2 error of each output that rounding everywhere makes of it; takes some runs of the baseline."""
+    drawn = [expected_errors(subject, plain, sinks, draw=draw) for draw in range(_DRAWS)]
+    return {name: max(one.get(name, 0.0) for one in drawn) for name in {key for one in drawn for key in one}}
+
+
+def wrong(subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float]) -> frozenset[str]:
+    """The outputs whose authors are to be looked for."""
+    unit = max(subject.typical_unit, LOOK_LEAST)
+    return frozenset(
+        sink.name for sink in sinks
+        if sink.non_finite or sink.flips
+        or (sink.squared and sink.rel_l2 > max(unit, LOOK_TIMES * expected.get(sink.name, 0.0)))
+    )  # fmt: skip
+
+
+def allowed_at(
+    subject: Subject, sinks: Sequence[Sink], expected: Mapping[str, float], *, blamed: bool
+) -> dict[str, float]:
+    """Relative L2 error up to which each output is as expected, or fails nothing although somebody is to blame."""
+    unit = subject.typical_unit
+    if blamed:
+        return {sink.name: max(worth(unit), LOOK_TIMES * expected.get(sink.name, 0.0)) for sink in sinks}
+    return {
+        sink.name: max(allowed_error(unit, expected.get(sink.name)), TIMES * expected.get(sink.name, 0.0))
+        for sink in sinks
+    }
+
+
+def blamed(
+    subject: Subject, alone: Alone, sinks: Sequence[Sink], looked: Collection[str], expected: Mapping[str, float],
+    plain: Mapping[str, Any], names: Sequence[str], work: Work,
+) -> tuple[tuple[Culprit, ...], Carried]:  # fmt: skip
+    """Whoever makes most of each output that is wrong, the one that spoils most of them first.
+
+    names: operators whose error may be carried. Raises work.Ended.
+    """
+    search = _Search(subject, alone, sinks, looked, expected, plain, names, work)
+    left = set(looked)
+    for name in search.born():
+        left -= search.explained(name, search.effects_of([name]), left)
+    for name in search.far():
+        left -= search.explained(name, search.effects_of([name]), left)
+    tree = _tree([name for name in names if name not in search.tried])
+    while left and tree.names:
+        author = search.within(tree, left)
+        if author is None:
+            break
+        done = search.explained(author, search.tried[author], left)
+        if not done:
+            break
+        left -= done
+        tree = _tree([one for one in tree.names if one != author])
+    untried = tuple(name for name in names if name not in search.tried)
+    culprits = search.culprits()
+    return culprits, Carried(effects=search.tried, untried=untried, rest=search.most(untried, left) if left else None)
+
+
+@dataclasses.dataclass
+class _Part:
+    """A phase, a module in it, or an operator. names: its operators."""
+
+    names: list[str]
+    parts: dict[str, _Part]
+
+
+def _tree(names: Sequence[str]) -> _Part:
+    root = _Part([], {})
+    for name in names:
+        at = root
+        at.names.append(name)
+        for word in _path(name):
+            at = at.parts.setdefault(word, _Part([], {}))
+            at.names.append(name)
+    return root
+
+
+def _path(name: str) -> list[str]:
+    """Of "backward/blocks.0.fc/addmm/mm#2": backward, blocks, 0, fc, addmm, mm#2."""
+    phase, slash, rest = name.partition("/")
+    if phase not in ("backward", "optimiser") or not slash:
+        phase, rest = "forward", name
+    scope, slash, operator = rest.partition("/")
+    return [phase, *scope.split("."), *([operator] if slash else [])]
+
+
+class _Search:
+    """What was tried so far, and what it explains."""
+
+    def __init__(
+        self, subject: Subject, alone: Alone, sinks: Sequence[Sink], looked: Collection[str],
+        expected: Mapping[str, float], plain: Mapping[str, Any], names: Sequence[str], work: Work,
+    ) -> None:  # fmt: skip
+        self._subject, self._alone, self._plain, self._work = subject, alone, plain, work
+        self._looked = [sink for sink in sinks if sink.name in looked]
+        self._sinks, self._names, self._expected = sinks, names, expected
+        self.tried: dict[str, tuple[Effect, ...]] = {}
+        self._explains: dict[str, set[str]] = {}
+
+    def effects_of(self, names: Sequence[str]) -> tuple[Effect, ...]:
+        """What the errors of some operators together do; takes a run of the baseline."""
+        self._work.go_on()
+        found = carried_together(self._subject, self._alone, names, self._names, self._looked, self._plain)
+        if len(names) == 1:
+            self.tried[names[0]] = found
+        return found
+
+    def born(self) -> list[str]:
+        """Operators that make NaN or Inf of their own, the first first, as far as an output has some."""
+        if not any(sink.non_finite for sink in self._looked):
+            return []
+        found = [name for name in self._names if self._alone.found[name].born_nan + self._alone.found[name].born_inf]
+        return sorted(found, key=self._place)[:_FAR_ONES]
+
+    def far(self) -> list[str]:
+        """Operators whose own error is far above rounding, the largest first."""
+        units = {name: self._alone.found[name].units or 0.0 for name in self._names if name not in self.tried}
+        found = [
+            name for name in units
+            if self._subject.far(self._alone.found[name].rel_l2, units[name], FAR) or self._alone.found[name].flips
+        ]  # fmt: skip
+        return sorted(found, key=lambda name: (-min(units[name], 1e6), self._place(name)))[:_FAR_ONES]
+
+    def within(self, part: _Part, left: Collection[str]) -> str | None:
+        """The operator of a part that makes most of what is left; None where no part of it makes half."""
+        while part.parts or len(part.names) > 1:
+            if not part.parts:  # several of one name cannot be: names are unique
+                return None
+            parts = list(part.parts.values())
+            if len(parts) == 1:
+                part = parts[0]
+                continue
+            shares = [self._much(self._of(one.names), left) for one in parts]
+            best = max(shares)
+            if best < HALF:
+                return None
+            part = parts[next(place for place, share in enumerate(shares) if share >= _AS_MUCH * best)]
+        if not part.names:
+            return None
+        if part.names[0] not in self.tried:
+            self.effects_of(part.names)
+        return part.names[0]
+
+    def _of(self, names: Sequence[str]) -> tuple[Effect, ...]:
+        return self.tried[names[0]] if len(names) == 1 and names[0] in self.tried else self.effects_of(names)
+
+    def explained(self, name: str, effects: Sequence[Effect], left: Collection[str]) -> set[str]:
+        """The outputs among those left that an operator by itself is to blame for."""
+        own = self._alone.found[name]
+        far = self._subject.far(own.rel_l2, own.units, FAR) or bool(own.flips)
+        born = own.born_nan + own.born_inf > 0
+        by_name = {sink.name: sink for sink in self._looked}
+        found = set()
+        for effect in effects:
+            if effect.at not in left:
+                continue
+            sink = by_name[effect.at]
+            much = sink.non_finite or sink.rel_l2 > TIMES * self._expected.get(effect.at, 0.0)
+            enough = PART if far else HALF if much else ALONE
+            if (born and effect.non_finite) or effect.share >= enough:
+                found.add(effect.at)
+        if found:
+            self._explains[name] = found
+        return found
+
+    def most(self, names: Sequence[str], left: Collection[str]) -> float | None:
+        """The largest share of what is left that the untried make together."""
+        return self._much(self.effects_of(names), left) if len(names) > 1 else None
+
+    @staticmethod
+    def _much(effects: Sequence[Effect], left: Collection[str]) -> float:
+        return max((effect.share for effect in effects if effect.at in left), default=0.0)
+
+    def _place(self, name: str) -> int:
+        return self._subject.order.get(name, 0)
+
+    def culprits(self) -> tuple[Culprit, ...]:
+        """One for each operator that explains an output; the one that explains most outputs first."""
+        ranked = sorted(self._explains, key=lambda name: (-len(self._explains[name]), self._place(name)))
+        found: dict[str, Culprit] = {}
+        for name in ranked:
+            culprit = self._culprit(name)
+            other = found.get(culprit.cause) if CAUSES[culprit.cause].one_switch else None
+            if other is None:
+                found[culprit.cause if CAUSES[culprit.cause].one_switch else name] = culprit
+                continue
+            # one switch mends them all: the first stands for the others, with what they spoil
+            self._explains[other.name] |= self._explains[name]
+            spoilt = sum(one.startswith("gradient/") for one in self._explains[other.name])
+            found[culprit.cause] = dataclasses.replace(other, evidence={**other.evidence, "gradients": spoilt})
+        return tuple(found.values())
+
+    def _culprit(self, name: str) -> Culprit:
+        subject, own = self._subject, infinite_introduced(self._alone.found[name])
+        explains = [effect for effect in self.tried[name] if effect.at in self._explains[name]]
+        worst = max(explains, key=lambda effect: (effect.non_finite > 0, effect.share))
+        far = subject.far(own.rel_l2, own.units, FAR) or own.born_nan + own.born_inf > 0 or bool(own.flips)
+        amplifier = "" if far else largest_growth(subject, self._alone, subject.descendants(name))
+        code, evidence, keep = cause_of(subject, self._alone, name, amplifier, poisons=worst.non_finite > 0)
+        at = sorted(self._explains[name], key=self._place)
+        code, evidence = cause_in_step(subject, name, code, evidence, at)
+        return Culprit(
+            name=name,
+            node=subject.meta_of[name].node if name in subject.meta_of else "",
+            op_types=tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (subject.row_of[name].op_type,),
+            cause=code,
+            evidence=evidence,
+            confidence="simulated" if subject.simulation else self._alone.method,
+            introduced=own.rel_l2,
+            units=own.units,
+            share=worst.share if math.isfinite(worst.share) else 1.0,
+            at=worst.at,
+            amplifier=amplifier,
+            fails_first=at[0],
+            keep=keep,
+        )
+
+

@@ -1,0 +1,76 @@
+"""Causes of an error that only a training step has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .cause import Cause, Kind
+from .reason import Wording
+
+__all__ = ["STEP_CAUSES"]
+
+_FIGURE, _COUNT, _SHARE, _TEXT = Kind.FIGURE, Kind.COUNT, Kind.SHARE, Kind.TEXT
+
+STEP_CAUSES: Mapping[str, Cause] = {
+    "gradient_underflow": Cause(
+        en="gradients underflow", zh="梯度下溢",
+        do="Scale the loss by more (torch.amp.GradScaler), as the sentence says.",
+        do_zh="按该句所示增大损失缩放（torch.amp.GradScaler）。",
+        why=Wording(
+            "{share} of it becomes 0 in float16 at a loss scale of {now}, and {scale} is the largest that holds all of"
+            " this backward pass",
+            "损失缩放为 {now} 时，其中 {share} 在 float16 中变为 0；本次反向可容纳的最大缩放为 {scale}",
+        ),
+        evidence={
+            "gradient": _TEXT, "gradients": _COUNT, "where": _TEXT, "share": _SHARE, "scale": _TEXT, "now": _TEXT,
+        },
+        sentence=Wording(
+            "The gradient of `{gradient}` is lost where `{where}` is put into float16: {share} of it becomes 0"
+            " (gradients spoilt in all: {gradients}). Scale the loss by {scale} (now {now}).",
+            "`{gradient}` 的梯度丢失：`{where}` 转为 float16 时有 {share} 变为 0（受影响的梯度共 {gradients} 个）。"
+            "请将损失放大 {scale} 倍（现为 {now}）。",
+        ),
+        mended=False, out_of_range="below", one_switch=True, fails="least",
+    ),
+    "gradient_overflow": Cause(
+        en="gradients overflow", zh="梯度上溢",
+        do="Scale the loss by less, as the sentence says; a GradScaler gets there by itself, skipping steps.",
+        do_zh="按该句所示减小损失缩放；GradScaler 会跳过若干步后自行降到该值。",
+        why=Wording(
+            "its numbers reach {largest} where float16 ends at {limit}, at a loss scale of {now}; {scale} is the"
+            " largest that holds all of this backward pass",
+            "损失缩放为 {now} 时，其数值达到 {largest}，而 float16 最大为 {limit}；本次反向可容纳的最大缩放为 {scale}",
+        ),
+        evidence={
+            "gradient": _TEXT, "gradients": _COUNT, "where": _TEXT, "largest": _FIGURE, "limit": _FIGURE,
+            "scale": _TEXT, "now": _TEXT,
+        },
+        sentence=Wording(
+            "The gradient of `{gradient}` is no number: `{where}` reaches {largest} where float16 ends at {limit}"
+            " (gradients spoilt in all: {gradients}). Scale the loss by {scale} (now {now}): a GradScaler skips steps"
+            " until it gets there.",
+            "`{gradient}` 的梯度不是数：`{where}` 达到 {largest}，而 float16 最大为 {limit}（受影响的梯度共 {gradients}"
+            " 个）。请将损失放大 {scale} 倍（现为 {now}）：GradScaler 会一直跳过更新，直到降至该值。",
+        ),
+        mended=False, out_of_range="above", one_switch=True, fails="always",
+    ),
+    "update_lost": Cause(
+        en="the update is lost", zh="更新丢失",
+        do="Keep the parameters in float32 (autocast does), or an own float32 copy of them in the optimiser.",
+        do_zh="参数保留为 float32（如 autocast 所做），或在优化器中保留其 float32 副本。",
+        why=Wording(
+            "{share} of its update is below half a unit of {dtype} beside the parameter, and changes nothing",
+            "其更新的 {share} 小于 {dtype} 在该参数处的半个单位，没有任何改变",
+        ),
+        evidence={"parameter": _TEXT, "parameters": _COUNT, "share": _SHARE, "dtype": _TEXT},
+        sentence=Wording(
+            "`{parameter}` stagnates: {share} of its update is below half a unit of {dtype} beside the parameter, and"
+            " is lost (parameters that stagnate: {parameters}). Keep the parameters in float32, as autocast does, or a"
+            " float32 copy of them in the optimiser.",
+            "`{parameter}` 停滞：其更新的 {share} 小于 {dtype} 在该参数处的半个单位而丢失（停滞的参数共"
+            " {parameters} 个）。请将参数保留为 float32（如 autocast 所做），或在优化器中保留其 float32 副本。",
+        ),
+        mended=False, fails="least",
+    ),
+}
+"""Code to record."""
