@@ -154,13 +154,14 @@ class _Search:
         return sorted(found, key=self._place)[:_FAR_ONES]
 
     def far(self) -> list[str]:
-        """Operators whose own error is far above rounding, the largest first."""
+        """Operators whose own error is far above rounding: the first of the step, then the largest first."""
         units = {name: self._alone.found[name].units or 0.0 for name in self._names if name not in self.tried}
         found = [
             name for name in units
             if self._subject.far(self._alone.found[name].rel_l2, units[name], FAR) or self._alone.found[name].flips
         ]  # fmt: skip
-        return sorted(found, key=lambda name: (-min(units[name], 1e6), self._place(name)))[:_FAR_ONES]
+        begins = min(found, key=self._place, default="")
+        return sorted(found, key=lambda name: (name != begins, -min(units[name], 1e6), self._place(name)))[:_FAR_ONES]
 
     def within(self, part: _Part, left: Collection[str]) -> str | None:
         """The operator of a part that makes most of what is left; None where no part of it makes half."""
