@@ -60,7 +60,7 @@ def test_commands_read_it(saved: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert cli.main(["inputs", str(saved)]) == 0
     said = capsys.readouterr().out
     assert "input_ids  int64 [batch, sequence], indices below 99" in said
-    assert f"--model_file {saved} --run_mode torch_fp64 --input_shapes 'input_ids:[2,32]'" in said
+    assert f"--model_file {saved} --run_mode torch_fp16 --input_shapes 'input_ids:[2,32]'" in said
     assert cli.main(["marks", "--model_dir", str(saved), "--names_only"]) == 0
     assert "output.last_hidden_state" in capsys.readouterr().out.splitlines()
 

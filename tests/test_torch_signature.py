@@ -166,3 +166,61 @@ def test_a_torchscript_file_takes_what_is_given_too(tmp_path: Path) -> None:
     file, inputs = str(tmp_path / "rows.pt"), str(tmp_path / "in.npz")
     report = compare(file, run_mode="torch_fp32", baseline="torch_fp32", inputs=inputs)
     assert shapes(report) == {"rows": ("int64", (4,))}
+
+
+TIMM = """
+import torch
+from torch import nn
+
+
+class Like(nn.Module):
+    # what every model of timm has
+
+    def __init__(self, built):
+        super().__init__()
+        self.pretrained_cfg = {"input_size": (3, 40, 48), "interpolation": "bicubic"}
+        self.conv = nn.Conv2d(3, 4, 3)
+        if built:
+            self.patch_embed = nn.Module()
+            self.patch_embed.img_size = (24, 32)
+
+    def forward(self, x):
+        return self.conv(x).mean((2, 3))
+
+
+class Padded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(50, 8)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+    def forward(self, tokens, src_key_padding_mask):
+        return self.layer(self.table(tokens), src_key_padding_mask=src_key_padding_mask)
+
+
+def trained(): return Like(False)
+def built(): return Like(True)
+def padded(): return Padded().eval()
+"""
+
+
+@pytest.mark.parametrize(("factory", "size"), [("trained", (40, 48)), ("built", (24, 32))])
+def test_a_model_of_timm_tells_its_picture(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], factory: str, size: tuple[int, int]
+) -> None:
+    (tmp_path / "m.py").write_text(TIMM)
+    assert shapes(ran(f"{tmp_path}/m.py:{factory}")) == {"x": ("float32", (2, 3, *size))}
+    assert cli.main(["inputs", f"{tmp_path}/m.py:{factory}"]) == 0
+    said = capsys.readouterr().out
+    assert f"--run_mode torch_fp16 --input_shapes 'x:[2,3,{size[0]},{size[1]}]'" in said
+
+
+def test_a_mask_of_padding_leaves_nothing_out(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(TIMM)
+    report = ran(f"{tmp_path}/m.py:padded", input_shapes={"tokens": (2, 5), "src_key_padding_mask": (2, 5)})
+    given = {info.name: info for info in report.inputs}["src_key_padding_mask"]
+    assert (given.dtype, given.max) == ("bool", 0)
+    assert any("zeros, as nothing is padding" in str(note) for note in report.notes)
+    (row,) = report.outputs
+    assert row.comparison is not None
+    assert row.comparison.base.nan == 0, "where everything is masked, attention is NaN"

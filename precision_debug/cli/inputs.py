@@ -47,7 +47,8 @@ def run(arguments: Sequence[str]) -> int:
         print(visible(_line(meta)))
         print(visible(f"    {defaults[meta.name].words}"))
     target = given.run_mode or next(
-        (mode.name for _, mode in registry.modes_for(model) if mode.baseline == asked and mode.name != asked), "MODE"
+        (mode.name for _, mode in registry.modes_for(model)
+         if mode.baseline == asked and mode.name != asked and mode.precision != "float64"), "MODE"
     )
     wanted = [(meta.name, defaults[meta.name]) for meta in metas if not meta.optional]
     shapes = [

@@ -33,6 +33,8 @@ _STATE = re.compile(r"state|hidden|cell|cache|memory|past|^(h|c|hn|cn|hx|cx|h_?0
 _AUDIO = re.compile(r"audio|wave|wav|speech|signal|sound|^input_values$", re.IGNORECASE)
 _RATE = re.compile(r"^(sr|fs|(sampl\w*)_?rate)$", re.IGNORECASE)
 _MASK = re.compile(r"mask", re.IGNORECASE)
+_PADDING = re.compile(r"pad(ding|ded)?_?mask|mask_?pad", re.IGNORECASE)
+"""Names of masks that are true where there is padding; others are true where there is something."""
 _TYPES = re.compile(r"(token_?)?(type|segment)_?(ids?|s)$", re.IGNORECASE)
 _POSITIONS = re.compile(r"position", re.IGNORECASE)
 _TOKENS = re.compile(r"(^|_)(input_?)?(ids|tokens?)$|^(src|tgt|text)$", re.IGNORECASE)
@@ -184,13 +186,15 @@ def conventional(
 
     ranged: a range was given for all inputs, so that only what the model itself asks for is kept.
 
-    Masks are ones, token types zeros, positions count up, a sampling rate is 16000; token ids lie below the size of
-    the table that they index, bytes are 0 to 255.
+    Masks are ones, those of padding zeros, token types zeros, positions count up, a sampling rate is 16000; token ids
+    lie below the size of the table that they index, bytes are 0 to 255.
     """
     dtype = as_dtype(meta.dtype)
     if dtype is None or dtype.kind not in "biuf" or (dtype.kind == "b" and not _MASK.search(meta.name)):
         return None
     size = int(np.prod(shape))
+    if _PADDING.search(meta.name):
+        return np.zeros(shape, dtype), say("no_padding")
     if _MASK.search(meta.name):
         return np.ones(shape, dtype), say("ones")
     if is_float(dtype) and not meta.limit:

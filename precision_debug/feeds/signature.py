@@ -13,6 +13,8 @@ __all__ = ["inputs_of"]
 
 _INDICES = re.compile(r"(^|_)(ids?|tokens?|mask|positions?|types?|index|indices)$|^(src|tgt|text)$", re.IGNORECASE)
 _LOOKED_UP = re.compile(r"^((?!type|position|mask).)*(ids?|tokens?)$|^(src|tgt|text)$", re.IGNORECASE)
+_FLAGS = re.compile(r"key_padding_mask$", re.IGNORECASE)
+"""torch's own name of a mask, which it takes as flags."""
 _TENSOR = re.compile(r"tensor|array", re.IGNORECASE)
 
 _NO_SHAPES: Mapping[str, tuple[int | str, ...]] = MappingProxyType({})
@@ -40,9 +42,10 @@ def inputs_of(
         if optional and not _may_be_a_tensor(parameter):
             continue
         whole = table is not None and _INDICES.search(name) is not None
+        kind = "bool" if _FLAGS.search(name) else "int64" if whole else "float32"
         found.append(
             InputMeta(
-                name=name, dtype="int64" if whole else "float32", shape=shapes.get(name), optional=optional,
+                name=name, dtype=kind, shape=shapes.get(name), optional=optional,
                 limit=table if whole and _LOOKED_UP.search(name) else None, guessed=True,
             )
         )  # fmt: skip

@@ -32,6 +32,7 @@ INPUTS: Mapping[str, Wording] = {
         "{name}（{dtype}）：{low} 到 {high} 的整数；可用 --val_range 另设", _RANGE,
     ),
     "ones": Wording("ones, as nothing is masked", "全为 1，即不遮蔽"),
+    "no_padding": Wording("zeros, as nothing is padding", "全为 0，即没有填充"),
     "sampling_rate": Wording("a sampling rate of {rate}", "采样率 {rate}"),
     "zeros": Wording("zeros, one kind of token", "全为 0，即同一类 token"),
     "positions": Wording("positions from 0 up", "从 0 递增的位置"),

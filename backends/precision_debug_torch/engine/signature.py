@@ -38,9 +38,13 @@ def _table(module: Any) -> int | None:
 def _published(module: Any, parameters: Sequence[str]) -> dict[str, Shape | None]:
     """Inputs that a model of the transformers library cannot do without, all of which have a default in its forward.
 
-    It names the main one; shapes by the names that its configurations use. {} for any other module.
+    It names the main one; shapes by the names that its configurations use. A model of timm tells the size of its
+    picture. {} for any other module.
     """
     main, config = getattr(module, "main_input_name", None), getattr(module, "config", None)
+    picture = _timm(module)
+    if picture and parameters:
+        return {parameters[0]: picture}
     if not isinstance(main, str) or config is None:
         return {}
     needed = [main]
@@ -49,6 +53,18 @@ def _published(module: Any, parameters: Sequence[str]) -> dict[str, Shape | None
     if hasattr(config, "vision_config"):
         needed.append("pixel_values")
     return {name: _shape(name, config) for name in dict.fromkeys(needed) if name in parameters}
+
+
+def _timm(module: Any) -> Shape:
+    """The picture that a model of timm takes: as it was built, else as it was trained on. () for any other module."""
+    trained = getattr(module, "pretrained_cfg", None) or getattr(module, "default_cfg", None)
+    size = trained.get("input_size") if isinstance(trained, dict) else getattr(trained, "input_size", None)
+    if not (isinstance(size, (tuple, list)) and len(size) == 3 and all(isinstance(one, int) for one in size)):
+        return ()
+    built = getattr(getattr(module, "patch_embed", None), "img_size", None)
+    sides = built if isinstance(built, (tuple, list)) and len(built) == 2 else size[1:]
+    channels = getattr(module, "in_chans", None)
+    return "batch", channels if isinstance(channels, int) else size[0], int(sides[0]), int(sides[1])
 
 
 def _shape(name: str, config: Any) -> Shape | None:
