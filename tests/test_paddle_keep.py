@@ -10,6 +10,7 @@ import pytest
 
 from precision_debug import Report
 from precision_debug.cli import main
+from precision_debug.errors import UsageError
 from precision_debug.records import ModelFiles, SessionSpec, TensorMeta
 
 pytest.importorskip("paddle", reason="paddlepaddle is not installed")
@@ -80,3 +81,112 @@ def test_a_search_on_the_cpu_leaves_the_rest_in_bfloat16(tmp_path: Path) -> None
     assert fix.still is not None
     assert fix.was is not None
     assert 0 < fix.still.low < fix.was.low
+
+
+def in_pir(folder: Path) -> tuple[str, Any]:
+    """A PIR program (.json): a large mean before a norm, behind four layers."""
+    from planted.fourth_paddle import CASES
+
+    case = next(one for one in CASES if one.name == "large_mean_before_a_norm")
+    model, _, feeds = case.make(folder)
+    if model.suffix != ".json":
+        pytest.skip("this Paddle exports no PIR programs")
+    return str(model), feeds
+
+
+@pytest.fixture
+def bfloat16() -> None:
+    from precision_debug_paddle import modes
+
+    available = modes.availability("onednn_bf16")
+    if not available.ok:
+        pytest.skip(f"onednn_bf16 {available.needs}")
+
+
+@pytest.mark.usefixtures("bfloat16")
+def test_single_operators_of_a_pir_program_stay_in_float32(tmp_path: Path) -> None:
+    """Paddle's passes ask nobody; the program is written so that they leave them alone, and its values keep names."""
+    import precision_debug
+
+    model, feeds = in_pir(tmp_path)
+    common = {"run_mode": "onednn_bf16", "inputs": feeds, "explain": "off"}
+    before = precision_debug.compare(model, **common)
+    after = precision_debug.compare(model, **common, keep_operators=["multiply_0", "layer_norm_0@LayerNorm"])
+    one, other = before.outputs[0].relative_l2, after.outputs[0].relative_l2
+    assert one is not None
+    assert other is not None
+    assert one > 0.05
+    assert other < 0.01, "and 0.0056 is what BF16 costs the other layers"
+    assert [row.name for row in before.rows] == [row.name for row in after.rows]
+    with pytest.raises(UsageError, match="no value 'multiply_1'"):
+        precision_debug.compare(model, **common, keep_operators=["multiply_1"])
+
+
+@pytest.mark.usefixtures("bfloat16")
+def test_an_addition_of_a_pir_program_stays_in_float32(tmp_path: Path) -> None:
+    """It is written as a subtraction of what is negated, which oneDNN has no bfloat16 kernel for."""
+    from planted.paddle_faults import CASES
+
+    import precision_debug
+
+    model, _, feeds = next(one for one in CASES if one.name == "shift_and_back_onednn_bf16").make(tmp_path)
+    common = {"run_mode": "onednn_bf16", "inputs": feeds, "explain": "off"}
+    before = precision_debug.compare(model, **common)
+    after = precision_debug.compare(model, **common, keep_operators=["add_2"])
+    assert before.outputs[0].relative_l2 == pytest.approx(1.0, abs=0.05)
+    assert after.outputs[0].relative_l2 is not None
+    assert 1e-4 < after.outputs[0].relative_l2 < 0.01
+    assert {row.name: row.op_type for row in after.rows} == {row.name: row.op_type for row in before.rows}
+
+
+@pytest.mark.usefixtures("bfloat16")
+def test_a_report_on_a_pir_program_ends_with_a_fix_that_was_run(tmp_path: Path) -> None:
+    import precision_debug
+
+    model, feeds = in_pir(tmp_path)
+    kept = precision_debug.compare(model, run_mode="onednn_bf16", inputs=feeds).to_keep
+    assert kept is not None
+    assert kept.option.startswith("--option 'keep_operators=[")
+    assert kept.tried is not None
+    assert kept.tried.state == "mended"
+    assert kept.tried.still is not None
+    assert kept.tried.was is not None
+    assert 0.5 * kept.tried.was.low < kept.tried.still.low < kept.tried.was.low
+
+
+@pytest.mark.usefixtures("bfloat16")
+def test_a_search_hands_over_a_program_that_paddle_runs_as_it_is(tmp_path: Path) -> None:
+    import numpy as np
+    import paddle
+
+    model, feeds = in_pir(tmp_path)
+    np.savez(tmp_path / "x.npz", **feeds)
+    output = tmp_path / "o.json"
+    assert main(["search", "--model_file", model, "--run_mode", "onednn_bf16", "--limit", "0.02", "--inputs",
+                 str(tmp_path / "x.npz"), "--quiet", "--output", str(output)]) == 0  # fmt: skip
+    fix = Report.load(output).fix
+    assert fix is not None
+    assert fix.state == "found"
+    assert all(item.verified is True for item in fix.artefacts)
+    path = next(Path(item.path) for item in fix.artefacts if item.kind == "model")
+
+    def run(file: Path, *, low: bool) -> Any:
+        config = paddle.inference.Config(str(file), str(file.with_suffix(".pdiparams")))
+        config.disable_gpu()
+        config.disable_glog_info()
+        if low:
+            config.enable_mkldnn()
+            config.enable_mkldnn_bfloat16()
+        predictor = paddle.inference.create_predictor(config)
+        for name, value in feeds.items():
+            predictor.get_input_handle(name).copy_from_cpu(value)
+        predictor.run()
+        return predictor.get_output_handle(predictor.get_output_names()[0]).copy_to_cpu()
+
+    exact, alone, mixed = run(Path(model), low=False), run(Path(model), low=True), run(path, low=True)
+
+    def error(got: Any) -> float:
+        return float(np.linalg.norm(got - exact) / np.linalg.norm(exact))
+
+    assert error(mixed) <= 0.02 < error(alone)
+    assert error(mixed) > 1e-4, "the rest is in BF16"

@@ -7,20 +7,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.errors import BackendUnavailable, ModelError, UsageError
+from precision_debug.errors import BackendUnavailable, ModelError
 from precision_debug.protocols import Capabilities
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
 
 from . import modes
-from .reasons import REASONS, say
+from .reasons import REASONS
 from .settings import SETTINGS
 
 if TYPE_CHECKING:
     from precision_debug.protocols import Description, Feeds, Layer, Rung, Session, Switch, Watching
 
-    from .keep import PaddleKeep
+    from .keep import PaddleKeep, PirKeep
 
 __all__ = ["PaddleBackend"]
 
@@ -149,17 +149,19 @@ class PaddleBackend:
 
         return layer_of(meta)
 
-    def keep(self, spec: SessionSpec) -> PaddleKeep | None:
+    def keep(self, spec: SessionSpec) -> PaddleKeep | PirKeep | None:
         """See ``protocols.Keeper``: of programs, in modes of lower precision that take names or types."""
-        from .keep import PaddleKeep, types_of
+        from .engine.pir_program import PirProgram
+        from .keep import PaddleKeep, PirKeep, types_of
         from .model import read_model
 
         chosen = modes.recipe(spec.mode)
         if chosen.dygraph or chosen.precision not in ("float16", "bfloat16"):
             return None
         program = read_model(spec.model).program
-        if program.pir and chosen.onednn:  # its passes ask nobody which operators may run in bfloat16
-            raise UsageError(say("bfloat16_ops_of_pir"), where=spec.model.path, hint=say("export_as_legacy"))
+        if isinstance(program, PirProgram) and chosen.onednn:
+            names = frozenset(value.name for value in program.values if value.dtype == "float32" and not value.hidden)
+            return PirKeep(spec=spec, names=names)
         return PaddleKeep(spec=spec, recipe=chosen, types=types_of(program.values))
 
     def executed(self, session: Session) -> tuple[int, int] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from precision_debug.records import SessionSpec, TensorMeta
 from precision_debug.safety.visible import visible
 
 from .engine.bfloat16_types import all_but, lowered_as
+from .engine.pir_program import PirProgram
+from .model import read_model
 from .modes import Recipe
 from .reasons import say
 from .settings import setting
 
-__all__ = ["NO_OPERATOR", "PaddleKeep", "types_of"]
+__all__ = ["NO_OPERATOR", "PaddleKeep", "PirKeep", "types_of"]
 
 NO_OPERATOR = "(none)"
 """A type that no operator has: a list of those that may run in BF16 must not be empty, which would mean all."""
@@ -85,6 +88,45 @@ class PaddleKeep:
         if self._name == "disable_mixed_precision_ops":
             return f"config.exp_disable_mixed_precision_ops(set({chosen}))"
         return f"paddle.inference.InternalUtils.disable_tensorrt_half_ops(config, set({chosen}))"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PirKeep:
+    """See keeping.Keep: of a PIR program under oneDNN, whose passes ask nobody: single operators, by what they give.
+
+    names: of the values whose operators can be kept.
+    """
+
+    spec: SessionSpec
+    names: frozenset[str]
+    unit: str = "operator"
+    simulation: str = ""
+    saves: tuple[str, ...] = ()
+
+    def key_of(self, meta: TensorMeta) -> str:
+        return meta.name if meta.name in self.names else ""
+
+    def options(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        given: tuple[str, ...] = setting(self.spec.options, "keep_operators")
+        names = tuple(dict.fromkeys((*given, *keys)))
+        return {"keep_operators": names} if names else {}
+
+    def hand_over(self, keys: Sequence[str], _tensors: Sequence[TensorMeta], folder: Path, /) -> Sequence[Handed]:
+        """The names for this tool, and the program that was judged with its parameters, for Paddle as it is."""
+        names: tuple[str, ...] = self.options(keys)["keep_operators"]
+        listed = json.dumps(list(names), ensure_ascii=False)
+        model = read_model(self.spec.model)
+        path = folder / f"{model.file.stem}.kept.json"
+        if isinstance(model.program, PirProgram):
+            model.program.with_kept(names, path)
+        shutil.copyfile(model.params, path.with_suffix(".pdiparams"))
+        return [
+            Handed(
+                kind="setting", title=core("for_this_tool"), mode=self.spec.mode, options={"keep_operators": names},
+                text=f"--run_mode {self.spec.mode} --option {shlex.quote(f'keep_operators={listed}')}",
+            ),
+            Handed(kind="model", title=say("handed_pir"), path=str(path), mode=self.spec.mode, model=str(path)),
+        ]  # fmt: skip
 
 
 def types_of(values: Sequence[Any]) -> dict[str, int]:

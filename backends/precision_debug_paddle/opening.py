@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,13 +10,16 @@ from precision_debug.errors import ModelError, UsageError
 from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
+from precision_debug.safety.nearest import did_you_mean
 from precision_debug.settings import passed
 
 from . import modes
 from .engine import capability, tf32
+from .engine.bfloat16_placed import built
 from .engine.fetchable import Trace
 from .engine.fetched_session import FetchSession
 from .engine.pir_bodies import PirBodies
+from .engine.pir_program import PirProgram, read_pir
 from .engine.predictor import Runner
 from .engine.recorded import Bodies, outlives
 from .make import make_config
@@ -34,6 +38,8 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
     """folder: an existing one for what is written. Raises our errors."""
     if model.program.pir and recipe.onednn and setting(spec.options, "bfloat16_ops"):
         raise UsageError(say("bfloat16_ops_of_pir"), where="--option bfloat16_ops", hint=say("export_legacy"))
+    if recipe.onednn and (kept := setting(spec.options, "keep_operators")):
+        model = with_kept(model, kept, folder)
     device, notes = _device(recipe)
     versions = capability.versions(gpu=device == "gpu", tensorrt=recipe.tensorrt)
     if recipe.tensorrt:
@@ -58,6 +64,8 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
             session.probe(feeds[0])
         return session
 
+    in_bfloat16: list[tuple[int, int] | None] = []
+
     def start(program: Path, what: str) -> Runner:
         chosen = recipe
         if what == "unfused":
@@ -68,6 +76,11 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
         if program != model.file:
             # in an edited program: what is fetched would be overwritten, where a layout conversion lies between
             config.delete_pass(IN_PLACE)
+        if model.program.pir and chosen.onednn and chosen.precision == "bfloat16" and not in_bfloat16:
+            config.switch_ir_debug(True)
+            runner, found = built(lambda: Runner(config, where=model.path, mode=spec.mode), folder)
+            in_bfloat16.append(found)
+            return runner
         return Runner(config, where=model.path, mode=spec.mode)
 
     fetched = FetchSession(
@@ -84,7 +97,21 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
     )  # fmt: skip
     if feeds:
         fetched.plan(feeds[0])
+        fetched.executed = next((found for found in in_bfloat16 if found is not None), fetched.executed)
     return fetched
+
+
+def with_kept(model: Model, names: Sequence[str], folder: Path) -> Model:
+    """The model with the operators of these values out of BF16. Raises UsageError."""
+    if not isinstance(model.program, PirProgram):
+        raise UsageError(say("keep_of_legacy"), where="--option keep_operators", hint=say("use_bfloat16_ops"))
+    try:
+        file = model.program.with_kept(names, folder / "kept.json")
+    except KeyError as error:
+        known = [value.name for value in model.program.values]
+        hint = did_you_mean(str(error.args[0]), known)
+        raise UsageError(f"the model has no value {error}", where="--option keep_operators", hint=hint) from error
+    return dataclasses.replace(model, file=file, program=read_pir(file))
 
 
 def open_layer(spec: SessionSpec, recipe: Recipe, feeds: Sequence[Feeds]) -> Session:

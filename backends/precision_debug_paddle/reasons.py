@@ -328,12 +328,15 @@ REASONS = Catalogue("paddle", {
         "Paddle's passes over a PIR program (.json) do not ask which operators may run in bfloat16",
         "Paddle 对 PIR 程序（.json）的 pass 不理会哪些算子可以以 bfloat16 运行",
     ),
-    "export_as_legacy": Wording(
-        "export the model as .pdmodel (FLAGS_enable_pir_api=0)", "请将模型导出为 .pdmodel（FLAGS_enable_pir_api=0）"
-    ),
     "export_legacy": Wording(
-        "leave it out, or export the model as .pdmodel (FLAGS_enable_pir_api=0)",
-        "请去掉该选项，或将模型导出为 .pdmodel（FLAGS_enable_pir_api=0）",
+        "give --option keep_operators, which keeps single operators of a PIR program",
+        "请改用 --option keep_operators，它可保留 PIR 程序中的单个算子",
+    ),
+    "keep_of_legacy": Wording("a legacy program (.pdmodel) is asked by type", "旧格式程序（.pdmodel）按算子类型保留"),
+    "use_bfloat16_ops": Wording("give --option bfloat16_ops", "请使用 --option bfloat16_ops"),
+    "handed_pir": Wording(
+        "the program written so that the kept operators stay in float32, its parameters beside it",
+        "改写后的程序：保留的算子以 float32 运行，参数文件在旁边",
     ),
     "handed_config": Wording(
         "Paddle's Config",

@@ -33,6 +33,11 @@ SETTINGS = (
         help="run Paddle's passes (the ladder switches them off)", zh="运行 Paddle 的 pass（ladder 会逐个关闭）",
     ),
     Setting(
+        name="keep_operators", kind="names", default=(), modes=("onednn_bf16",),
+        help="values of a PIR program (.json) whose operators stay in float32: the program is written anew for that",
+        zh="PIR 程序（.json）中保留为 float32 的算子的输出名：为此改写程序",
+    ),
+    Setting(
         name="bfloat16_ops", kind="names", default=(), modes=("onednn_bf16",),
         help="the only operator types that oneDNN may run in bfloat16 (default: all)",
         zh="oneDNN 只能以 bfloat16 运行这些算子类型（默认全部）",

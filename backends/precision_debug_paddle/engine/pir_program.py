@@ -17,6 +17,7 @@ from precision_debug.reasons import NOTHING
 from precision_debug.records import InputMeta
 
 from ..naming import ONE_OUTPUT, Namer, fetch_name, layer_names, plain_type
+from .kept_in_pir import KIND, MARK, given_by, with_kept
 from .pir_blocks import Block, Op
 from .program import NESTED, Value, dims
 
@@ -44,6 +45,7 @@ class PirProgram:
         self._path = path
         self._block = data["program"]["regions"][0]["blocks"][0]["ops"]
         self.statistics = 0
+        self._given_by = given_by(self._block)
         self._layers = layer_names(_layer(op) for op in _all(self._block))
         self._number: dict[str, dict[str, Any]] = {}
         self.values = tuple(self._values())
@@ -95,8 +97,10 @@ class PirProgram:
         """The operators that ``values`` counts: name without layer, type, and the operator."""
         namer = Namer()
         for op in self._block:
-            kind = plain_type(op["#"])
+            kind = _kind(op)
             if op["#"] == "p" or kind in _CONSTANTS or kind in _SOURCES or kind in {_FETCH, "yield", "shadow_output"}:
+                continue
+            if _layer(op) == MARK:
                 continue
             if any(_dense(out) for out in _outputs(op)):
                 yield namer.name(kind, ""), kind, op
@@ -155,6 +159,16 @@ class PirProgram:
             del self._block[len(self._block) - len(extra) :]
         return path
 
+    def with_kept(self, names: Sequence[str], path: Path) -> Path:
+        """Write the program so that the operators of these values stay in float32 (see ``kept_in_pir``).
+
+        Raises KeyError for a value that it does not have.
+        """
+        kept = {self._number[name]["%"] for name in names}
+        data = {**self._data, "program": with_kept(self._data["program"], kept)}
+        path.write_text(json.dumps(data, separators=(",", ":")), encoding="utf-8")
+        return path
+
     def _values(self) -> Iterator[Value]:
         outputs = {_reads(op)[0]: str(_attribute(op, "name")) for op in self._block if plain_type(op["#"]) == _FETCH}
         yield from self._walk(self._block, outputs, Namer(), {}, set(), nested=False)
@@ -165,7 +179,7 @@ class PirProgram:
     ) -> Iterator[Value]:  # fmt: skip
         """sources: value number to the names that it stands for, through operators that only bundle values."""
         for op in ops:
-            kind = plain_type(op["#"])
+            kind = _kind(op)
             reads = _reads(op)
             made = _outputs(op)
             fixed = op["#"] == "p" or kind in _CONSTANTS or (bool(reads) and all(item in constant for item in reads))
@@ -177,6 +191,9 @@ class PirProgram:
                 continue
             given = tuple(dict.fromkeys(name for item in reads for name in sources.get(item, ())))
             layer = _layer(op)
+            if layer == MARK:
+                sources.update((out["%"], given) for out in made)
+                continue
             for region in op.get("regions") or ():
                 for block in region["blocks"]:
                     yield from self._walk(block["ops"], {}, namer, sources, constant, nested=True)
@@ -193,11 +210,11 @@ class PirProgram:
                 head, at, tail = base.partition("@")
                 name = f"{head}.{place}{at}{tail}" if place else base
                 sources[out["%"]] = (name,)
-                self._number[name] = out
-                dtype, shape = _typed(out)
+                self._number[name] = seen = self._given_by.get(out["%"], out)
+                dtype, shape = _typed(seen)
                 yield Value(
                     name=name, op_type=kind, node=layer, dtype=dtype, shape=shape, inputs=given,
-                    output=outputs.get(out["%"], ""), hidden=NESTED if nested else NOTHING,
+                    output=outputs.get(seen["%"], ""), hidden=NESTED if nested else NOTHING,
                 )  # fmt: skip
 
 
@@ -288,6 +305,11 @@ def _reads(op: dict[str, Any]) -> list[int]:
 def _attribute(op: dict[str, Any], name: str) -> Any:
     attributes = op.get("A") or ()
     return next((item["AT"]["D"] for item in attributes if isinstance(item, dict) and item["N"] == name), None)
+
+
+def _kind(op: dict[str, Any]) -> str:
+    """What an operator is, or was before it was written anew to be kept."""
+    return str(_attribute(op, KIND) or "") or plain_type(op["#"])
 
 
 def _dense(out: dict[str, Any]) -> bool:
