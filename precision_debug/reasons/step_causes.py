@@ -23,6 +23,7 @@ STEP_CAUSES: Mapping[str, Cause] = {
         ),
         evidence={
             "gradient": _TEXT, "gradients": _COUNT, "where": _TEXT, "share": _SHARE, "scale": _TEXT, "now": _TEXT,
+            "option": _TEXT,
         },
         sentence=Wording(
             "The gradient of `{gradient}` is lost where `{where}` is put into float16: {share} of it becomes 0"
@@ -30,7 +31,7 @@ STEP_CAUSES: Mapping[str, Cause] = {
             "`{gradient}` 的梯度丢失：`{where}` 转为 float16 时有 {share} 变为 0（受影响的梯度共 {gradients} 个）。"
             "请将损失放大 {scale} 倍（现为 {now}）。",
         ),
-        mended=False, out_of_range="below", one_switch=True, fails="least",
+        mended=False, out_of_range="below", one_switch=True, fails="least", pastes="option",
     ),
     "gradient_overflow": Cause(
         en="gradients overflow", zh="梯度上溢",
@@ -44,6 +45,7 @@ STEP_CAUSES: Mapping[str, Cause] = {
         evidence={
             "gradient": _TEXT, "gradients": _COUNT, "where": _TEXT, "largest": _FIGURE, "limit": _FIGURE,
             "scale": _TEXT, "now": _TEXT,
+            "option": _TEXT,
         },
         sentence=Wording(
             "The gradient of `{gradient}` is no number: `{where}` reaches {largest} where float16 ends at {limit}"
@@ -52,7 +54,7 @@ STEP_CAUSES: Mapping[str, Cause] = {
             "`{gradient}` 的梯度不是数：`{where}` 达到 {largest}，而 float16 最大为 {limit}（受影响的梯度共 {gradients}"
             " 个）。请将损失放大 {scale} 倍（现为 {now}）：GradScaler 会一直跳过更新，直到降至该值。",
         ),
-        mended=False, out_of_range="above", one_switch=True, fails="always",
+        mended=False, out_of_range="above", one_switch=True, fails="always", pastes="option",
     ),
     "update_lost": Cause(
         en="the update is lost", zh="更新丢失",

@@ -67,6 +67,8 @@ def about(kept: ToKeep, mode: str) -> Text:
 
 
 def _kept(kept: ToKeep) -> Text:
+    if kept.unit == "loss scale":
+        return Text(f"a loss scale of {kept.keys[0]}", f"损失缩放取 {kept.keys[0]}")
     units = UNITS.get(kept.unit, UNITS["operator"])
     if WHOLE in kept.keys:
         return Text("keeping the whole model in FP32", "将整个模型保留为 FP32")
@@ -84,6 +86,11 @@ def _kept(kept: ToKeep) -> Text:
 
 
 def _nothing(kept: ToKeep, tried: Tried) -> Text:
+    if kept.unit == "loss scale":
+        return Text(
+            f"No fix was found: a loss scale of {kept.keys[0]} leaves the error at {_error(tried.after)}.",
+            f"未找到修复：损失缩放取 {kept.keys[0]} 时误差仍为 {_error(tried.after)}。",
+        )
     units = UNITS.get(kept.unit, UNITS["operator"])
     en = (
         f"No fix was found: of {count(tried.runs)} sets that were run with something kept in FP32, none takes the error"

@@ -16,6 +16,7 @@ from .inside_sums import inside_sums
 from .open_pair_run import OpenPair, SampleResult
 from .plan import crosses
 from .second_opinion import with_second_opinion
+from .step_fix import scale_asked, tried_scale
 
 __all__ = ["Again", "explain_sample"]
 
@@ -31,6 +32,9 @@ def explain_sample(work: Comparing, both: OpenPair, sample: int, ran: SampleResu
     if not work.fixes:
         return
     work.journal.write(events.Stage(text=say("stage_trying_fixes")))
+    if subject.is_step and (scale := scale_asked(explanation)):
+        work.journal.write(events.KeepTold(to_keep=tried_scale(subject, explanation, both.target, scale)))
+        return
     kept = tried_fix(
         work.spec, both.base, both.target, subject, explanation, work.given, work.folder, sample=sample,
         again=None if both.base.opening.recording else again,
