@@ -19,7 +19,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import tomllib
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10, where pytest brings it
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = ("onnx", "openvino", "paddle", "pandas", "yaml", "test")

@@ -18,7 +18,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import tomllib
+
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10, where pytest brings it
+    import tomli as tomllib
 from onnx_models import if_model, mlp
 
 from precision_debug.events import ShardDone
