@@ -45,14 +45,14 @@ def compare(
     ``inputs`` must be a path, and a crash raises BackendCrash after the partial report was written.
     options: those of the command line, by the names that docs/settings.md lists, and the backends' own settings, for
     every side that reads them; ``**{"baseline.KEY": value}`` is for one side.
-    Raises PrecisionDebugError; an out-of-tolerance result is no error.
+    Raises PrecisionDebugError; an out-of-tolerance result is not an error.
     """
     arrays = () if isinstance(inputs, (str, Path)) else _samples(inputs)
     ours = {one.name: one for one in options_of(RunSpec) if one.field.count(".") == 0 or one.field.startswith("tol")}
     given = {"run_mode": run_mode, "inputs": "" if arrays else inputs, **options}
     values = {name: ours[name].read(one, name) for name, one in given.items() if name in ours and one is not None}
     if values.get("record"):
-        raise UsageError("compare() records nothing", where="record", hint="use the command line's --record")
+        raise UsageError("compare() does not record runs", where="record", hint="use the command line's --record")
     spec = spec_of(
         values,
         model=_files(model),
@@ -98,7 +98,7 @@ def compare(
 def _samples(inputs: Any) -> tuple[Mapping[str, Any], ...]:
     samples = (inputs,) if isinstance(inputs, Mapping) else tuple(inputs)
     if not samples:
-        raise InputError("there is no sample in it", where="inputs", hint="give arrays by input name")
+        raise InputError("contains no samples", where="inputs", hint="give arrays by input name")
     for sample in samples:
         if not isinstance(sample, Mapping):
             what = f"a sample is {type(sample).__name__}, not arrays by input name"

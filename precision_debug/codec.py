@@ -43,7 +43,7 @@ def parse_json(text: str | bytes, **settings: Any) -> Any:
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Strict JSON of plain values, letters as they are; only what UTF-8 has no bytes for (half a surrogate pair, as of
-    a file name that is no text) is escaped. Raises ValueError on a float that is not finite."""
+    a file name that is not text) is escaped. Raises ValueError on a float that is not finite."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     return _HALVES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

@@ -1,7 +1,7 @@
 """CI fails where a promised test did not run: python tests/promised.py OUTCOMES...   (what pytest --outcomes wrote)
 
 promised.txt names tests and modules, one a line. Each test of them must have passed in one of the runs at least, and
-there must be one; a skip is no pass. The tests that ran are printed.
+there must be one; a skip is not a pass. The tests that ran are printed.
 """
 
 from __future__ import annotations

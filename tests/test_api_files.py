@@ -64,7 +64,7 @@ def test_an_output_that_is_read_is_refused() -> None:
         ({"val_range": {"x": (0.5, 0.25)}}, "of 'x' has its low end above"),
         ({"output": "r.exe"}, "r.exe: no report format has the ending '.exe'"),
         ({"output": ["r.json", "r"]}, "r: the report's name has no ending"),
-        ({"inputs": []}, "inputs: there is no sample in it"),
+        ({"inputs": []}, "inputs: contains no samples"),
         ({"inputs": [3.0]}, "inputs: a sample is float"),
     ],
 )

@@ -189,7 +189,7 @@ def test_two_amplifiers_in_a_row_count_together_where_both_are_strong(growth: fl
 @pytest.mark.parametrize(
     ("factor", "own", "amplifier"),
     [
-        (4.1, 0.0, "c"), (3.9, 0.0, "y"),  # less than four times is no amplifier: then where it shows
+        (4.1, 0.0, "c"), (3.9, 0.0, "y"),  # less than four times is not an amplifier: then where it shows
         (10.0, 0.29, "c"), (10.0, 0.31, "y"),  # what it lost itself it did not amplify
     ],
 )  # fmt: skip

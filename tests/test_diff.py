@@ -69,7 +69,7 @@ def test_the_command_before_and_after_a_fix(root: Path, tmp_path: Path, capsys: 
     assert told["counts"]["better"] >= 2
     assert f"{told['counts']['better']} better" in said
     assert said.startswith("Nothing got worse. "), "the sentence comes first"
-    assert "- -> -" not in said, "what only one engine has, and nobody compared, is no change"
+    assert "- -> -" not in said, "what only one engine has, and nobody compared, is not a change"
     assert main(["diff", "after.json", "before.json", "--output", "d.md", "--output", "d.html", "--lang", "zh"]) == 1
     chinese = capsys.readouterr().out
     assert re.match(r"\d+ 个张量变差，变化最大的是 ", chinese)

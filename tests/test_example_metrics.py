@@ -53,7 +53,7 @@ def test_boxes(metrics: ModuleType) -> None:
     right = image([(0, 0.9, near)], [[0, *box], [-1, 0, 0, 0, 0]])
     assert metrics.mean_average_precision_of_all([right]) == 1.0
     wrong_first = image([(0, 0.9, far), (0, 0.8, near), (0, 0.7, box)], [[0, *box]])
-    assert metrics.mean_average_precision_of_all([wrong_first]) == pytest.approx(0.5), "the second time is no hit"
+    assert metrics.mean_average_precision_of_all([wrong_first]) == pytest.approx(0.5), "the second time is not a hit"
     missed = image([], [[1, *box]])
     assert metrics.mean_average_precision_of_all([right, missed]) == pytest.approx(0.5), "two classes"
     assert metrics.mean_average_precision_of_all([image([], [[-1, 0, 0, 0, 0]])]) == 0.0

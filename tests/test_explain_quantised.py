@@ -65,7 +65,7 @@ def test_a_wrong_scale_is_found(name: str, tmp_path: Path) -> None:
 
 
 def test_quantised_integers_inside_are_judged_as_the_numbers_that_they_stand_for() -> None:
-    """One step off in a uint8 tensor of a model is no failed row; another index is."""
+    """One step off in a uint8 tensor of a model is not a failed row; another index is."""
     base = np.arange(200, dtype=np.uint8)
     target = base.copy()
     target[7] += 1

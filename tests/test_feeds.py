@@ -461,7 +461,7 @@ def test_sources_that_cannot_be_read(tmp_path):
     cases = {
         "nowhere.npz": "no such file", "empty": "has no .npz", "mixed": ".npz files and .npy files",
         "pickle.npy": "Python objects", "cut.npz": "cannot be read", "cut.npy": "cannot be read",
-        "text.txt": "'.txt' files are not read", "bad.json": "no readable JSON", "run.json": "holds RunResults",
+        "text.txt": "'.txt' files are not read", "bad.json": "not readable JSON", "run.json": "holds RunResults",
         "torch.json": "stored as Tensor", "cut.json": "'x' is damaged",
     }  # fmt: skip
     for name, part in cases.items():

@@ -125,7 +125,7 @@ _BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     ("text", "said"),
     [
         (f"{_BOMB}thresholds: {{outputs: *j}}", "outputs"), ("1: 2\nx: 3\n", "int"),
-        ("outputs: 1" + "0" * 400, "no threshold"), ("tensors: {1: 0.5}", "no text"),
+        ("outputs: 1" + "0" * 400, "expects a number"), ("tensors: {1: 0.5}", "not text"),
     ],
 )  # fmt: skip
 def test_odd_thresholds_are_one_short_line(text: str, said: str, tmp_path: Path) -> None:

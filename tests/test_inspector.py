@@ -104,7 +104,7 @@ def test_a_file_whose_name_looks_like_a_pattern(tmp_path):
         ('{"rows": []}', ["no list of layers"]),
         ("3", ["no list of layers"]),
         ('"text"', ["no list of layers"]),
-        ("{", ["no engine inspector JSON"]),
+        ("{", ["not engine-inspector JSON"]),
     ],
 )
 def test_refused(tmp_path, text, parts):

@@ -259,7 +259,7 @@ def test_a_backend_without_stages_says_so(root: Path, monkeypatch: pytest.Monkey
 
     backend = next(one for one in registry.backends() if one.name == "onnxruntime")
     monkeypatch.setattr(type(backend), "capabilities", property(lambda _: Capabilities()))
-    with pytest.raises(UsageError, match="no stages to climb"):
+    with pytest.raises(UsageError, match="no optimisation stages"):
         ladder.run(["--model_file", str(DIGITS), "--run_mode", "ort_fp16"])
 
 

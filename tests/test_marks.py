@@ -97,7 +97,7 @@ def test_an_unknown_name_shows_the_nearest():
         select(["zzz"], None, (*NAMES, "one more"))
     with fails("no tensor is called 'conv'", "'*conv*' matches 2"):
         select(["conv"], None, NAMES)
-    with fails("no regular expression", "re:("):
+    with fails("not a regular expression", "re:("):
         select(["re:("], None, NAMES)
 
 

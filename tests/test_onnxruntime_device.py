@@ -218,7 +218,7 @@ def test_the_card_is_told_to_the_provider() -> None:
     assert tensorrt.provider_options({"device": 2, "use_tf32": False}) == (
         {"trt_fp16_enable": "1", "device_id": "2"}, {"use_tf32": "0", "device_id": "2"}, {},
     )  # fmt: skip
-    with pytest.raises(UsageError, match="no card such as cuda:1"):
+    with pytest.raises(UsageError, match="not a card such as cuda:1"):
         cuda.provider_options({"device": "front"})
 
 

@@ -1,4 +1,4 @@
-"""Models of every kind: subgraphs, odd types, odd outputs, weights in files, and files that are no models."""
+"""Models of every kind: subgraphs, odd types, odd outputs, weights in files, and files that are not models."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_an_old_model_whose_weights_are_inputs(open_model: Opener, mode: str) ->
 
 BAD: dict[str, tuple[bytes | None, str]] = {
     "empty": (b"", "empty"),
-    "text": (b"hello, this is no model at all\n" * 20, "not an ONNX model"),
+    "text": (b"hello, this is not a model at all\n" * 20, "not an ONNX model"),
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull"),
     "missing": (None, "no such file"),
 }

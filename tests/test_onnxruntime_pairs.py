@@ -134,7 +134,7 @@ def test_a_float16_file_is_fed_as_a_deployment_would(tmp_path: Path) -> None:
     assert not [row for row in report.rows if row.status is Status.FUSED_AWAY]
 
 
-# ---- inputs that are no tensors
+# ---- inputs that are not tensors
 
 
 def of_a_sequence() -> onnx.ModelProto:

@@ -44,10 +44,10 @@ def test_an_output_names_a_viewer_before_its_colon(tmp_path: Path) -> None:
     assert overlays.split("explorer:a/b.json") == ("explorer", "a/b.json")
     assert overlays.split("a/b.json") == ("", "a/b.json")
     assert overlays.split("./netron:y.json") == ("", "./netron:y.json")
-    with pytest.raises(UsageError, match=r"no viewer 'exploder'.*explorer netron tensorboard"):
+    with pytest.raises(UsageError, match=r"unknown viewer 'exploder'.*explorer netron tensorboard"):
         overlays.split("exploder:x.json")
     for wrong in ("netron:", "netron:.onnx", "explorer:x.txt", "tensorboard:folder/"):
-        with pytest.raises(UsageError, match=r"names no \.\w+ file"):
+        with pytest.raises(UsageError, match=r"expects a \.\w+ file"):
             overlays.split(wrong)
 
 
@@ -143,7 +143,7 @@ def test_a_culprit_is_in_words_and_a_second_copy_says_nothing_twice(digits: Path
 
 
 @pytest.mark.parametrize(
-    ("model", "said"), [("gone.onnx", "not there any more"), ("m.pdmodel", "no .onnx file"), ("", "no .onnx file")]
+    ("model", "said"), [("gone.onnx", "not there any more"), ("m.pdmodel", "not an .onnx file"), ("", "not an .onnx file")]
 )
 def test_without_a_model_netron_gets_one_line_and_no_file(model: str, said: str, tmp_path: Path) -> None:
     report = make_report(3)

@@ -380,7 +380,7 @@ def test_big_models_are_shown_in_several_predictors(tmp_path: Path) -> None:
 
 
 def test_a_wrong_value_of_a_setting_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--option threads: 'many' is no whole number"):
+    with pytest.raises(UsageError, match="--option threads: 'many' is not a whole number"):
         open_in(model_of("legacy", "cnn"), "cpu_opt", tmp_path, threads="many")
 
 

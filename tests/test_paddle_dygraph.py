@@ -72,7 +72,7 @@ def test_operators_and_sublayers_have_names_that_say_where_they_are(source: Path
     session = PaddleBackend().open(spec, [FEEDS])
     metas = {meta.name: meta for meta in session.tensors}
     assert {"conv/conv2d", "bn/batch_norm", "relu", "fc/linear"} <= set(metas)
-    assert not [name for name in metas if name.startswith("bn/batch_norm[")], "statistics are no activations"
+    assert not [name for name in metas if name.startswith("bn/batch_norm[")], "statistics are not activations"
     assert metas["relu"].inputs == ("bn/batch_norm",)
     recorder = Recorder()
     outputs = session.run(FEEDS, recorder)

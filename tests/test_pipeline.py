@@ -86,7 +86,7 @@ def test_what_was_finished_before_a_failure_is_in_the_journal(fake: str, tmp_pat
     ("settings", "kind", "said"),
     [
         ({"marks": ("nothing",)}, MarkError, "no tensor"),
-        ({"lockstep": True}, UsageError, "run mode fake_fp32 cannot run beside another"),
+        ({"lockstep": True}, UsageError, "run mode fake_fp32 cannot run side by side with another"),
     ],
 )
 def test_what_cannot_be_done_is_said(
@@ -207,8 +207,8 @@ def test_renames_of_the_user_and_of_inputs(
         (True, True, None, True), (True, False, None, False), (False, True, None, False), (None, True, None, True),
         (None, False, None, False), (None, None, None, True), (True, True, False, False), (True, True, True, True),
         (True, False, False, False),
-        (True, False, True, "run mode second cannot run beside another"),
-        (False, True, True, "run mode first cannot run beside another"),
+        (True, False, True, "run mode second cannot run side by side with another"),
+        (False, True, True, "run mode first cannot run side by side with another"),
     ],
 )  # fmt: skip
 def test_whether_both_advance_together(

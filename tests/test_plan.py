@@ -61,9 +61,9 @@ def test_each_side_works_in_a_folder_of_its_own(fake: str, tmp_path: Path) -> No
     [
         ({"mode": "fake_absent"}, BackendUnavailable, "run mode fake_absent cannot run here: needs a unicorn"),
         ({"options": {"paus": 1}}, UsageError, r"neither the baseline fake_fp32 nor .* takes it.*pause"),
-        ({"options": {"pause": "many"}}, UsageError, "'many' is no whole number"),
+        ({"options": {"pause": "many"}}, UsageError, "'many' is not a whole number"),
         ({"options": {"baseline.keep": "x"}}, UsageError, "it is for the target only"),
-        ({"seed": -1}, UsageError, "a seed is a whole number from 0 up"),
+        ({"seed": -1}, UsageError, "expects a whole number, 0 or greater"),
         ({"model": "nowhere.fake"}, ModelError, "nowhere.fake: no such model"),
         ({"record": "folder", "top1": True}, UsageError, "--top1: compares, and --record without a --baseline"),
     ],

@@ -304,7 +304,7 @@ def flip(path):
 def test_folders_without_a_recording(tmp_path):
     with fails("no such folder", "--record"):
         open_recording(tmp_path / "nowhere")
-    with fails("is no recording"):
+    with fails("is not a recording"):
         open_recording(tmp_path)
     assert not is_recording(tmp_path)
     assert not is_recording("a\0b")

@@ -254,7 +254,7 @@ def test_every_format_says_why_and_how_much_was_compared(tmp_path: Path) -> None
 
 
 def test_a_run_that_ended_early_lacks_tensors_for_no_other_reason() -> None:
-    """Its first sentence says so; names that do not pair are no part of it."""
+    """Its first sentence says so; names that do not pair are not part of it."""
     lost = tuple(
         dataclasses.replace(fp32_row(n), status=Status.NOT_COMPARED, comparison=None) for n in range(1, 9)
     )  # fmt: skip

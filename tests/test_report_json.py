@@ -46,7 +46,7 @@ def same(one: Any, other: Any) -> bool:
 
 def strict(text: str) -> Any:
     def refuse(word: str) -> None:
-        raise AssertionError(f"{word} is no JSON")
+        raise AssertionError(f"{word} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
 
@@ -128,7 +128,7 @@ def test_an_option_without_json_form(tmp_path: Path) -> None:
             "format version 99, this precision_debug reads 1",
         ),
         ('{"format": "precision_debug report", "format_version": 1}', "damaged"),
-        ('{"format": "precision_debug report", "format_version": 1, "seconds": NaN}', "NaN is no JSON"),
+        ('{"format": "precision_debug report", "format_version": 1, "seconds": NaN}', "NaN is not JSON"),
     ],
 )
 def test_foreign_files(tmp_path: Path, text: str, what: str) -> None:

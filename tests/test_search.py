@@ -105,7 +105,7 @@ def test_what_a_metric_gives_is_not_called_an_error_of_ours(
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        (["--limit", "none"], "no limit"),
+        (["--limit", "none"], "not a limit"),
         (["--runs", "-1"], "from 0 up"),
         (["--run_mode", "ort_opt"], "higher precision"),
     ],

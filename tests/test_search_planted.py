@@ -13,7 +13,7 @@ from precision_debug import registry
 QUICK = {"overflow0_cancellation2", "cancellation1", "squares0_cancellation1", "only_together", "weight_overflow"}
 
 EVERYTHING = {"embedding_overflow_ort_fp16_sim", "differences_of_running_sums_ort_bf16_sim"}
-"""Two operators, both of which are needed: to keep them switches the low precision off, which is no answer."""
+"""Two operators, both of which are needed: to keep them switches the low precision off, which is not an answer."""
 
 
 @pytest.mark.parametrize(

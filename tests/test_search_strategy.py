@@ -150,7 +150,7 @@ def test_of_readers_that_are_not_needed_all_go_at_once() -> None:
 
 
 def test_a_set_that_switches_the_precision_off_is_searched_for_a_part() -> None:
-    """Its error is small and it is no answer: with unit 9 kept nothing else stays in the low precision."""
+    """Its error is small and it is not an answer: with unit 9 kept nothing else stays in the low precision."""
     units = chain(20)
 
     def judged(kept: frozenset[int]) -> Judged:

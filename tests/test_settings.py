@@ -189,14 +189,14 @@ def test_each_side_gets_its_own_only(options: dict[str, Any], baseline: dict[str
     [
         ({"boht": 1}, "--option boht: neither the baseline b_fp32 nor the target b_fp16 takes it; did you mean "
                       "'both'?"),
-        ({"both": "x"}, "--option both: 'x' is no whole number; write a whole number"),
-        ({"target.both": "x"}, "--option target.both: 'x' is no whole number"),
+        ({"both": "x"}, "--option both: 'x' is not a whole number; write a whole number"),
+        ({"target.both": "x"}, "--option target.both: 'x' is not a whole number"),
         ({"baseline.one_side": "a"}, "the baseline b_fp32 does not take it; it is for the target only"),
         ({"baseline.one_mode": "a"}, "the baseline b_fp32 does not take it; it matters in b_fp16"),
         ({"foreign": 1}, "--foreign: neither the baseline b_fp32 nor the target b_fp16 takes it; it is a setting "
                          "of the backend other"),
         ({"seed": 1}, "give it with --seed N"),
-        ({"side": 1}, "--option side: is no setting"),
+        ({"side": 1}, "--option side: is not a setting"),
         ({"baseline.memory_budget": "1G"}, "the baseline b_fp32 does not take it"),
         ({"boht": None}, "did you mean 'both'?"),
         ({"": 1}, "takes it"),
@@ -237,8 +237,8 @@ def test_settings_reach_the_side_that_they_are_for(model: list[str]) -> None:
     [
         (["--option", "offest=a"], "--option offest: neither the baseline fake_fp32 nor the target fake_off takes it; "
                                    "did you mean 'offset'?"),
-        (["--option", "pause=long"], "--option pause: 'long' is no whole number; write a whole number from 0 to 9"),
-        (["--option", "pause=1j"], "--option pause: '1j' is no whole number"),
+        (["--option", "pause=long"], "--option pause: 'long' is not a whole number; write a whole number from 0 to 9"),
+        (["--option", "pause=1j"], "--option pause: '1j' is not a whole number"),
         (["--option", "pause=99"], "--option pause: 99 is not from 0 to 9"),
         (["--layer_precisions", "a:half"], "--layer_precisions: neither the baseline fake_fp32 nor the target fake_off "
                                            "takes it; it is a setting of the backend tensorrt"),
@@ -247,8 +247,8 @@ def test_settings_reach_the_side_that_they_are_for(model: list[str]) -> None:
         (["--use_dynamic_shape", "1"], "--use_dynamic_shape: neither"),
         (["--min_shapes", "x:[1]"], "--min_shapes: neither"),
         (["--option", "baseline.keep=x"], "the baseline fake_fp32 does not take it; it is for the target only"),
-        (["--option", "pause"], "'pause' is no setting; write KEY=VALUE"), (["--option", "pause="], "is no setting"),
-        (["--option", "pause=1", "--option", "pause=2"], "two values: 1 and 2"), (["--seed", "-1"], "--seed: a seed"),
+        (["--option", "pause"], "--option: expects KEY=VALUE"), (["--option", "pause="], "expects KEY=VALUE"),
+        (["--option", "pause=1", "--option", "pause=2"], "given twice: 1 and 2"), (["--seed", "-1"], "--seed: expects a whole"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_before_anything_is_written(model: list[str], more: list[str], said: str) -> None:
@@ -268,7 +268,7 @@ def test_what_is_wrong_is_said_before_anything_is_written(model: list[str], more
         ("ort_int8", {"use_tf32": 0}, "it matters in ort_cuda_"),
         ("ort_int8", {"intra_op_num_threads": 99999}, "99999 is not from 0 to 256"),
         ("ort_int8", {"intra_op_num_threads": "99999"}, "is not from 0 to 256"),
-        ("ort_int8", {"intra_op_num_threads": "two"}, "is no whole number"),
+        ("ort_int8", {"intra_op_num_threads": "two"}, "is not a whole number"),
         ("ort_int8", {"calibration": "guess"}, "'guess' is none of minmax"),
         ("ort_int8", {"per_channel": object()}, "neither true nor false"),
         ("onnx_ref", {"target.verbose": True}, "the target onnx_ref does not take it"),

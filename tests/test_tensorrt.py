@@ -78,7 +78,7 @@ def test_shapes_sources_and_sizes() -> None:
     ("options", "said"),
     [
         ({"layer_precisions": "Add"}, "write LAYER:float16"),
-        ({"layer_precisions": "Add:float17"}, "'float17' of layer 'Add' is no precision"),
+        ({"layer_precisions": "Add:float17"}, "'float17' of layer 'Add' is not a precision"),
         ({"precision_constraints": "perhaps"}, "none of none, prefer, obey"),
         ({"workspace": "lots"}, "'lots' is not a size"),
         ({"workspace": "-1"}, "is not a size above 0"),
@@ -274,7 +274,7 @@ def test_layers_by_name_pattern_and_expression() -> None:
     assert found == {"block/conv": "FP32", "block/norm": "FP16", "Add": "FP32"}
     with pytest.raises(MarkError, match=r"no layer 'Ad'; did you mean 'Add'"):
         match_layers({"Ad": "FP32"}, names, where="--layer_precisions")
-    with pytest.raises(MarkError, match="no regular expression"):
+    with pytest.raises(MarkError, match="not a regular expression"):
         match_layers({"re:(": "FP32"}, names, where="--layer_precisions")
 
 

@@ -328,7 +328,7 @@ def test_tactics_are_recorded_saved_and_chosen_again(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="cannot be read"):
         tactics.load_tactics(str(tmp_path / "none.json"))
     (tmp_path / "x.json").write_text("[]")
-    with pytest.raises(BackendError, match="no file of --save_tactics"):
+    with pytest.raises(BackendError, match="not a file of --save_tactics"):
         tactics.load_tactics(str(tmp_path / "x.json"))
 
 

@@ -230,7 +230,7 @@ def test_the_stand_ins_classes_are_the_real_ones(api: Api, name: str) -> None:
             continue
         documented = getattr(real, one).__doc__ or ""
         signatures = re.findall(rf"(?:^|\d\. ){one}\((.*?)\) ->", documented, re.MULTILINE | re.DOTALL)
-        assert signatures, f"{name}.{one} is no function of the real library"
+        assert signatures, f"{name}.{one} is not a function of the real library"
         takes = len(inspect.signature(function).parameters)
         assert any(_takes(text, takes) for text in signatures), f"{name}.{one}({signatures})"
 

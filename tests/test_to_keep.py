@@ -218,7 +218,7 @@ def test_what_the_forward_computes_between_modules_is_kept_without_them(tmp_path
 
 
 def test_nothing_is_offered_where_only_everything_helps(tmp_path: Path) -> None:
-    """What leaves nothing in the low precision is no fix of it: the sentence says so, and there is nothing to paste."""
+    """What leaves nothing in the low precision is no fix: the sentence says so, and there is nothing to paste."""
     graph = Graph(seed=3)
     x = tokens(graph, size=16, length=4)
     big = graph.op("Mul", [x, graph.weight("k", np.float32(3e5))], "big")

@@ -1,4 +1,4 @@
-"""Modules whose weights are no plain parameters: computed before each call, sparse, views of each other."""
+"""Modules whose weights are not plain parameters: computed before each call, sparse, views of each other."""
 
 # ruff: noqa: E402
 
@@ -36,7 +36,7 @@ def spectral() -> Any:
 
 
 class Kept(nn.Module):
-    """Something computed from a parameter is kept in a list, and is no leaf of torch's graph."""
+    """Something computed from a parameter is kept in a list, and is not a leaf of torch's graph."""
 
     def __init__(self) -> None:
         super().__init__()

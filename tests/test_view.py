@@ -69,7 +69,7 @@ def test_it_listens_on_this_machine_and_has_one_page() -> None:
     ("arguments", "said"),
     [
         (["gone.html"], "cannot be read"),
-        (["report.xlsx"], "no report that can be shown"),
+        (["report.xlsx"], "not a report that can be displayed"),
         (["report.html", "--port", "70000"], "from 0 to 65535"),
     ],
 )

@@ -22,7 +22,7 @@ def _card(given: Any) -> int:
     """The number of a card: "cuda:1", "cuda" or 1."""
     found = re.fullmatch(r"(?:(?:cuda|gpu):?)?(\d*)", str(given).strip().lower())
     if found is None:
-        raise ValueError(f"{given!r} is no card such as cuda:1")
+        raise ValueError(f"{given!r} is not a card such as cuda:1")
     return int(found.group(1) or 0)
 
 

@@ -18,7 +18,7 @@ def _properties(given: Any) -> dict[str, str]:
     found = {}
     for pair in pairs:
         if len(pair) != 2 or not str(pair[0]).strip():
-            raise ValueError(f"{'='.join(map(str, pair))!r} is no property")
+            raise ValueError(f"{'='.join(map(str, pair))!r} is not a property")
         found[str(pair[0]).strip()] = str(pair[1]).strip()
     return found
 

@@ -237,7 +237,7 @@ REASONS = Catalogue("paddle", {
         "The baseline ran on the CPU, unfused, in FP32: {problem}.", "基线在 CPU 上以 FP32 不融合运行：{problem}。"
     ),
     "no_activations": Wording(
-        "{count} running statistics, folded constants and empty tensors are no activations and are left out.",
+        "{count} running statistics, folded constants and empty tensors are not activations and are left out.",
         "{count} 个滑动统计量、折叠常量和空张量不是激活，已略去。",
     ),
     "refilled": Wording(

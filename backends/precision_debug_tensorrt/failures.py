@@ -78,7 +78,7 @@ def engine_error(path: str, said: Sequence[str], version: str) -> PrecisionDebug
     if "plugin" in text.lower():
         return ModelError(f"the engine needs a plugin: {text}", where=path, hint="name its library with --plugins")
     return ModelError(
-        f"is no engine that TensorRT {version} can load: {text or 'it does not say why'}", where=path,
+        f"is not an engine that TensorRT {version} can load: {text or 'it does not say why'}", where=path,
         hint="build or copy it again",
     )  # fmt: skip
 

@@ -92,7 +92,7 @@ def load_function(path: str, *, default: str) -> Callable[..., Any]:
         raise ModelError("no such script", where=file, hint="check the path (it is relative to where you are)")
     spec = importlib.util.spec_from_file_location(f"_precision_debug_script_{Path(file).stem}", file)
     if spec is None or spec.loader is None:
-        raise ModelError("is no Python file", where=file)
+        raise ModelError("is not a Python file", where=file)
     module = importlib.util.module_from_spec(spec)
     try:
         with Neighbours(os.path.dirname(os.path.realpath(file))):

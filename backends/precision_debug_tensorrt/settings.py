@@ -23,7 +23,7 @@ def _words(given: Any) -> tuple[str, ...]:
     if isinstance(given, str):
         return tuple(word for part in shlex.split(given) for word in part.strip("[]()").split(",") if word)
     if not isinstance(given, (list, tuple)):
-        raise ValueError(f"{given!r} is no list of names")
+        raise ValueError(f"{given!r} is not a list of names")
     return tuple(str(word) for word in given)
 
 
@@ -38,7 +38,7 @@ def _precisions(given: Any) -> dict[str, str]:
     for name, kind in pairs:
         if kind.lower() not in _PRECISIONS:
             known = "float32, float16, bfloat16, int8, fp8"
-            raise UsageError(f"'{kind}' of layer '{name}' is no precision", hint=f"write one of {known}")
+            raise UsageError(f"'{kind}' of layer '{name}' is not a precision", hint=f"write one of {known}")
         found[name] = _PRECISIONS[kind.lower()]
     return found
 
@@ -46,7 +46,7 @@ def _precisions(given: Any) -> dict[str, str]:
 def _pair(word: Any) -> tuple[str, str]:
     name, colon, kind = str(word).rpartition(":")
     if not colon or not name or not kind:
-        raise UsageError(f"'{word}' is no layer with a precision", hint="write LAYER:float16")
+        raise UsageError(f"'{word}' is not a layer with a precision", hint="write LAYER:float16")
     return name, kind
 
 

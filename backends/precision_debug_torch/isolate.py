@@ -99,7 +99,7 @@ class Replacing:
 
 
 def _put_parts(tensor: Any, new: Any) -> None:
-    """``Replacing.put`` of a nested tensor, which is no parameter's memory."""
+    """``Replacing.put`` of a nested tensor, which is not a parameter's memory."""
     fresh = new if isinstance(new, torch.Tensor) else moved(new, tensor.device)
     with contextlib.suppress(RuntimeError, TypeError), torch._C.DisableTorchFunction(), _disable_current_modes():
         if fresh is not None and fresh.numel() == tensor.numel():

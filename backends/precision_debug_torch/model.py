@@ -194,7 +194,9 @@ def load_program(path: str) -> Any:
         raise ModelError(what, where=path, hint=hint) from error
     except Exception as error:
         hint = "save it with torch.export.save of this torch version"
-        raise ModelError(f"is no exported program: {type(error).__name__}: {error}", where=path, hint=hint) from error
+        raise ModelError(
+            f"is not an exported program: {type(error).__name__}: {error}", where=path, hint=hint
+        ) from error
 
 
 def _from_program(path: str) -> Model:
@@ -258,7 +260,7 @@ def load_script(path: str) -> Any:
                 "holds weights, not a model", where=path,
                 hint="write a factory FILE.py:FUNCTION that builds the module and loads them",
             ) from error  # fmt: skip
-        raise ModelError(f"is no TorchScript: {str(error) or type(error).__name__}", where=path) from error
+        raise ModelError(f"is not TorchScript: {str(error) or type(error).__name__}", where=path) from error
 
 
 def _names_in(path: str) -> list[str]:

@@ -140,7 +140,7 @@ class Namer:
         return self._unique(now.scope if name == now.family else self._counted(name))
 
     def operator_in(self, scope: str, func: Any) -> str:
-        """The same inside a scope that is no call of a module."""
+        """The same inside a scope that is not a call of a module."""
         counts = self._elsewhere.setdefault(scope, collections.Counter())
         name = canonical(op_type(func).partition(".")[2])
         counts[name] += 1

@@ -405,7 +405,7 @@ def _told(module: Any, path: str, trace: Trace) -> Callable[..., Any]:
         except BaseException:
             trace.abandon_module()
             raise
-        with _disable_current_modes():  # what a hook computes is no operator of the model
+        with _disable_current_modes():  # what a hook computes is not an operator of the model
             trace.module(name, kind, args, kwargs, result)
         return result
 

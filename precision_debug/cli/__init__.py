@@ -119,7 +119,7 @@ def _of_the_machine(error: BaseException) -> PrecisionDebugError | None:
     try:
         from ..run.error_transport import of_the_machine
     except OSError:  # no file can be opened any more, not even that
-        return UsageError("no more files may be open at once", hint="allow more: ulimit -n 1024")
+        return UsageError("too many open files", hint="raise the limit: ulimit -n 1024")
     return of_the_machine(error)
 
 

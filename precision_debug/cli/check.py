@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     given = parse(_parser(), arguments)
     for path in filter(None, (given.model, given.second)):
         if not path.lower().endswith(".onnx"):
-            raise ModelError("is no .onnx file", where=path, hint="only these can be read without their framework")
+            raise ModelError("is not an .onnx file", where=path, hint="only these can be read without their framework")
     from ..onnx.model import read_model
     from ..onnx.provable import provable
     from ..onnx.provable_apart import provable_apart

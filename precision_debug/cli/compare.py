@@ -153,10 +153,10 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
     table = options_of(RunSpec)
     values, options = given_of(given, table), _options(given.option)
     for one in table:
-        if one.name in options:  # an option of ours is no backend's setting, however it was given
+        if one.name in options:  # an option of ours is not a backend's setting, however it was given
             value = one.read(options.pop(one.name), f"--option {one.name}")
             if values.setdefault(one.name, value) != value:
-                raise UsageError("was given two values", where=one.option, hint="keep one")
+                raise UsageError("given twice, with different values", where=one.option, hint="keep one of them")
     if not values.get("run_mode"):
         raise UsageError(say("no_run_mode"), hint=say("name_the_target"))
     if not (values.get("model_file") or values.get("model_dir")):
@@ -170,9 +170,9 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
         from ..recording import is_outputs
 
         if values.get("baseline"):
-            raise UsageError("is a baseline, and so is --baseline", where="--load_outputs", hint="keep one")
+            raise UsageError("--load_outputs and --baseline are mutually exclusive")
         if not is_outputs(given.load_outputs):
-            raise UsageError("is no .json file, nor a folder of them", where=f"--load_outputs {given.load_outputs}")
+            raise UsageError("is not a .json file, nor a folder of them", where=f"--load_outputs {given.load_outputs}")
         values["baseline"] = given.load_outputs
         if not marks and not given.marks_between and not given.marks_from_inspector:
             marks = ("*",)  # of the baseline's tensors: what the file does not hold is not asked for
@@ -221,7 +221,7 @@ def _options(texts: Sequence[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         key = key.strip()
         if not equals or not key or not value:
-            raise UsageError(f"'{text}' is no setting", where="--option", hint="write KEY=VALUE")
+            raise UsageError(f"expects KEY=VALUE, got '{text}'", where="--option")
         if found.setdefault(key, value) != value:
-            raise UsageError(f"two values: {found[key]} and {value}", where=f"--option {key}", hint="keep one")
+            raise UsageError(f"given twice: {found[key]} and {value}", where=f"--option {key}", hint="keep one of them")
     return found

@@ -40,12 +40,12 @@ def run(arguments: Sequence[str]) -> int:
     """Write the file; 0, or an error."""
     given = parse(_parser(), arguments)
     if not given.output.lower().endswith(".json"):
-        raise UsageError("is no .json file", where=f"--output {given.output}")
+        raise UsageError("is not a .json file", where=f"--output {given.output}")
     refuse_overwriting([given.output], given.files)
     results = [_is_results(name) for name in given.files]
     if given.what == "concat" and any(results):
         if not all(results):
-            raise UsageError("inputs and outputs do not follow each other", hint="concat one kind, or merge")
+            raise UsageError("inputs and outputs cannot be concatenated", hint="concat files of one kind, or use merge")
         count = _concat_results(given.files, Path(given.output))
     elif given.what == "concat":
         sets = [one for name in given.files for one in _sets(name)]

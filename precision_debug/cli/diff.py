@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     if not given.times >= 1:
         raise UsageError("must be at least 1", where="--times", hint="2 means twice or half the error")
     if not given.noise >= 0:
-        raise UsageError("must be a number from 0 up", where="--noise", hint="1e-6 is the usual")
+        raise UsageError("must be 0 or greater", where="--noise", hint="1e-6 is typical")
     outputs = [Path(path) for path in given.output]
     for output in outputs:
         if output.suffix.lower() not in _SUFFIXES:

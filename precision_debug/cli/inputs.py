@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     """Print the inputs, what each would be fed without --inputs, and a command; 0, or an error."""
     given = parse(_parser(), arguments)
     if given.model and (given.model_file or given.model_dir):
-        raise UsageError("two models", hint="name one")
+        raise UsageError("two models were given", hint="name only one")
     model = ModelFiles(
         model_file=given.model or given.model_file, params_file=given.params_file, model_dir=given.model_dir
     )

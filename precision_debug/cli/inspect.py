@@ -73,13 +73,13 @@ def run(arguments: Sequence[str]) -> int:
     if given.files[0] == "capability" and len(given.files) > 1:
         return _capability(given.files[1:], given.run_mode)
     if given.run_mode:
-        raise UsageError("is for inspect capability", where="--run_mode", hint="leave it out")
+        raise UsageError("only applies to inspect capability", where="--run_mode", hint="leave it out")
     files = given.files[1:] if given.files[0] == "model" and len(given.files) > 1 else given.files
     models = [name for name in files if _is_model(name)]
     if models or files is not given.files:
         return _models(files, given)
     if given.show:
-        raise UsageError("is for models and engines", where="--show", hint="leave it out")
+        raise UsageError("only applies to models and engines", where="--show", hint="leave it out")
     layers = read_inspector(*given.files)
     if given.diff:
         difference = diff_engines(layers, read_inspector(*given.diff))
@@ -175,11 +175,13 @@ def surveyed(job: Mapping[str, Any], folder: Path, _said: Said) -> Any:
         found = next((pair for pair in able if pair[0].availability(pair[1].name).ok), None)
         if found is None:
             known = ", ".join(sorted({backend.name for backend, _ in able}))
-            raise UsageError("no engine that could be asked runs here", where=name, hint=f"it would be: {known}")
+            raise UsageError("no engine that can be asked in advance is installed", where=name, hint=f"one of: {known}")
         surveyor = found[0].capabilities.surveyor
         asked = SessionSpec(model=model, mode=found[1].name, work_dir=str(folder))
     if surveyor is None:
-        raise UsageError("its engine cannot be asked before it runs", where=f"--run_mode {mode}", hint="run it")
+        raise UsageError(
+            "this engine cannot be asked in advance", where=f"--run_mode {mode}", hint="run the model instead"
+        )
     return encode(surveyor.survey(asked, _default_feeds(asked)))
 
 
@@ -225,7 +227,7 @@ def _models(files: Sequence[str], given: argparse.Namespace) -> int:
     for name in files:
         if not _is_model(name) and _describer(name) is None:
             known = " ".join(sorted({".onnx", *(end for one in _describers() for end in one.described)}))
-            raise UsageError("is no model or engine that is read here", where=name, hint=f"known: {known}")
+            raise UsageError("is not a model or engine that can be read", where=name, hint=f"known: {known}")
     if given.diff or given.fused_outputs:
         raise UsageError("--diff and --fused_outputs read engine-inspector files", hint="leave them out")
     for name in files:

@@ -57,13 +57,13 @@ def run(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     spec = compare.make_spec(given, command=shlex.join([program("ladder"), *arguments]))
     if any(Path(path).suffix != ".json" for path in given.output):
-        raise UsageError("the ladder writes .json", where=given.output[0])
+        raise UsageError("ladder only writes .json", where=given.output[0])
     refuse_overwriting(given.output, spec, given.marks)
     opening = make_plan(spec, check_machine=False).target
     ladder = opening.capabilities.ladder
     if ladder is None:
         raise UsageError(
-            f"run mode {spec.run_mode} has no stages to climb", hint="its backend declares none; compare modes by hand"
+            f"run mode {spec.run_mode} has no optimisation stages", hint="compare its run modes instead"
         )
     climber = _Climber(spec, on_all=given.on == "all", verbose=given.verbose)
     language = language_of(given.lang)
@@ -179,7 +179,7 @@ class _Climber:
         types = tuple(dict.fromkeys(row.target_op_type for row in report.rows if row.target_op_type))
         wrong = next((row for row in rows if row.status is Status.FAIL), None)
         open_ = next((row for row in rows if row.status is Status.INCONCLUSIVE), None)
-        if wrong is None and open_ is not None:  # it would pass whatever it holds, which is no pass
+        if wrong is None and open_ is not None:  # it would pass whatever it holds, which is not a pass
             told = described(open_)
             said = Text(f"inconclusive: {told.en}", f"无法判定：{told.zh}")
             return Step(passes=None, text=said.en, chinese=said.zh, op_types=types, exit_status=1)

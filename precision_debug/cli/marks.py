@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     """Print or write the names; 0, or an error."""
     given = parse(_parser(), arguments)
     if given.model and (given.model_file or given.model_dir):
-        raise UsageError("two models", hint="name one")
+        raise UsageError("two models were given", hint="name only one")
     given.model_file = given.model or given.model_file
     if given.output:
         refuse_overwriting([given.output], given.model_file, given.params_file, given.model_dir, given.from_inspector)

@@ -37,7 +37,7 @@ def split_outputs(outputs: Sequence[str]) -> tuple[list[Path], dict[str, Path]]:
         if not name:
             reports.append(Path(path))
         elif name in shown:
-            raise UsageError(f"{name}: is given twice", where=f"--output {output}", hint="write one of them")
+            raise UsageError(f"{name}: is given twice", where=f"--output {output}", hint="keep one of them")
         else:
             shown[name] = Path(path)
     return reports, shown

@@ -148,7 +148,7 @@ def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
     parser.language = language_of(requested_language(arguments))
     for text in arguments:
         if re.fullmatch(r"--[a-z][a-z0-9_-]*=--", text):  # argparse takes this value for the end of the options
-            raise UsageError("'--' is no value", where=text.removesuffix("=--"), hint="give it one")
+            raise UsageError("expects a value, got '--'", where=text.removesuffix("=--"))
     return parser.parse_args([_underscored(text) for text in arguments])
 
 

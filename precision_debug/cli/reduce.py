@@ -80,12 +80,12 @@ def run(arguments: Sequence[str]) -> int:
     spec = compare.make_spec(given, command=f"{program('reduce')} {shlex.join(arguments)}")
     model = spec.model.model_file
     if Path(model).suffix.lower() != ".onnx":
-        raise UsageError("only .onnx files are reduced", where=spec.model.path)
+        raise UsageError("only .onnx models can be reduced", where=spec.model.path)
     if spec.record or spec.baseline_model is not None or recording.is_outputs(spec.baseline):
-        raise UsageError("a part runs in two run modes of one model", hint="leave --record and another baseline out")
+        raise UsageError("reduce compares two run modes of one model", hint="leave --record and recorded baselines out")
     part_file = Path(given.part or Path(model).with_suffix(".part.onnx").name)
     if part_file.suffix.lower() != ".onnx":
-        raise UsageError("a part is an .onnx file", where=str(part_file), hint="end its name in .onnx")
+        raise UsageError("the reduced model is an .onnx file", where=str(part_file), hint="end its name in .onnx")
     beside = [part_file.with_suffix(ending) for ending in (".npz", ".expected.npz", ".py")]
     refuse_overwriting([part_file, *beside], spec, given.marks)
     for unnamed in (*(() if given.part else (part_file,)), *beside):

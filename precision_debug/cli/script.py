@@ -44,7 +44,7 @@ if __name__ == "__main__":
 def write_script(path: str, spec: RunSpec, outputs: Sequence[Path]) -> None:
     """Raises UsageError for what has no counterpart in ``compare``, and OutputError."""
     if not path.endswith(".py"):
-        raise UsageError("is no .py file", where=f"--gen_script {path}")
+        raise UsageError("is not a .py file", where=f"--gen_script {path}")
     with replacing(Path(path), what="the script") as temporary:
         temporary.write_text(script_of(spec, outputs), encoding="utf-8")
 
@@ -53,7 +53,7 @@ def script_of(spec: RunSpec, outputs: Sequence[Path]) -> str:
     """The text of a script that does what the command does. Raises UsageError."""
     for one, _ in differing(spec):
         if "script" in one.not_with:
-            raise UsageError("has no place in a script", where=one.option, hint="leave it or --gen_script out")
+            raise UsageError("cannot be combined with --gen_script", where=one.option, hint="leave one of them out")
     given = dict(_arguments(spec, outputs))
     lines = []
     for name, value in given.items():

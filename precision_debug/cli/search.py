@@ -55,14 +55,14 @@ def run(arguments: Sequence[str]) -> int:
         CheckCommand.of(given.check)
         for name, usual in (("on", "outputs"), ("limit", ""), ("held_out", "")):
             if getattr(given, name) != usual:
-                raise UsageError("decides by itself", where="--check", hint=f"leave --{name} out")
+                raise UsageError("the command alone decides", where="--check", hint=f"leave --{name} out")
     if given.runs < 0 or not 0 <= given.seconds < math.inf:
-        raise UsageError("--runs and --seconds are numbers from 0 up")
+        raise UsageError("--runs and --seconds must be 0 or greater")
     if given.metric:
         _score(given)
     spec = compare.make_spec(given, command=f"{program('search')} {shlex.join(arguments)}")
     if given.record:
-        raise UsageError("a search records nothing", where="--record", hint="leave it out")
+        raise UsageError("search does not record runs", where="--record", hint="leave it out")
     outputs = [Path(path) for path in given.output or [compare.DEFAULT_OUTPUT]]
     refuse_overwriting(outputs, spec, given.marks)
     spec, save = _without_saving(dataclasses.replace(spec, metric=""))  # the search judges by it
@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     spread = compare.spread_of(given)
     if spread is not None and spread.checkpoint:
-        raise UsageError("a search goes on from its own journal", where="--checkpoint", hint="leave it out")
+        raise UsageError("search resumes from its own journal", where="--checkpoint", hint="leave it out")
     outcome = _searched(
         spec, outputs, asked, spread, given.verbose, given.lang, _progress(given.quiet, given.lang, given.on)
     )
@@ -165,7 +165,7 @@ def _score(given: Any) -> None:
                              hint=f"leave --{name} out")  # fmt: skip
     least = limit_of(given.limit)[0]
     if least is None or least > 1:
-        raise UsageError("it needs the least that it may give, up to 1", where="--metric", hint="add --limit 0.95")
+        raise UsageError("needs the lowest acceptable value, at most 1", where="--metric", hint="add --limit 0.95")
 
 
 def _without_saving(spec: RunSpec) -> tuple[RunSpec, dict[str, str]]:

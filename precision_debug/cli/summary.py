@@ -53,7 +53,7 @@ class Line:
 def show(report: Report, outputs: Sequence[Path], *, language: str = "") -> None:
     """Print the summary to standard output: on a terminal coloured, and broken between words at its width.
 
-    language: "en" or "zh"; "": that of the locale. Where it is no terminal, each line stays whole: programs read it.
+    language: "en" or "zh"; "": that of the locale. Where it is not a terminal, each line stays whole: programs read it.
     """
     from rich.console import Console
     from rich.text import Text as Styled

@@ -172,5 +172,5 @@ def _batches(text: str) -> list[int]:
     except ValueError:
         sizes = [0]
     if any(size < 1 for size in sizes):
-        raise UsageError(f"'{text}' are no batch sizes", where="--batch_sizes", hint="write 1,8,32")
+        raise UsageError(f"expects whole numbers such as 1,8,32, got '{text}'", where="--batch_sizes")
     return sizes

@@ -85,7 +85,7 @@ def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C, which is how it ends well: 0."""
     given = parse(_parser(), arguments)
     if not 0 <= given.port <= 65535:
-        raise UsageError("must be from 0 to 65535", where="--port", hint="leave it out for one that is free")
+        raise UsageError("must be from 0 to 65535", where="--port", hint="leave it out to use a free one")
     page = _page(Path(given.source), given.lang)
     try:
         server = Pages(page, given.port)
@@ -125,7 +125,7 @@ def _page(source: Path, language: str) -> bytes:
         with scratch() as (folder, _):
             return write(load(source), folder / "report.html", language=language).read_bytes()
     if source.suffix.lower() != ".html":
-        raise UsageError("is no report that can be shown", where=str(source), hint="give the .html or the .json")
+        raise UsageError("is not a report that can be displayed", where=str(source), hint="give the .html or the .json")
     refuse_special(source, OutputError)
     try:
         return source.read_bytes()

@@ -278,7 +278,7 @@ def _iterations(
     found: dict[str, float] = {}
     for name, group in bodies.items():
         reach = [pair for pair in group if sinks[pair[1].at].is_output and pair[1].share >= MATTERS]
-        if reach:  # what an iteration does to a tensor before the outputs is no measure of what others do to these
+        if reach:  # what an iteration does to a tensor before the outputs is not a measure of what others do to these
             found |= {one: 0.0 for one, _ in group}
             bodies[name] = reach
     for group in bodies.values():
@@ -370,7 +370,7 @@ def is_far_off(subject: Subject, sink: Sink) -> bool:
 def _amplifier(subject: Subject, alone: Alone, author: str, at: str) -> str:
     """The operator, after an author of ordinary rounding, that makes the most of it; "" where none makes more."""
     after = subject.descendants(author)
-    # what a loop's body hands to the loop's output is no edge that is listed: then any operator behind the author
+    # what a loop's body hands to the loop's output is not an edge that is listed: then any operator behind the author
     on_the_way = after & ({at} | subject.ancestors(at))
     return largest_growth(subject, alone, on_the_way) or largest_growth(subject, alone, after)
 

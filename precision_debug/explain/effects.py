@@ -187,7 +187,7 @@ def error_without(
 ) -> float | None:
     """Relative L2 at a sink where every operator's own error is put into the baseline's run, but not some operators'.
 
-    names: whose errors are known. None where it is no number.
+    names: whose errors are known. None where it is not a number.
     """
     kept = [name for name in names if name not in without and _fits(alone, name)]
     got = _run(subject, _Errors(alone, kept), names, [sink])

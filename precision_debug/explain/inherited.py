@@ -45,7 +45,7 @@ def plain_results(subject: Subject, folder: Path) -> Store:
 
 def inherited(subject: Subject, name: str, plain: Array | None, made: Array) -> float | None:
     """Relative L2 of what the baseline's operator made of the target's inputs; inf where that is NaN or Inf, None where
-    it is no error of floats.
+    it is not an error of floats.
 
     plain: what it makes of its own.
     """

@@ -42,7 +42,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 MASK = 1e18
-"""Beyond this a float32 is no number but a mask ("minus infinity"), and would drown every other element in a norm."""
+"""Beyond this a float32 is not a number but a mask ("minus infinity"), which drowns all other elements in a norm."""
 
 KEPT_IN_MEMORY = 256 << 20
 """Bytes of suspects' tensors that stay in memory; what comes over it waits on disk."""
@@ -258,7 +258,7 @@ def _introduced(subject: Subject, name: str, exact: Any, wrong: Any, method: str
     typical = max(unit, subject.typical_unit)
     non_finite = found.target.nan > found.base.nan or found.target.inf > found.base.inf
     if method == "replayed" and any(map(subject.broken, subject.sources(name))):
-        non_finite = False  # it was given NaN or Inf: what an operator makes of those is no loss of its own
+        non_finite = False  # it was given NaN or Inf: what an operator makes of those is not a loss of its own
     return Introduced(
         name=name,
         method=method,

@@ -80,7 +80,7 @@ def smallest_of(held_as: str) -> float:
 
 
 def model_unit(units: Iterable[float]) -> float:
-    """The typical unit of a model's narrow tensors: the median of those that are no float32 or float64."""
+    """The typical unit of a model's narrow tensors: the median of those that are not float32 or float64."""
     narrow = sorted(unit for unit in units if unit > 2.0**-20)
     if narrow:
         return narrow[len(narrow) // 2]

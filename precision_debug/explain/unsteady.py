@@ -118,7 +118,7 @@ def _same_again(subject: Subject, is_target: bool, at: str, cumulative: float, a
 
 
 def _difference(bench: Workbench, before: Any, now: Any) -> float:
-    """Relative L2, or the share of differing elements where that is no number."""
+    """Relative L2, or the share of differing elements where that is not a number."""
     numbers = bench.compare(before, now)
     if numbers.identical or not (numbers.mismatched or numbers.max_abs):
         return 0.0

@@ -23,7 +23,7 @@ def check_one(
     """The feeds in the model's order and types, and notes on what was converted or looks odd.
 
     Values may be anything with ``__array__``, or nested lists of numbers, which have no type of their own and take
-    the input's. An input that is no array (a sequence, an optional) is passed on as it came. Raises InputError.
+    the input's. An input that is not an array (a sequence, an optional) is passed on as it came. Raises InputError.
     """
     check_names(feeds, inputs, where=where)
     absent = [meta.name for meta in inputs if meta.name not in feeds and not meta.optional]

@@ -19,7 +19,7 @@ _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
 def as_dtype(name: str) -> np.dtype[Any] | None:
-    """The numpy type of a name in ``InputMeta.dtype``'s words; None where it is no array type ("seq(float)", "")."""
+    """The numpy type of a name such as ``InputMeta.dtype``; None where it is not an array type ("seq(float)", "")."""
     if not name:
         return None
     if name in _TEXT:

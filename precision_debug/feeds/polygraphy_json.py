@@ -51,7 +51,7 @@ def parsed(path: Path) -> Any:
     try:
         return parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"is no readable JSON: {error}", where=str(path)) from error
+        raise InputError(f"is not readable JSON: {error}", where=str(path)) from error
 
 
 def holds_results(path: Path) -> bool:
@@ -137,12 +137,12 @@ def decoded(value: Any, what: str, name: str, path: Path) -> Any:
 
 
 def feeds_text(sets: Sequence[Mapping[str, Any]]) -> str:
-    """Feeds as Polygraphy's --load-inputs reads them. Raises InputError on a value that is no array."""
+    """Feeds as Polygraphy's --load-inputs reads them. Raises InputError on a value that is not an array."""
     return json.dumps([{name: _array(value, name) for name, value in one.items()} for one in sets])
 
 
 def iteration_text(runner: str, outputs: Mapping[str, Any], seconds: float | None) -> str:
-    """One IterationResult, on one line. Raises InputError on an output that is no array."""
+    """One IterationResult, on one line. Raises InputError on an output that is not an array."""
     lazy = {name: {"values": _array(value, name), _CLASS: "LazyArray"} for name, value in outputs.items()}
     return json.dumps({"outputs": lazy, "runtime": seconds, "runner_name": runner, _CLASS: "IterationResult"})
 
@@ -150,7 +150,7 @@ def iteration_text(runner: str, outputs: Mapping[str, Any], seconds: float | Non
 def _array(value: Any, name: str) -> dict[str, str]:
     """Types that .npy does not know (bfloat16, fp8, int4) become float32, which holds each of their values."""
     if value is None or isinstance(value, (list, tuple, dict)):
-        raise InputError("is no array, and Polygraphy's JSON holds nothing else", where=name, hint="leave it out")
+        raise InputError("is not an array, and Polygraphy's JSON holds nothing else", where=name, hint="leave it out")
     array = np.asarray(value)
     if array.dtype.isbuiltin == 2:
         array = array.astype(np.float32)

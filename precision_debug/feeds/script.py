@@ -23,7 +23,7 @@ _MOST = 1 << 20
 
 
 def split_script(source: str) -> tuple[Path, str] | None:
-    """The file and the function that a source names, or None where it is no Python script."""
+    """The file and the function that a source names, or None where it is not a Python script."""
     path, colon, function = source.rpartition(":")
     if colon and path.endswith(".py") and function.isidentifier():
         return Path(path), function
@@ -45,13 +45,13 @@ def load_script(path: Path, function: str = DEFAULT_FUNCTION) -> SampleSets:
             if not callable(getattr(module, function, None)):
                 known = [name for name, value in vars(module).items() if isinstance(value, types.FunctionType)]
                 hint = f"it defines {', '.join(known)}" if known else f"define {function}() returning a dict of arrays"
-                raise InputError(f"the script has no function '{function}'", where=str(path), hint=hint)
+                raise InputError(f"the script does not define a function '{function}'", where=str(path), hint=hint)
             return _sets(getattr(module, function), where, folder)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
         raise InputError(
-            f"{type(error).__name__}: {error}", where=_line(path, error), hint="mend the script and run it again"
+            f"{type(error).__name__}: {error}", where=_line(path, error), hint="fix the script and run it again"
         ) from error
 
 
@@ -68,7 +68,7 @@ def load_function(source: str) -> Callable[..., Any]:
     except (Exception, SystemExit) as error:
         raise InputError(f"{type(error).__name__}: {error}", where=_line(Path(path), error)) from error
     if not callable(found):
-        raise InputError(f"the script has no function '{name}'", where=path)
+        raise InputError(f"the script does not define a function '{name}'", where=path)
     return found
 
 
@@ -94,14 +94,14 @@ def _sets(call: Callable[[], Any], where: str, folder: str) -> SampleSets:
         return _listed([result])
     if not isinstance(result, Iterable) or isinstance(result, (str, bytes)) or hasattr(result, "__array__"):
         hint = "return a dict of arrays, or a list of such dicts"
-        raise InputError(f"it returned {type(result).__name__}", where=where, hint=hint)
+        raise InputError(f"returned {type(result).__name__}", where=where, hint=hint)
     if not isinstance(result, Iterator):
         return _listed([_known(one, number, where) for number, one in enumerate(result, 1)])
     count = 0
     for count, one in enumerate(result, 1):
         _known(one, count, where)
         if count > _MOST:
-            raise InputError(f"it yields more than {_MOST} sample sets", where=where, hint="end the generator sooner")
+            raise InputError(f"yields more than {_MOST} sample sets", where=where, hint="end the generator earlier")
     return SampleSets(count, _Again(call, where, folder).sample)
 
 
@@ -131,7 +131,7 @@ class _Again:
                 self._next += 1
                 if self._next > number:
                     return dict(_known(one, number + 1, self._where))
-        raise InputError("it yields fewer sample sets than it did before", where=self._where)
+        raise InputError("yielded fewer sample sets than before", where=self._where)
 
 
 def _line(path: Path, error: BaseException) -> str:

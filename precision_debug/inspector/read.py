@@ -32,7 +32,7 @@ _VERBOSITY = "build the engine with profiling_verbosity DETAILED (trtexec --prof
 def read_inspector(*sources: str | Path) -> tuple[EngineLayer, ...]:
     """The layers in all files, each a path or a glob; files of one glob in the order of their names.
 
-    Raises ModelError where a source matches no file or a file is no inspector output with details.
+    Raises ModelError where a source matches no file or a file is not an inspector output with details.
     """
     files = [file for source in sources for file in expand(str(source))]
     return tuple(layer for file in dict.fromkeys(files) for layer in parse_inspector(_text(file), where=str(file)))
@@ -43,7 +43,7 @@ def parse_inspector(text: str, *, where: str = "engine inspector") -> tuple[Engi
     try:
         data = parse_json(text, strict=False)
     except ValueError as error:
-        raise ModelError(f"is no engine inspector JSON: {error}", where=where, hint="dump it again") from error
+        raise ModelError(f"is not engine-inspector JSON: {error}", where=where, hint="dump it again") from error
     entries = data
     if isinstance(data, Mapping):
         entries = data.get("Layers", data.get("layers", [data] if "LayerType" in data else None))

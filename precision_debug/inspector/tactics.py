@@ -42,7 +42,7 @@ def _of_file(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8", errors="replace")
         data = parse_json(text, strict=False)
     except (OSError, ValueError) as error:
-        raise ModelError(f"is no readable JSON: {error}", where=str(path), hint="save the tactics again") from error
+        raise ModelError(f"is not readable JSON: {error}", where=str(path), hint="save the tactics again") from error
     if (
         isinstance(data, dict)
         and str(data.get("format", "")).startswith(_OURS)
@@ -55,7 +55,9 @@ def _of_file(path: Path) -> dict[str, str]:
         try:
             return {str(name): _words(one) for name, one in pairs}
         except (TypeError, ValueError) as error:
-            raise ModelError(f"is no replay file: {error}", where=str(path), hint="save the tactics again") from error
+            raise ModelError(
+                f"is not a replay file: {error}", where=str(path), hint="save the tactics again"
+            ) from error
     return {
         layer.name: " ".join(filter(None, (layer.tactic_name, layer.tactic_value, edge_types(layer))))
         for layer in parse_inspector(text, where=str(path))

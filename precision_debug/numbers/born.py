@@ -11,7 +11,7 @@ from .metrics import DECLARED
 __all__ = ["CLAMPED", "MASK", "finite_l2", "finite_rmse", "infinite", "infinite_introduced", "is_broken", "peak"]
 
 MASK = 1e18
-"""Beyond this a float32 is no number but a mask ("minus infinity"), which a narrow type may hold as -inf."""
+"""Beyond this a float32 is not a number but a mask ("minus infinity"), which a narrow type may hold as -inf."""
 
 CLAMPED = 1e4
 """The least that converters to narrow types put in the place of an infinity."""

@@ -65,7 +65,7 @@ def validated(row: Row) -> Row:
 def as_expected(row: Row, allowed: float) -> Row:
     """The row where the user gave no tolerance: it passes where its error is what the arithmetic must lose.
 
-    allowed: relative L2 error up to which it is. What is no number, and what differs in shape or type, is judged as
+    allowed: relative L2 error up to which it is. What is not a number, and what differs in shape or type, is judged as
     ever; so is what has no relative error, as integers, but for those inside a model that stand for other numbers.
     """
     numbers = row.comparison

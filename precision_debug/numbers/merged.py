@@ -98,7 +98,7 @@ class Merged:
     first: the lowest number among the samples. unlike: samples whose shapes or types do not compare; what needs pairs
     is over the others. mismatched, finite, …: see totals.Pairs. counted: by a declared metric's name. stat_abs,
     stat_rel: the worst sample's. sketch: see histogram. worst: (error, sample) of the worst samples, the worst first;
-    error is the relative L2 one, inf where something is no number on one side.
+    error is the relative L2 one, inf where something is not a number on one side.
     """
 
     samples: int
@@ -230,7 +230,7 @@ _MOST = ("stat_abs", "stat_rel", "required_atol", "required_rtol")
 
 
 def badness(found: Comparison) -> float:
-    """How bad one sample is: its relative L2 error; inf where shapes differ or something is no number on one side."""
+    """How bad one sample is: its relative L2 error; inf where shapes differ or one side is not a number."""
     if not found.shapes_match or found.mismatched is None or (found.required_atol == math.inf and found.mismatched):
         return math.inf
     error = found.relative_l2

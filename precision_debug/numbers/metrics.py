@@ -34,7 +34,7 @@ class Declared:
         try:
             return compile(self.expression, f"metrics.h: {self.name}", "eval")
         except SyntaxError as error:
-            raise ValueError(f"{self.name}: {self.expression!r} is no expression of both C and Python") from error
+            raise ValueError(f"{self.name}: {self.expression!r} is not an expression of both C and Python") from error
 
 
 def _declared() -> tuple[Declared, ...]:

@@ -47,7 +47,7 @@ class Constants(Mapping[str, Array]):
         return len(self._tensors)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Without reading it; None where it is no constant."""
+        """Without reading it; None where it is not a constant."""
         tensor = self._tensors.get(name)
         return None if tensor is None else tuple(tensor.dims)
 

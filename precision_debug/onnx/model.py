@@ -107,7 +107,7 @@ def loaded(path: str | Path) -> Any:
     try:
         return onnx.load(str(path), load_external_data=False)
     except Exception as error:
-        raise ModelError(f"is no ONNX model: {type(error).__name__}: {error}", where=str(path)) from error
+        raise ModelError(f"is not an ONNX model: {type(error).__name__}: {error}", where=str(path)) from error
 
 
 def _onnx(path: str | Path) -> Any:
@@ -192,7 +192,7 @@ def _place_of(location: str, path: Path) -> Path | None:
 def refuse_strays(path: str) -> None:
     """Raise ModelError where a model's external weights lie outside its folder: before an engine reads the file itself.
 
-    A file that is no model is the engine's to refuse.
+    A file that is not a model is the engine's to refuse.
     """
     try:
         proto = loaded(path)

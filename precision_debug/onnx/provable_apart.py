@@ -25,7 +25,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "auto_pad": b"NOTSET", "storage_order": 0, "keepdims": 1, "epsilon": 1e-5, "momentum": 0.9, "training_mode": 0,
 }  # fmt: skip
 _OWN_PADDING = frozenset({"MaxPool", "AveragePool", "LpPool"})
-"""Their own pads are no numbers: a Pad by 0 that is taken into them gives other results at the border."""
+"""Their own pads are not numbers: a Pad by 0 that is taken into them gives other results at the border."""
 _NOT_COMPARED = frozenset({"momentum", "spatial"})
 
 

@@ -66,7 +66,7 @@ def read_marks_file(path: str | Path) -> tuple[str, ...]:
         try:
             words = parse_json(text)
         except ValueError as error:
-            raise MarkError(f"is no readable JSON: {error}", where=str(path), hint="write a list of names") from error
+            raise MarkError(f"is not readable JSON: {error}", where=str(path), hint="write a list of names") from error
         if not all(isinstance(word, str) for word in words):
             raise MarkError("the list holds more than names", where=str(path), hint="write a list of strings")
     else:
@@ -138,7 +138,7 @@ def _matcher(word: str) -> Callable[[str], object] | None:
         try:
             return re.compile(word[3:]).fullmatch
         except re.error as error:
-            raise MarkError(f"'{word}' is no regular expression: {error}", hint="see Python's re module") from error
+            raise MarkError(f"'{word}' is not a regular expression: {error}", hint="see Python's re module") from error
     if "*" in word or "?" in word:
         parts = {"*": ".*", "?": "."}
         return re.compile("".join(parts.get(char) or re.escape(char) for char in word), re.DOTALL).fullmatch

@@ -30,9 +30,9 @@ FAILURES: Mapping[str, Wording] = {
     "unknown_options": Wording("unrecognized arguments: {names}", "无法识别的选项：{names}"),
     "no_value_given": Wording("argument {option}: a value is missing", "选项 {option}：缺少值"),
     "no_whole_number": Wording(
-        "argument {option}: '{value}' is no whole number", "选项 {option}：'{value}' 不是整数"
+        "argument {option}: '{value}' is not a whole number", "选项 {option}：'{value}' 不是整数"
     ),
-    "no_number": Wording("argument {option}: '{value}' is no number", "选项 {option}：'{value}' 不是数"),
+    "no_number": Wording("argument {option}: '{value}' is not a number", "选项 {option}：'{value}' 不是数"),
     "no_such_choice": Wording(
         "argument {option}: '{value}' is none of {known}", "选项 {option}：没有 '{value}'，可选：{known}"
     ),

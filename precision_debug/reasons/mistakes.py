@@ -32,8 +32,8 @@ MISTAKES: Mapping[str, Wording] = {
         "`precision_debug doctor --settings` 列出各模式的设置",
     ),
     "no_size": Wording("'{value}' is not a size", "'{value}' 不是大小"),
-    "no_whole": Wording("{value} is no whole number", "{value} 不是整数"),
-    "no_real": Wording("{value} is no number", "{value} 不是数"),
+    "no_whole": Wording("{value} is not a whole number", "{value} 不是整数"),
+    "no_real": Wording("{value} is not a number", "{value} 不是数"),
     "not_in_span": Wording("{value} is not {span}", "{value} 不在范围内：{span}"),
     "from_to": Wording("from {low} to {high}", "{low} 到 {high}"),
     "from_up": Wording("from {low} up", "不小于 {low}"),
@@ -70,7 +70,7 @@ MISTAKES: Mapping[str, Wording] = {
     "range_form": Wording(
         "write LOW,HIGH for all inputs or NAME:LOW,HIGH for one", "全部输入请写 下限,上限，单个输入请写 名字:下限,上限"
     ),
-    "no_rename": Wording("'{value}' is no rename", "'{value}' 不是改名"),
+    "no_rename": Wording("'{value}' is not a rename", "'{value}' 不是改名"),
     "rename_form": Wording("write TARGET_NAME=BASELINE_NAME", "请写 目标中的名字=基线中的名字"),
     "needs_a_comparison": Wording(
         "compares, and --record without a --baseline does not", "需要对比，而没有 --baseline 的 --record 不作对比"
@@ -119,7 +119,7 @@ MISTAKES: Mapping[str, Wording] = {
     "sweep_takes_modes": Wording("a sweep takes --run_modes", "扫描请用 --run_modes"),
     "no_modes": Wording("no run mode was given", "没有给出运行模式"),
     "modes_form": Wording("e.g. ort_opt,ort_int8; see `doctor`", "例如 ort_opt,ort_int8；参见 `doctor`"),
-    "no_mode": Wording("'{name}' is no run mode", "'{name}' 不是运行模式"),
+    "no_mode": Wording("'{name}' is not a run mode", "'{name}' 不是运行模式"),
     "mode_form": Wording("write MODE or MODE+KEY=VALUE", "请写 模式 或 模式+键=值"),
     "named_twice": Wording("{name} is named twice", "{name} 出现了两次"),
     "name_it_once": Wording("name it once", "请只写一次"),
@@ -143,7 +143,7 @@ MISTAKES: Mapping[str, Wording] = {
         "name a mode of lower precision: ort_fp16, ort_int8, trt_fp16, torch_bf16, …",
         "请给出精度更低的模式：ort_fp16、ort_int8、trt_fp16、torch_bf16 等",
     ),
-    "no_limit": Wording("'{value}' is no limit", "'{value}' 不是限值"),
+    "no_limit": Wording("'{value}' is not a limit", "'{value}' 不是限值"),
     "limit_form": Wording("write an error (0.02) or a share of it (50%)", "请写误差（0.02）或其比例（50%）"),
     "no_difference_format": Wording("a difference is written as {known}", "前后对比可写成 {known}"),
     "end_the_name": Wording("end the name in one", "请以其中之一作为后缀"),

@@ -47,7 +47,7 @@ NOTES: Mapping[str, Wording] = {
         "两侧均由脚本中的 hook 观测；报告不知道哪些是模型输出。", "Use precision_debug.watch, or the command line.",
     ),
     "norms_folded": Wording(
-        "{count} batch norms of the baseline are no batch norms of the target ({some}): where they were folded into"
+        "{count} batch norms of the baseline are not batch norms of the target ({some}): where they were folded into"
         " the weights of the convolution before, that one's tensor is another one under its old name."
         " precision_debug.watch(config) leaves such tensors out.",
         "基线的 {count} 个 batch norm 在目标中不再是 batch norm（{some}）：若已折叠进前一个卷积的权重，该卷积的张量"

@@ -80,7 +80,7 @@ PROVEN: Mapping[str, Wording] = {
         "两个文件即可证明：{op} `{name}` 的 {what} 在第一个中为 {base}，在第二个中为 {target}。", _REPORT,
     ),
     "proven_pad_in_pool": Wording(
-        "The files prove it: a Pad before {op} `{name}` became pads of the {op} itself, which are no numbers to it: the"
+        "The files prove it: a Pad before {op} `{name}` became pads of the {op} itself, which ignore the padding: the"
         " border is computed otherwise.",
         "两个文件即可证明：{op} `{name}` 之前的 Pad 变成了 {op} 自身的 pads，而后者不是数值：边界结果不同。",
         _REPORT,

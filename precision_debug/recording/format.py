@@ -93,7 +93,7 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
             what = f"the recording is partial: it has {count} tensors and no {MANIFEST}, its run ended early"
             raise RecordingError(what, where=where, hint=_AGAIN)
         raise RecordingError(
-            f"is no recording: it has no {MANIFEST}", where=where, hint="record a run with --record DIR"
+            f"is not a recording: it has no {MANIFEST}", where=where, hint="record a run with --record DIR"
         )
     try:
         manifest = parse_json((folder / MANIFEST).read_bytes())

@@ -169,7 +169,7 @@ def _check_types(calls: Sequence[Mapping[str, Any]], outputs: Mapping[str, Any],
     if not isinstance(shown, dict) or not all(type(n) is int and 0 <= n < len(calls) for n in shown.values()):
         raise TypeError("outputs name no tensors")
     if not all(type(name) is str for name in _list(outputs["order"])):
-        raise TypeError("outputs are no names")
+        raise TypeError("outputs are not names")
     for entry in archives:
         if entry and [type(entry[key]) for key in ("file", "bytes", "crc32")] != [str, int, int]:
             raise TypeError("an archive has an entry of another type")

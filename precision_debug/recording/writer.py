@@ -173,7 +173,7 @@ def _prepare(folder: Path, overwrite: bool) -> None:
     if here - ours:
         strange = sorted(here - ours)[0]
         raise RecordingError(
-            f"holds '{strange}', which is no recording's", where=str(folder), hint="record into a new folder"
+            f"holds '{strange}', which is not a recording's", where=str(folder), hint="record into a new folder"
         )
     (folder / MANIFEST).unlink(missing_ok=True)  # first, so that what follows leaves no folder that looks whole
     for name in here & ours - {TENSORS}:

@@ -191,7 +191,7 @@ class Report:
     def _save_as(self, suffix: str, path: str | Path) -> Path:
         if Path(path).suffix.lower() != suffix:
             raise UsageError(
-                f"this writes {suffix} files", where=str(path),
+                f"only writes {suffix} files", where=str(path),
                 hint=f"end the name in {suffix}; save() takes the format of any ending",
             )  # fmt: skip
         return self.save(path)

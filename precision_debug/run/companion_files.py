@@ -64,7 +64,9 @@ def _keep(made: Path, outputs: Sequence[Path], kind: tuple[str, str], read: obje
                 archive.comment = (_MARK + _list(outputs, place.parent)).encode()
             if _moved(made, place, owners, outputs):
                 return place
-    raise OutputError("a thousand files of its name are taken", where=str(outputs[0]), hint="name another --output")
+    raise OutputError(
+        "a thousand files of this name exist already", where=str(outputs[0]), hint="name another --output"
+    )
 
 
 def log_head(outputs: Sequence[Path]) -> bytes:

@@ -11,7 +11,7 @@ __all__ = ["apart"]
 
 
 def apart(base: Any, target: Any) -> float:
-    """Relative L2 of the difference; inf where shapes, NaN or Inf do not agree; 0 of what are no numbers."""
+    """Relative L2 of the difference; inf where shapes, NaN or Inf do not agree; 0 of what are not numbers."""
     try:
         first, second = (np.asarray(one).astype(np.float64) for one in (base, target))
     except (TypeError, ValueError):  # texts, sequences

@@ -37,7 +37,7 @@ def as_ours(error: BaseException) -> PrecisionDebugError:
 
 
 def of_the_machine(error: BaseException) -> PrecisionDebugError | None:
-    """What the machine refuses, which is no fault of anybody's code: room, memory, descriptors, processes."""
+    """What the machine refuses, which is not a fault of anybody's code: room, memory, descriptors, processes."""
     cause: BaseException | None = error
     while cause is not None:
         where = str(getattr(cause, "filename", None) or "")

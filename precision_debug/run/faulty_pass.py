@@ -47,7 +47,7 @@ def with_faulty_pass(
     if asked is False or explanation.state not in ("culprits", "diffuse", "unknown") or target.backend is None:
         return explanation
     named = explanation.culprits
-    # a pass that computes the same in another order rounds elsewhere: what makes that large is no fault of the pass
+    # a pass that computes the same in another order rounds elsewhere: what makes that large is not a fault of the pass
     guilty = tuple(one for one in named if CAUSES[one.cause].mended and not CAUSES[one.cause].enlarged)
     if any(one.cause == "inputs_differ" for one in named) or (named and not guilty and not asked):
         return explanation

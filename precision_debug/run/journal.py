@@ -83,7 +83,7 @@ def _line(plain: Mapping[str, Any]) -> bytes:
 
 def read_events(path: str | Path, *kinds: type[Event]) -> Iterator[Event]:
     """The finished events of a journal, of the given kinds alone where there are some. Raises RecordingError on a file
-    that is no journal, or holds something else than an event of such a kind does."""
+    that is not a journal, or holds something else than an event of such a kind does."""
     wanted = {kind.event for kind in kinds} or EVENTS
     refuse_special(path, RecordingError)
     try:
@@ -95,7 +95,7 @@ def read_events(path: str | Path, *kinds: type[Event]) -> Iterator[Event]:
                     plain = parse_json(line)
                     event = read(plain) if plain["event"] in wanted else None
                 except (ValueError, TypeError, KeyError, RecursionError) as error:
-                    raise RecordingError(f"line {number} is no journal entry", where=str(path)) from error
+                    raise RecordingError(f"line {number} is not a journal entry", where=str(path)) from error
                 if event is not None:
                     yield event
     except OSError as error:

@@ -14,7 +14,7 @@ __all__ = ["report_of_journal"]
 
 
 def report_of_journal(path: Path, *, hint: str = "") -> Report:
-    """Raises RecordingError, with the hint, on whatever is no journal of ours or is damaged."""
+    """Raises RecordingError, with the hint, on whatever is not a journal of ours or is damaged."""
     try:
         return from_dict(to_dict(report_of_events(read_events(path))))  # which looks at every value's type
     except RecordingError as error:

@@ -48,7 +48,7 @@ class FoundTensor:
 @dataclass(frozen=True, kw_only=True)
 class TensorMatch:
     """how: "name", "value", "position and value" or "name and value". distance: relative L2 of the values of both runs
-    at fixed places; None where that is no number. arrangement: from the found tensor's layout to the model's."""
+    at fixed places; None where that is not a number. arrangement: from the found tensor's layout to the model's."""
 
     base: str
     how: str

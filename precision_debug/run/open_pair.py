@@ -73,7 +73,9 @@ def runs_together(spec: RunSpec, first: Opening, second: Opening) -> bool:
     able = all(side.mode is None or side.mode.concurrent for side in (first, second))
     if spec.lockstep and not able:
         side = next(side for side in (first, second) if side.mode is not None and not side.mode.concurrent)
-        raise UsageError(f"run mode {side.label} cannot run beside another", where="--lockstep on", hint="leave it out")
+        raise UsageError(
+            f"run mode {side.label} cannot run side by side with another", where="--lockstep on", hint="leave it out"
+        )
     return able if spec.lockstep is None else spec.lockstep
 
 

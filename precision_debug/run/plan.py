@@ -108,7 +108,7 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
     modes can run here (this may import a framework). Raises UsageError, ModelError or BackendUnavailable.
     """
     if not 0 <= spec.seed < 2**63:
-        raise UsageError(f"a seed is a whole number from 0 up, not {spec.seed}", where="--seed")
+        raise UsageError(f"expects a whole number, 0 or greater, got {spec.seed}", where="--seed")
     if spec.record and spec.baseline and os.path.realpath(spec.record) == os.path.realpath(spec.baseline):
         raise UsageError(say("records_over_its_baseline"), where=f"--record {spec.record}", hint=say("another_folder"))
     sides = _sides(spec)
@@ -191,7 +191,7 @@ def _sides(spec: RunSpec) -> tuple[Opening, ...]:
         return (target,)
     if spec.baseline == NONE:
         if not spec.validate:
-            raise UsageError("compares with nothing", where="--baseline none", hint="add --validate")
+            raise UsageError("compares against nothing", where="--baseline none", hint="add --validate")
         return (target, target)
     mode = spec.baseline or _default_baseline(spec, target)
     baseline = _found(spec.baseline_model or spec.model, mode)

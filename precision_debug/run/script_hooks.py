@@ -95,7 +95,7 @@ def _known(announced: Sequence[TensorMeta], seen: Sequence[TensorMeta]) -> tuple
 
 
 def _raw_hooks(first: Sequence[TensorMeta], second: Sequence[TensorMeta]) -> Iterator[Reason]:
-    """A warning where batch norms of one side are no operators of the other, as where they were folded into weights."""
+    """A warning where batch norms of one side are not operators of the other, as when folded into weights."""
     still = {meta.name for meta in second if _NORM.search(meta.op_type)}
     gone = [meta.name for meta in first if _NORM.search(meta.op_type) and meta.name not in still]
     if gone:

@@ -77,7 +77,7 @@ def with_second_opinion(
     explanation: Explanation, base: OpenSide, feeds: Mapping[str, Any], folder: Path
 ) -> tuple[Explanation, list[Reason]]:
     """The explanation with a culprit for each kind of operator that the baseline's engine computes otherwise than
-    others do; and what was compared with what. Of a model that is no .onnx file, a sentence that says so."""
+    others do; and what was compared with what. Of a model that is not an .onnx file, a sentence that says so."""
     path = base.opening.spec.model.model_file
     if base.opening.backend is None or not path.lower().endswith(".onnx"):
         return explanation, [say("no_second_opinion")]

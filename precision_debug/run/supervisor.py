@@ -74,7 +74,7 @@ def supervise(
         job |= {"search": encode(asked)} if asked is not None else {}
         job |= {"spread": encode(spread)} if spread is not None else {}
     except TypeError as error:
-        raise UsageError(f"a setting has a value of no use: {error}", where="--option") from error
+        raise UsageError(f"a setting has an unusable value: {error}", where="--option") from error
     with watching() as stopping, _locked(outputs, home) as locks, contextlib.ExitStack() as stack:
         clear_scratch()
         if not is_utf8(home):
@@ -192,7 +192,7 @@ def _locked(outputs: Sequence[Path], home: Path) -> Iterator[Mapping[Path, int]]
         for output in outputs:
             lock = lock_of(output)
             if lock in held:
-                raise UsageError("the same --output is named twice", where=str(output), hint="name it once")
+                raise UsageError("is given as --output twice", where=str(output), hint="keep one of them")
             try:
                 lock.parent.mkdir(parents=True, exist_ok=True)
                 handle = take(lock)

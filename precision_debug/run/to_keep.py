@@ -43,7 +43,7 @@ class Keepable:
             found |= self.units.around(name) if readers else set() if unit is None else {unit}
         groups = [self.units.units[unit].keys for unit in sorted(found)]
         if readers:
-            # what makes no floats of them (ArgMax) is no unit of a search's, and rounds what it reads all the same
+            # what makes no floats of them (ArgMax) is not a unit of a search's, and rounds what it reads all the same
             wanted = {*own}
             rest = (one for one in self.tensors if one.op_type not in NOT_KEPT and self.units.of(one.name) is None)
             others = (self.keep.key_of(meta) for meta in rest if wanted.intersection(meta.inputs))

@@ -7,7 +7,7 @@ import re
 __all__ = ["visible"]
 
 # C0 and C1 controls (ESC, CSI, NUL, line ends); marks of direction (they let a name read as another one); line and
-# paragraph separators; invisible operators and tags; half a surrogate pair; what is no character
+# paragraph separators; invisible operators and tags; half a surrogate pair; what is not a character
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff"
     "\U000e0000-\U000e007f]"

@@ -16,7 +16,7 @@ _ROUNDS = 2
 """How far around a tensor two places have to look alike: types of the operators so many edges before and behind."""
 
 _MOST = 512
-"""Tensors beyond which a family is no layer's any more, but an operator that is everywhere."""
+"""Tensors beyond which a family is not a layer's any more, but an operator that is everywhere."""
 
 
 def repeats_of(tensors: Sequence[TensorMeta], names: Collection[str]) -> tuple[str, ...]:

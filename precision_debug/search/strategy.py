@@ -31,7 +31,7 @@ _CERTAIN = 1e6
 """Weight of a unit in which NaN or Inf are born: it is dropped last, and not in chunks."""
 
 _MANY, _SMALL_SHARE, _MAIN = 24, 1 / 3, 0.5
-"""Units, or share of all of them, beyond which a kept set is no small one, unless one operator has that share of the
+"""Units, or share of all of them, beyond which a kept set is not a small one, unless one operator has that share of the
 squared error: then the error is diffuse, and dropping units one by one would find no cause, but only what happens to
 cancel on these inputs."""
 
@@ -70,12 +70,12 @@ _TURNS = 5
 Steps = Sequence[frozenset[int]]
 
 Rank = Callable[[frozenset[int]], Sequence[Group]]
-"""Ranks the units while some are kept already; what it costs is no evaluation of a set."""
+"""Ranks the units while some are kept already; what it costs is not an evaluation of a set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """state: "not needed", "not possible", "found", "diffuse" (it holds, and is no small set) or "unfinished" (then
+    """state: "not needed", "not possible", "found", "diffuse" (it holds, and is not a small set) or "unfinished" (then
     ``kept`` is the smallest seen to hold, if any). minimal: no unit can be dropped by itself."""
 
     state: str
@@ -239,7 +239,7 @@ def _predicted(oracle: Oracle, kept: frozenset[int], groups: Sequence[Group], go
 
 
 def _reduced(oracle: Oracle, units: Units, steps: Steps, groups: Sequence[Group]) -> tuple[frozenset[int], bool]:
-    """As small as dropping makes it; False where that is no small set, nor has the error a main cause.
+    """As small as dropping makes it; False where that is not a small set, nor has the error a main cause.
 
     steps: sets of which each holds all before it; the last one is seen to hold.
     """

@@ -208,7 +208,7 @@ def _text(_: Setting, given: Any) -> str:
         if isinstance(text, str) and text:
             quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
             return str(ast.literal_eval(text)) if quoted else text
-    raise ValueError(f"{given!r} is no text")
+    raise ValueError(f"{given!r} is not text")
 
 
 def _word(_: Setting, given: Any) -> str:
@@ -216,7 +216,7 @@ def _word(_: Setting, given: Any) -> str:
         word = os.fspath(given)
         if isinstance(word, str):
             return word
-    raise ValueError(f"{given!r} is no text")
+    raise ValueError(f"{given!r} is not text")
 
 
 def _words(setting: Setting, given: Any) -> tuple[str, ...]:
@@ -233,10 +233,10 @@ def _names(_: Setting, given: Any) -> tuple[str, ...]:
     if isinstance(items, os.PathLike):
         items = [items]
     if not isinstance(items, (list, tuple, set, frozenset)):
-        raise ValueError(f"{given!r} is no list of names")
+        raise ValueError(f"{given!r} is not a list of names")
     names = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in items]
     if not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{given!r} is no list of names")
+        raise ValueError(f"{given!r} is not a list of names")
     return tuple(name.strip() for name in names if name.strip())
 
 
@@ -247,7 +247,7 @@ def _layers(_: Setting, given: Any) -> dict[str, str]:
     for word in given.split() if isinstance(given, str) else given:
         name, _colon, kind = str(word).rpartition(":")
         if not name or not kind:
-            raise ValueError(f"'{word}' is no layer with a type")
+            raise ValueError(f"'{word}' is not a layer with a type")
         found[name] = kind
     return found
 
@@ -258,7 +258,7 @@ def _shapes(_: Setting, given: Any) -> dict[str, tuple[int, ...]]:
     given = given[0] if _are_words(given) else given
     read = ast.literal_eval(given) if isinstance(given, str) else given
     if not isinstance(read, Mapping):
-        raise ValueError(f"{given!r} is no map of input names to shapes")
+        raise ValueError(f"{given!r} is not a map of input names to shapes")
     found = {}
     for name, shape in read.items():
         dims = tuple(operator.index(dim) for dim in shape)
@@ -275,7 +275,7 @@ def _ranges(_: Setting, given: Any) -> dict[str, tuple[float, float]]:
     for name, (low, high) in (given if isinstance(given, Mapping) else {"": given}).items():
         if low > high:
             of = f" of '{name}'" if name else ""
-            raise UsageError(f"{low:g}, {high:g}{of} has its low end above its high end", hint="turn it round")
+            raise UsageError(f"{low:g}, {high:g}{of} has its low end above its high end", hint="swap the two")
         found[str(name)] = (low, high)
     return found
 

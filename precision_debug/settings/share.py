@@ -53,7 +53,7 @@ def share(
         name = key[len(side) + 1 :] if side else key
         if name in _PASSED:
             hint = "give it with --seed N" if name == "seed" else "leave it out"
-            raise UsageError("is no setting of a backend", where=f"--option {key}", hint=hint)
+            raise UsageError("is not a setting of a backend", where=f"--option {key}", hint=hint)
         asked = [(place, taker) for place, taker in enumerate(takers) if side in ("", taker.side)]
         taken = [(place, setting) for place, taker in asked if (setting := taker.find(name)) is not None]
         if not taken:

@@ -25,7 +25,7 @@ def parse_shapes(texts: Sequence[str], *, option: str = "--input_shapes") -> dic
         name, colon, dims = text.strip().rpartition(":")
         name = name.strip()
         if not colon or not name:
-            raise UsageError(f"'{text}' names no input", where=option, hint=_SHAPE_FORM)
+            raise UsageError(f"no input is named in '{text}'", where=option, hint=_SHAPE_FORM)
         shape = _dims(dims.strip())
         if shape is None:
             raise UsageError(say("no_shape", value=text), where=option, hint=_SHAPE_FORM)

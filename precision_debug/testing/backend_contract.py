@@ -370,7 +370,7 @@ def test_a_model_that_cannot_be_read_is_refused(subject: Subject, tmp_path: Any)
     suffix = subject.run_mode.suffixes[0] or ".bin"
     missing = ModelFiles(model_file=str(tmp_path / f"missing{suffix}"))
     garbage = ModelFiles(model_file=str(tmp_path / f"garbage{suffix}"))
-    (tmp_path / f"garbage{suffix}").write_bytes(b"\x00\xffthis is no model" * 10)
+    (tmp_path / f"garbage{suffix}").write_bytes(b"\x00\xffthis is not a model" * 10)
     for model in (missing, garbage):
         spec = subject.spec(model=model)
         for ask in (lambda spec=spec: subject.backend.inputs(spec), lambda spec=spec: subject.backend.open(spec, [])):

@@ -57,20 +57,20 @@ class Thresholds:
 
     @classmethod
     def of(cls, plain: Any, where: str = "thresholds") -> Thresholds:
-        """From plain values. Raises UsageError where a key or a value is no threshold."""
+        """From plain values. Raises UsageError where a key or a value is not a threshold."""
         if not isinstance(plain, Mapping):
             raise UsageError("must be a table of thresholds", where=where)
         unknown = [key for key in plain if key not in ("outputs", "times", "tensors", "operators")]
         if unknown:
             raise UsageError(
-                f"knows no {_shown(unknown[0])}", where=where, hint="it has outputs, times, tensors, operators"
+                f"unknown key {_shown(unknown[0])}", where=where, hint="known: outputs, times, tensors, operators"
             )
         tables = {name: plain.get(name, {}) for name in ("tensors", "operators")}
         for name, table in tables.items():
             if not isinstance(table, Mapping):
                 raise UsageError("must be a table: name = largest Rel L2", where=f"{where}.{name}")
             if any(not isinstance(key, str) for key in table):
-                raise UsageError("has a name that is no text", where=f"{where}.{name}", hint="put names in quotes")
+                raise UsageError("has a name that is not text", where=f"{where}.{name}", hint="put names in quotes")
         return cls(
             outputs=None if plain.get("outputs") is None else _number(plain["outputs"], f"{where}.outputs"),
             times=_number(plain.get("times", TIMES), f"{where}.times"),
@@ -98,7 +98,7 @@ class Thresholds:
                 found.append(cls.of(tool["thresholds"], f"{path.name} [tool.precision_debug.thresholds]"))
         found += [cls.of_file(root / name) for name in _FILES if (root / name).is_file()]
         if len(found) > 1:
-            raise UsageError("thresholds stand in two files", where=str(root), hint="keep one")
+            raise UsageError("thresholds are defined in two files", where=str(root), hint="keep one of them")
         return found[0] if found else cls()
 
     @classmethod
@@ -182,7 +182,7 @@ def _read(path: Path) -> Any:
                 import tomli as tomllib
             return tomllib.loads(text)
         if ending not in (".yaml", ".yml"):
-            raise UsageError("is no file of thresholds", where=str(path), hint="name a .yaml or .toml file")
+            raise UsageError("is not a file of thresholds", where=str(path), hint="name a .yaml or .toml file")
         try:
             import yaml
         except ImportError as error:
@@ -209,7 +209,7 @@ def _loader(yaml: Any) -> Any:
 
 def _number(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
-        raise UsageError(f"is no threshold: {_shown(value)}", where=where, hint="give a number of at least 0")
+        raise UsageError(f"expects a number, 0 or greater, got {_shown(value)}", where=where)
     return float(value)
 
 

@@ -90,7 +90,7 @@ def own_error(call: Callable[[], Any]) -> str:
     except PrecisionDebugError as error:
         text = str(error)
         if not text or "\n" in text or visible(text) != text:
-            raise Lost(f"the error is no visible line: {text!r}") from error
+            raise Lost(f"the error is not a visible line: {text!r}") from error
         return text
     return ""
 
@@ -182,7 +182,7 @@ _ODD = (
 
 
 def spoiled_text(random_: random.Random, value: Any) -> str:
-    """JSON text in which one place holds something else, or which is no JSON at all."""
+    """JSON text in which one place holds something else, or which is not JSON at all."""
     import json
 
     way = random_.randrange(12)

@@ -117,7 +117,7 @@ def _whole(folder: Path, verb: str) -> None:
 
 
 def _alive(session: int) -> list[int]:
-    """Processes that name the command's folder in their environment, and are no zombies."""
+    """Processes that name the command's folder in their environment, and are not zombies."""
     found = []
     for path in Path("/proc").iterdir():
         if path.name.isdecimal():

@@ -119,7 +119,7 @@ def results(random_: random.Random, folder: Path) -> None:
 
 
 def _refused(word: str) -> None:
-    raise Lost(f"{word} was written, which is no JSON")
+    raise Lost(f"{word} was written, which is not JSON")
 
 
 class _Runs:

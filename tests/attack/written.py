@@ -30,7 +30,7 @@ __all__ = ["differences", "hand_overs", "scripts", "step_summaries", "sweeps", "
 
 def _strict(path: Path) -> Any:
     def refuse(word: str) -> None:
-        raise Lost(f"{word} in {path.name}, which is no JSON")
+        raise Lost(f"{word} in {path.name}, which is not JSON")
 
     return json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
 

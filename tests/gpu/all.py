@@ -42,7 +42,7 @@ NEEDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """needs: a key of NEEDS. seconds: its limit. whole: it is no single script, but a command of the shell."""
+    """needs: a key of NEEDS. seconds: its limit. whole: it is not a single script, but a command of the shell."""
 
     words: tuple[str, ...]
     needs: str

@@ -1,4 +1,4 @@
-"""A third batch of models that accuse nobody, or are no numbers themselves; written before any of it was run."""
+"""A third batch of models that accuse nobody, or are not numbers themselves; written before any of it was run."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def sums_of_embeddings(g: Graph) -> Sequence[str]:
 
 @unseen("clean", "ort_opt ort_fp16_sim")
 def softmax_that_minds_empty_rows(g: Graph) -> Sequence[str]:
-    """Whole rows are masked by -inf, and what is no number then becomes 0, in both."""
+    """Whole rows are masked by -inf, and what is not a number then becomes 0, in both."""
     x = tokens(g)
     mask = np.triu(np.full((8, 8), -np.inf, np.float32), 1)[None]
     mask[0, 5] = -np.inf

@@ -1,4 +1,4 @@
-"""Models that accuse nobody, or whose baseline is no number itself: architectures that the rules never saw."""
+"""Models that accuse nobody, or whose baseline is not a number itself: architectures that the rules never saw."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Flat:
         except OSError as error:
             raise ModelError(f"cannot be read ({error.strerror or error})", where=path or "model", hint=hint) from error
         if content[4:8] != _MARK:
-            raise ModelError("is no .tflite file: it lacks the mark TFL3", where=path, hint=hint)
+            raise ModelError("is not a .tflite file: it lacks the mark TFL3", where=path, hint=hint)
         return cls.of(content, path)
 
     @classmethod

@@ -37,7 +37,7 @@ def describe(path: str) -> Description:
         raise ModelError(f"cannot be read: {error.strerror}", where=path) from error
     hint = "save it with SessionOptions.optimized_model_filepath='NAME.ort'"
     if data[4:8] != _IDENTIFIER:
-        raise ModelError("is no model in ONNX Runtime's format", where=path, hint=hint)
+        raise ModelError("is not a model in ONNX Runtime's format", where=path, hint=hint)
     try:
         return _description(data)
     except (struct.error, IndexError, UnicodeDecodeError, RecursionError) as error:

@@ -40,7 +40,7 @@ def _does(name: str, most: str) -> Trouble:
 
 _DOES = {name: _does(name, most) for name, most in (("float16", "65504"), ("bfloat16", "3.39e38"))}
 _EXACT, _NARROW, _ROUNDED, _COPY = "!exact", "!narrow", "!rounded", "!copy"
-_BEHIND, _BESIDE = "round:", "Cast:round:"  # the second is no form of the value before it, but a value of its own
+_BEHIND, _BESIDE = "round:", "Cast:round:"  # the second is not a form of the value before it, but a value of its own
 # inputs that an engine keeps in float32 whatever the precision: scales, rois, thresholds
 _KEPT = {
     "Resize": (1, 2), "Upsample": (1,), "QuantizeLinear": (1,), "DequantizeLinear": (1,),

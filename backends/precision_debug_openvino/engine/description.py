@@ -23,7 +23,7 @@ def describe(path: str) -> Description:
     model = read_model(SessionSpec(model=ModelFiles(model_file=path), mode="ov_fp32"))
     try:
         return _description(model)
-    except UnicodeDecodeError as error:  # OpenVINO takes names that are no text
+    except UnicodeDecodeError as error:  # OpenVINO takes names that are not text
         raise ModelError(f"is damaged: {error}", where=path, hint="convert it again") from error
 
 

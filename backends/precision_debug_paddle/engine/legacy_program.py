@@ -37,7 +37,7 @@ _DTYPES = {
     0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 19: "uint64",
     20: "uint8", 21: "int8", 22: "bfloat16", 23: "complex64", 24: "complex128",
 }  # fmt: skip
-# outputs that are no activations: running statistics, and what only training reads
+# outputs that are not activations: running statistics, and what only training reads
 _STATISTICS = frozenset({"MeanOut", "VarianceOut", "SavedMean", "SavedVariance", "ReserveSpace", "XShape"})
 _OF_NORM = frozenset({"Mean", "Variance"})
 _SKIPPED = frozenset({"feed", "fetch"})
@@ -215,7 +215,7 @@ class LegacyProgram:
 
 
 def read_legacy(path: Path) -> LegacyProgram:
-    """Raises ModelError where the file is no legacy program."""
+    """Raises ModelError where the file is not a legacy program."""
     try:
         program = LegacyProgram(wire.parse(path.read_bytes()), str(path))
         program.inputs  # noqa: B018

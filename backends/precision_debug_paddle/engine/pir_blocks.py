@@ -23,7 +23,7 @@ _MARK = "_inner_var_"
 
 @dataclass(frozen=True, kw_only=True)
 class Op:
-    """names: of its dense outputs; "" of one that is no activation. reads: numbers of the values that it reads."""
+    """names: of its dense outputs; "" of one that is not an activation. reads: numbers of the values that it reads."""
 
     kind: str
     names: tuple[str, ...]

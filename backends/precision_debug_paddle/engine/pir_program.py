@@ -219,12 +219,12 @@ class PirProgram:
 
 
 def read_pir(path: Path) -> PirProgram:
-    """Raises ModelError where the file is no PIR program."""
+    """Raises ModelError where the file is not a PIR program."""
     hint = "export or copy the model again"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"is no JSON, or is cut off ({error})", where=str(path), hint=hint) from error
+        raise ModelError(f"is not JSON, or is cut off ({error})", where=str(path), hint=hint) from error
     code = data.get("base_code") if isinstance(data, dict) else None
     if not isinstance(code, dict) or code.get("magic") != "pir":
         raise ModelError("is JSON, but no Paddle program", where=str(path), hint="name the inference.json of an export")

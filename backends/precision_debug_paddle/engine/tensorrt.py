@@ -59,7 +59,7 @@ def shape_range(options: Mapping[str, Any], *, calibrates: bool, feeds: Sequence
         raise UsageError("--use_dynamic_shape 0 contradicts the given shape range", hint="leave one of them out")
     if given and len(given) < 3:
         raise UsageError(
-            f"--{next(iter(given))} alone is no range",
+            f"--{next(iter(given))} alone is not a range",
             hint="give --min_shapes, --opt_shapes and --max_shapes for every input",
         )
     if calibrates and (dynamic or wants):

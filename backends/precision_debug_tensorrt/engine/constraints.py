@@ -213,7 +213,7 @@ def _pattern(key: str) -> re.Pattern[str] | None:
         try:
             return re.compile(key[3:])
         except re.error as error:
-            raise MarkError(f"'{key}' is no regular expression: {error}", hint="see Python's re module") from error
+            raise MarkError(f"'{key}' is not a regular expression: {error}", hint="see Python's re module") from error
     if "*" in key or "?" in key:
         parts = {"*": ".*", "?": "."}
         return re.compile("".join(parts.get(char) or re.escape(char) for char in key), re.DOTALL)

@@ -21,7 +21,7 @@ def load_tactics(path: str) -> dict[str, dict[str, Any]]:
     except (OSError, ValueError, RecursionError) as error:
         raise BackendError(f"the tactics cannot be read: {error}", where=path, hint="save them again") from error
     if not isinstance(data, dict) or data.get("format") != _FORMAT or not isinstance(data.get("layers"), dict):
-        raise BackendError("is no file of --save_tactics", where=path, hint="save the tactics again")
+        raise BackendError("is not a file of --save_tactics", where=path, hint="save the tactics again")
     return dict(data["layers"])
 
 

@@ -192,7 +192,7 @@ class Maker:
         if not needs_calibration(self.api, self.recipe, layers, made.network, strong=self.road.strong):
             return None
         same_shapes(feeds)
-        assert self.device is not None  # who calibrates is no edition that builds without a card
+        assert self.device is not None  # who calibrates is not an edition that builds without a card
         calibrator = make_calibrator(self.api.trt, feeds, self.device, self.table)
         config.int8_calibrator = calibrator
         if profile is not None:

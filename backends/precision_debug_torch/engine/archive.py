@@ -74,7 +74,7 @@ def check_program(path: str) -> None:
             try:
                 content = json.loads(read())
             except (ValueError, RecursionError) as error:
-                raise ModelError(f"is no exported program: {plain}: {error}", where=path) from error
+                raise ModelError(f"is not an exported program: {plain}: {error}", where=path) from error
             _check(content, path, plain, depth=0)
 
 
@@ -102,7 +102,7 @@ def _records(path: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
 
 def _check(value: Any, path: str, record: str, depth: int) -> None:
     if depth > 200:
-        raise ModelError(f"is no exported program: {record} is nested too deeply", where=path)
+        raise ModelError(f"is not an exported program: {record} is nested too deeply", where=path)
     if isinstance(value, list):
         for item in value:
             _check(item, path, record, depth + 1)

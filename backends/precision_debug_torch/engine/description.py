@@ -23,7 +23,7 @@ def describe(path: str) -> Description:
         if Path(path).suffix.lower() == ".pt2":
             return _of_program(load_program(path))
         return _of_script(load_script(path))
-    except (UnicodeDecodeError, RuntimeError) as error:  # names that are no text, and whatever else loads all the same
+    except (UnicodeDecodeError, RuntimeError) as error:  # names that are not text, and whatever else loads all the same
         raise ModelError(f"is damaged: {str(error).splitlines()[0]}", where=path, hint="save it again") from error
 
 
@@ -59,7 +59,7 @@ def _of_program(program: Any) -> Description:
 
 
 def _settings(node: Any) -> Mapping[str, Any]:
-    """Arguments that are no tensors, by the operator's own names where it has a schema."""
+    """Arguments that are not tensors, by the operator's own names where it has a schema."""
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema is not None else []
     plain = {

@@ -278,7 +278,7 @@ class Trace:
         self.namer.leave()
         inside, self._inside = self._inside, None
         if inside is not None and inside.held and self._show is not None:
-            with _disable_current_modes():  # what a hook computes is no operator of the model
+            with _disable_current_modes():  # what a hook computes is not an operator of the model
                 for meta, value, tensor in inside.held:
                     new = self._show(meta, value)
                     if new is not None and self._replacing is not None and tensor is not None:
@@ -457,7 +457,9 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return CONTROL[func.name()](*args)
         result = self._arithmetic.call(func, args, kwargs)
         if self._trace is not None:
-            with torch._C.DisableTorchFunction():  # what a trace and its hooks ask of tensors is no call of the model
+            with (
+                torch._C.DisableTorchFunction()
+            ):  # what a trace and its hooks ask of tensors is not a call of the model
                 self._trace.operator(func, args, kwargs, result)
         return result
 

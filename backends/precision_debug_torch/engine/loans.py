@@ -45,7 +45,10 @@ class Loans:
     def end(self) -> None:
         """Everything is given back."""
         if self.lent:
-            with torch._C.DisableTorchFunction(), _disable_current_modes():  # what a hook does is no call of the model
+            with (
+                torch._C.DisableTorchFunction(),
+                _disable_current_modes(),
+            ):  # what a hook does is not a call of the model
                 self.lent.end()
 
     def hand_out(self) -> None:

@@ -181,7 +181,7 @@ class _Graph:
 
 
 def _is_copy(meta: TensorMeta) -> bool:
-    """The same numbers once more, whatever their type. A cast to whole numbers is no copy."""
+    """The same numbers once more, whatever their type. A cast to whole numbers is not a copy."""
     operator = meta.op_type.partition(".")[2]
     if operator not in _SAME_NUMBERS:
         return False

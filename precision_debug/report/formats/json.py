@@ -70,7 +70,7 @@ def _whole(report: Report) -> Report:
     ]
     for place, value, kind in expected:
         if not isinstance(value, kind):
-            raise TypeError(f"{place} is no {kind.__name__}")
+            raise TypeError(f"{place} is not a {kind.__name__}")
     if not isinstance(report.spec.model, ModelFiles) or not isinstance(report.spec.tolerance, Tolerance):
         raise TypeError("spec has no model or no tolerance")
     if report.fix is not None and report.fix.state not in STATES:
@@ -92,7 +92,7 @@ def load(path: str | Path) -> Report:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        what = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        what = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise OutputError(say("no_report", error=str(what)), where=str(path), hint=say("give_a_report")) from error
     try:
         return from_dict(parse_json(text, parse_constant=_refuse))
@@ -126,7 +126,7 @@ def _line(file: IO[str], before: str, value: Any, after: str) -> None:
 
 
 def _refuse(word: str) -> float:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def _head(report: Report) -> dict[str, Any]:

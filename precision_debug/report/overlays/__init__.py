@@ -36,10 +36,10 @@ def split(output: str) -> tuple[str, str]:
     name, path = found[1], found[2]
     if name not in names():
         hint = f"known: {' '.join(names())}; a file whose name has a colon: ./{output}"
-        raise UsageError(f"no viewer '{name}'", where=output, hint=hint)
+        raise UsageError(f"unknown viewer '{name}'", where=output, hint=hint)
     ending = _module(name).ENDING
     if not path.lower().endswith(ending) or Path(path).name == ending:
-        raise UsageError(f"names no {ending} file", where=output, hint=f"e.g. {name}:output/report{ending}")
+        raise UsageError(f"expects a {ending} file", where=output, hint=f"e.g. {name}:output/report{ending}")
     return name, path
 
 

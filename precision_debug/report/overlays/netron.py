@@ -31,10 +31,12 @@ _SAID = "precision_debug: "
 
 
 def write(report: Report, path: Path) -> None:
-    """Raises OutputError where the model is no .onnx file, is gone, or none of its tensors was compared."""
+    """Raises OutputError where the model is not an .onnx file, is gone, or none of its tensors was compared."""
     model = (report.spec.baseline_model or report.spec.model).path or ""
     if not model.lower().endswith(".onnx"):
-        raise OutputError(f"{model or 'the model'} is no .onnx file, so Netron gets no copy of it", hint="write .html")
+        raise OutputError(
+            f"{model or 'the model'} is not an .onnx file, so Netron gets no copy of it", hint="write .html"
+        )
     if not Path(model).is_file():
         raise OutputError("the model is not there any more", where=model, hint="run this where the model lies")
     proto = parsed(opened(Path(model)), model)

@@ -38,12 +38,12 @@ class CheckCommand:
         except ValueError as error:
             raise UsageError(f"its quotes do not match ({error})", where="--check", hint=_EXAMPLE) from error
         if "\0" in text:
-            raise UsageError("it has a NUL character", where="--check", hint=_EXAMPLE)
+            raise UsageError("contains a NUL character", where="--check", hint=_EXAMPLE)
         if not any(PLACE in word for word in words[1:]):
             raise UsageError(f"the command has no {PLACE}, where the saved model's path goes", where="--check",
                              hint=_EXAMPLE)  # fmt: skip
         if shutil.which(words[0]) is None:
-            raise UsageError(f"there is no program {words[0]}", where="--check", hint=_EXAMPLE)
+            raise UsageError(f"program not found: {words[0]}", where="--check", hint=_EXAMPLE)
         return cls(words=words)
 
     def passes(self, path: Path) -> tuple[bool, str]:
@@ -60,7 +60,7 @@ class CheckCommand:
         except OSError as error:
             raise UsageError(f"it does not start: {error.strerror}", where="--check", hint=_EXAMPLE) from error
         if status in _NOT_RUN:
-            raise UsageError(f"what it runs {_NOT_RUN[status]} (status {status})", where="--check",
+            raise UsageError(f"its command {_NOT_RUN[status]} (status {status})", where="--check",
                              hint="try the command by hand")  # fmt: skip
         if status < 0:
             return False, f"the check was ended by signal {-status}"

@@ -144,7 +144,7 @@ class Criterion:
             good = limit is not None and short <= limit
             return good, max(0.0, short), "" if good else f"{self.asked.on} gives {value:.3g}"
         if limit is None:
-            raise UsageError("it gives a number, so it needs a --limit", where=f"--on {self.asked.on}")
+            raise UsageError("returns a number, so a --limit is needed", where=f"--on {self.asked.on}")
         good = value <= limit
         return good, value if not math.isnan(value) else math.inf, "" if good else f"{self.asked.on} gives {value:.3g}"
 

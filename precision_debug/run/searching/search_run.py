@@ -247,7 +247,7 @@ class _Search:
                 raise Spent
             found = self._evaluate(trials, kept, samples, what)
             error = found.error if found.error is not None else math.inf
-            every = len(kept) == len(self.units)  # where the precision is switched off, which is no answer
+            every = len(kept) == len(self.units)  # where the precision is switched off, which is not an answer
             return Judged(found.passes and (every or self._stays(trials, found)), error)
 
         def expected(sets: Sequence[frozenset[int]]) -> None:
@@ -372,7 +372,7 @@ class _Search:
     simulation = ""
 
     def _error(self, mode: str) -> float | None:
-        """With nothing kept, as far as that is known by now; None where it is no positive number."""
+        """With nothing kept, as far as that is known by now; None where it is not a positive number."""
         known = self.known.find(mode, ())
         return known.error if known is not None and known.error and math.isfinite(known.error) else None
 

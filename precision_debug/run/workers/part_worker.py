@@ -25,7 +25,7 @@ def start(module: str, name: str) -> NoReturn:
     """What the pool runs (see ``import_path.command``). module, name: of the runner's class."""
     import_path.clean()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what frameworks print is no answer
+    os.dup2(2, 1)  # what frameworks print is not an answer
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(asked,), daemon=True).start()
     make = getattr(importlib.import_module(module), name)
