@@ -106,7 +106,7 @@ def test_what_a_metric_gives_is_not_called_an_error_of_ours(
     ("extra", "said"),
     [
         (["--limit", "none"], "not a limit"),
-        (["--runs", "-1"], "from 0 up"),
+        (["--runs", "-1"], "0 or greater"),
         (["--run_mode", "ort_opt"], "higher precision"),
     ],
 )

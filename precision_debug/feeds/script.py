@@ -45,7 +45,7 @@ def load_script(path: Path, function: str = DEFAULT_FUNCTION) -> SampleSets:
             if not callable(getattr(module, function, None)):
                 known = [name for name, value in vars(module).items() if isinstance(value, types.FunctionType)]
                 hint = f"it defines {', '.join(known)}" if known else f"define {function}() returning a dict of arrays"
-                raise InputError(f"the script does not define a function '{function}'", where=str(path), hint=hint)
+                raise InputError(f"the script has no function '{function}'", where=str(path), hint=hint)
             return _sets(getattr(module, function), where, folder)
     except InputError:
         raise
@@ -68,7 +68,7 @@ def load_function(source: str) -> Callable[..., Any]:
     except (Exception, SystemExit) as error:
         raise InputError(f"{type(error).__name__}: {error}", where=_line(Path(path), error)) from error
     if not callable(found):
-        raise InputError(f"the script does not define a function '{name}'", where=path)
+        raise InputError(f"the script has no function '{name}'", where=path)
     return found
 
 
