@@ -248,7 +248,7 @@ def test_settings_reach_the_side_that_they_are_for(model: list[str]) -> None:
         (["--min_shapes", "x:[1]"], "--min_shapes: neither"),
         (["--option", "baseline.keep=x"], "the baseline fake_fp32 does not take it; it is for the target only"),
         (["--option", "pause"], "--option: expects KEY=VALUE"), (["--option", "pause="], "expects KEY=VALUE"),
-        (["--option", "pause=1", "--option", "pause=2"], "given twice: 1 and 2"), (["--seed", "-1"], "--seed: expects a whole"),
+        (["--option", "pause=1", "--option", "pause=2"], "given twice: 1 and 2"), (["--seed", "-1"], "--seed: expects"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_before_anything_is_written(model: list[str], more: list[str], said: str) -> None:
