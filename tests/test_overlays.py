@@ -143,7 +143,7 @@ def test_a_culprit_is_in_words_and_a_second_copy_says_nothing_twice(digits: Path
 
 
 @pytest.mark.parametrize(
-    ("model", "said"), [("gone.onnx", "not there any more"), ("m.pdmodel", "not an .onnx file"), ("", "not an .onnx file")]
+    ("model", "said"), [("gone.onnx", "not there any more"), ("m.pdmodel", "an .onnx file"), ("", "an .onnx file")]
 )
 def test_without_a_model_netron_gets_one_line_and_no_file(model: str, said: str, tmp_path: Path) -> None:
     report = make_report(3)
