@@ -12,6 +12,7 @@ import numpy as np
 from ..records import Row
 from .effects import Sink, error_at
 from .operators import SUM_UP, plain_type
+from .shape_makers import shape_makers
 from .subject import Subject
 from .units import INTEGERS, NARROW
 
@@ -37,6 +38,7 @@ def expected_errors(
         if subject.same_steps and meta.name not in subject.row_of and not meta.unseen
         and plain_type(meta.op_type) in SUM_UP
     )  # fmt: skip
+    left = shape_makers(subject.tensors, subject.row_of)
     seen: dict[str, Any] = {}
 
     def replace(_op: str, name: str, value: Any) -> Any:
@@ -44,7 +46,7 @@ def expected_errors(
         new = None
         if row is None and name in fused:  # what the target fused is summed up in its own way, and quantised then
             new = bench.shaken(value, noise, _ACCUMULATED, zlib.crc32(name.encode()) % _NOISE, None)
-        if row is not None and row.comparison is not None and not subject.only_moves(name):
+        if row is not None and row.comparison is not None and not subject.only_moves(name) and name not in left:
             unit = _unit(subject, name, row)
             if unit > 0:
                 step = (row.comparison.base.rms or 0.0) if subject.whole_steps(name) else None

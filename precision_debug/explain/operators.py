@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["BODIES", "CANCEL", "JOIN", "MOVE", "REACH_FURTHER", "SELECT", "SQUARE_NOTHING", "SUM_UP", "plain_type"]
+__all__ = [
+    "BODIES", "CANCEL", "JOIN", "MOVE", "REACH_FURTHER", "SELECT", "SQUARE_NOTHING", "SUM_UP", "plain_type", "words",
+]  # fmt: skip
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """A family, written as its words."""
     return frozenset(text.split())
 
 
-MOVE = _words("""
+MOVE = words("""
     Reshape Flatten Squeeze Unsqueeze Transpose Identity Slice Split Expand Tile Output Concat Dropout DepthToSpace
     SpaceToDepth Pad Shape Size ConstantOfShape Constant Cast view _unsafe_view reshape transpose permute unsqueeze
     squeeze expand select slice detach alias clone unbind split chunk contiguous t as_strided cat stack flatten to
@@ -23,13 +26,13 @@ MOVE = _words("""
 """)
 """They only move numbers about, and never take blame."""
 
-BODIES = _words("Loop Scan If while if while_loop cond conditional_block TensorIterator IF WHILE CALL")
+BODIES = words("Loop Scan If while if while_loop cond conditional_block TensorIterator IF WHILE CALL")
 """They have graphs inside, of which their results are."""
 
-JOIN = _words("Concat concat cat stack CONCATENATION PACK")
+JOIN = words("Concat concat cat stack CONCATENATION PACK")
 """Of these, quantised ones round again: all that they join gets one range."""
 
-SELECT = _words("""
+SELECT = words("""
     Gather GatherElements GatherND TopK MaxPool GlobalMaxPool ReduceMax ReduceMin Max Min Where Clip Relu Compress
     ScatterND ScatterElements ScatterUpdate Trilu gather index index_select embedding take_along_dim topk sort amax
     amin max min maximum minimum where clamp clip relu max_pool2d max_pool2d_with_indices scatter tril triu
@@ -39,7 +42,7 @@ SELECT = _words("""
 """)
 """They choose among numbers and leave them as they are: rounded there again, they are as coarse again."""
 
-REACH_FURTHER = _words("""
+REACH_FURTHER = words("""
     Exp Softmax LogSoftmax LayerNormalization InstanceNormalization GroupNormalization BatchNormalization Pow ReduceL2
     ReduceSumSquare ReduceLogSumExp SkipLayerNormalization SimplifiedLayerNormalization LpNormalization
     RMSNormalization Gelu FastGelu Cosh Sinh Softplus Attention native_layer_norm layer_norm softmax _softmax
@@ -53,13 +56,13 @@ REACH_FURTHER = _words("""
 """)
 """They compute squares, exponentials or sums on the way that reach beyond their inputs and results."""
 
-SQUARE_NOTHING = _words("""
+SQUARE_NOTHING = words("""
     BatchNormalization batch_norm _native_batch_norm_legit_no_training native_batch_norm BatchNormInference
     cudnn_batch_norm BatchNorm1d BatchNorm2d
 """)
 """Of these, those that use statistics of the model's own: nothing reaches beyond their inputs and constants."""
 
-SUM_UP = _words("""
+SUM_UP = words("""
     MatMul Gemm Conv ConvTranspose ReduceSum ReduceMean CumSum GlobalAveragePool Einsum QLinearMatMul QLinearConv
     Convolution GroupConvolution ConvolutionBackpropData GroupConvolutionBackpropData FullyConnected
     FusedConv FusedMatMul mm addmm bmm baddbmm matmul linear convolution conv2d sum mean cumsum matmul_v2 reduce_sum
@@ -67,7 +70,7 @@ SUM_UP = _words("""
     CONV_2D DEPTHWISE_CONV_2D TRANSPOSE_CONV CONV_3D FULLY_CONNECTED BATCH_MATMUL SUM MEAN AVERAGE_POOL_2D CUMSUM
 """)
 
-CANCEL = _words("""
+CANCEL = words("""
     Sub Add Sum Subtract sub add subtract elementwise_sub elementwise_add add_ sub_ ReduceSum ReduceMean sum mean rsub
     scale SUB ADD ADD_N SUM MEAN
 """)
