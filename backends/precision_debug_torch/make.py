@@ -136,6 +136,8 @@ def build(model: Model, recipe: Recipe, options: Mapping[str, Any]) -> Built:
     if model.kind != "exported" and module.training and not setting(options, "training"):
         module.eval()
         notes.append(say("evaluation"))
+    if model.compiled:
+        notes.append(say("was_compiled", count=model.compiled))
     plain, paths = None, frozenset[str]()
     if type_of(recipe.change):
         plain, module = module, copy.deepcopy(module)

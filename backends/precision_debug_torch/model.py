@@ -44,6 +44,7 @@ class Model:
     guessed: what forward takes, where no arguments are known.
     kind: "eager", "exported" or "script". loss, optimiser: of a training step, None where none (see
     engine.training.step).
+    compiled: how many modules torch.compile was around; they are run without.
     loaded: of a folder: loads it anew in a torch type, as it is deployed in.
     """
 
@@ -57,6 +58,7 @@ class Model:
     dynamic: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     guessed: tuple[InputMeta, ...] = ()
     loaded: Callable[[Any], Any] | None = None
+    compiled: int = 0
     loss: Any = None
     optimiser: Any = None
 
@@ -83,6 +85,10 @@ def from_module(module: Any, inputs: Any = None, *, path: str = "") -> Model:
 
     if not isinstance(module, torch.nn.Module):
         raise ModelError(f"got {type(module).__name__}, not an nn.Module", where=path, hint=_HINT)
+    from .engine.whole_module import refuse_parts, uncompiled
+
+    refuse_parts(module, path)
+    module, compiled = uncompiled(module)
     args, kwargs = _call(inputs)
     signature = inspect.signature(module.forward)
     try:
@@ -90,6 +96,8 @@ def from_module(module: Any, inputs: Any = None, *, path: str = "") -> Model:
     except TypeError as error:
         raise ModelError(f"the example inputs do not fit forward: {error}", where=path, hint=_HINT) from error
     arguments, order = _named(signature, bound) if bound is not None else ({}, ())
+    for name in (full for argument, value in arguments.items() for full, one in leaves(value, argument) if one.is_meta):
+        raise ModelError(f"the example input '{name}' lies on the meta device, without values", where=path, hint=_HINT)
     required = tuple(
         name
         for name, p in signature.parameters.items()
@@ -101,7 +109,7 @@ def from_module(module: Any, inputs: Any = None, *, path: str = "") -> Model:
     return Model(
         module=module, path=path or type(module).__name__, arguments=arguments, order=order or positional,
         required=required, open_ended=any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()),
-        guessed=forward_inputs(module) if inputs is None else (),
+        guessed=forward_inputs(module) if inputs is None else (), compiled=compiled,
     )  # fmt: skip
 
 

@@ -91,6 +91,19 @@ REASONS = Catalogue("torch", {
         " from_pretrained(dtype=torch.{type}) 会重新计算它们",
         "Where it is deployed by from_pretrained, give the folder that save_pretrained writes.",
     ),
+    "was_compiled": Wording(
+        "torch.compile was around {count} modules of the model: their eager code is what runs, and --run_mode"
+        " torch_compile compiles the whole",
+        "模型中有 {count} 个模块经过 torch.compile：此处运行其 eager 代码，--run_mode torch_compile 会编译整个模型",
+        "Give --run_mode torch_compile to judge what is compiled.",
+    ),
+    "other_way": Wording(
+        "the two runs took other ways through the model's Python: the baseline alone ran {base}; the target alone"
+        " {target}",
+        "两次运行在模型的 Python 代码中走了不同的路径：仅基线运行了 {base}；仅目标运行了 {target}",
+        "Look at the condition before these lines: it reads a value that rounding changes.",
+    ),
+    "nothing_alone": Wording("nothing", "无"),
     "evaluation": Wording(
         "the module was put into evaluation mode; the option training=1 leaves it as the factory made it",
         "模块已置于评估模式；选项 training=1 可保持工厂函数所给的状态", "Give --option training=1.",

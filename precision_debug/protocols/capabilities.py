@@ -183,11 +183,13 @@ class Matches:
 
     found: source name of a target tensor to (baseline name, how it was decided, with the confidence).
     refused: source name of a target tensor to why it was left alone. missing: the same of baseline names.
+    notes: what a reader must know of the two graphs.
     """
 
     found: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     refused: Mapping[str, Reason] = field(default_factory=dict)
     missing: Mapping[str, Reason] = field(default_factory=dict)
+    notes: tuple[Reason, ...] = ()
 
 
 class Pairer(Protocol):

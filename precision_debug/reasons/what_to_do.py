@@ -143,5 +143,13 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Use run modes whose tensors can be replaced (ONNX Runtime on the CPU, eager PyTorch).": _REPLACE,
     "Use the mode ort_fp16_sim, or a GPU.": "使用 ort_fp16_sim 模式，或使用 GPU。",
     "Use trt_fp32 to forbid TF32.": "使用 trt_fp32 以禁用 TF32。",
+    "Nothing, where it is deployed so. To judge module.to(), write a factory FILE.py:FUNCTION.":
+        "若即如此部署，无需处理。要评估 module.to()，请编写工厂函数 FILE.py:FUNCTION。",
+    "Where it is deployed by from_pretrained, give the folder that save_pretrained writes.":
+        "若由 from_pretrained 部署，请给出 save_pretrained 所写的文件夹。",
+    "Give --run_mode torch_compile to judge what is compiled.":
+        "给出 --run_mode torch_compile 以评估编译后的模型。",
+    "Look at the condition before these lines: it reads a value that rounding changes.":
+        "查看这些行之前的条件：它读取了会因舍入而改变的值。",
     "Write the report into a folder of its own.": "把报告写到单独的文件夹。",
 }  # fmt: skip

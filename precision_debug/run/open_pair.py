@@ -106,6 +106,8 @@ def _aligned(work: Comparing, base: OpenSide, target: OpenSide, matches: Matches
     pairer = target.opening.capabilities.pairer
     if matches is None and pairer is not None:
         matches = pairer.pair(base.tensors, target.tensors)
+        for note in matches.notes if matches is not None else ():
+            work.note(note)
     pairs = Pairs(
         base=base, target=target, journal=work.journal, renames=renames, matches=matches, two_files=two_files
     )  # fmt: skip

@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from precision_debug.callsite import CallSite
 from precision_debug.protocols import Matches
@@ -20,6 +20,7 @@ from precision_debug.reasons import Reason, say
 from precision_debug.records import TensorMeta
 
 from ..naming import QUANTISED, canonical
+from ..reasons import say as own
 
 __all__ = ["pair"]
 
@@ -47,7 +48,27 @@ def pair(baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> Matche
     layers = frozenset(meta.name for meta in (*baseline, *target) if meta.op_type.startswith(QUANTISED))
     base.look_through(other.sites, layers)
     other.look_through(base.sites, layers)
-    return _Pairing(base, other).matches()
+    found = _Pairing(base, other).matches()
+    return found if layers else replace(found, notes=_other_ways(baseline, target, alone))
+
+
+def _other_ways(
+    baseline: Sequence[TensorMeta], target: Sequence[TensorMeta], alone: Container[str]
+) -> tuple[Reason, ...]:
+    """Lines of the model's Python that only one of the runs computed anything in."""
+    ran = []
+    for metas in (baseline, target):
+        known = dict.fromkeys(
+            meta.extra["Source"] for meta in metas
+            if meta.call is not None and meta.call.scope not in alone and meta.extra.get("Source")
+            and _operator(meta.op_type) not in _SAME_NUMBERS | _SAME_ORDER
+        )  # fmt: skip
+        ran.append(known)
+    first, second = ([line for line in ran[one] if line not in ran[1 - one]][:2] for one in (0, 1))
+    if not first and not second:
+        return ()
+    nothing = [own("nothing_alone")]
+    return (own("other_way", base=first or nothing, target=second or nothing),)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,0 +1,121 @@
+"""Modules whose weights are not all here, or that torch.compile is around; and two runs that take other branches."""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import torch_architectures
+from precision_debug_torch.live import compare_module
+from torch import nn
+
+from precision_debug.errors import ModelError
+
+X = torch.linspace(-1, 1, 16).reshape(2, 8)
+
+
+def net() -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+
+
+@pytest.fixture
+def one_rank() -> Iterator[None]:
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_gloo_available():
+        pytest.skip("this torch has no gloo")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    distributed.init_process_group("gloo", rank=0, world_size=1, init_method=f"tcp://127.0.0.1:{port}")
+    yield
+    distributed.destroy_process_group()
+
+
+def test_weights_without_values_are_named() -> None:
+    module = net()
+    module[2] = nn.Linear(16, 4, device="meta")
+    with pytest.raises(ModelError, match=r"2 of 4 weights lie on the meta device .*2\.weight, 2\.bias.*assign=True"):
+        compare_module(module, X, run_mode="torch_bf16", device="cpu")
+    with pytest.raises(ModelError, match="example input 'input' lies on the meta device"):
+        compare_module(net(), X.to("meta"), run_mode="torch_bf16", device="cpu")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("one_rank")
+@pytest.mark.parametrize("how", ["fsdp2", "tensor_parallel", "fsdp1"])
+def test_parts_of_several_ranks_are_refused_with_what_to_do(how: str) -> None:
+    module = net()
+    if how == "fsdp2":
+        from torch.distributed.fsdp import fully_shard
+
+        fully_shard(module)
+    elif how == "fsdp1":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        module = FullyShardedDataParallel(module, device_id=torch.device("cpu"))
+    else:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+        parallelize_module(module, init_device_mesh("cpu", (1,)), {"0": ColwiseParallel()})
+    with pytest.raises(ModelError, match=r"several ranks|sharded by FSDP") as caught:
+        compare_module(module, X, run_mode="torch_bf16", device="cpu")
+    assert "full_state_dict=True" in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what torch.compile imports
+@pytest.mark.parametrize("which", ["whole", "part", "in_place"])
+def test_what_was_compiled_runs_eagerly_and_it_is_said(which: str) -> None:
+    module = net()
+    plain = compare_module(net(), X, run_mode="torch_bf16", device="cpu")
+    if which == "part":
+        module[0] = torch.compile(module[0])
+    elif which == "in_place":
+        module.compile()
+    else:
+        module = torch.compile(module)
+    children = list(module.modules())
+    report = compare_module(module, X, run_mode="torch_bf16", device="cpu")
+    assert [(row.name, row.relative_l2) for row in report.rows] == [(row.name, row.relative_l2) for row in plain.rows]
+    assert any("torch.compile was around 1 modules" in str(note) for note in report.target.notes)
+    assert list(module.modules()) == children, "the user's own is as it was"
+
+
+class Branches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        y = self.first(x)
+        if bool(y.double().sum() == self.exact):
+            return torch.tanh(self.second(y))
+        return torch.relu(self.first(y))
+
+    exact: Any = 0.0
+
+
+def test_two_runs_that_take_other_branches_are_told() -> None:
+    torch.manual_seed(0)
+    module = Branches().eval()
+    with torch.no_grad():
+        module.exact = float(module.first(X).double().sum())
+    report = compare_module(module, X, run_mode="torch_bf16", device="cpu")
+    (said,) = [str(note) for note in report.notes if "took other ways" in str(note)]
+    assert "torch.tanh(self.second(y)); the target alone" in said
+    assert "torch.relu(self.first(y))" in said
+
+
+@pytest.mark.parametrize("mode", ["torch_fp64", "torch_bf16", "torch_autocast_bf16"])
+@pytest.mark.parametrize("factory", ["detr", "efficientnet", "einsum_attention", "lstm", "speech", "torch_transformer"])
+def test_a_model_without_branches_takes_none(factory: str, mode: str) -> None:
+    report = compare_module(*torch_architectures.FACTORIES[factory](), run_mode=mode, device="cpu")
+    assert not [note for note in report.notes if "took other ways" in str(note)]
