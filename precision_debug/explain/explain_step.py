@@ -46,6 +46,7 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
         raise
     unit = subject.typical_unit
     bounds = allowed_at(subject, sinks, expected, blamed=bool(culprits))
+    before = _before(subject, bounds)
     beyond = [sink for sink in sinks if sink.non_finite or sink.flips or sink.rel_l2 > bounds[sink.name]]
     at = _worst(sinks, bounds)
     allowed = worth(unit) if culprits else allowed_error(unit, expected.get(at))
@@ -68,7 +69,7 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
         expected=expected.get(at),
         unit=unit,
         allowed=bounds.get(at, allowed),
-        allowed_at={name: bound for name, bound in bounds.items() if bound != bounds.get(at, allowed)},
+        allowed_at={name: bound for name, bound in before.items() if bound != bounds.get(at, allowed)},
         candidates=len(names),
         tried=len(tried.effects),
         rest=tried.rest,
@@ -76,6 +77,18 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
         unfelt=first if first and not culprits and not beyond and not subject.row_of[first].is_output else "",
         seconds=work.seconds,
     ), alone
+
+
+def _before(subject: Subject, bounds: dict[str, float]) -> dict[str, float]:
+    """The outputs' bounds, and those of what the optimiser makes them of: a parameter that was 0 is one update."""
+    found = dict(bounds)
+    for meta in reversed(subject.tensors):
+        bound = found.get(meta.name)
+        for source in meta.inputs if bound is not None else ():
+            given = subject.meta_of.get(source)
+            if given is not None and given.phase == "optimiser" and not given.is_output:
+                found[source] = max(found.get(source, 0.0), bound or 0.0)
+    return found
 
 
 def _worst(sinks: list[Sink], bounds: dict[str, float]) -> str:

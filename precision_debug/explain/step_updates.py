@@ -29,7 +29,7 @@ def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
             continue
         moved = wanted != 0
         share = float(np.mean(got[moved] == 0)) if moved.any() else 0.0
-        if share > _MOST_OF_IT and got.any():  # where nothing at all moves the step was left out, or has no gradient
+        if share > _MOST_OF_IT and _learns(subject, name.removeprefix(_UPDATE)):
             found.append((share, name.removeprefix(_UPDATE)))
     if not found:
         return ()
@@ -43,6 +43,13 @@ def lost_updates(subject: Subject) -> tuple[Culprit, ...]:
         evidence={"parameter": parameter, "parameters": len(found), "share": share, "dtype": dtype},
     )  # fmt: skip
     return (dataclasses.replace(culprit, fails_first=f"{_UPDATE}{parameter}"),)
+
+
+def _learns(subject: Subject, parameter: str) -> bool:
+    """Whether its gradient is there: a step that GradScaler left out, for NaN or Inf, updates nothing either."""
+    name = f"gradient/{parameter}"
+    gradient = np.asarray(as_array(subject.target_outputs[name])) if name in subject.target_outputs else None
+    return gradient is not None and bool(np.isfinite(gradient).all()) and bool(gradient.any())
 
 
 def _written(subject: Subject, parameter: str) -> str:

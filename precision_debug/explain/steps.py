@@ -23,6 +23,7 @@ from .culprits import ALONE, FAR, HALF, PART, largest_growth
 from .effects import Carried, Sink, carried_together
 from .expected import expected_errors
 from .introduced import Alone
+from .step_authors import author_of
 from .step_causes import cause_in_step
 from .subject import Subject
 from .work import Work
@@ -218,18 +219,22 @@ class _Search:
 
     def culprits(self) -> tuple[Culprit, ...]:
         """One for each operator that explains an output; the one that explains most outputs first."""
-        ranked = sorted(self._explains, key=lambda name: (-len(self._explains[name]), self._place(name)))
+        poisons = {name: any(e.non_finite and e.at in self._explains[name] for e in self.tried[name])
+                   for name in self._explains}  # fmt: skip
+        ranked = sorted(
+            self._explains, key=lambda name: (not poisons[name], -len(self._explains[name]), self._place(name))
+        )
         found: dict[str, Culprit] = {}
+        spoilt: dict[str, set[str]] = {}
         for name in ranked:
             culprit = self._culprit(name)
-            other = found.get(culprit.cause) if CAUSES[culprit.cause].one_switch else None
-            if other is None:
-                found[culprit.cause if CAUSES[culprit.cause].one_switch else name] = culprit
-                continue
-            # one switch mends them all: the first stands for the others, with what they spoil
-            self._explains[other.name] |= self._explains[name]
-            spoilt = sum(one.startswith("gradient/") for one in self._explains[other.name])
-            found[culprit.cause] = dataclasses.replace(other, evidence={**other.evidence, "gradients": spoilt})
+            key = culprit.cause if CAUSES[culprit.cause].one_switch else name
+            spoilt.setdefault(key, set()).update(self._explains[name])
+            found.setdefault(key, culprit)  # one switch mends them all: the first stands for the others
+        for key, culprit in found.items():
+            if "gradients" in culprit.evidence:
+                many = sum(one.startswith("gradient/") for one in spoilt[key])
+                found[key] = dataclasses.replace(culprit, evidence={**culprit.evidence, "gradients": many})
         return tuple(found.values())
 
     def _culprit(self, name: str) -> Culprit:
@@ -237,14 +242,19 @@ class _Search:
         explains = [effect for effect in self.tried[name] if effect.at in self._explains[name]]
         worst = max(explains, key=lambda effect: (effect.non_finite > 0, effect.share))
         far = subject.far(own.rel_l2, own.units, FAR) or own.born_nan + own.born_inf > 0 or bool(own.flips)
-        amplifier = "" if far else largest_growth(subject, self._alone, subject.descendants(name))
+        after = () if far else [one for one in subject.descendants(name) if "_amp_" not in subject.row_of[one].op_type]
+        amplifier = largest_growth(subject, self._alone, after)
         code, evidence, keep = cause_of(subject, self._alone, name, amplifier, poisons=worst.non_finite > 0)
         at = sorted(self._explains[name], key=self._place)
         code, evidence = cause_in_step(subject, name, code, evidence, at)
+        who = author_of(subject, name)
+        if code == "coarse" and who.name not in subject.meta_of:  # the target's alone: nothing was rounded there
+            code, evidence = "other_arithmetic", {"rel_l2": own.rel_l2}
         return Culprit(
-            name=name,
-            node=subject.meta_of[name].node if name in subject.meta_of else "",
-            op_types=tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (subject.row_of[name].op_type,),
+            name=who.name,
+            node=who.node,
+            op_types=tuple(meta.op_type for meta in subject.region_of.get(name, ())) or (who.op_type,)
+            if who.name == name else (who.op_type,),
             cause=code,
             evidence=evidence,
             confidence="simulated" if subject.simulation else self._alone.method,

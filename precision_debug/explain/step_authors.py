@@ -1,0 +1,36 @@
+"""Whom an error of a training step is put down to, where the tensor that shows it was only moved there."""
+
+from __future__ import annotations
+
+from ..records import TensorMeta
+from .operators import MOVE, plain_type
+from .subject import Subject
+
+__all__ = ["author_of"]
+
+
+def author_of(subject: Subject, name: str) -> TensorMeta:
+    """What computed: of what only moves numbers about, the operator of the target alone that wrote into them before,
+    else the last one of the baseline's region that computes; otherwise the tensor's own."""
+    own = subject.meta_of[name]
+    if plain_type(own.op_type) not in MOVE:
+        return own
+    writer = _written_between(subject, name)
+    if writer is not None:
+        return writer
+    computing = [meta for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) not in MOVE]
+    return computing[-1] if computing else own
+
+
+def _written_between(subject: Subject, name: str) -> TensorMeta | None:
+    """The last operator in place that the target alone runs between what a tensor is made of and the tensor itself."""
+    metas = list(subject.targets.values())
+    place = {meta.name: number for number, meta in enumerate(metas)}
+    row = subject.row_of[name]
+    given = [place[subject.row_of[one].target_name] for one in subject.sources(name)
+             if subject.row_of[one].target_name in place]  # fmt: skip
+    if row.target_name not in place or not given:
+        return None
+    between = metas[max(given) + 1 : place[row.target_name]]
+    writes = [meta for meta in between if meta.op_type.endswith("_") and meta.name not in subject.partner]
+    return writes[-1] if writes else None
