@@ -48,31 +48,43 @@ def compare(
     Raises PrecisionDebugError; an out-of-tolerance result is not an error.
     """
     arrays = () if isinstance(inputs, (str, Path)) else _samples(inputs)
-    ours = {one.name: one for one in options_of(RunSpec) if one.field.count(".") == 0 or one.field.startswith("tol")}
     given = {"run_mode": run_mode, "inputs": "" if arrays else inputs, **options}
-    values = {name: ours[name].read(one, name) for name, one in given.items() if name in ours and one is not None}
-    if values.get("record"):
-        raise UsageError("compare() does not record runs", where="record", hint="use the command line's --record")
-    spec = spec_of(
-        values,
-        model=_files(model),
-        baseline_model=None if baseline_model is None else _files(baseline_model),
-        options={name: _plain(one) for name, one in options.items() if name not in ours},
-        command="precision_debug.compare",
-        **({} if tolerance is None else {"tolerance": tolerance}),
-    )
+    spec = _spec_of(_files(model), None if baseline_model is None else _files(baseline_model), given, tolerance)
     outputs = [Path(output)] if isinstance(output, (str, Path)) else [Path(path) for path in output]
     for path in outputs:  # what is wrong with the call itself is said before anything is written
         refuse_unknown(path)
     make_plan(spec, check_machine=False)
-    if isolated:
-        if arrays:
-            raise TypeError("isolated=True takes inputs as a path: arrays do not travel to the child process")
-        outcome = supervisor.supervise(spec, outputs or [Path("output/output.xlsx")])
-        if outcome.error is not None:
-            raise outcome.error
-        assert outcome.report is not None
-        return outcome.report
+    if not isolated:
+        return _compared_here(spec, outputs, arrays)
+    if arrays:
+        raise TypeError("isolated=True takes inputs as a path: arrays do not travel to the child process")
+    outcome = supervisor.supervise(spec, outputs or [Path("output/output.xlsx")])
+    if outcome.error is not None:
+        raise outcome.error
+    assert outcome.report is not None
+    return outcome.report
+
+
+def _spec_of(
+    model: ModelFiles, baseline_model: ModelFiles | None, given: Mapping[str, Any], tolerance: Tolerance | None
+) -> RunSpec:
+    """The options of the command line go by their names; whatever else was given is a backend's setting."""
+    ours = {one.name: one for one in options_of(RunSpec) if one.field.count(".") == 0 or one.field.startswith("tol")}
+    values = {name: ours[name].read(one, name) for name, one in given.items() if name in ours and one is not None}
+    if values.get("record"):
+        raise UsageError("compare() does not record runs", where="record", hint="use the command line's --record")
+    return spec_of(
+        values,
+        model=model,
+        baseline_model=baseline_model,
+        options={name: _plain(one) for name, one in given.items() if name not in ours},
+        command="precision_debug.compare",
+        **({} if tolerance is None else {"tolerance": tolerance}),
+    )
+
+
+def _compared_here(spec: RunSpec, outputs: Sequence[Path], arrays: Sequence[Mapping[str, Any]]) -> Report:
+    """In this process. An error that leaves finished rows behind is raised after their report was written."""
     refuse_overwriting(outputs, spec)
     outputs = [Path(os.path.abspath(path)) for path in outputs]
     make_ready(outputs)
@@ -104,8 +116,6 @@ def _samples(inputs: Any) -> tuple[Mapping[str, Any], ...]:
             what = f"a sample is {type(sample).__name__}, not arrays by input name"
             raise InputError(what, where="inputs", hint="give {name: array}, or a list of such")
     return samples
-
-
 
 
 def _plain(value: Any) -> Any:

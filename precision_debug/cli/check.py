@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from ..errors import ModelError
 from ..report.words import explained
 from ..safety.visible import visible
-from .language import Help, add_language, in_words, language_of
-from .parser import Parser, formatter, parse, program
+from .language import in_words, language_of
+from .parser import flag, parse, verb_parser
 
 __all__ = ["run"]
 
@@ -30,7 +30,7 @@ DESCRIPTION_ZH = """precision_debug check M [M2]：文件自身能证明的错�
 
 def run(arguments: Sequence[str]) -> int:
     """Print one line a finding; 1 where there is one, else 0."""
-    given = parse(_parser(), arguments)
+    given = parse(verb_parser("check", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
     for path in filter(None, (given.model, given.second)):
         if not path.lower().endswith(".onnx"):
             raise ModelError("is not an .onnx file", where=path, hint="only these can be read without their framework")
@@ -53,24 +53,10 @@ def run(arguments: Sequence[str]) -> int:
     return 1 if found else 0
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = Parser(prog=program("check"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument("model", metavar="M", help=Help("an .onnx file", "一个 .onnx 文件"))
-    parser.add_argument(
-        "second", metavar="M2", nargs="?", default="", help=Help("another one, made from it", "由它生成的另一个文件")
-    )
-    parser.add_argument(
-        "--to",
-        choices=("", "float16"),
-        default="",
-        help=Help("the type that the target holds floats in", "目标保存浮点数所用的类型"),
-    )
-    parser.add_argument(
-        "--int32",
-        action="store_true",
-        help=Help("the target holds whole numbers in 32 bits (TensorRT)", "目标以 32 位保存整数（TensorRT）"),
-    )
-    add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
-    return parser
+_FLAGS = (
+    flag("model", "an .onnx file", "一个 .onnx 文件", metavar="M"),
+    flag("second", "another one, made from it", "由它生成的另一个文件", metavar="M2", nargs="?"),
+    flag("--to", "the type that the target holds floats in", "目标保存浮点数所用的类型", choices=("", "float16")),
+    flag("--int32", "the target holds whole numbers in 32 bits (TensorRT)", "目标以 32 位保存整数（TensorRT）",
+         action="store_true"),
+)  # fmt: skip

@@ -6,7 +6,7 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,12 @@ from . import overlay_outputs
 from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
 from .language import Help, error_line, in_words, language_of
-from .parser import Parser, add_options, formatter, given_of, parse, program
+from .parser import Flag, Parser, add_flags, add_options, formatter, given_of, parse, program
 
-__all__ = ["DEFAULT_OUTPUT", "USAGE", "build_parser", "check_before", "make_spec", "refuse_unused", "run", "spread_of"]
+__all__ = [
+    "DEFAULT_OUTPUT", "USAGE", "build_parser", "check_before", "make_spec", "refuse_unused", "run", "spread_of",
+    "verb_parser",
+]  # fmt: skip
 
 SUMMARY = "compare two run modes of a model (the default)"
 SUMMARY_ZH = "比较一个模型的两种运行模式（默认）"
@@ -72,6 +75,16 @@ def build_parser() -> Parser:
     return parser
 
 
+def verb_parser(
+    verb: str, text: str | None, zh: str, heading: Help, flags: Iterable[Flag], *, usage: str = USAGE
+) -> Parser:
+    """Of a verb that takes the options of a comparison, and below a heading some of its own."""
+    parser = build_parser()
+    parser.prog, parser.description, parser.usage = program(verb), Help(text or "", zh), usage
+    add_flags(parser.add_argument_group(heading), flags)
+    return parser
+
+
 def _verbs(place: int) -> str:
     return "\n".join(f"  {name:9s} {error_line[place]}" for name, error_line in all_verbs().items())
 
@@ -103,31 +116,34 @@ def run(arguments: Sequence[str]) -> int:
             spec, outputs, verbose=given.verbose, on_event=on_event, on_note=_note, spread=spread_of(given),
             language=given.lang,
         )  # fmt: skip
-    recorded_only = not outputs
     if outcome.report is not None:
         overlay_outputs.write(outcome.report, shown)
-    if outcome.report is not None and not given.quiet and not recorded_only:
-        from . import summary
-        from .plots import show_plots
+        if outputs and not given.quiet:
+            from . import summary
+            from .plots import show_plots
 
-        summary.show(outcome.report, outputs, language=given.lang)
-        if given.plots:
-            show_plots(outcome.report, given.plots, language=given.lang)
+            summary.show(outcome.report, outputs, language=given.lang)
+            if given.plots:
+                show_plots(outcome.report, given.plots, language=given.lang)
     if outcome.error is not None:
         print(f"precision_debug: {visible(error_line(outcome.error, given.lang))}", file=sys.stderr)
         return outcome.exit_status
-    if recorded_only:
-        if not given.quiet:
-            from ..report.words import Text
+    if outputs:
+        return outcome.exit_status
+    if not given.quiet:
+        print(visible(_recorded(spec, language_of(given.lang))))
+    return 0
 
-            mode, model, place = spec.run_mode, spec.model.path, spec.record
-            said = Text(
-                f"recorded {mode} of {model} in {place}; use it with --baseline {place}",
-                f"已将 {model} 的 {mode} 录制到 {place}；用 --baseline {place} 与它比较",
-            )
-            print(visible(in_words(said, language_of(given.lang))))
-        return 0
-    return outcome.exit_status
+
+def _recorded(spec: RunSpec, language: str) -> str:
+    from ..report.words import Text
+
+    mode, model, place = spec.run_mode, spec.model.path, spec.record
+    said = Text(
+        f"recorded {mode} of {model} in {place}; use it with --baseline {place}",
+        f"已将 {model} 的 {mode} 录制到 {place}；用 --baseline {place} 与它比较",
+    )
+    return in_words(said, language)
 
 
 def spread_of(given: argparse.Namespace) -> Workers | None:

@@ -20,8 +20,7 @@ from ..records import InputMeta
 from ..run.overwriting import refuse_overwriting
 from ..run.saved_json import SavedOutputs, save_inputs
 from ..safety.visible import visible
-from .language import Help
-from .parser import Parser, formatter, parse, program
+from .parser import flag, parse, verb_parser
 
 __all__ = ["run"]
 
@@ -38,7 +37,7 @@ DESCRIPTION_ZH = """precision_debug data：将输入或输出文件合并为一�
 
 def run(arguments: Sequence[str]) -> int:
     """Write the file; 0, or an error."""
-    given = parse(_parser(), arguments)
+    given = parse(verb_parser("data", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     if not given.output.lower().endswith(".json"):
         raise UsageError("is not a .json file", where=f"--output {given.output}")
     refuse_overwriting([given.output], given.files)
@@ -59,21 +58,12 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = Parser(prog=program("data"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument("what", metavar="merge|concat", choices=("merge", "concat"), help=Help("see above", "见上文"))
-    parser.add_argument(
-        "files",
-        metavar="FILES",
-        nargs="+",
-        help=Help(".json .npz .npy, folders, SCRIPT.py:f", ".json .npz .npy、目录、SCRIPT.py:f"),
-    )
-    parser.add_argument(
-        "--output", "-o", metavar="FILE.json", required=True, help=Help("what --inputs reads", "--inputs 可读取的文件")
-    )
-    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
-    return parser
+_FLAGS = (
+    flag("what", "see above", "见上文", metavar="merge|concat", choices=("merge", "concat")),
+    flag("files", ".json .npz .npy, folders, SCRIPT.py:f", ".json .npz .npy、目录、SCRIPT.py:f", metavar="FILES",
+         nargs="+"),
+    flag("--output -o", "what --inputs reads", "--inputs 可读取的文件", metavar="FILE.json", required=True),
+)  # fmt: skip
 
 
 def _is_results(name: str) -> bool:

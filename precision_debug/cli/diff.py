@@ -26,8 +26,8 @@ from ..report.widths import text_width, wrapped
 from ..report.words import Text
 from ..run.overwriting import refuse_overwriting
 from ..safety.visible import visible
-from .language import Help, add_language, in_words, language_of
-from .parser import Parser, formatter, parse, program
+from .language import in_words, language_of
+from .parser import flag, parse, verb_parser
 
 __all__ = ["run"]
 
@@ -46,7 +46,7 @@ _SUFFIXES = (".json", ".md", ".html", ".xlsx")
 
 def run(arguments: Sequence[str]) -> int:
     """Print the difference and write it where asked; 1 where something got worse."""
-    given = parse(_parser(), arguments)
+    given = parse(verb_parser("diff", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
     if not given.times >= 1:
         raise UsageError("must be at least 1", where="--times", hint="2 means twice or half the error")
     if not given.noise >= 0:
@@ -68,34 +68,16 @@ def run(arguments: Sequence[str]) -> int:
     return int(found.regressed)
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = Parser(prog=program("diff"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument("before", metavar="BEFORE", help=Help("the earlier report, .json", "较早的报告，.json"))
-    parser.add_argument("after", metavar="AFTER", help=Help("the later one", "较晚的报告"))
-    parser.add_argument(
-        "--times",
-        type=float,
-        default=TIMES,
-        help=Help("an error must change by more than this factor (default 2)", "误差变化超过此倍数才算（默认 2）"),
-    )
-    parser.add_argument(
-        "--noise",
-        type=float,
-        default=NOISE,
-        help=Help(
-            "relative L2 errors below this do not count (default 1e-6)", "低于此值的相对 L2 误差不计（默认 1e-6）"
-        ),
-    )
-    parser.add_argument(
-        "--output", metavar="FILE", action="append", default=[],
-        help=Help(
-            "write it as .xlsx, .html, .md or .json too; repeatable", "另存为 .xlsx、.html、.md 或 .json；可重复"
-        ),
-    )  # fmt: skip
-    add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
-    return parser
+_FLAGS = (
+    flag("before", "the earlier report, .json", "较早的报告，.json", metavar="BEFORE"),
+    flag("after", "the later one", "较晚的报告", metavar="AFTER"),
+    flag("--times", "an error must change by more than this factor (default 2)", "误差变化超过此倍数才算（默认 2）",
+         type=float, default=TIMES),
+    flag("--noise", "relative L2 errors below this do not count (default 1e-6)",
+         "低于此值的相对 L2 误差不计（默认 1e-6）", type=float, default=NOISE),
+    flag("--output", "write it as .xlsx, .html, .md or .json too; repeatable",
+         "另存为 .xlsx、.html、.md 或 .json；可重复", metavar="FILE", action="append", default=[]),
+)  # fmt: skip
 
 
 def _write(found: Difference, path: Path, suffix: str, asked: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,15 @@ from typing import Any
 from .. import registry
 from ..errors import OutputError
 from ..reasons import CORE as REASONS
-from ..records import RunMode
+from ..records import Availability, RunMode
 from ..report.machine import machine
 from ..report.widths import text_width
 from ..report.words import Text, word
 from ..safety.visible import visible
 from ..settings import Setting
 from . import columns_page, reasons_page, settings_page
-from .language import Help, add_language, in_words, language_of
-from .parser import Parser, formatter, parse, program
+from .language import in_words, language_of
+from .parser import flag, parse, verb_parser
 from .settings_page import cells
 
 __all__ = ["run"]
@@ -37,7 +37,7 @@ _PACKAGES = (
 
 def run(arguments: Sequence[str]) -> int:
     """Print the machine, the packages and every run mode; 0 if at least one mode can run here, else 1."""
-    given = parse(_parser(), arguments)
+    given = parse(verb_parser("doctor", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
     language = language_of(given.lang)
     if given.columns_page:
         return _write_page(Path(given.columns_page), columns_page.page())
@@ -47,85 +47,74 @@ def run(arguments: Sequence[str]) -> int:
         own = {f"backend {backend.name}": backend.reasons for backend in registry.backends()}
         return _write_page(Path(given.reasons_page), reasons_page.page({"every backend": REASONS, **own}))
     from rich.console import Console
-    from rich.table import Table
-
-    from .. import numbers
 
     console = Console(highlight=False, soft_wrap=True, markup=False)
     if not console.is_terminal:
         console.width = 160
     if given.settings:
         return _show_settings(console, language)
+    _show_machine(console, language)
+    runnable = sum(_show_backend(console, plugin, language) for plugin in registry.plugins())
+    return 0 if runnable else 1
+
+
+def _show_machine(console: Any, language: str) -> None:
+    from .. import numbers
+
     packages = ", ".join(f"{name} {version}" for name in _PACKAGES if (version := _version(name)))
     about = {**machine(), "packages": packages, "comparison": word(numbers.kernel_status(), language)}
     for key, value in about.items():
         label = in_words(Text(key, _LABELS.get(key, key)), language)
         console.print(f"{label}{' ' * (16 - text_width(label))} {value}")
-    runnable = 0
-    for plugin in registry.plugins():
-        console.print()
-        if plugin.backend is None:
-            failed = Text("could not be loaded", "无法加载")
-            console.print(visible(f"backend {plugin.name}: {in_words(failed, language)}: {plugin.problem}"))
-            continue
-        modes = {mode: plugin.backend.availability(mode.name) for mode in plugin.backend.run_modes}
-        runnable += sum(found.ok for found in modes.values())
-        needs = {found.needs for found in modes.values()}
-        if len(needs) == 1 and not any(found.ok for found in modes.values()):  # one line says it of all
-            lacking = Text("none of its modes runs here", "其运行模式均不能在此运行")
-            lack = word(needs.pop(), language)
-            console.print(visible(f"backend {plugin.name}: {in_words(lacking, language)}: {lack}"))
-            console.print("  " + " ".join(mode.name for mode in modes))
-            _show_tried(console, tuple(modes), language)
-            continue
-        table = Table(title=f"backend {plugin.name}", title_justify="left", box=None, pad_edge=False)
-        for column in _HEAD:
-            table.add_column(in_words(column, language), overflow="fold")
-        for mode, available in modes.items():
-            reads = " ".join(suffix or in_words(_FOLDER, language) for suffix in mode.suffixes)
-            table.add_row(
-                mode.name,
-                reads,
-                in_words(_HERE[available.ok], language),
-                in_words(Text(mode.summary, mode.zh or mode.summary), language)
-                if available.ok
-                else word(available.needs, language),
-            )
-        console.print(table)
+
+
+def _show_backend(console: Any, plugin: registry.Plugin, language: str) -> int:
+    """What runs of it, and what the rest needs; the number of its modes that can run here."""
+    console.print()
+    if plugin.backend is None:
+        failed = Text("could not be loaded", "无法加载")
+        console.print(visible(f"backend {plugin.name}: {in_words(failed, language)}: {plugin.problem}"))
+        return 0
+    modes = {mode: plugin.backend.availability(mode.name) for mode in plugin.backend.run_modes}
+    runnable = sum(found.ok for found in modes.values())
+    needs = {found.needs for found in modes.values()}
+    if len(needs) == 1 and not runnable:  # one line says it of all
+        lacking = Text("none of its modes runs here", "其运行模式均不能在此运行")
+        lack = word(needs.pop(), language)
+        console.print(visible(f"backend {plugin.name}: {in_words(lacking, language)}: {lack}"))
+        console.print("  " + " ".join(mode.name for mode in modes))
+    else:
+        console.print(_table_of_modes(plugin.name, modes, language))
         names = " ".join(one.name for one in plugin.backend.settings)
         told = Text("settings (doctor --settings explains them)", "设置（doctor --settings 逐一说明）")
         console.print(f"{in_words(told, language)}: {names or '-'}")
-        _show_tried(console, tuple(modes), language)
-    return 0 if runnable else 1
+    _show_tried(console, tuple(modes), language)
+    return runnable
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = Parser(prog=program("doctor"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument(
-        "--settings", action="store_true", help=Help("the backends' settings instead", "改为列出各后端的设置")
-    )
-    parser.add_argument(
-        "--settings_page",
-        metavar="FILE.md",
-        default="",
-        help=Help("write them there, as docs/settings.md", "将设置写入该文件，格式同 docs/settings.md"),
-    )
-    parser.add_argument(
-        "--reasons_page",
-        metavar="FILE.md",
-        default="",
-        help=Help("write what reports say, as docs/reasons.md", "写出报告中的各种说明，格式同 docs/reasons.md"),
-    )
-    parser.add_argument(
-        "--columns_page",
-        metavar="FILE.md",
-        default="",
-        help=Help("the table's columns, as docs/columns.md", "写出表格各列的说明，格式同 docs/columns.md"),
-    )
-    add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
-    return parser
+def _table_of_modes(backend: str, modes: Mapping[RunMode, Availability], language: str) -> Any:
+    from rich.table import Table
+
+    table = Table(title=f"backend {backend}", title_justify="left", box=None, pad_edge=False)
+    for column in _HEAD:
+        table.add_column(in_words(column, language), overflow="fold")
+    for mode, available in modes.items():
+        reads = " ".join(suffix or in_words(_FOLDER, language) for suffix in mode.suffixes)
+        summary = in_words(Text(mode.summary, mode.zh or mode.summary), language)
+        told = summary if available.ok else word(available.needs, language)
+        table.add_row(mode.name, reads, in_words(_HERE[available.ok], language), told)
+    return table
+
+
+_FLAGS = (
+    flag("--settings", "the backends' settings instead", "改为列出各后端的设置", action="store_true"),
+    flag("--settings_page", "write them there, as docs/settings.md", "将设置写入该文件，格式同 docs/settings.md",
+         metavar="FILE.md"),
+    flag("--reasons_page", "write what reports say, as docs/reasons.md", "写出报告中的各种说明，格式同 docs/reasons.md",
+         metavar="FILE.md"),
+    flag("--columns_page", "the table's columns, as docs/columns.md", "写出表格各列的说明，格式同 docs/columns.md",
+         metavar="FILE.md"),
+)  # fmt: skip
 
 
 _LABELS = {

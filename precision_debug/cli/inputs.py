@@ -11,14 +11,12 @@ from .. import registry
 from ..codec import decode, encode
 from ..errors import UsageError
 from ..feeds import as_option, default_feeds
-from ..records import InputMeta, ModelFiles, RunSpec
+from ..records import InputMeta, ModelFiles
 from ..run.called import Said, called
-from ..run.plan import make_plan
 from ..safety.visible import visible
 from ..settings.words import parse_shapes
-from .language import Help
-from .parser import Parser, formatter, parse, program
-from .reading import with_a_mode
+from .parser import MODEL_FLAGS, flag, parse, program, verb_parser
+from .reading import model_of, opening_of, with_a_mode
 
 __all__ = ["read", "run"]
 
@@ -30,12 +28,8 @@ DESCRIPTION_ZH = """precision_debug inputs MODEL：模型需要哪些输入、�
 
 def run(arguments: Sequence[str]) -> int:
     """Print the inputs, what each would be fed without --inputs, and a command; 0, or an error."""
-    given = parse(_parser(), arguments)
-    if given.model and (given.model_file or given.model_dir):
-        raise UsageError("two models were given", hint="name only one")
-    model = ModelFiles(
-        model_file=given.model or given.model_file, params_file=given.params_file, model_dir=given.model_dir
-    )
+    given = parse(verb_parser("inputs", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    model = model_of(given)
     if not model.path:
         raise UsageError("no model was given", hint="precision_debug inputs MODEL")
 
@@ -63,37 +57,11 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = Parser(prog=program("inputs"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument(
-        "model",
-        metavar="M",
-        nargs="?",
-        default="",
-        help=Help("the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等"),
-    )
-    parser.add_argument("--model_file", metavar="M", default="", help=Help("the same", "同上"))
-    parser.add_argument(
-        "--params_file",
-        metavar="P",
-        default="",
-        help=Help("its parameters, where they are a file", "参数文件（若单独存放）"),
-    )
-    parser.add_argument(
-        "--model_dir", metavar="D", default="", help=Help("a folder that holds the model", "模型所在的目录")
-    )
-    parser.add_argument(
-        "--run_mode",
-        metavar="MODE",
-        default="",
-        help=Help("as this mode reads it (default: the baseline)", "以此模式读取（默认为基线）"),
-    )
-    parser.add_argument(
-        "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Help("shapes to try", "要尝试的形状")
-    )
-    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
-    return parser
+_FLAGS = (
+    *MODEL_FLAGS,
+    flag("--run_mode", "as this mode reads it (default: the baseline)", "以此模式读取（默认为基线）", metavar="MODE"),
+    flag("--input_shapes", "shapes to try", "要尝试的形状", metavar="NAME:SHAPE", nargs="+", default=[]),
+)
 
 
 def read(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:
@@ -101,10 +69,7 @@ def read(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:
     model = decode(ModelFiles, job["model"])
 
     def of_mode(mode: str) -> dict[str, Any]:
-        place = folder / mode
-        place.mkdir(exist_ok=True)
-        opening = make_plan(RunSpec(model=model, run_mode=mode, record="-"), work_dir=str(place)).target
-        return {"mode": mode, "inputs": [encode(meta) for meta in opening.inputs()]}
+        return {"mode": mode, "inputs": [encode(meta) for meta in opening_of(model, mode, folder).inputs()]}
 
     return with_a_mode(model, job["run_mode"], of_mode, verbose=True)  # its log is a file
 

@@ -41,8 +41,7 @@ from ..records import InputMeta, ModelFiles, SessionSpec
 from ..run.called import Said, called
 from ..safety.visible import visible
 from .description import lines_of
-from .language import Help
-from .parser import Parser, formatter, parse, program
+from .parser import flag, parse, verb_parser
 
 __all__ = ["run", "surveyed"]
 
@@ -63,7 +62,7 @@ DESCRIPTION_ZH = """precision_debug inspect：TensorRT engine inspector 文件�
 
 def run(arguments: Sequence[str]) -> int:
     """Print the layers, the fused outputs or a difference; 1 where --diff finds another fusion, else 0."""
-    given = parse(_parser(), arguments)
+    given = parse(verb_parser("inspect", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
     if given.files[0] == "data" and len(given.files) > 1:
         for name in given.files[1:]:
             sys.stdout.writelines(f"{visible(line)}\n" for line in _data(name))
@@ -92,39 +91,17 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = Parser(prog=program("inspect"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument(
-        "files", metavar="FILES", nargs="+", help=Help("engine_info_*.json and the like", "engine_info_*.json 等文件")
-    )
-    parser.add_argument(
-        "--fused_outputs",
-        action="store_true",
-        help=Help("only the fused layers' output names, one a line", "只列出融合层的输出名，每行一个"),
-    )
-    parser.add_argument(
-        "--diff",
-        metavar="FILES",
-        nargs="+",
-        default=[],
-        help=Help("another engine: was the fusion kept?", "另一个引擎：融合是否保持？"),
-    )
-    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
-    parser.add_argument(
-        "--show",
-        nargs="+",
-        choices=PARTS,
-        default=[],
-        help=Help("of a model or an engine, each of these", "逐一列出模型或引擎的这些内容"),
-    )
-    parser.add_argument(
-        "--run_mode",
-        metavar="MODE",
-        default="",
-        help=Help("of inspect capability: trt_fp16, ov_fp32, …", "用于 inspect capability：trt_fp16、ov_fp32 等"),
-    )
-    return parser
+_FLAGS = (
+    flag("files", "engine_info_*.json and the like", "engine_info_*.json 等文件", metavar="FILES", nargs="+"),
+    flag("--fused_outputs", "only the fused layers' output names, one a line", "只列出融合层的输出名，每行一个",
+         action="store_true"),
+    flag("--diff", "another engine: was the fusion kept?", "另一个引擎：融合是否保持？", metavar="FILES", nargs="+",
+         default=[]),
+    flag("--show", "of a model or an engine, each of these", "逐一列出模型或引擎的这些内容", nargs="+", choices=PARTS,
+         default=[]),
+    flag("--run_mode", "of inspect capability: trt_fp16, ov_fp32, …", "用于 inspect capability：trt_fp16、ov_fp32 等",
+         metavar="MODE"),
+)  # fmt: skip
 
 
 def _tactics(files: Sequence[str], bad: Sequence[str]) -> int:

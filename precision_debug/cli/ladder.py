@@ -32,7 +32,7 @@ from ..run.supervisor import supervise
 from ..safety.visible import visible
 from . import compare
 from .language import Help, in_words, language_of
-from .parser import Parser, parse, program
+from .parser import flag, parse, program
 
 __all__ = ["climbed", "run"]
 
@@ -50,7 +50,7 @@ _DEFAULT_RUNS = 60
 def run(arguments: Sequence[str]) -> int:
     """Print the stages and the explanation; 0 where the target passes, 1 where a stage does not, 2 or 3 where the
     target could not run."""
-    given = parse(_parser(), arguments)
+    given = parse(compare.verb_parser("ladder", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
     compare.refuse_unused(
         given, "ladder", "gen_script", "plots", "record", "save_inputs", "save_outputs", "save_tensors", "repeat",
         "jobs", "engine", "address", "gpus", "checkpoint",
@@ -84,30 +84,12 @@ def run(arguments: Sequence[str]) -> int:
     return found.exit_status
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = compare.build_parser()
-    parser.prog, parser.description, parser.usage = (
-        program("ladder"),
-        Help(__doc__ or "", DESCRIPTION_ZH),
-        compare.USAGE,
-    )
-    group = parser.add_argument_group(Help("how far does the ladder go?", "逐级到何处为止？"))
-    group.add_argument(
-        "--on", choices=("outputs", "all"), default="outputs",
-        help=Help(
-            "what must be within tolerance: the model's outputs, or every compared tensor (default outputs)",
-            "什么须在容差内：模型的输出，或每个比较的张量（默认 outputs）",
-        ),
-    )  # fmt: skip
-    group.add_argument(
-        "--runs",
-        metavar="N",
-        type=int,
-        default=_DEFAULT_RUNS,
-        help=Help("runs for each bisection", "每次二分的运行次数"),
-    )
-    return parser
+_HEADING = Help("how far does the ladder go?", "逐级到何处为止？")
+_FLAGS = (
+    flag("--on", "what must be within tolerance: the model's outputs, or every compared tensor (default outputs)",
+         "什么须在容差内：模型的输出，或每个比较的张量（默认 outputs）", choices=("outputs", "all"), default="outputs"),
+    flag("--runs", "runs for each bisection", "每次二分的运行次数", metavar="N", type=int, default=_DEFAULT_RUNS),
+)  # fmt: skip
 
 
 def _could_not_run(found: Climb) -> PrecisionDebugError:

@@ -12,19 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from ..codec import decode, encode
-from ..errors import UsageError
 from ..feeds import make_feeds
 from ..pairing.marks import get_mark_names_from_serialized_json, select
-from ..records import ModelFiles, RunSpec, TensorMeta
+from ..records import ModelFiles, TensorMeta
 from ..report.atomic_file import replacing
 from ..run.called import Said, called
 from ..run.overwriting import refuse_overwriting
-from ..run.plan import make_plan
 from ..safety.visible import visible
 from ..settings.words import parse_shapes
-from .language import Help
-from .parser import Parser, formatter, parse, program
-from .reading import with_a_mode
+from .parser import MODEL_FLAGS, flag, parse, verb_parser
+from .reading import model_of, opening_of, with_a_mode
 
 __all__ = ["listed", "run"]
 
@@ -41,19 +38,17 @@ _TAB = "\t"
 
 def run(arguments: Sequence[str]) -> int:
     """Print or write the names; 0, or an error."""
-    given = parse(_parser(), arguments)
-    if given.model and (given.model_file or given.model_dir):
-        raise UsageError("two models were given", hint="name only one")
-    given.model_file = given.model or given.model_file
+    given = parse(verb_parser("marks", __doc__, DESCRIPTION_ZH, _FLAGS), arguments)
+    model = model_of(given)
     if given.output:
-        refuse_overwriting([given.output], given.model_file, given.params_file, given.model_dir, given.from_inspector)
+        refuse_overwriting([given.output], model.model_file, model.params_file, model.model_dir, given.from_inspector)
     between = tuple(given.marks_between) if given.marks_between else None
     if given.from_inspector:
         names = get_mark_names_from_serialized_json(given.from_inspector)
         chosen = select(given.mark, between, names) if given.mark or between else names
         texts = list(chosen)
     else:
-        texts = _of_model(given, between)
+        texts = _of_model(model, given, between)
     text = "\n".join(texts) + "\n"
     if given.output:
         with replacing(Path(given.output), what="the list") as temporary:
@@ -63,62 +58,21 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = Parser(prog=program("marks"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument(
-        "model",
-        metavar="M",
-        nargs="?",
-        default="",
-        help=Help("the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等"),
-    )
-    parser.add_argument("--model_file", metavar="M", default="", help=Help("the same", "同上"))
-    parser.add_argument(
-        "--params_file",
-        metavar="P",
-        default="",
-        help=Help("its parameters, where they are a file", "参数文件（若单独存放）"),
-    )
-    parser.add_argument(
-        "--model_dir", metavar="D", default="", help=Help("a folder that holds the model", "模型所在的目录")
-    )
-    parser.add_argument(
-        "--run_mode",
-        metavar="MODE",
-        default="",
-        help=Help("the graph of this mode (default: the baseline's)", "该模式的图（默认为基线的图）"),
-    )
-    parser.add_argument(
-        "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Help("shapes to try", "要尝试的形状")
-    )
-    parser.add_argument(
-        "--mark",
-        metavar="NAME",
-        nargs="+",
-        action="extend",
-        default=[],
-        help=Help("only what these match", "只列出与之匹配的"),
-    )
-    parser.add_argument("--marks_between", metavar=("START", "END"), nargs=2, default=None)
-    parser.add_argument(
-        "--from_inspector",
-        metavar="GLOB",
-        default="",
-        help=Help("in place of a model: engine-inspector files", "代替模型：engine inspector 文件"),
-    )
-    parser.add_argument(
-        "--names_only", action="store_true", help=Help("without operator type and shape", "不带算子类型和形状")
-    )
-    parser.add_argument(
-        "--output", metavar="FILE", default="", help=Help("write here in place of printing", "写入文件而不打印")
-    )
-    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
-    return parser
+_FLAGS = (
+    *MODEL_FLAGS,
+    flag("--run_mode", "the graph of this mode (default: the baseline's)", "该模式的图（默认为基线的图）",
+         metavar="MODE"),
+    flag("--input_shapes", "shapes to try", "要尝试的形状", metavar="NAME:SHAPE", nargs="+", default=[]),
+    flag("--mark", "only what these match", "只列出与之匹配的", metavar="NAME", nargs="+", action="extend", default=[]),
+    flag("--marks_between", "", "", metavar=("START", "END"), nargs=2, default=None),
+    flag("--from_inspector", "in place of a model: engine-inspector files", "代替模型：engine inspector 文件",
+         metavar="GLOB"),
+    flag("--names_only", "without operator type and shape", "不带算子类型和形状", action="store_true"),
+    flag("--output", "write here in place of printing", "写入文件而不打印", metavar="FILE"),
+)  # fmt: skip
 
 
-def _of_model(given: argparse.Namespace, between: tuple[str, str] | None) -> list[str]:
-    model = ModelFiles(model_file=given.model_file, params_file=given.params_file, model_dir=given.model_dir)
+def _of_model(model: ModelFiles, given: argparse.Namespace, between: tuple[str, str] | None) -> list[str]:
     job = {"model": encode(model), "run_mode": given.run_mode, "input_shapes": given.input_shapes}
     found = called("precision_debug.cli.marks:listed", job, where=model.path, verbose=given.verbose)
     metas = [decode(TensorMeta, plain) for plain in found]
@@ -137,9 +91,7 @@ def listed(job: Mapping[str, Any], folder: Path, _said: Said) -> list[Any]:
     model, shapes = decode(ModelFiles, job["model"]), parse_shapes(job["input_shapes"])
 
     def of_mode(mode: str) -> list[Any]:
-        place = folder / mode
-        place.mkdir(exist_ok=True)
-        opening = make_plan(RunSpec(model=model, run_mode=mode, record="-"), work_dir=str(place)).target
+        opening = opening_of(model, mode, folder)
         feeds = make_feeds(opening.inputs(), shapes=shapes)
         session = opening.open(feeds.feeds)
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..errors import UsageError
@@ -14,9 +15,12 @@ from ..report.widths import wrapped
 from ..safety.nearest import nearest
 from ..settings import Setting
 from ..settings.options import GROUPS
-from .language import Help, language_of, requested_language
+from .language import Help, add_language, language_of, requested_language
 
-__all__ = ["Parser", "add_options", "formatter", "given_of", "parse", "program"]
+__all__ = [
+    "MODEL_FLAGS", "Flag", "Parser", "add_flags", "add_options", "flag", "formatter", "given_of", "parse", "program",
+    "verb_parser",
+]  # fmt: skip
 
 _ARGPARSE = {
     "positional arguments": "位置参数", "options": "选项", "show this help message and exit": "显示此帮助并退出",
@@ -92,6 +96,46 @@ class _Reads(argparse.Action):
         if self._setting.repeated:
             values = self._words = [*self._words, *(values if isinstance(values, list) else [values])]
         setattr(namespace, self.dest, self._setting.read(values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag:
+    """A flag, or a place, of one verb. form: the rest of it in argparse's words."""
+
+    names: tuple[str, ...]
+    help: Help
+    form: Mapping[str, Any]
+
+
+def flag(names: str, en: str, zh: str, **form: Any) -> Flag:
+    """names: one or several, as they are typed. What takes a text and is not given is ""."""
+    usual = {} if form.keys() & {"action", "default", "required"} else {"default": ""}
+    return Flag(names=tuple(names.split()), help=Help(en, zh), form=usual | form)
+
+
+MODEL_FLAGS = (
+    flag("model", "the model: .onnx, .pdmodel, .json, …", "模型：.onnx、.pdmodel、.json 等", metavar="M", nargs="?"),
+    flag("--model_file", "the same", "同上", metavar="M"),
+    flag("--params_file", "its parameters, where they are a file", "参数文件（若单独存放）", metavar="P"),
+    flag("--model_dir", "a folder that holds the model", "模型所在的目录", metavar="D"),
+)
+"""Of a verb that reads a model and runs nothing; ``reading.model_of`` reads them."""
+
+
+def add_flags(group: argparse._ActionsContainer, flags: Iterable[Flag]) -> None:
+    for one in flags:
+        group.add_argument(*one.names, help=one.help, **one.form)
+
+
+def verb_parser(verb: str, text: str | None, zh: str, flags: Iterable[Flag], *, language: bool = False) -> Parser:
+    """What a verb takes that stands on its own. text, zh: what it does, in English and in Chinese; language: it has
+    --lang."""
+    parser = Parser(prog=program(verb), formatter_class=formatter, description=Help(text or "", zh))
+    add_flags(parser, flags)
+    if language:
+        add_language(parser)
+    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
+    return parser
 
 
 def add_options(parser: argparse.ArgumentParser, table: Iterable[Setting]) -> None:

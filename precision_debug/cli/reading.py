@@ -1,19 +1,37 @@
-"""For verbs that only read a model: whichever backend can."""
+"""For verbs that only read a model: which one it is, and whichever backend can read it."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from .. import registry
 from ..errors import BackendUnavailable, ModelError, UsageError
 from ..reasons import say
-from ..records import ModelFiles
+from ..records import ModelFiles, RunSpec
+from ..run.plan import Opening, make_plan
 from .streams import without_chatter
 
-__all__ = ["with_a_mode"]
+__all__ = ["model_of", "opening_of", "with_a_mode"]
 
 T = TypeVar("T")
+
+
+def model_of(given: argparse.Namespace) -> ModelFiles:
+    """What ``parser.MODEL_FLAGS`` name; ``path`` is "" where they name nothing. Raises UsageError."""
+    if given.model and (given.model_file or given.model_dir):
+        raise UsageError("two models were given", hint="name only one")
+    file = given.model or given.model_file
+    return ModelFiles(model_file=file, params_file=given.params_file, model_dir=given.model_dir)
+
+
+def opening_of(model: ModelFiles, mode: str, folder: Path) -> Opening:
+    """The model in a run mode, before it is opened. folder: where a place for it is made."""
+    place = folder / mode
+    place.mkdir(exist_ok=True)
+    return make_plan(RunSpec(model=model, run_mode=mode, record="-"), work_dir=str(place)).target
 
 
 def with_a_mode(model: ModelFiles, asked: str, use: Callable[[str], T], *, verbose: bool = False) -> T:

@@ -46,7 +46,7 @@ from ..safety.visible import visible
 from ..settings.options import differing
 from . import compare
 from .language import Help
-from .parser import Parser, parse, program
+from .parser import flag, parse, program
 
 __all__ = ["reduced", "run"]
 
@@ -75,7 +75,7 @@ _OF_THE_WHOLE = ("input_shapes", "val_range", "sample", "samples_axis", "marks",
 
 def run(arguments: Sequence[str]) -> int:
     """0 where a part was written, 1 where there is none; 2 or 3 as ever."""
-    given = parse(_parser(), arguments)
+    given = parse(compare.verb_parser("reduce", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
     compare.refuse_unused(given, "reduce", *_UNUSED, hint=say("use_part"))
     spec = compare.make_spec(given, command=f"{program('reduce')} {shlex.join(arguments)}")
     model = spec.model.model_file
@@ -118,28 +118,12 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = compare.build_parser()
-    parser.prog, parser.description, parser.usage = (
-        program("reduce"),
-        Help(__doc__ or "", DESCRIPTION_ZH),
-        compare.USAGE,
-    )
-    group = parser.add_argument_group(Help("what is left, and where does it go?", "剩下什么，写到何处？"))
-    group.add_argument(
-        "--tensor",
-        metavar="NAME",
-        default="",
-        help=Help("that must fail (default: the first that does)", "必须超差的张量（默认为首个超差者）"),
-    )
-    group.add_argument(
-        "--part",
-        metavar="FILE.onnx",
-        default="",
-        help=Help("the part (default: MODEL.part.onnx)", "子模型（默认 MODEL.part.onnx）"),
-    )
-    return parser
+_HEADING = Help("what is left, and where does it go?", "剩下什么，写到何处？")
+_FLAGS = (
+    flag("--tensor", "that must fail (default: the first that does)", "必须超差的张量（默认为首个超差者）",
+         metavar="NAME"),
+    flag("--part", "the part (default: MODEL.part.onnx)", "子模型（默认 MODEL.part.onnx）", metavar="FILE.onnx"),
+)  # fmt: skip
 
 
 def reduced(job: Mapping[str, Any], folder: Path, said: Said) -> dict[str, Any]:

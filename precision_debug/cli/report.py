@@ -13,8 +13,7 @@ from ..report.model import Report
 from ..run.journal_report import report_of_journal
 from ..run.overwriting import refuse_overwriting
 from . import overlay_outputs, summary
-from .language import Help, add_language
-from .parser import Parser, formatter, parse, program
+from .parser import flag, parse, verb_parser
 from .plots import show_plots
 
 __all__ = ["load", "run"]
@@ -30,7 +29,7 @@ SOURCE 是 .json 报告，或进程全部被终止的运行所留下的 journal.
 
 def run(arguments: Sequence[str]) -> int:
     """Write the outputs, print the summary, and return the report's exit status."""
-    given = parse(_parser(), arguments)
+    given = parse(verb_parser("report", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
     outputs, shown = overlay_outputs.split_outputs(given.output)
     refuse_overwriting([*outputs, *shown.values()], given.source)
     report = load(Path(given.source))
@@ -43,31 +42,13 @@ def run(arguments: Sequence[str]) -> int:
     return report.exit_status
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = Parser(prog=program("report"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument(
-        "source", metavar="SOURCE", help=Help("output.json or journal.jsonl", "output.json 或 journal.jsonl")
-    )
-    parser.add_argument(
-        "--output",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help=Help("may be repeated; format by suffix, or NAME:FILE", "可重复；格式由后缀或 NAME:FILE 决定"),
-    )
-    parser.add_argument(
-        "--plots",
-        metavar="N",
-        type=int,
-        nargs="?",
-        const=1,
-        default=0,
-        help=Help("draw the N worst tensors in the terminal", "在终端绘制误差最大的 N 个张量"),
-    )
-    add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
-    return parser
+_FLAGS = (
+    flag("source", "output.json or journal.jsonl", "output.json 或 journal.jsonl", metavar="SOURCE"),
+    flag("--output", "may be repeated; format by suffix, or NAME:FILE", "可重复；格式由后缀或 NAME:FILE 决定",
+         metavar="FILE", action="append", default=[]),
+    flag("--plots", "draw the N worst tensors in the terminal", "在终端绘制误差最大的 N 个张量", metavar="N", type=int,
+         nargs="?", const=1, default=0),
+)  # fmt: skip
 
 
 def load(source: Path) -> Report:

@@ -28,7 +28,7 @@ from ..search.request import SearchRequest, limit_of
 from ..settings.options import Workers
 from . import compare, ladder, summary
 from .language import Help, error_line, in_words, language_of
-from .parser import Parser, parse, program
+from .parser import flag, parse, program
 
 __all__ = ["run"]
 
@@ -48,18 +48,9 @@ _SAVED = ("save_model", "save_engine", "save_ir", "save_inspector", "save_tactic
 
 def run(arguments: Sequence[str]) -> int:
     """0 where a set was found and verified, or none is needed; 1 where there is none; 2 or 3 as ever."""
-    given = parse(_parser(), arguments)
+    given = parse(compare.verb_parser("search", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS), arguments)
     compare.refuse_unused(given, "search", "gen_script", "plots")
-    limit_of(given.limit)
-    if given.check:
-        CheckCommand.of(given.check)
-        for name, usual in (("on", "outputs"), ("limit", ""), ("held_out", "")):
-            if getattr(given, name) != usual:
-                raise UsageError("the command alone decides", where="--check", hint=f"leave --{name} out")
-    if given.runs < 0 or not 0 <= given.seconds < math.inf:
-        raise UsageError("--runs and --seconds must be 0 or greater")
-    if given.metric:
-        _score(given)
+    _refuse_contradictions(given)
     spec = compare.make_spec(given, command=f"{program('search')} {shlex.join(arguments)}")
     if given.record:
         raise UsageError("search does not record runs", where="--record", hint="leave it out")
@@ -94,67 +85,40 @@ def run(arguments: Sequence[str]) -> int:
     return 0 if fix is not None and fix.state in ("found", "not needed") and verified else 1
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = compare.build_parser()
-    parser.prog, parser.description, parser.usage = (
-        program("search"),
-        Help(__doc__ or "", DESCRIPTION_ZH),
-        compare.USAGE,
-    )
-    group = parser.add_argument_group(
-        Help("what has to hold, and for how long is it searched?", "须满足什么，搜索多久？")
-    )
-    group.add_argument(
-        "--on", metavar="outputs|all|FILE.py:f", default="outputs",
-        help=Help(
-            "what is judged: the outputs, every tensor, or a metric(baseline, target) of your own (default outputs)",
-            "判定对象：输出、每个张量，或您自己的 metric(baseline, target)（默认 outputs）",
-        ),
-    )  # fmt: skip
-    group.add_argument(
-        "--limit", metavar="X|P%", default="",
-        help=Help(
-            "largest relative L2 error, or share of the error with nothing kept (default: the tolerance); with --metric"
-            " the least that it may give, up to 1, for a target's outputs and the baseline's",
-            "最大相对 L2 误差，或占未保留时误差的比例（默认按容差）；"
-            "与 --metric 合用时为其对目标与基线输出的最低值（不超过 1）",
-        ),
-    )  # fmt: skip
-    group.add_argument(
-        "--check", metavar="COMMAND", default="",
-        help=Help(
-            "a command of your own decides, by its exit status, of each saved model: \"python check.py {model}\"",
-            "由您自己的命令以退出码判定每个保存的模型：\"python check.py {model}\"",
-        ),
-    )  # fmt: skip
-    group.add_argument(
-        "--held_out",
-        metavar="FILE|DIR",
-        default="",
-        help=Help("inputs that only check the answer", "只用于检验结果的输入"),
-    )
-    group.add_argument(
-        "--runs",
-        metavar="N",
-        type=int,
-        default=200,
-        help=Help("at most so many sets (default 200)", "最多运行的集合数（默认 200）"),
-    )
-    group.add_argument(
-        "--seconds",
-        metavar="S",
-        type=float,
-        default=0.0,
-        help=Help("no new set after so long", "超过此秒数后不再运行新集合"),
-    )
-    group.add_argument(
-        "--artefacts",
-        metavar="DIR",
-        default="",
-        help=Help("folder of what is handed over (default: beside the report)", "交付文件的目录（默认在报告旁）"),
-    )
-    return parser
+_HEADING = Help("what has to hold, and for how long is it searched?", "须满足什么，搜索多久？")
+_FLAGS = (
+    flag("--on",
+         "what is judged: the outputs, every tensor, or a metric(baseline, target) of your own (default outputs)",
+         "判定对象：输出、每个张量，或您自己的 metric(baseline, target)（默认 outputs）",
+         metavar="outputs|all|FILE.py:f", default="outputs"),
+    flag("--limit",
+         "largest relative L2 error, or share of the error with nothing kept (default: the tolerance); with --metric "
+         "the least that it may give, up to 1, for a target's outputs and the baseline's",
+         "最大相对 L2 误差，或占未保留时误差的比例（默认按容差）；与 --metric 合用时为其对目标与基线输出的最低值（不超"
+         "过 1）", metavar="X|P%"),
+    flag("--check", 'a command of your own decides, by its exit status, of each saved model: "python check.py {model}"',
+         '由您自己的命令以退出码判定每个保存的模型："python check.py {model}"', metavar="COMMAND"),
+    flag("--held_out", "inputs that only check the answer", "只用于检验结果的输入", metavar="FILE|DIR"),
+    flag("--runs", "at most so many sets (default 200)", "最多运行的集合数（默认 200）", metavar="N", type=int,
+         default=200),
+    flag("--seconds", "no new set after so long", "超过此秒数后不再运行新集合", metavar="S", type=float, default=0.0),
+    flag("--artefacts", "folder of what is handed over (default: beside the report)", "交付文件的目录（默认在报告旁）",
+         metavar="DIR"),
+)  # fmt: skip
+
+
+def _refuse_contradictions(given: Any) -> None:
+    """Raises UsageError for options that contradict each other, or themselves."""
+    limit_of(given.limit)
+    if given.check:
+        CheckCommand.of(given.check)
+        for name, usual in (("on", "outputs"), ("limit", ""), ("held_out", "")):
+            if getattr(given, name) != usual:
+                raise UsageError("the command alone decides", where="--check", hint=f"leave --{name} out")
+    if given.runs < 0 or not 0 <= given.seconds < math.inf:
+        raise UsageError("--runs and --seconds must be 0 or greater")
+    if given.metric:
+        _score(given)
 
 
 def _score(given: Any) -> None:

@@ -30,7 +30,7 @@ from ..run.sweep.write import SUFFIXES, as_table, as_text, write
 from ..safety.visible import visible
 from . import compare
 from .language import Help, language_of
-from .parser import Parser, parse, program
+from .parser import flag, parse, program
 
 __all__ = ["run"]
 
@@ -45,10 +45,12 @@ DESCRIPTION_ZH = """precision_debug sweep：多种运行模式列于一表：误
 
 _DEFAULT = "output/sweep.html"
 
+_USAGE = "%(prog)s --model_file M --run_modes MODE MODE … [options]"
+
 
 def run(arguments: Sequence[str]) -> int:
     """0 where every mode ran, 1 where one is out of tolerance, 2 where one was refused, 3 where one crashed."""
-    given = parse(_parser(), arguments)
+    given = parse(compare.verb_parser("sweep", __doc__, DESCRIPTION_ZH, _HEADING, _FLAGS, usage=_USAGE), arguments)
     compare.refuse_unused(given, "sweep", "gen_script", "plots")
     if given.run_mode or given.record:
         raise UsageError(say("sweep_takes_modes"), where="--run_mode" if given.run_mode else "--record")
@@ -58,19 +60,10 @@ def run(arguments: Sequence[str]) -> int:
     given.run_mode = wanted[0][1]
     spec = compare.make_spec(given, command=f"{program('sweep')} {shlex.join(arguments)}")
     outputs = [Path(path) for path in given.output or [_DEFAULT]]
-    known = say("known", known=" ".join(SUFFIXES))
-    for output in outputs:
-        if output.suffix.lower() not in SUFFIXES:
-            raise UsageError(say("no_sweep_format", ending=output.suffix), where=str(output), hint=known)
-    refuse_overwriting(outputs, spec, given.marks)
-    folder = outputs[0].with_name(f"{outputs[0].stem}.modes")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        what = f"the folder of the modes' reports cannot be made: {error.strerror}"
-        raise OutputError(what, where=str(folder), hint="name another --output") from error
+    folder = _folder_beside(outputs, spec, given.marks)
     models = [spec.model, *(ModelFiles(model_dir=path) if Path(path).is_dir() else ModelFiles(model_file=path)
                             for path in given.models)]  # fmt: skip
+    language = language_of(given.lang)
 
     def compared(one: RunSpec, path: Path) -> Outcome:
         return supervise(one, _written(path), verbose=given.verbose, spread=spread, language=given.lang)
@@ -79,8 +72,6 @@ def run(arguments: Sequence[str]) -> int:
         if spread is not None and spread.engine == "ray":
             return measure_remotely(one, spread, batch=batch, seconds=given.speed_seconds)
         return measure_speed(one, batch=batch, seconds=given.speed_seconds)
-
-    language = language_of(given.lang)
 
     def stage(text: Reason) -> None:
         if not given.quiet:
@@ -96,10 +87,7 @@ def run(arguments: Sequence[str]) -> int:
                 folder.rmdir()
             raise BackendError(say("interrupted"), hint=say("nothing_yet"))
         with stopping.finishing("the report is being written"):
-            remove_inputs([_written(outputs[0].parent / mode.report) for mode in found.modes if mode.report])
-            found = dataclasses.replace(found, command=spec.command)
-            for output in outputs:
-                write(found, output, language=given.lang)
+            found = _deliver(found, spec.command, outputs, given.lang)
     if not given.quiet:
         _show(found, outputs, language)
     if stopping.asked:
@@ -109,40 +97,44 @@ def run(arguments: Sequence[str]) -> int:
     return 1 if any(mode.verdict in ("out of tolerance", "inconclusive", "partial") for mode in found.modes) else 0
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = compare.build_parser()
-    parser.prog, parser.description = program("sweep"), Help(__doc__ or "", DESCRIPTION_ZH)
-    parser.usage = "%(prog)s --model_file M --run_modes MODE MODE … [options]"
-    group = parser.add_argument_group(Help("which modes, and how are they timed?", "哪些模式，如何计时？"))
-    group.add_argument(
-        "--run_modes", metavar="A,B,…", default="",
-        help=Help(
-            "the modes; MODE+KEY=VALUE gives one a setting of its own, and may be named beside the mode without it",
-            "各模式；MODE+KEY=VALUE 为其单独给出设置，可与不带设置的同一模式并列",
-        ),
-    )  # fmt: skip
-    group.add_argument(
-        "--models", metavar="FILE", nargs="+", default=[],
-        help=Help(
-            "further files of the same model: a mode runs the first one that it reads",
-            "同一模型的其他文件：每种模式运行其能读取的第一个",
-        ),
-    )  # fmt: skip
-    group.add_argument(
-        "--batch_sizes",
-        metavar="N,…",
-        default="",
-        help=Help("samples a run to time (default: as they are)", "计时时每次运行的样本数（默认原样）"),
-    )
-    group.add_argument(
-        "--speed_seconds",
-        metavar="S",
-        type=float,
-        default=3.0,
-        help=Help("of timed runs each (default 3)", "每种模式计时的秒数（默认 3）"),
-    )
-    return parser
+def _folder_beside(outputs: Sequence[Path], spec: RunSpec, marks: str) -> Path:
+    """The folder of the modes' own reports, beside the first output. Raises UsageError or OutputError where that, or
+    an output, cannot be written."""
+    known = say("known", known=" ".join(SUFFIXES))
+    for output in outputs:
+        if output.suffix.lower() not in SUFFIXES:
+            raise UsageError(say("no_sweep_format", ending=output.suffix), where=str(output), hint=known)
+    refuse_overwriting(outputs, spec, marks)
+    folder = outputs[0].with_name(f"{outputs[0].stem}.modes")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = f"the folder of the modes' reports cannot be made: {error.strerror}"
+        raise OutputError(what, where=str(folder), hint="name another --output") from error
+    return folder
+
+
+def _deliver(found: Sweep, command: str, outputs: Sequence[Path], language: str) -> Sweep:
+    """Write the table to every output; the inputs that each mode's report brought along are of no more use."""
+    remove_inputs([_written(outputs[0].parent / mode.report) for mode in found.modes if mode.report])
+    found = dataclasses.replace(found, command=command)
+    for output in outputs:
+        write(found, output, language=language)
+    return found
+
+
+_HEADING = Help("which modes, and how are they timed?", "哪些模式，如何计时？")
+_FLAGS = (
+    flag("--run_modes",
+         "the modes; MODE+KEY=VALUE gives one a setting of its own, and may be named beside the mode without it",
+         "各模式；MODE+KEY=VALUE 为其单独给出设置，可与不带设置的同一模式并列", metavar="A,B,…"),
+    flag("--models", "further files of the same model: a mode runs the first one that it reads",
+         "同一模型的其他文件：每种模式运行其能读取的第一个", metavar="FILE", nargs="+", default=[]),
+    flag("--batch_sizes", "samples a run to time (default: as they are)", "计时时每次运行的样本数（默认原样）",
+         metavar="N,…"),
+    flag("--speed_seconds", "of timed runs each (default 3)", "每种模式计时的秒数（默认 3）", metavar="S", type=float,
+         default=3.0),
+)  # fmt: skip
 
 
 def _show(found: Sweep, outputs: Sequence[Path], language: str) -> None:

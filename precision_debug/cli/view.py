@@ -17,8 +17,7 @@ from ..report import write
 from ..run.locked_folder import scratch
 from ..safety.special_file import refuse_special
 from ..safety.visible import visible
-from .language import Help, add_language
-from .parser import Parser, formatter, parse, program
+from .parser import flag, parse, verb_parser
 from .report import load
 
 __all__ = ["Pages", "run"]
@@ -83,7 +82,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C, which is how it ends well: 0."""
-    given = parse(_parser(), arguments)
+    given = parse(verb_parser("view", __doc__, DESCRIPTION_ZH, _FLAGS, language=True), arguments)
     if not 0 <= given.port <= 65535:
         raise UsageError("must be from 0 to 65535", where="--port", hint="leave it out to use a free one")
     page = _page(Path(given.source), given.lang)
@@ -104,19 +103,12 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> Parser:
-    """What the verb takes."""
-    parser = Parser(prog=program("view"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
-    parser.add_argument(
-        "source",
-        metavar="SOURCE",
-        help=Help("report.html, report.json or journal.jsonl", "report.html、report.json 或 journal.jsonl"),
-    )
-    parser.add_argument("--port", type=int, default=0, help=Help("default: any that is free", "默认为任意空闲端口"))
-    parser.add_argument("--open", action="store_true", help=Help("open the browser too", "同时打开浏览器"))
-    add_language(parser)
-    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
-    return parser
+_FLAGS = (
+    flag("source", "report.html, report.json or journal.jsonl", "report.html、report.json 或 journal.jsonl",
+         metavar="SOURCE"),
+    flag("--port", "default: any that is free", "默认为任意空闲端口", type=int, default=0),
+    flag("--open", "open the browser too", "同时打开浏览器", action="store_true"),
+)  # fmt: skip
 
 
 def _page(source: Path, language: str) -> bytes:

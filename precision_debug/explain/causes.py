@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,19 @@ from ..reasons.causes import CAUSES
 from ..records import Introduced
 from .files import files_differ, other_weight
 from .introduced import MASK, Alone
-from .operators import CANCEL, MOVE, REACH_FURTHER, SQUARE_NOTHING, SUM_UP, plain_type
+from .operator_facts import (
+    WIDE,
+    acting_type,
+    constants_of,
+    depth_of,
+    error_share,
+    is_finer,
+    is_quantised,
+    largest_input,
+    narrow_type,
+    types_of,
+)
+from .operators import CANCEL, REACH_FURTHER, SQUARE_NOTHING, SUM_UP, plain_type
 from .subject import Subject
 from .units import largest_of, smallest_of
 
@@ -25,8 +39,8 @@ __all__ = ["cause_of"]
 
 Array = np.ndarray[Any, Any]
 Evidence = dict[str, Any]
-
-_WIDE = frozenset({"float32", "float64"})
+Told = tuple[str, Evidence]
+"""A cause's code, and what proves it."""
 
 _LEAST_TF32, _MOST_TF32 = 0.15, 1.2
 """Relative L2 error of a product whose operands were rounded to TF32's 11 bits, in roundings: each operand is off by
@@ -99,7 +113,7 @@ def _factor(subject: Subject, name: str, amplifier: str) -> float:
     return step if step >= _LEAST_FACTOR or not own else error / own
 
 
-def _by_its_own_rule(subject: Subject, name: str, exact: Array, wrong: Array) -> tuple[str, Evidence] | None:
+def _by_its_own_rule(subject: Subject, name: str, exact: Array, wrong: Array) -> Told | None:
     """The first cause whose record itself tells it."""
     for code, cause in CAUSES.items():
         evidence = cause.found(subject, name, exact, wrong) if cause.found is not None else {}
@@ -108,10 +122,10 @@ def _by_its_own_rule(subject: Subject, name: str, exact: Array, wrong: Array) ->
     return None
 
 
-def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None) -> tuple[str, Evidence] | None:
+def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None) -> Told | None:
     """What became 0, where that is no more than the rounding of a norm but decides what is divided by it."""
-    least = smallest_of(_narrow(subject, name))
-    vanished = _vanished(_constants(subject, name), least)
+    least = smallest_of(narrow_type(subject, name))
+    vanished = _vanished(constants_of(subject, name), least)
     if vanished:
         return "weight_underflow", vanished
     if exact is None or wrong is None or not least:
@@ -122,124 +136,182 @@ def _lost(subject: Subject, name: str, exact: Array | None, wrong: Array | None)
     return "underflow", {"lost": int(lost.sum()), "share": float(lost.mean()), "smallest": least}
 
 
-def _narrowed_range(
-    subject: Subject, alone: Alone, name: str, exact: Array | None, wrong: Array | None
-) -> tuple[str, Evidence] | None:
+def _narrowed_range(subject: Subject, alone: Alone, name: str, exact: Array | None, wrong: Array | None) -> Told | None:
     """What makes the quantised range wide: then half a step, as little as it is beside the largest, is all of the rest;
     None where nothing does."""
-    if exact is None or wrong is None or not _quantised(_narrow(subject, name)):
+    if exact is None or wrong is None or not is_quantised(narrow_type(subject, name)):
         return None
     code, evidence = _quantised_cause(subject, alone, name, exact.astype(np.float64), wrong.astype(np.float64))
     return None if code == "coarse" else (code, evidence)
 
 
-def _narrow(subject: Subject, name: str) -> str:
-    """The narrow type in which an operator computes."""
-    held_as = subject.held_as.get(name, "")
-    return subject.narrow_type if held_as in _WIDE else held_as
+@dataclass(frozen=True, kw_only=True)
+class _Operator:
+    """A culprit whose operator ran alone: what it gives exactly and wrongly, in float64, and what its type holds."""
+
+    subject: Subject
+    alone: Alone
+    name: str
+    exact: Array
+    wrong: Array
+
+    @cached_property
+    def found(self) -> Introduced:
+        return self.alone.found[self.name]
+
+    @cached_property
+    def narrow(self) -> str:
+        return narrow_type(self.subject, self.name)
+
+    @property
+    def limit(self) -> float:
+        return largest_of(self.narrow)
+
+    @property
+    def least(self) -> float:
+        return smallest_of(self.narrow)
+
+    @cached_property
+    def types(self) -> set[str]:
+        return types_of(self.subject, self.name)
+
+    @cached_property
+    def constants(self) -> dict[str, Array]:
+        return constants_of(self.subject, self.name)
+
+    @cached_property
+    def largest_input(self) -> float:
+        return largest_input(self.subject, self.name)
+
+    @cached_property
+    def vanished(self) -> Evidence:
+        """A constant that the type turned into 0, or that its results show to be gone."""
+        there = _vanished(self.constants, self.least)
+        return there or _vanished_there(self.constants, self.least, self.exact, self.wrong)
 
 
-def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> tuple[str, Evidence]:
-    found = alone.found[name]
-    narrow = _narrow(subject, name)
-    limit, least = largest_of(narrow), smallest_of(narrow)
-    constants = _constants(subject, name)
+def _by_values(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> Told:
+    """By the first rule that tells it: what cannot be otherwise comes before what is only likely."""
     with np.errstate(all="ignore"):
-        b, t = exact.astype(np.float64), wrong.astype(np.float64)
-        size = np.abs(b)
-    if narrow not in _WIDE:
-        too_large = np.isfinite(b) & (size > limit)
-        only_results = bool(too_large.any()) and np.isfinite(t[~too_large & np.isfinite(b)]).all()
-        for weight, values in constants.items():
-            top = float(np.max(np.abs(values))) if values.size else 0.0
-            # a number is often computed with in a wider type, and then only results are beyond the narrow one
-            if math.isfinite(top) and top > limit and not (values.size == 1 and only_results):
-                return "weight_overflow", {"weight": weight, "largest": top, "limit": limit}
-        if too_large.any() and _error_in(b, t, too_large) > 0.2:
-            largest = float(size[np.isfinite(b)].max())
-            return "overflow", {"largest": largest, "limit": limit, "count": int(too_large.sum())}
-    if found.born_nan or found.born_inf:
-        largest = _largest_input(subject, name)
-        vanished = _vanished(constants, least) or _vanished_there(constants, least, b, t)
-        if vanished:
-            return "weight_underflow", vanished
-        if infinite := [weight for weight, values in constants.items() if not np.isfinite(values).all()]:
-            return "infinite_constant", {"weight": infinite[0], "count": found.born_nan + found.born_inf}
-        reaches = REACH_FURTHER - SQUARE_NOTHING
-        if narrow not in _WIDE and (_types(subject, name) & reaches or largest > limit):
-            return "range_inside", {"largest": largest, "limit": limit}
-        what = " and ".join(word for word, n in (("NaN", found.born_nan), ("Inf", found.born_inf)) if n)
-        return "born", {"what": what, "count": found.born_nan + found.born_inf}
-    if _quantised(narrow):
-        told = _quantised_cause(subject, alone, name, b, t)
-        return told if told[0] != "coarse" else _too_coarse(subject, name, found)
-    if narrow not in _WIDE:
-        vanished = _vanished(constants, least) or _vanished_there(constants, least, b, t)
-        if vanished:
-            return "weight_underflow", vanished
-        lost = (b != 0) & (size < least * 2**10) & (np.abs(t - b) > 0.05 * size)
-        if lost.any() and _error_in(b, t, lost) > 0.5:
-            return "underflow", {"lost": int(lost.sum()), "share": float(lost.mean()), "smallest": least}
-    types = _types(subject, name)
-    gone = (b != 0) & (t == 0)  # an Inf inside, by which the result was divided
-    squares = types & (REACH_FURTHER - SQUARE_NOTHING) and _largest_input(subject, name) ** 2 > limit
-    if squares and gone.any() and _error_in(b, t, gone) > _MOST_OF_IT:
-        return "range_inside", {"largest": _largest_input(subject, name), "limit": limit}
-    if narrow == "float32" and types & SUM_UP and (rounded := other_weight(subject, name)):
-        return "files_differ", rounded
-    if narrow == "float32" and types & SUM_UP and _LEAST_TF32 <= (found.rel_l2 or 0.0) * 2**11 <= _MOST_TF32:
-        return "tf32", {"units": (found.rel_l2 or 0.0) * 2**11, "count": 1}
-    if narrow in _WIDE and (found.rel_l2 or 0.0) > _ROUNDED and not _finer(subject, name):
-        return "other_arithmetic", {"rel_l2": found.rel_l2}
-    if inside := _subtracts_a_constant(subject, name, constants):
+        exact, wrong = exact.astype(np.float64), wrong.astype(np.float64)
+    one = _Operator(subject=subject, alone=alone, name=name, exact=exact, wrong=wrong)
+    for rule in (
+        _beyond_the_range, _born_there, _in_integers, _below_the_range, _divided_by_infinity, _otherwise_in_float32,
+        _in_sums,
+    ):  # fmt: skip
+        if told := rule(one):
+            return told
+    return _too_coarse(one.subject, one.name, one.found)
+
+
+def _beyond_the_range(one: _Operator) -> Told | None:
+    """Weights, or results that make the error, above what a narrow type holds."""
+    if one.narrow in WIDE:
+        return None
+    finite, limit = np.isfinite(one.exact), one.limit
+    too_large = finite & (np.abs(one.exact) > limit)
+    only_results = bool(too_large.any()) and np.isfinite(one.wrong[~too_large & finite]).all()
+    for weight, values in one.constants.items():
+        top = float(np.max(np.abs(values))) if values.size else 0.0
+        # a number is often computed with in a wider type, and then only results are beyond the narrow one
+        if math.isfinite(top) and top > limit and not (values.size == 1 and only_results):
+            return "weight_overflow", {"weight": weight, "largest": top, "limit": limit}
+    if too_large.any() and error_share(one.exact, one.wrong, too_large) > 0.2:
+        largest = float(np.abs(one.exact)[finite].max())
+        return "overflow", {"largest": largest, "limit": limit, "count": int(too_large.sum())}
+    return None
+
+
+def _born_there(one: _Operator) -> Told | None:
+    """NaN or Inf that the operator itself made."""
+    found = one.found
+    if not (found.born_nan or found.born_inf):
+        return None
+    if one.vanished:
+        return "weight_underflow", one.vanished
+    if infinite := [weight for weight, values in one.constants.items() if not np.isfinite(values).all()]:
+        return "infinite_constant", {"weight": infinite[0], "count": found.born_nan + found.born_inf}
+    reaches = REACH_FURTHER - SQUARE_NOTHING
+    if one.narrow not in WIDE and (one.types & reaches or one.largest_input > one.limit):
+        return "range_inside", {"largest": one.largest_input, "limit": one.limit}
+    what = " and ".join(word for word, n in (("NaN", found.born_nan), ("Inf", found.born_inf)) if n)
+    return "born", {"what": what, "count": found.born_nan + found.born_inf}
+
+
+def _in_integers(one: _Operator) -> Told | None:
+    """Of a quantised type it is the grid, one way or the other."""
+    if not is_quantised(one.narrow):
+        return None
+    told = _quantised_cause(one.subject, one.alone, one.name, one.exact, one.wrong)
+    return told if told[0] != "coarse" else _too_coarse(one.subject, one.name, one.found)
+
+
+def _below_the_range(one: _Operator) -> Told | None:
+    """Weights, or results that make the error, below what a narrow type holds."""
+    if one.narrow in WIDE:
+        return None
+    if one.vanished:
+        return "weight_underflow", one.vanished
+    size = np.abs(one.exact)
+    lost = (one.exact != 0) & (size < one.least * 2**10) & (np.abs(one.wrong - one.exact) > 0.05 * size)
+    if lost.any() and error_share(one.exact, one.wrong, lost) > 0.5:
+        return "underflow", {"lost": int(lost.sum()), "share": float(lost.mean()), "smallest": one.least}
+    return None
+
+
+def _divided_by_infinity(one: _Operator) -> Told | None:
+    """Results that became 0, as a square inside was infinite and they were divided by it."""
+    gone = (one.exact != 0) & (one.wrong == 0)
+    squares = one.types & (REACH_FURTHER - SQUARE_NOTHING) and one.largest_input**2 > one.limit
+    if squares and gone.any() and error_share(one.exact, one.wrong, gone) > _MOST_OF_IT:
+        return "range_inside", {"largest": one.largest_input, "limit": one.limit}
+    return None
+
+
+def _otherwise_in_float32(one: _Operator) -> Told | None:
+    """Too much for float32's rounding: other weights, TF32's 11 bits, or another computation."""
+    error = one.found.rel_l2 or 0.0
+    if one.narrow == "float32" and one.types & SUM_UP:
+        if rounded := other_weight(one.subject, one.name):
+            return "files_differ", rounded
+        if _LEAST_TF32 <= error * 2**11 <= _MOST_TF32:
+            return "tf32", {"units": error * 2**11, "count": 1}
+    if one.narrow in WIDE and error > _ROUNDED and not is_finer(one.subject, one.name):
+        return "other_arithmetic", {"rel_l2": one.found.rel_l2}
+    return None
+
+
+def _in_sums(one: _Operator) -> Told | None:
+    """Terms that cancel, or more of them than the type adds up well."""
+    if inside := _subtracts_a_constant(one.subject, one.name, one.constants):
         return "cancellation", inside
-    if types & SUM_UP:
-        inside = _cancels_inside(subject, name, constants)
-        if inside:
-            return "cancellation", inside
-        depth = _depth(subject, name, constants)
-        if (found.units or 0.0) <= _PER_TERM * max(1, depth):
-            return "long_reduction", {"depth": depth, "units": found.units}
-    return _too_coarse(subject, name, found)
+    if not one.types & SUM_UP:
+        return None
+    if inside := _cancels_inside(one.subject, one.name, one.constants):
+        return "cancellation", inside
+    depth = depth_of(one.subject, one.name, one.constants)
+    if (one.found.units or 0.0) <= _PER_TERM * max(1, depth):
+        return "long_reduction", {"depth": depth, "units": one.found.units}
+    return None
 
 
-def _too_coarse(subject: Subject, name: str, found: Introduced) -> tuple[str, Evidence]:
+def _too_coarse(subject: Subject, name: str, found: Introduced) -> Told:
     """That the type is too coarse is said only where the baseline computed the same in a finer one, and better.
 
     Two sides of one type have no such measurement: whatever differs there was computed otherwise. Nor is it float32's
     rounding that is off in the third digit, however exact the other side is.
     """
-    meta, narrow = subject.meta_of.get(name), _narrow(subject, name)
+    meta, narrow = subject.meta_of.get(name), narrow_type(subject, name)
     same = meta is not None and meta.dtype == narrow
-    wide = narrow in _WIDE or (subject.held_as.get(name) in _WIDE and subject.only_moves(name))  # nothing rounds there
+    wide = narrow in WIDE or (subject.held_as.get(name) in WIDE and subject.only_moves(name))  # nothing rounds there
     # a row of several operators ("tensor method+linear") may cancel inside, where nobody looks
-    hidden = _finer(subject, name) and "+" in subject.row_of[name].op_type
+    hidden = is_finer(subject, name) and "+" in subject.row_of[name].op_type
     if same or (wide and (found.rel_l2 or 0.0) > _ROUNDED and not hidden):
         return "other_arithmetic", {"rel_l2": found.rel_l2}
     return "coarse", {"units": found.units}
 
 
-def _finer(subject: Subject, name: str) -> bool:
-    """Whether the baseline computes in float64: then float32 is the narrow type."""
-    numbers = subject.row_of[name].comparison
-    return numbers is not None and numbers.base.dtype == "float64" and numbers.target.dtype != "float64"
-
-
-def _error_in(exact: Array, wrong: Array, where: Array) -> float:
-    """Share of the squared error that stands in some elements; 1 where one of them is not finite."""
-    with np.errstate(all="ignore"):
-        error = np.square(wrong - exact)
-    if not np.isfinite(wrong[where]).all():
-        return 1.0
-    total = float(np.sum(error[np.isfinite(error)]))
-    return float(np.sum(error[where & np.isfinite(error)])) / total if total else 0.0
-
-
-def _quantised(held_as: str) -> bool:
-    return held_as in {"int8", "uint8", "int4", "uint4", "int16", "uint16"}
-
-
-def _quantised_cause(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> tuple[str, Evidence]:
+def _quantised_cause(subject: Subject, alone: Alone, name: str, exact: Array, wrong: Array) -> Told:
     """A mask or one channel that makes the range of all, or saturation."""
     largest = float(np.abs(exact).max()) if exact.size else 0.0
     if largest > MASK or _masked(exact):
@@ -247,11 +319,11 @@ def _quantised_cause(subject: Subject, alone: Alone, name: str, exact: Array, wr
     finite = np.isfinite(wrong)
     top, bottom = float(wrong[finite].max()), float(wrong[finite].min())
     beyond = ((exact > top) & (wrong == top)) | ((exact < bottom) & (wrong == bottom))
-    if top > bottom and beyond.any() and _error_in(exact, wrong, beyond) > 0.3:
+    if top > bottom and beyond.any() and error_share(exact, wrong, beyond) > 0.3:
         limit = max(abs(top), abs(bottom))
         return "saturation", {"share": float(beyond.mean()), "largest": float(np.abs(exact).max()), "limit": limit}
     given = {source: alone.exact_of(source) for source in subject.sources(name)}
-    for where, values in (("", exact), *_constants(subject, name).items(), *given.items()):
+    for where, values in (("", exact), *constants_of(subject, name).items(), *given.items()):
         outlier = None if values is None else _outlier(values)
         if outlier is not None:
             return "outlier_channel", {"from": where, **outlier}
@@ -284,60 +356,18 @@ def _outlier(values: Array) -> Evidence | None:
     return best
 
 
-def _amplified(subject: Subject, name: str, amplifier: str) -> tuple[str, Evidence]:
+def _amplified(subject: Subject, name: str, amplifier: str) -> Told:
     row = subject.row_of[amplifier]
     sources = subject.sources(amplifier)
     factor = _factor(subject, name, amplifier)
-    evidence: Evidence = {"amplifier": amplifier, "amplifier_type": _acting(subject, amplifier), "factor": factor}
-    if _types(subject, amplifier) & CANCEL and row.comparison is not None:
+    evidence: Evidence = {"amplifier": amplifier, "amplifier_type": acting_type(subject, amplifier), "factor": factor}
+    if types_of(subject, amplifier) & CANCEL and row.comparison is not None:
         sizes = [subject.row_of[source].comparison for source in sources]
         largest = max((numbers.base.rms or 0.0 for numbers in sizes if numbers is not None), default=0.0)
         own = row.comparison.base.rms or 0.0
         if largest > 4 * own:
             return "cancellation", {**evidence, "input_size": largest, "output_size": own}
     return "amplified", evidence
-
-
-def _acting(subject: Subject, name: str) -> str:
-    """The operator of a region that computes: what only moves its result about may stand last."""
-    types = [meta.op_type for meta in subject.region_of.get(name, ())] or [subject.row_of[name].op_type]
-    summing = [one for one in types if plain_type(one) in CANCEL]
-    computing = [one for one in types if plain_type(one) not in MOVE]
-    return (summing or computing or types)[-1]
-
-
-def _types(subject: Subject, name: str) -> set[str]:
-    region = subject.region_of.get(name, ())
-    return {plain_type(meta.op_type) for meta in region} or {plain_type(subject.row_of[name].op_type)}
-
-
-def _largest_input(subject: Subject, name: str) -> float:
-    found = 0.0
-    for source in subject.sources(name):
-        numbers = subject.row_of[source].comparison
-        if numbers is not None:
-            found = max(found, abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
-    return found
-
-
-def _constants(subject: Subject, name: str) -> dict[str, Array]:
-    """What the baseline's operators of a region read of the model's own constants, as float arrays: those of the last
-    name that was asked for are at hand, since to read a weight of a card takes up to a second."""
-    if name not in subject.constants:
-        subject.constants.clear()
-        subject.constants[name] = _read(subject, name)
-    return subject.constants[name]
-
-
-def _read(subject: Subject, name: str) -> dict[str, Array]:
-    found: dict[str, Array] = {}
-    for meta in subject.region_of.get(name, ()):
-        operator = subject.operators()[0].operator(meta.name)
-        for key, value in (operator.parameters if operator is not None else {}).items():
-            array = np.asarray(value)
-            if array.dtype.kind == "f" and array.size:
-                found[key] = array
-    return found
 
 
 def _vanished(constants: Mapping[str, Array], least: float) -> Evidence:
@@ -364,7 +394,7 @@ def _vanished_there(constants: Mapping[str, Array], least: float, exact: Array, 
             shape = [1] * exact.ndim
             shape[axis] = values.size
             there = np.broadcast_to(small.reshape(shape), exact.shape)
-            if not (broken & ~there).any() and _error_in(exact, wrong, there) > _MOST_OF_IT:
+            if not (broken & ~there).any() and error_share(exact, wrong, there) > _MOST_OF_IT:
                 return {"weight": weight, "value": float(np.abs(values[small]).max()), "smallest": least}
     return {}
 
@@ -390,7 +420,7 @@ def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array])
     if not weights or not own or not size:
         return {}
     rms = math.sqrt(float(np.mean(np.square(weights[-1].astype(np.float64)))))
-    terms = size * rms * math.sqrt(_depth(subject, name, constants))
+    terms = size * rms * math.sqrt(depth_of(subject, name, constants))
     if terms < _NEARLY_EQUAL * own:
         return {}
     summing = [meta.op_type for meta in subject.region_of.get(name, ()) if plain_type(meta.op_type) in SUM_UP]
@@ -403,7 +433,7 @@ def _cancels_inside(subject: Subject, name: str, constants: Mapping[str, Array])
 def _subtracts_a_constant(subject: Subject, name: str, constants: Mapping[str, Array]) -> Evidence:
     """A sum of a tensor and a constant that nearly cancel, so that the constant's own rounding is what is left; {}
     where they do not."""
-    types = _types(subject, name)
+    types = types_of(subject, name)
     row = subject.row_of[name]
     if not constants or not types & (CANCEL - SUM_UP) or row.comparison is None:
         return {}
@@ -412,25 +442,9 @@ def _subtracts_a_constant(subject: Subject, name: str, constants: Mapping[str, A
     if not own or not math.isfinite(largest) or largest < _NEARLY_EQUAL * own:
         return {}
     return {
-        "amplifier": name, "amplifier_type": _acting(subject, name), "factor": largest / own, "input_size": largest,
+        "amplifier": name, "amplifier_type": acting_type(subject, name), "factor": largest / own, "input_size": largest,
         "output_size": own,
     }  # fmt: skip
-
-
-def _depth(subject: Subject, name: str, constants: Mapping[str, Array]) -> int:
-    """Terms of one sum: those that a weight says, else what the operator makes fewer of."""
-    weights = [values for values in constants.values() if values.ndim >= 2]
-    if weights:
-        shape = weights[-1].shape
-        return int(np.prod(shape[1:])) if len(shape) > 2 else int(max(shape))
-    numbers = subject.row_of[name].comparison
-    operator = subject.operators()[0].operator(name)
-    axis = operator.attributes.get("dim") if operator is not None else None
-    if numbers is not None and "cum" in plain_type(subject.row_of[name].op_type) and isinstance(axis, int):
-        return int(numbers.base.shape[axis])
-    sizes = [subject.row_of[source].comparison for source in subject.sources(name)]
-    given = max((one.base.elements for one in sizes if one is not None), default=0)
-    return given // max(1, numbers.base.elements) if numbers is not None else 0
 
 
 def not_obeyed(subject: Subject, name: str) -> Evidence:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import PrecisionDebugError
 from ..numbers.born import infinite_introduced
@@ -130,22 +131,11 @@ def _explained(
             expected = expected_errors(subject, plain, judged)
         culprits = confirmed(subject, alone, culprits, tried, sinks, plain, work)
         at = _worst(sinks)
-        wrong = bool(looked)
-        if wrong and (not culprits or any(CAUSES[culprit.cause].unproven for culprit in culprits[:3])):
-            off = next((sink.rel_l2 for sink in sinks if sink.name == at), 0.0)
-            some = work.size <= _FEW_BYTES or work.full
-            names = None if some else {*(sink.name for sink in sinks), *(culprit.name for culprit in culprits)}
-            twice = unsteady(subject, at, off, folder, names, None if known else plain.get(at))
-            culprits = unsteady_culprits(subject, culprits, twice, alone.method, at)
-        if wrong and not culprits and alone.method == "isolated":
+        if looked:
+            culprits = _unless_unsteady(subject, work, alone, culprits, sinks, {} if known else plain, folder)
+        if looked and not culprits and alone.method == "isolated":
             culprits = drifting(subject, sinks, plain, folder)
-        hidden = hidden_overflow(subject, sinks) if alone.method == "replayed" else None
-        if hidden is not None and hidden.name not in {culprit.name for culprit in culprits}:
-            behind = subject.descendants(hidden.name)
-            culprits = (hidden, *(culprit for culprit in culprits if culprit.name not in behind))
-        fed = (*inputs_differ(subject), *shapes_differ(subject, alone))
-        told = {culprit.name for culprit in fed}
-        culprits = (*fed, *(culprit for culprit in culprits if culprit.name not in told))
+        culprits = _behind_nobody(subject, alone, culprits, sinks)
         explanation = _told(subject, work, alone, tried, culprits, judged, expected, at, first)
         if not worth_it:
             explanation = dataclasses.replace(explanation, method="")
@@ -168,6 +158,35 @@ def _looked(subject: Subject, judged: Sequence[Sink], always: bool) -> tuple[fro
         return looked, {}
     expected = expected_errors(subject, known_sinks(subject, judged) or plain_sinks(subject, [], judged), judged)
     return suspicious(subject, judged, expected), expected
+
+
+def _unless_unsteady(
+    subject: Subject, work: Work, alone: Alone, culprits: tuple[Culprit, ...], sinks: tuple[Sink, ...],
+    plain: Mapping[str, Any], folder: Path,
+) -> tuple[Culprit, ...]:  # fmt: skip
+    """Where nobody is found, or nobody for certain: what a second run of the same side says, with the same feeds."""
+    if culprits and not any(CAUSES[culprit.cause].unproven for culprit in culprits[:3]):
+        return culprits
+    at = _worst(sinks)
+    off = next((sink.rel_l2 for sink in sinks if sink.name == at), 0.0)
+    some = work.size <= _FEW_BYTES or work.full
+    names = None if some else {*(sink.name for sink in sinks), *(culprit.name for culprit in culprits)}
+    twice = unsteady(subject, at, off, folder, names, plain.get(at))
+    return unsteady_culprits(subject, culprits, twice, alone.method, at)
+
+
+def _behind_nobody(
+    subject: Subject, alone: Alone, culprits: tuple[Culprit, ...], sinks: tuple[Sink, ...]
+) -> tuple[Culprit, ...]:
+    """With those that explain others away: an overflow that the baseline does not show takes the blame of all that come
+    after it, and what was fed with other values or shapes is told first."""
+    hidden = hidden_overflow(subject, sinks) if alone.method == "replayed" else None
+    if hidden is not None and hidden.name not in {culprit.name for culprit in culprits}:
+        behind = subject.descendants(hidden.name)
+        culprits = (hidden, *(culprit for culprit in culprits if culprit.name not in behind))
+    fed = (*inputs_differ(subject), *shapes_differ(subject, alone))
+    told = {culprit.name for culprit in fed}
+    return (*fed, *(culprit for culprit in culprits if culprit.name not in told))
 
 
 def _told(

@@ -102,51 +102,59 @@ def explain(
     may be asked. all_off_passes: known already, so it is not tried. Where switching more off never brings the mismatch
     back, the answer is minimal after at most log2(n) + 3 runs for each item that must be off.
     """
-    asked: dict[frozenset[str], bool] = {}
-    if all_off_passes:
-        asked[frozenset(switch.items)] = True
+    trials = _Trials(switch, passes, budget, all_off_passes)
+    try:
+        minimal = _shrink(tuple(switch.items), trials.enough)
+    except _Spent:
+        minimal = False
+    return Explanation(switch=switch, off=trials.best, found=bool(trials.best), minimal=minimal, runs=trials.runs)
 
-    def good(off: Sequence[str]) -> bool | None:
+
+class _Spent(Exception):
+    """The budget does not pay for one more run."""
+
+
+class _Trials:
+    """Runs with some items off, each set once. best: the last one that passed; sets only ever get smaller."""
+
+    def __init__(
+        self, switch: Switch, passes: Callable[[Mapping[str, Any]], bool], budget: int, all_off_passes: bool
+    ) -> None:
+        self._switch, self._passes, self._budget = switch, passes, budget
+        self._known = {frozenset(switch.items): True} if all_off_passes else {}
+        self.best: tuple[str, ...] = ()
+        self.runs = 0
+
+    def enough(self, off: tuple[str, ...]) -> bool:
+        """Whether the stage passes with these off. Raises _Spent."""
         key = frozenset(off)
-        if key not in asked:
-            if sum(1 for _ in asked) - all_off_passes >= budget:
-                return None
-            asked[key] = passes(switch.options(tuple(off)))
-        return asked[key]
+        if key not in self._known:
+            if self.runs >= self._budget:
+                raise _Spent
+            self._known[key] = self._passes(self._switch.options(off))
+            self.runs += 1
+        if self._known[key]:
+            self.best = off
+        return self._known[key]
 
-    def runs() -> int:
-        return len(asked) - all_off_passes
 
-    def answer(off: Sequence[str], *, minimal: bool) -> Explanation:
-        return Explanation(switch=switch, off=tuple(off), found=bool(off), minimal=minimal, runs=runs())
-
-    items = tuple(switch.items)
-    if not items or not good(items):
-        return answer((), minimal=False)
+def _shrink(items: tuple[str, ...], enough: Callable[[tuple[str, ...]], bool]) -> bool:
+    """Ask for ever smaller sets, until none of its items can be left out; False where all of them are not enough."""
+    if not items or not enough(items):
+        return False
 
     def ordered(*names: str) -> tuple[str, ...]:
         return tuple(item for item in items if item in names)
 
     found: tuple[str, ...] = ()
     left = items
-    while True:
-        enough = good(found) if found else False
-        if enough is None:
-            return answer(ordered(*found, *left), minimal=False)
-        if enough:
-            break
+    while not (found and enough(found)):
         low, high = 0, len(left)  # beside ``found`` the first ``low`` are too few, and ``high`` are enough
         while high - low > 1:
             middle = (low + high) // 2
-            verdict = good(ordered(*found, *left[:middle]))
-            if verdict is None:
-                return answer(ordered(*found, *left[:high]), minimal=False)
-            low, high = (low, middle) if verdict else (middle, high)
+            low, high = (low, middle) if enough(ordered(*found, *left[:middle])) else (middle, high)
         found, left = ordered(*found, left[high - 1]), left[: high - 1]
     for item in found if len(found) > 1 else ():
         rest = tuple(other for other in found if other != item)
-        verdict = good(rest)
-        if verdict is None:
-            return answer(found, minimal=False)
-        found = rest if verdict else found
-    return answer(found, minimal=True)
+        found = rest if enough(rest) else found
+    return True

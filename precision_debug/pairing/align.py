@@ -97,76 +97,113 @@ def align(
     matches: what their values said, where the two graphs come from different frameworks, or what a backend knows of
     two runs of its own; equal names mean nothing then. two_files: another exporter may have named what they share.
     """
-    renames = renames or {}
-    by_name = {meta.name: meta for meta in baseline}
-    by_source: dict[str, TensorMeta] = {}
-    for meta in baseline:
-        if meta.origin:
-            by_source.setdefault(meta.origin, meta)
-    by_source.update(by_name)
-    target_names = {meta.name for meta in target}
-    for new, old in renames.items():
-        if new not in target_names or old not in by_name:
-            side, name = ("target", new) if new not in target_names else ("baseline", old)
-            raise MarkError(f"the rename map names '{name}', which the {side} does not have", where="--rename")
-
-    pairs: dict[str, Pair] = {}
-    rivals: dict[str, str] = {}
-    taken: dict[str, str] = {}
-
-    def claim(meta: TensorMeta, base: TensorMeta | None, how: str) -> None:
-        if base is None or meta.name in pairs:
-            return
-        if base.name in taken:
-            rivals.setdefault(meta.name, taken[base.name])
-            return
-        taken[base.name] = meta.name
-        pairs[meta.name] = Pair(base=base, target=meta, how=how)
-
-    for meta in target:
-        if meta.name in renames:
-            claim(meta, by_name[renames[meta.name]], "rename map")
+    pairing = _Pairing(baseline, target)
+    pairing.by_rename_map(renames or {})
     if matches is not None:
-        for meta in target:
-            base_name, how = matches.found.get(meta.origin or meta.name, ("", ""))
-            claim(meta, by_name.get(base_name), how)
-        refused = {meta.name: text for meta in target if (text := matches.refused.get(meta.origin or meta.name))}
-        return Alignment(
-            baseline=tuple(baseline), target=tuple(target), pairs=pairs, rivals=rivals, refused=refused,
-            missing=matches.missing,
-        )  # fmt: skip
-    for meta in target:
-        if meta.origin:
-            base = by_source.get(meta.origin)
-            claim(meta, base, "exact" if base is not None and base.name == meta.name else "graph metadata")
-    strangers: list[tuple[TensorMeta, TensorMeta]] = []
-    for meta in target:
-        base = None if meta.origin else by_source.get(meta.name)
-        if base is not None and not meta.unseen and not fits(base.op_type, meta.op_type):
-            strangers.append((meta, base))
-        else:
-            how = "exact" if base is not None and base.name == meta.name else "graph metadata"
-            claim(meta, base, how)
-    for meta, name in _quantised(baseline, target):
-        if meta.name not in pairs and not _raw(meta, by_name.get(name)):
-            claim(meta, by_name.get(name), "graph metadata")
+        return pairing.by_matches(matches)
+    pairing.by_origin()
+    strangers = pairing.by_equal_name()
+    pairing.by_quantised_form()
     if two_files and not strangers:
-        known = {name: pair.base.name for name, pair in pairs.items()}
-        here_of = {meta.name: meta for meta in reversed(target)}  # of several of one name the first
-        for name, there in isomorphic(baseline, target, known).items():
-            claim(here_of[name], by_name[there], "graph neighbours")
-    refused, missing = {}, {}
-    for meta, base in strangers:
-        before = by_name.get(base.inputs[0]) if is_clamp(base.op_type) and len(base.inputs) == 1 else None
-        if before is not None and fits(before.op_type, meta.op_type):  # the quantiser dropped the clamp
-            claim(meta, before, "graph metadata")
-        refused[meta.name] = say("baseline_made_by", there=base.op_type, here=meta.op_type)
-        missing[base.name] = say("target_made_by", there=meta.op_type, here=base.op_type)
-    return Alignment(
-        baseline=tuple(baseline), target=tuple(target), pairs=pairs, rivals=rivals,
-        refused={name: text for name, text in refused.items() if name not in pairs},
-        missing={name: text for name, text in missing.items() if name not in taken},
-    )  # fmt: skip
+        pairing.by_computation()
+    return pairing.past_dropped_clamps(strangers)
+
+
+class _Pairing:
+    """The pairs found so far. Each way of finding them is a method, called in the order of what is known most surely;
+    a baseline tensor goes to the first that claims it."""
+
+    def __init__(self, baseline: Sequence[TensorMeta], target: Sequence[TensorMeta]) -> None:
+        self.baseline, self.target = tuple(baseline), tuple(target)
+        self.by_name = {meta.name: meta for meta in baseline}
+        self.by_source: dict[str, TensorMeta] = {}
+        for meta in baseline:
+            if meta.origin:
+                self.by_source.setdefault(meta.origin, meta)
+        self.by_source.update(self.by_name)
+        self.pairs: dict[str, Pair] = {}
+        self.rivals: dict[str, str] = {}
+        self.taken: dict[str, str] = {}
+
+    def claim(self, meta: TensorMeta, base: TensorMeta | None, how: str = "") -> None:
+        """how: "" tells "exact" from "graph metadata" by the names."""
+        if base is None or meta.name in self.pairs:
+            return
+        if base.name in self.taken:
+            self.rivals.setdefault(meta.name, self.taken[base.name])
+            return
+        self.taken[base.name] = meta.name
+        how = how or ("exact" if base.name == meta.name else "graph metadata")
+        self.pairs[meta.name] = Pair(base=base, target=meta, how=how)
+
+    def by_rename_map(self, renames: Mapping[str, str]) -> None:
+        """Raises MarkError for a name that its side does not have."""
+        target_names = {meta.name for meta in self.target}
+        for new, old in renames.items():
+            if new not in target_names or old not in self.by_name:
+                side, name = ("target", new) if new not in target_names else ("baseline", old)
+                raise MarkError(f"the rename map names '{name}', which the {side} does not have", where="--rename")
+        for meta in self.target:
+            if meta.name in renames:
+                self.claim(meta, self.by_name[renames[meta.name]], "rename map")
+
+    def by_matches(self, matches: Matches) -> Alignment:
+        """What the values, or a backend, decided: nothing else is asked then."""
+        for meta in self.target:
+            base_name, how = matches.found.get(meta.origin or meta.name, ("", ""))
+            self.claim(meta, self.by_name.get(base_name), how)
+        refused = {meta.name: text for meta in self.target if (text := matches.refused.get(meta.origin or meta.name))}
+        return self.alignment(refused=refused, missing=matches.missing)
+
+    def by_origin(self) -> None:
+        """By the source model's tensor that the backend names."""
+        for meta in self.target:
+            if meta.origin:
+                self.claim(meta, self.by_source.get(meta.origin))
+
+    def by_equal_name(self) -> list[tuple[TensorMeta, TensorMeta]]:
+        """Those whose names are equal though the one's producer cannot have made the other are returned, unpaired."""
+        strangers: list[tuple[TensorMeta, TensorMeta]] = []
+        for meta in self.target:
+            base = None if meta.origin else self.by_source.get(meta.name)
+            if base is not None and not meta.unseen and not fits(base.op_type, meta.op_type):
+                strangers.append((meta, base))
+            else:
+                self.claim(meta, base)
+        return strangers
+
+    def by_quantised_form(self) -> None:
+        """By the name without what a quantiser appends."""
+        for meta, name in _quantised(self.baseline, self.target):
+            if meta.name not in self.pairs and not _raw(meta, self.by_name.get(name)):
+                self.claim(meta, self.by_name.get(name), "graph metadata")
+
+    def by_computation(self) -> None:
+        """Of two files that are one graph but for names: by what computes each tensor."""
+        known = {name: pair.base.name for name, pair in self.pairs.items()}
+        here_of = {meta.name: meta for meta in reversed(self.target)}  # of several of one name the first
+        for name, there in isomorphic(self.baseline, self.target, known).items():
+            self.claim(here_of[name], self.by_name[there], "graph neighbours")
+
+    def past_dropped_clamps(self, strangers: Sequence[tuple[TensorMeta, TensorMeta]]) -> Alignment:
+        """A quantiser that drops a clamp leaves its name to what the clamp read; any other stranger is refused."""
+        refused, missing = {}, {}
+        for meta, base in strangers:
+            before = self.by_name.get(base.inputs[0]) if is_clamp(base.op_type) and len(base.inputs) == 1 else None
+            if before is not None and fits(before.op_type, meta.op_type):
+                self.claim(meta, before, "graph metadata")
+            refused[meta.name] = say("baseline_made_by", there=base.op_type, here=meta.op_type)
+            missing[base.name] = say("target_made_by", there=meta.op_type, here=base.op_type)
+        return self.alignment(
+            refused={name: text for name, text in refused.items() if name not in self.pairs},
+            missing={name: text for name, text in missing.items() if name not in self.taken},
+        )
+
+    def alignment(self, *, refused: Mapping[str, Reason], missing: Mapping[str, Reason]) -> Alignment:
+        return Alignment(
+            baseline=self.baseline, target=self.target, pairs=self.pairs, rivals=self.rivals, refused=refused,
+            missing=missing,
+        )  # fmt: skip
 
 
 def _raw(meta: TensorMeta, base: TensorMeta | None) -> bool:

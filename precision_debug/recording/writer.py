@@ -104,7 +104,7 @@ class RecordingWriter:
             if meta is not None:
                 call.update(node=meta.node, inputs=list(meta.inputs), is_output=meta.is_output)
         try:
-            manifest = {
+            self._write_manifest({
                 "format": FORMAT,
                 "version": VERSION,
                 "mode": mode,
@@ -120,15 +120,18 @@ class RecordingWriter:
                 "weights": self._archive(WEIGHTS, kept) if kept else None,
                 "graph": [codec.encode(meta) for meta in tensors],
                 "tensors": self._calls,
-            }
-            draft = self.folder / f".{MANIFEST}.part"
-            draft.write_text(json.dumps(manifest, indent=1, allow_nan=False), encoding="utf-8")
-            os.replace(draft, self.folder / MANIFEST)
+            })  # fmt: skip
         except OSError as error:
             raise self._failed(error) from error
         except OutputError as error:
             raise RecordingError(error.what, where=error.where, hint=error.hint) from error
         return self.folder
+
+    def _write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Whole or not at all: a folder without a manifest is a recording that was not completed."""
+        draft = self.folder / f".{MANIFEST}.part"
+        draft.write_text(json.dumps(manifest, indent=1, allow_nan=False), encoding="utf-8")
+        os.replace(draft, self.folder / MANIFEST)
 
     def _archive(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         path = save_feeds(self.folder / name, values)

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ..pairing.align import Alignment, Pair, stem
 from ..reasons import NOTHING, Reason, as_reason, say
-from ..records import (
-    Row,
-    Status,
-    TensorMeta,
-    TensorStats,
-)
+from ..records import Row, Status, TensorMeta, TensorStats
 from .values import newly_broken
 
 __all__ = ["complete_table"]
+
+Placed = tuple[tuple[float, int], Row]
+"""A row, and the key that puts it into the table's order."""
 
 
 def complete_table(
@@ -38,68 +36,100 @@ def complete_table(
     failure: why the run ended early; tensors that it kept from being compared say so. ran: it came after both sides
     had run to their ends. A tensor that lies before a compared one, in either side's order, was passed too.
     """
-    stats = stats or {}
-    base_meta = {meta.name: meta for meta in alignment.baseline}
-    target_meta = {meta.name: meta for meta in alignment.target}
-    order = {name: place for place, name in enumerate(base_meta)}
-    partner = {pair.base.name: pair for pair in alignment.pairs.values()}
-    fused = {name: meta for meta in alignment.target for name in meta.absorbs}
-    done = {row.name: row for row in rows if row.status is not Status.UNMATCHED}
-    iterated = {stem(name) for name in done if stem(name) in base_meta and name not in base_meta}
-    alone = {row.target_name: row for row in rows if row.status is Status.UNMATCHED}
+    finished = list(rows)
+    table = _Table(alignment, finished, selected, failure, ran)
+    placed = [*table.of_baseline(stats or {}), *table.of_iterations(), *table.of_target_alone()]
+    placed.sort(key=lambda item: item[0])
+    ordered = [dataclasses.replace(row, index=index) for index, (_, row) in enumerate(placed)]
+    return _with_growth(ordered, table.base_meta)
 
-    places = {name: place for place, name in enumerate(target_meta)}
-    last = max((order.get(stem(row.name), -1) for row in done.values()), default=-1)
-    last_there = max((places.get(stem(row.target_name), -1) for row in done.values()), default=-1)
 
-    def unreached(name: str, pair: Pair | None) -> bool:
-        here = order[name] > last
-        return bool(failure) and not ran and (here if pair is None else here or places[pair.target.name] > last_there)
+class _Table:
+    """What both sides list, beside the rows that are finished. Each method gives rows with the key that they are sorted
+    by: the tensor's place in the baseline's order, and among those of one place the order of the rows themselves."""
 
-    keyed: list[tuple[tuple[float, int], Row]] = []
-    for name, meta in base_meta.items():
-        if selected is not None and name not in selected:
-            continue
-        row = done.pop(name, None)
-        if row is None and name in iterated:
-            continue
-        if row is None:
-            pair = partner.get(name)
-            status, reason = _why_not(meta, pair, failure, unreached(name, pair), alignment.missing.get(name, NOTHING))
-            into = fused.get(stem(name))
-            if status is Status.FUSED_AWAY and into is not None:
-                reason = say("fused_into", operator=into.op_type, node=into.node)
-            row = Row(
-                index=0, op_type=meta.op_type, name=name, status=status, reason=reason, base=stats.get(name),
-                target_name=pair.target.name if pair else "", target_op_type=pair.target.op_type if pair else "",
-                paired_by=pair.how if pair else "",
-            )  # fmt: skip
-        keyed.append(((order[name], 0), _dressed(row, meta, target_meta.get(row.target_name))))
-    for row in done.values():  # iterations, which no session announces
-        name = stem(row.name)
-        announced, other = base_meta.get(name), target_meta.get(stem(row.target_name))
-        keyed.append(((order.get(name, len(order)), row.index), _dressed(row, announced, other)))
+    def __init__(
+        self, alignment: Alignment, rows: Sequence[Row], selected: Collection[str] | None, failure: str, ran: bool
+    ) -> None:
+        self.alignment, self.selected, self.failure, self.ran = alignment, selected, failure, ran
+        self.base_meta = {meta.name: meta for meta in alignment.baseline}
+        self.target_meta = {meta.name: meta for meta in alignment.target}
+        self.order = {name: place for place, name in enumerate(self.base_meta)}
+        self.target_order = {name: place for place, name in enumerate(self.target_meta)}
+        self.done = {row.name: row for row in rows if row.status is not Status.UNMATCHED}
+        self.alone = {row.target_name: row for row in rows if row.status is Status.UNMATCHED}
+        self.last = max((self.order.get(stem(row.name), -1) for row in self.done.values()), default=-1)
+        ends = (self.target_order.get(stem(row.target_name), -1) for row in self.done.values())
+        self.target_last = max(ends, default=-1)
 
-    place = -0.5
-    for number, (name, meta) in enumerate(target_meta.items()):
-        if name in alignment.pairs:
-            place = order[alignment.pairs[name].base.name] + 0.5
-            continue
-        row = alone.pop(name, None)
-        if meta.own or (row is None and selected is not None):
-            continue
-        if row is None:
-            before = bool(failure) and not ran and places[name] > last_there
-            reason = as_reason(meta.unseen) or (say("ended") if before else say("not_called"))
-            row = Row(index=0, op_type=meta.op_type, name=name, status=Status.UNMATCHED, reason=reason,
-                      target_name=name, target_op_type=meta.op_type)  # fmt: skip
-        keyed.append(((place, number), _dressed(row, None, meta)))
-    for row in alone.values():
-        keyed.append(((len(order) + 0.5, row.index), row))
+    def asked(self, name: str) -> bool:
+        return self.selected is None or name in self.selected
 
-    keyed.sort(key=lambda item: item[0])
-    ordered = [dataclasses.replace(row, index=index) for index, (_, row) in enumerate(keyed)]
-    return _with_growth(ordered, base_meta)
+    def ended_before(self, name: str, pair: Pair | None) -> bool:
+        """Whether the run failed before a tensor of the baseline; of a pair either side may have passed it."""
+        beyond = self.order[name] > self.last
+        if pair is not None:
+            beyond = beyond or self.ended_before_target(pair.target.name)
+        return bool(self.failure) and not self.ran and beyond
+
+    def ended_before_target(self, name: str) -> bool:
+        return bool(self.failure) and not self.ran and self.target_order[name] > self.target_last
+
+    def of_baseline(self, stats: Mapping[str, TensorStats]) -> Iterator[Placed]:
+        """Every tensor that the baseline lists and that was asked for."""
+        partner = {pair.base.name: pair for pair in self.alignment.pairs.values()}
+        fused = {name: meta for meta in self.alignment.target for name in meta.absorbs}
+        iterated = {stem(name) for name in self.done if name not in self.base_meta}
+        for name, meta in self.base_meta.items():
+            row = self.done.get(name)
+            if not self.asked(name) or (row is None and name in iterated):
+                continue
+            if row is None:
+                row = self._not_compared(meta, partner.get(name), fused.get(stem(name)), stats.get(name))
+            yield (self.order[name], 0), _dressed(row, meta, self.target_meta.get(row.target_name))
+
+    def _not_compared(
+        self, meta: TensorMeta, pair: Pair | None, into: TensorMeta | None, stats: TensorStats | None
+    ) -> Row:
+        missing = self.alignment.missing.get(meta.name, NOTHING)
+        status, reason = _why_not(meta, pair, self.failure, self.ended_before(meta.name, pair), missing)
+        if status is Status.FUSED_AWAY and into is not None:
+            reason = say("fused_into", operator=into.op_type, node=into.node)
+        return Row(
+            index=0, op_type=meta.op_type, name=meta.name, status=status, reason=reason, base=stats,
+            target_name=pair.target.name if pair else "", target_op_type=pair.target.op_type if pair else "",
+            paired_by=pair.how if pair else "",
+        )  # fmt: skip
+
+    def of_iterations(self) -> Iterator[Placed]:
+        """Finished rows of no such tensor: a loop's iterations, which no session announces, lie where the loop does."""
+        for row in self.done.values():
+            if row.name in self.base_meta and self.asked(row.name):
+                continue
+            name = stem(row.name)
+            announced, other = self.base_meta.get(name), self.target_meta.get(stem(row.target_name))
+            yield (self.order.get(name, len(self.order)), row.index), _dressed(row, announced, other)
+
+    def of_target_alone(self) -> Iterator[Placed]:
+        """What only the target has, behind the pair that came before it in the target's own order."""
+        place = -0.5
+        for number, (name, meta) in enumerate(self.target_meta.items()):
+            if name in self.alignment.pairs:
+                place = self.order[self.alignment.pairs[name].base.name] + 0.5
+                continue
+            row = self.alone.get(name)
+            if meta.own or (row is None and self.selected is not None):
+                continue
+            if row is None:
+                why_not = say("ended") if self.ended_before_target(name) else say("not_called")
+                row = Row(
+                    index=0, op_type=meta.op_type, name=name, status=Status.UNMATCHED,
+                    reason=as_reason(meta.unseen) or why_not, target_name=name, target_op_type=meta.op_type,
+                )  # fmt: skip
+            yield (place, number), _dressed(row, None, meta)
+        for row in self.alone.values():
+            if row.target_name not in self.target_meta or row.target_name in self.alignment.pairs:
+                yield (len(self.order) + 0.5, row.index), row
 
 
 def _why_not(

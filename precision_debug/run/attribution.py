@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from ..errors import PrecisionDebugError
 from ..numbers.arrays import as_array
 from ..observe.store import Store
-from ..protocols import Feeds, Operators
+from ..protocols import Feeds, Operator, Operators
 from ..records import Row
 from .plan import Opening
 from .side import guarded
@@ -69,57 +70,75 @@ def _fill(
         session.close()
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """Where the squared error of an operator's results comes from. own: what it introduced itself; flows: what came
+    with each of its inputs, by name."""
+
+    results: tuple[str, ...]
+    own: float
+    flows: Mapping[str, float]
+
+
 def _followed(
     operators: Operators, exact: Store, wrong: Store, rows: Sequence[Row], outputs: Sequence[str]
 ) -> dict[str, float]:
+    """Backwards from the outputs: each part takes its share of what its results have."""
     row_of = {row.name: row for row in rows}
-    parts: list[tuple[tuple[str, ...], float, dict[str, float]]] = []
-    for operator in operators.operators:
-        made = [name for name in operator.outputs if name and exact.get(name) is not None]
-        floats = [name for name in made if _kind(exact.get(name)) == "f"]
-        if not floats:
-            continue
-        right: dict[str, Any] = {}
-        theirs: dict[str, Any] = {}
-        for name in operator.inputs:
-            if name:
-                right[name] = operators.constants[name] if name in operators.constants else exact.get(name)
-                there = None if name in operators.constants else wrong.get(name)
-                theirs[name] = right[name] if there is None else there
-        if any(value is None for value in right.values()):
-            continue
-        measured = [_introduced(row_of.get(name)) for name in floats]
-        flows: dict[str, float] = {}
-        for name, value in right.items():
-            there = theirs[name]
-            if there is value or value.dtype.kind != "f" or there.shape != value.shape:
-                continue
-            found = operators.run(operator, {**right, name: there.astype(value.dtype)})
-            if found is not None:
-                flows[name] = sum(_squared(exact.get(one), found.get(one)) for one in floats)
-        # where nobody ran it alone: what is wrong with its results beyond what came from its inputs
-        actual = sum(_squared(exact.get(name), wrong.get(name)) for name in floats)
-        own = sum(one for one in measured if one is not None)
-        if all(one is None for one in measured):
-            own = max(0.0, actual - sum(flows.values()))
-        if any(wrong.get(name) is None for name in floats):  # fused away: as the operator makes it of what it was given
-            found = operators.run(operator, {n: v.astype(right[n].dtype) for n, v in theirs.items()})
-            for name in floats:
-                if found is not None and name in found and wrong.get(name) is None:
-                    wrong.put(name, np.asarray(found[name]))
-        parts.append((tuple(floats), own, flows))
+    parts = [_part_of(operator, operators, exact, wrong, row_of) for operator in operators.operators]
     carried = {name: 1.0 / len(outputs) for name in outputs}
     shares: dict[str, float] = {}
-    for made_by, own, flows in reversed(parts):
-        left = sum(carried.get(name, 0.0) for name in made_by)
-        total = own + sum(flows.values())
-        if left == 0 or total == 0:
+    for part in reversed(parts):
+        left = sum(carried.get(name, 0.0) for name in part.results) if part is not None else 0.0
+        total = part.own + sum(part.flows.values()) if part is not None else 0.0
+        if part is None or left == 0 or total == 0:
             continue
-        if own:
-            shares[made_by[0]] = shares.get(made_by[0], 0.0) + left * own / total
-        for name, part in flows.items():
-            carried[name] = carried.get(name, 0.0) + left * part / total
+        if part.own:
+            first = part.results[0]
+            shares[first] = shares.get(first, 0.0) + left * part.own / total
+        for name, flow in part.flows.items():
+            carried[name] = carried.get(name, 0.0) + left * flow / total
     return shares
+
+
+def _part_of(
+    operator: Operator, operators: Operators, exact: Store, wrong: Store, row_of: Mapping[str, Row]
+) -> _Part | None:
+    """None of an operator without floats, or of which an input is not there. What the target fused away is put into
+    ``wrong``, as the operator makes it of what it was given: later ones read it."""
+    made = [name for name in operator.outputs if name and exact.get(name) is not None]
+    floats = [name for name in made if _kind(exact.get(name)) == "f"]
+    if not floats:
+        return None
+    right: dict[str, Any] = {}
+    theirs: dict[str, Any] = {}
+    for name in operator.inputs:
+        if name:
+            right[name] = operators.constants[name] if name in operators.constants else exact.get(name)
+            there = None if name in operators.constants else wrong.get(name)
+            theirs[name] = right[name] if there is None else there
+    if any(value is None for value in right.values()):
+        return None
+    measured = [_introduced(row_of.get(name)) for name in floats]
+    flows: dict[str, float] = {}
+    for name, value in right.items():
+        there = theirs[name]
+        if there is value or value.dtype.kind != "f" or there.shape != value.shape:
+            continue
+        found = operators.run(operator, {**right, name: there.astype(value.dtype)})
+        if found is not None:
+            flows[name] = sum(_squared(exact.get(one), found.get(one)) for one in floats)
+    own = sum(one for one in measured if one is not None)
+    if all(one is None for one in measured):
+        # nobody ran it alone: what is wrong with its results beyond what came from its inputs
+        actual = sum(_squared(exact.get(name), wrong.get(name)) for name in floats)
+        own = max(0.0, actual - sum(flows.values()))
+    if any(wrong.get(name) is None for name in floats):
+        found = operators.run(operator, {n: v.astype(right[n].dtype) for n, v in theirs.items()})
+        for name in floats:
+            if found is not None and name in found and wrong.get(name) is None:
+                wrong.put(name, np.asarray(found[name]))
+    return _Part(results=tuple(floats), own=own, flows=flows)
 
 
 def _introduced(row: Row | None) -> float | None:

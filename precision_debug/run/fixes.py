@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,14 +81,8 @@ def tried_fix(
     most, work = _sets(spec, subject, target.opening)
     if not most:
         return _untried(found, say("fix_large", gigabytes=work / 1e9))
-    errors, samples = [before], [first]
-    if most > 1:
-        with contextlib.suppress(PrecisionDebugError):
-            for fed in _others(spec, base, target, given, sample):
-                values = outputs_of(base.session, fed[0], base.opening.label)
-                other = Sample(feeds=fed[0], target_feeds=fed[1], values=values)
-                errors.append(criterion.judge(other, outputs_of(target.session, fed[1], target.opening.label))[1])
-                samples.append(other)
+    further = _judged(spec, base, target, criterion, given, sample) if most > 1 else ()
+    samples, errors = zip((first, before), *further, strict=True)
     room = folder / "fixes"
     room.mkdir(exist_ok=True)
     trials = Trials(opening, found.keep, criterion, feeds[:CALIBRATE], room)
@@ -136,6 +130,17 @@ def _others(
 
 def _copied(values: Any) -> dict[str, Any]:
     return {name: np.array(as_array(value, name=name)) for name, value in values.items()}
+
+
+def _judged(
+    spec: RunSpec, base: OpenSide, target: OpenSide, criterion: Criterion, given: FeedSet, sample: int
+) -> Iterator[tuple[Sample, float | None]]:
+    """Further samples, each with its error where nothing is kept; up to the first that a session refuses."""
+    with contextlib.suppress(PrecisionDebugError):
+        for fed in _others(spec, base, target, given, sample):
+            values = outputs_of(base.session, fed[0], base.opening.label)
+            other = Sample(feeds=fed[0], target_feeds=fed[1], values=values)
+            yield other, criterion.judge(other, outputs_of(target.session, fed[1], target.opening.label))[1]
 
 
 def _untried(found: Keepable, why: Any) -> ToKeep:

@@ -127,22 +127,8 @@ class OpenPair:
                 observers=observers,
             )
             hook: Hook = check if also is None else HookChain(hooks=(check, also))
-            quiet = journal is None
             with settled(comparer):
-                if self.base is self.target:  # each tensor meets itself
-                    given = self.target.run(HookChain(hooks=(save, hook)), self.names, feeds, quiet=quiet)
-                    outputs = given, given
-                elif meeting is not None:
-                    outputs = run_both(
-                        meeting,
-                        lambda: self.base.run(save, self.names, feeds, quiet=quiet),
-                        lambda: self.target.run(hook, self._of_target, target_feeds, quiet=quiet),
-                    )
-                else:
-                    outputs = (
-                        self.base.run(save, self.names, feeds, quiet=quiet),
-                        self.target.run(hook, self._of_target, target_feeds, quiet=quiet),
-                    )
+                outputs = self._run_sides(save, hook, meeting, feeds, target_feeds, quiet=journal is None)
             self.seen = save.tensors, check.tensors
             left = {**save.stats, **_left(place.store or store, comparer)}
             return SampleResult(
@@ -150,6 +136,22 @@ class OpenPair:
                 paired_outputs={self._baseline_name(name): value for name, value in outputs[1].items()}, left=left,
                 spilled_bytes=store.spilled_bytes, moved_bytes=getattr(place.store, "spilled_bytes", 0),
             )  # fmt: skip
+
+    def _run_sides(
+        self, save: Hook, hook: Hook, meeting: Meeting | None, feeds: Feeds, target_feeds: Feeds, *, quiet: bool
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Both sides' outputs: of one session that is both, of two in lockstep, or of one after the other."""
+        if self.base is self.target:  # each tensor meets itself
+            given = self.target.run(HookChain(hooks=(save, hook)), self.names, feeds, quiet=quiet)
+            return given, given
+
+        def baseline() -> Mapping[str, Any]:
+            return self.base.run(save, self.names, feeds, quiet=quiet)
+
+        def target() -> Mapping[str, Any]:
+            return self.target.run(hook, self._of_target, target_feeds, quiet=quiet)
+
+        return (baseline(), target()) if meeting is None else run_both(meeting, baseline, target)
 
     def _baseline_name(self, name: str) -> str:
         pair = self.alignment.pairs.get(name)

@@ -69,12 +69,7 @@ def supervise(
     refuse_overwriting(outputs, spec)
     outputs = [_absolute(path) for path in outputs]
     home = outputs[0].parent if outputs else _absolute(Path(spec.record)).parent
-    try:
-        job = {"spec": encode(spec), "outputs": [str(path) for path in outputs]}
-        job |= {"search": encode(asked)} if asked is not None else {}
-        job |= {"spread": encode(spread)} if spread is not None else {}
-    except TypeError as error:
-        raise UsageError(f"a setting has an unusable value: {error}", where="--option") from error
+    job = _job(spec, outputs, asked, spread)
     with watching() as stopping, _locked(outputs, home) as locks, contextlib.ExitStack() as stack:
         clear_scratch()
         if not is_utf8(home):
@@ -100,6 +95,17 @@ def supervise(
             if not has_rows(folder):
                 shutil.rmtree(folder, ignore_errors=True)
             raise
+
+
+def _job(spec: RunSpec, outputs: Sequence[Path], asked: SearchRequest | None, spread: Workers | None) -> dict[str, Any]:
+    """What the child is told, as JSON has it."""
+    try:
+        job = {"spec": encode(spec), "outputs": [str(path) for path in outputs]}
+        job |= {"search": encode(asked)} if asked is not None else {}
+        job |= {"spread": encode(spread)} if spread is not None else {}
+    except TypeError as error:
+        raise UsageError(f"a setting has an unusable value: {error}", where="--option") from error
+    return job
 
 
 def _absolute(path: Path) -> Path:

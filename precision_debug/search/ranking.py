@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..reasons.causes import CAUSES
@@ -44,15 +44,49 @@ def rank_groups(
 
     shares: of the squared error, as they add up (see run.attribution); without them the effects of single operators.
     """
-    found: dict[str, Group] = {}
-    budget = dict(explanation.budget) if explanation is not None else {}
-    if shares and not (explanation is not None and explanation.culprits):
-        budget = {name: share for name, share in shares.items() if share > _LEAST}
     row_of = {row.name: row for row in rows}
+    broken = any(row.is_output and row.non_finite for row in rows)
+    beyond_fp16 = [row.name for row in rows if row.comparison is not None and row.comparison.fp16_overflow]
+    budget = _budget(explanation, shares)
+    found = {group.tensor: group for group in _of_culprits(units, row_of, explanation, budget)}
+    for name in beyond_fp16 if broken else ():
+        if units.of(name) in kept:
+            found[name] = Group(tensor=name, units=units.around(name), share=1.0, certain=True)
+    for name, share in sorted(budget.items(), key=lambda pair: -pair[1]):
+        born = broken and _gave_birth(row_of.get(name))
+        if name not in found and units.around(name):
+            found[name] = Group(tensor=name, units=units.around(name), share=share, certain=born and share > 0)
+    if broken:
+        found = {name: _with_what_stays(group, units, beyond_fp16) for name, group in found.items()}
+    gone = frozenset(row.name for row in rows if row.status is Status.FUSED_AWAY)
+    found = {name: _with_what_went_into(group, units, gone) for name, group in found.items()}
+    groups = sorted(
+        _together(group for group in found.values() if group.units), key=lambda group: (-group.certain, -group.share)
+    )
+    rest = [row for row in rows if row.name not in found and units.around(row.name)]
+    rest.sort(key=_suspicion, reverse=True)
+    groups += [Group(tensor=row.name, units=units.around(row.name)) for row in rest]
+    return [*groups, *_left_alone(units, groups)]
+
+
+def _budget(explanation: Explanation | None, shares: Mapping[str, float] | None) -> dict[str, float]:
+    """Share of the squared error by tensor: as they add up, unless a culprit was found, whose effect is then known."""
+    if shares and not (explanation is not None and explanation.culprits):
+        return {name: share for name, share in shares.items() if share > _LEAST}
+    return dict(explanation.budget) if explanation is not None else {}
+
+
+def _gave_birth(row: Row | None) -> bool:
+    """Whether an operator made NaN or Inf itself."""
+    own = row.introduced if row is not None else None
+    return own is not None and own.born_nan + own.born_inf > 0
+
+
+def _of_culprits(
+    units: Units, row_of: Mapping[str, Row], explanation: Explanation | None, budget: Mapping[str, float]
+) -> Iterator[Group]:
+    """A group for each culprit: what surrounds it, and what its cause says to keep besides."""
     for culprit in explanation.culprits if explanation is not None else ():
-        row = row_of.get(culprit.name)
-        own = row.introduced if row is not None else None
-        born = own is not None and own.born_nan + own.born_inf > 0
         chosen = set(units.around(culprit.name))
         for name in culprit.keep:
             unit = units.of(name)
@@ -60,41 +94,21 @@ def rank_groups(
                 chosen |= {unit} | units.beside(unit, chosen)
         share = culprit.share or budget.get(culprit.name, 0.0)
         known = CAUSES.get(culprit.cause)
-        certain = born or (known is not None and known.out_of_range == "above")
+        certain = _gave_birth(row_of.get(culprit.name)) or (known is not None and known.out_of_range == "above")
         amplifier = units.of(culprit.amplifier) if culprit.amplifier else None
-        makers = frozenset(chosen & {amplifier})
-        found[culprit.name] = Group(
-            tensor=culprit.name, units=frozenset(chosen), makers=makers, share=share, certain=certain and share > 0
-        )
-    broken = any(row.is_output and row.non_finite for row in rows)
-    for row in rows if broken else ():
-        if units.of(row.name) in kept and row.comparison is not None and row.comparison.fp16_overflow:
-            found[row.name] = Group(tensor=row.name, units=units.around(row.name), share=1.0, certain=True)
-    for name, share in sorted(budget.items(), key=lambda pair: -pair[1]):
-        row = row_of.get(name)
-        own = row.introduced if row is not None else None
-        born = broken and own is not None and own.born_nan + own.born_inf > 0
-        if name not in found and units.around(name):
-            found[name] = Group(tensor=name, units=units.around(name), share=share, certain=born and share > 0)
-    if broken:
-        out_of_range = [row.name for row in rows if row.comparison is not None and row.comparison.fp16_overflow]
-        found = {name: _with_what_stays(group, units, out_of_range) for name, group in found.items()}
-    gone = frozenset(row.name for row in rows if row.status is Status.FUSED_AWAY)
-    found = {name: _with_what_went_into(group, units, gone) for name, group in found.items()}
-    groups = sorted(
-        _together(group for group in found.values() if group.units), key=lambda group: (-group.certain, -group.share)
-    )
-    rest = [row for row in rows if row.name not in found and units.around(row.name)]
-    groups += [
-        Group(tensor=row.name, units=units.around(row.name))
-        for row in sorted(rest, key=_suspicion, reverse=True)
-    ]  # fmt: skip
+        yield Group(
+            tensor=culprit.name, units=frozenset(chosen), makers=frozenset(chosen & {amplifier}), share=share,
+            certain=certain and share > 0,
+        )  # fmt: skip
+
+
+def _left_alone(units: Units, groups: Sequence[Group]) -> list[Group]:
+    """The units that no tensor of a row leads to, each by itself."""
     covered = frozenset().union(*(group.units for group in groups))
-    groups += [
+    return [
         Group(tensor=units.units[number].metas[0].name, units=frozenset({number}))
         for number in range(len(units)) if number not in covered
     ]  # fmt: skip
-    return groups
 
 
 def kept_units(units: Units, kept: Iterable[int], groups: Sequence[Group] = ()) -> tuple[KeptUnit, ...]:

@@ -50,10 +50,32 @@ def by_torch(base: Any, target: Any, tolerance: Tolerance) -> Totals:
 
 
 def _piece(b: Any, t: Any, first: int, tolerance: Tolerance) -> Totals:
+    of_pairs, declared = _pair_numbers(b, t, tolerance)
+    numbers = torch.stack([*side_numbers(b), *side_numbers(t), *(one.double() for one in of_pairs.values())]).tolist()
+    base_side, target_side = Side(**named(numbers[:6])), Side(**named(numbers[6:12]))
+    got = dict(zip(of_pairs, numbers[12:], strict=True))
+    sums = {name: got[name] for name in ("sum_abs", "sum_rel", "squares", "base_squares", "target_squares", "dot",
+                                         "required_atol", "required_rtol")}  # fmt: skip
+    pairs = Pairs(
+        finite=int(got["finite"]), mismatched=int(got["mismatched"]), special=int(got["special"]),
+        first_mismatch=first + int(got["first_mismatch"]) if got["mismatched"] else -1, **sums, declared=declared,
+    )  # fmt: skip
+    if got["finite"]:
+        pairs.max_abs, pairs.max_abs_at = got["max_abs"], first + int(got["max_abs_at"])
+        pairs.max_rel, pairs.max_rel_at = got["max_rel"], first + int(got["max_rel_at"])
+    if got["infinite"]:
+        pairs.max_abs = pairs.max_rel = math.inf
+        pairs.max_abs_at = pairs.max_rel_at = first + int(got["infinite_at"])
+    return Totals(
+        base=base_side, target=target_side, pairs=pairs, fp16_overflow=int(got["fp16_overflow"]),
+        fp16_subnormal=int(got["fp16_subnormal"]), identical=False,
+    )  # fmt: skip
+
+
+def _pair_numbers(b: Any, t: Any, tolerance: Tolerance) -> tuple[dict[str, Any], dict[str, float]]:
+    """The numbers of a Pairs as tensors of one element, places within the piece, and the declared metrics."""
     finite = torch.isfinite(b) & torch.isfinite(t)
-    diff = (t - b).abs()
-    same_infinity = torch.isinf(b) & (b == t)
-    diff = torch.where(same_infinity, 0.0, diff)
+    diff = torch.where(torch.isinf(b) & (b == t), 0.0, (t - b).abs())
     magnitude = b.abs()
     part = tolerance.rtol * magnitude
     either = tolerance.rule == "either"
@@ -66,46 +88,22 @@ def _piece(b: Any, t: Any, first: int, tolerance: Tolerance) -> Totals:
     relative = torch.where(finite, d / (m + 1e-7), 0.0)
     fb, ft = torch.where(finite, b, 0.0), torch.where(finite, t, 0.0)
     part = tolerance.rtol * m
-    if either:
-        need_a, over = torch.where(d > part, d, 0.0), d
-    else:
-        need_a, over = torch.where(d > part, d - part, 0.0), d - tolerance.atol
-    need_r = torch.where(d > tolerance.atol, over / m, 0.0)
+    need_a = torch.where(d > part, d if either else d - part, 0.0)
+    need_r = torch.where(d > tolerance.atol, (d if either else d - tolerance.atol) / m, 0.0)
     infinite = ~finite & torch.isinf(diff)
-    outside = torch.where(finite, d, -1.0), torch.where(finite, relative, -1.0)
-    numbers = torch.stack(
-        [
-            *side_numbers(b), *side_numbers(t),
-            *(
-                value.double()
-                for value in (
-                    finite.sum(), mismatched.sum(), (special & ~finite).sum(), mismatched.to(torch.int8).argmax(),
-                    outside[0].max(), outside[0].argmax(), outside[1].max(), outside[1].argmax(), d.sum(),
-                    relative.sum(), d.square().sum(), fb.square().sum(), ft.square().sum(), (fb * ft).sum(),
-                    need_a.max(), need_r.max(), infinite.any(),
-                    infinite.to(torch.int8).argmax(), (magnitude > 65504).sum(),
-                    ((magnitude < 2.0**-14) & (magnitude > 0)).sum(),
-                )
-            ),
-        ]
-    ).tolist()  # fmt: skip
-    base_side, target_side, rest = Side(**named(numbers[:6])), Side(**named(numbers[6:12])), numbers[12:]
-    pairs = Pairs(
-        finite=int(rest[0]), mismatched=int(rest[1]), special=int(rest[2]),
-        first_mismatch=first + int(rest[3]) if rest[1] else -1, sum_abs=rest[8], sum_rel=rest[9], squares=rest[10],
-        base_squares=rest[11], target_squares=rest[12], dot=rest[13], required_atol=rest[14], required_rtol=rest[15],
-        declared=_evaluated(fb, ft, d, m, finite),
-    )  # fmt: skip
-    if rest[0]:
-        pairs.max_abs, pairs.max_abs_at = rest[4], first + int(rest[5])
-        pairs.max_rel, pairs.max_rel_at = rest[6], first + int(rest[7])
-    if rest[16]:
-        pairs.max_abs = pairs.max_rel = math.inf
-        pairs.max_abs_at = pairs.max_rel_at = first + int(rest[17])
-    return Totals(
-        base=base_side, target=target_side, pairs=pairs, fp16_overflow=int(rest[18]), fp16_subnormal=int(rest[19]),
-        identical=False,
-    )  # fmt: skip
+    largest, largest_rel = torch.where(finite, d, -1.0), torch.where(finite, relative, -1.0)
+    return {
+        "finite": finite.sum(), "mismatched": mismatched.sum(), "special": (special & ~finite).sum(),
+        "first_mismatch": mismatched.to(torch.int8).argmax(),
+        "max_abs": largest.max(), "max_abs_at": largest.argmax(),
+        "max_rel": largest_rel.max(), "max_rel_at": largest_rel.argmax(),
+        "sum_abs": d.sum(), "sum_rel": relative.sum(), "squares": d.square().sum(), "base_squares": fb.square().sum(),
+        "target_squares": ft.square().sum(), "dot": (fb * ft).sum(),
+        "required_atol": need_a.max(), "required_rtol": need_r.max(),
+        "infinite": infinite.any(), "infinite_at": infinite.to(torch.int8).argmax(),
+        "fp16_overflow": (magnitude > 65504).sum(),
+        "fp16_subnormal": ((magnitude < 2.0**-14) & (magnitude > 0)).sum(),
+    }, _evaluated(fb, ft, d, m, finite)  # fmt: skip
 
 
 def side_numbers(values: Any) -> list[Any]:

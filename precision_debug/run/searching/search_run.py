@@ -383,6 +383,15 @@ class _Search:
 
     # the answer -------------------------------------------------------------------------------------------------
 
+    def _best_trade(self, trials: Trials, found: Found) -> frozenset[int]:
+        """Where nothing reaches the aim: the set that brings most for what it costs; empty where something does."""
+        if found.state not in ("unfinished", "diffuse", "not possible") or trials.mode not in self.oracles:
+            return frozenset()
+        oracle = self.oracles[trials.mode]
+        run_prefixes(oracle, found, lambda some: self._held(trials, some, run=True))
+        allowed = self.criterion.allowed if self.criterion.metric is None else 0.0
+        return best_trade(oracle, lambda some: self._stays_low(trials, some), allowed)
+
     def _fix(self, trials: Trials, found: Found, low: Evaluation, checks: Sequence[tuple[bool, ...]]) -> Fix:
         kept = found.kept or frozenset()
         whole = self.known.find(trials.mode, self.units.keys(range(len(self.units))))
@@ -390,12 +399,7 @@ class _Search:
         lost = self.was is not None and self.was.low and ran is not None and not ran.low
         if found.state == "found" and len(kept) == len(self.units) and lost:  # that switches the precision off
             found, kept = dataclasses.replace(found, state="not possible"), frozenset()
-        best = frozenset[int]()
-        if found.state in ("unfinished", "diffuse", "not possible") and trials.mode in self.oracles:
-            oracle = self.oracles[trials.mode]
-            run_prefixes(oracle, found, lambda some: self._held(trials, some, run=True))
-            allowed = self.criterion.allowed if self.criterion.metric is None else 0.0
-            best = best_trade(oracle, lambda some: self._stays_low(trials, some), allowed)
+        best = self._best_trade(trials, found)
         joined = frozenset[int]()
         after = self._error_of(trials, kept)
         artefacts: tuple[Artefact, ...] = ()

@@ -1,0 +1,113 @@
+"""What the rules of a cause ask about one operator: its types, constants, sizes, and where its error stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .operators import CANCEL, MOVE, plain_type
+from .subject import Subject
+
+__all__ = [
+    "WIDE",
+    "acting_type",
+    "constants_of",
+    "depth_of",
+    "error_share",
+    "is_finer",
+    "is_quantised",
+    "largest_input",
+    "narrow_type",
+    "types_of",
+]
+
+Array = np.ndarray[Any, Any]
+
+WIDE = frozenset({"float32", "float64"})
+"""Types in which nothing overflows or vanishes that the baseline holds."""
+
+
+def narrow_type(subject: Subject, name: str) -> str:
+    """The narrow type in which an operator computes."""
+    held_as = subject.held_as.get(name, "")
+    return subject.narrow_type if held_as in WIDE else held_as
+
+
+def is_finer(subject: Subject, name: str) -> bool:
+    """Whether the baseline computes in float64: then float32 is the narrow type."""
+    numbers = subject.row_of[name].comparison
+    return numbers is not None and numbers.base.dtype == "float64" and numbers.target.dtype != "float64"
+
+
+def is_quantised(held_as: str) -> bool:
+    return held_as in {"int8", "uint8", "int4", "uint4", "int16", "uint16"}
+
+
+def types_of(subject: Subject, name: str) -> set[str]:
+    region = subject.region_of.get(name, ())
+    return {plain_type(meta.op_type) for meta in region} or {plain_type(subject.row_of[name].op_type)}
+
+
+def acting_type(subject: Subject, name: str) -> str:
+    """The operator of a region that computes: what only moves its result about may stand last."""
+    types = [meta.op_type for meta in subject.region_of.get(name, ())] or [subject.row_of[name].op_type]
+    summing = [one for one in types if plain_type(one) in CANCEL]
+    computing = [one for one in types if plain_type(one) not in MOVE]
+    return (summing or computing or types)[-1]
+
+
+def largest_input(subject: Subject, name: str) -> float:
+    found = 0.0
+    for source in subject.sources(name):
+        numbers = subject.row_of[source].comparison
+        if numbers is not None:
+            found = max(found, abs(numbers.base.min or 0.0), abs(numbers.base.max or 0.0))
+    return found
+
+
+def depth_of(subject: Subject, name: str, constants: Mapping[str, Array]) -> int:
+    """Terms of one sum: those that a weight says, else what the operator makes fewer of."""
+    weights = [values for values in constants.values() if values.ndim >= 2]
+    if weights:
+        shape = weights[-1].shape
+        return int(np.prod(shape[1:])) if len(shape) > 2 else int(max(shape))
+    numbers = subject.row_of[name].comparison
+    operator = subject.operators()[0].operator(name)
+    axis = operator.attributes.get("dim") if operator is not None else None
+    if numbers is not None and "cum" in plain_type(subject.row_of[name].op_type) and isinstance(axis, int):
+        return int(numbers.base.shape[axis])
+    sizes = [subject.row_of[source].comparison for source in subject.sources(name)]
+    given = max((one.base.elements for one in sizes if one is not None), default=0)
+    return given // max(1, numbers.base.elements) if numbers is not None else 0
+
+
+def constants_of(subject: Subject, name: str) -> dict[str, Array]:
+    """What the baseline's operators of a region read of the model's own constants, as float arrays: those of the last
+    name that was asked for are at hand, since to read a weight of a card takes up to a second."""
+    if name not in subject.constants:
+        subject.constants.clear()
+        subject.constants[name] = _read(subject, name)
+    return subject.constants[name]
+
+
+def _read(subject: Subject, name: str) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    for meta in subject.region_of.get(name, ()):
+        operator = subject.operators()[0].operator(meta.name)
+        for key, value in (operator.parameters if operator is not None else {}).items():
+            array = np.asarray(value)
+            if array.dtype.kind == "f" and array.size:
+                found[key] = array
+    return found
+
+
+def error_share(exact: Array, wrong: Array, where: Array) -> float:
+    """Share of the squared error that stands in some elements; 1 where one of them is not finite."""
+    with np.errstate(all="ignore"):
+        error = np.square(wrong - exact)
+    if not np.isfinite(wrong[where]).all():
+        return 1.0
+    total = float(np.sum(error[np.isfinite(error)]))
+    return float(np.sum(error[where & np.isfinite(error)])) / total if total else 0.0
