@@ -14,8 +14,9 @@ import onnx_models
 import pytest
 
 from precision_debug.cli import main
-from precision_debug.errors import UsageError
-from precision_debug.run.sweep import Mode, Speed, Sweep, front
+from precision_debug.errors import BackendError, UsageError
+from precision_debug.records import ModelFiles, RunSpec
+from precision_debug.run.sweep import Mode, Speed, Sweep, front, run
 from precision_debug.run.sweep.plot import svg
 from precision_debug.run.sweep.run import file_name, parse_modes
 from precision_debug.run.sweep.sentences import sentences, tone
@@ -112,6 +113,53 @@ def test_the_sentence_comes_first_in_both_languages(made: Sweep) -> None:
     assert as_text(made, "zh")[0].startswith("成立的模式中最快：fast")
 
 
+def rounds(name: str, error: float, *milliseconds: float, **more: object) -> Mode:
+    one = mode(name, error, 1, **more)
+    found = [dataclasses.replace(one.speeds[0], median=m / 1e3) for m in milliseconds]
+    return dataclasses.replace(one, speeds=(Speed.of_rounds(found),))
+
+
+def test_modes_whose_times_overlap_are_not_ranked(made: Sweep) -> None:
+    base = rounds("base", 0.0, 8, 9, 7.5, verdict="baseline")
+
+    def first(*modes: Mode) -> str:
+        return sentences(dataclasses.replace(made, modes=(base, *modes)))[0].en
+
+    fast = rounds("fast", 1e-2, 1, 1.2, 4, verdict="as expected")
+    exact = rounds("exact", 1e-3, 1.5, 2, 2.2, verdict="as expected")
+    said = first(fast, exact)
+    assert said.startswith("Fastest that hold: `exact` (2 ms, 1.5 to 2.2), `fast` (1.2 ms, 1 to 4), the most")
+    assert "not ranked" in said
+    clear = rounds("clear", 1e-2, 1, 1.2, 1.4, verdict="as expected")
+    assert first(clear, exact).startswith("Fastest that holds: `clear`, 6.67 x as fast as `base` (1.2 ms, 1 to 1.4 for")
+    barely = rounds("barely", 1e-2, 6, 7.8, 7, verdict="as expected")
+    assert first(barely).startswith("No mode that holds is measurably faster than `base` (8 ms, 7.5 to 9)")
+    line = next(line for line in lines(dataclasses.replace(made, modes=(base, fast))) if line["mode"] == "fast")
+    assert line["spread"] == "1 to 4"
+
+
+def test_the_modes_take_turns(tmp_path: Path, root: Path) -> None:
+    """What is dear to build is built and timed once; a mode that fails in a later round keeps what it has."""
+    timed: list[str] = []
+
+    def time_it(spec: RunSpec, _batch: int) -> Speed:
+        timed.append(spec.run_mode)
+        if spec.run_mode == "ort_opt" and len(timed) > 5:
+            raise BackendError("no more")
+        build = 60.0 if spec.run_mode == "ort_bf16_sim" else 0.1
+        return Speed(batch=1, runs=10, median=1e-3 * len(timed), p99=1e-2, build=build, size=1)
+
+    spec = RunSpec(model=ModelFiles(model_file=str(root / "examples/digits/digits.onnx")), run_mode="")
+    rows = [Mode(name=name) for name in ("ort_fp32", "ort_opt", "ort_bf16_sim")]
+    specs = {row.name: dataclasses.replace(spec, run_mode=row.name) for row in rows}
+    found = run._timed(rows, specs, (), time_it, lambda _text: None, lambda: False)
+    assert timed == ["ort_fp32", "ort_opt", "ort_bf16_sim", "ort_fp32", "ort_opt", "ort_fp32", "ort_opt"]
+    assert [len(one.speeds[0].rounds) for one in found] == [3, 2, 1]
+    assert [dict(one.failed) for one in found] == [{}, {}, {}]
+    assert found[0].speeds[0].median == pytest.approx(4e-3)
+    assert found[0].speeds[0].runs == 30
+
+
 def test_what_is_said_where_nothing_is_faster_or_nothing_holds(made: Sweep) -> None:
     slow = mode("slow", 1e-3, 12, verdict="as expected")
     wrong = mode("wrong", 0.5, 1, verdict="out of tolerance")
@@ -119,7 +167,7 @@ def test_what_is_said_where_nothing_is_faster_or_nothing_holds(made: Sweep) -> N
     def first(*modes: Mode) -> str:
         return sentences(dataclasses.replace(made, modes=(made.modes[0], *modes)))[0].en
 
-    none = "No mode that holds is faster than `base` (8 ms); the fastest of them, `slow`, takes 12 ms."
+    none = "No mode that holds is measurably faster than `base` (8 ms); the fastest of them, `slow`, takes 12 ms."
     assert first(slow, wrong) == none
     assert first(wrong) == "No mode holds: take none of them as it is."
     assert first(dataclasses.replace(slow, speeds=())) == "These hold: `slow`."

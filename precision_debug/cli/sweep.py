@@ -24,7 +24,7 @@ from ..run.overwriting import refuse_overwriting
 from ..run.supervisor import supervise
 from ..run.sweep.remote_speed import measure_remotely
 from ..run.sweep.result import Speed, Sweep
-from ..run.sweep.run import parse_modes, remove_inputs, sweep
+from ..run.sweep.run import ROUNDS, parse_modes, remove_inputs, sweep
 from ..run.sweep.speed import measure_speed
 from ..run.sweep.write import SUFFIXES, as_table, as_text, write
 from ..safety.visible import visible
@@ -70,8 +70,8 @@ def run(arguments: Sequence[str]) -> int:
 
     def timed(one: RunSpec, batch: int) -> Speed:
         if spread is not None and spread.engine == "ray":
-            return measure_remotely(one, spread, batch=batch, seconds=given.speed_seconds)
-        return measure_speed(one, batch=batch, seconds=given.speed_seconds)
+            return measure_remotely(one, spread, batch=batch, seconds=given.speed_seconds / ROUNDS)
+        return measure_speed(one, batch=batch, seconds=given.speed_seconds / ROUNDS)
 
     def stage(text: Reason) -> None:
         if not given.quiet:

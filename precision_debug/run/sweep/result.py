@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +15,7 @@ __all__ = ["Mode", "Speed", "Sweep", "front"]
 @dataclass(frozen=True, kw_only=True)
 class Speed:
     """Times of runs without a hook, in seconds. build: until the first run had ended. size: bytes of what runs, 0: not
-    known."""
+    known. rounds: the median of each round, where the modes took turns; ``median`` is that of these."""
 
     batch: int
     runs: int
@@ -22,6 +24,30 @@ class Speed:
     build: float
     size: int
     file: str = ""
+    rounds: tuple[float, ...] = ()
+
+    @property
+    def low(self) -> float:
+        """The fastest round's median."""
+        return min(self.rounds, default=self.median)
+
+    @property
+    def high(self) -> float:
+        """The slowest round's."""
+        return max(self.rounds, default=self.median)
+
+    def faster_than(self, other: Speed) -> bool:
+        """Whether each round was faster than each of the other's: what overlaps is not ranked."""
+        return self.high < other.low
+
+    @staticmethod
+    def of_rounds(found: Sequence[Speed]) -> Speed:
+        """Several rounds as one; build, size and file are the first one's, and p99 the worst."""
+        medians = tuple(one.median for one in found)
+        return dataclasses.replace(
+            found[0], runs=sum(one.runs for one in found), median=statistics.median(medians),
+            p99=max(one.p99 for one in found), rounds=medians,
+        )  # fmt: skip
 
     @property
     def throughput(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ from .result import Mode, Speed, Sweep
 from .speed import measure_speed
 from .table import BASELINE
 
-__all__ = ["Compare", "Time", "file_name", "parse_modes", "remove_inputs", "sweep"]
+__all__ = ["ROUNDS", "Compare", "Time", "file_name", "parse_modes", "remove_inputs", "sweep"]
 
 Compare = Callable[[RunSpec, Path], Outcome]
 """Compares one mode and writes its report."""
@@ -92,9 +93,7 @@ def sweep(
         own = next((row for row in rows if row.name == baseline), Mode(name=baseline, model=specs[baseline].model.path))
         others = [row for row in rows if row.name != baseline]
         rows = [_as_baseline(own, others), *others]
-    rows = [
-        _timed(row, specs[row.name], batches, time_it, on_stage, stopped) if row.name in specs else row for row in rows
-    ]
+    rows = _timed(rows, specs, batches, time_it, on_stage, stopped)
     return Sweep(
         modes=tuple(rows), baseline=baseline, command=spec.command, started=started, machine=machine.machine(),
         seconds=time.monotonic() - begun,
@@ -177,23 +176,45 @@ def _error(row: Row) -> float:
     return -1.0 if error is None or math.isnan(error) else error
 
 
+ROUNDS = 3
+"""How often the modes take turns (A B C, A B C, …): a machine that is busy for a while is so for all of them."""
+_CHEAP = 5.0
+"""Seconds until a mode's first run has ended, beyond which it is built and timed once."""
+
+
 def _timed(
-    row: Mode, spec: RunSpec, batches: Sequence[int], time_it: Time, on_stage: Callable[[Reason], None],
-    stopped: Callable[[], bool],
-) -> Mode:  # fmt: skip
-    speeds: list[Speed] = []
-    failed: dict[str, Reason] = {}
-    for batch in batches or (0,):
-        if stopped():
-            failed[str(batch)] = say("interrupted")
-            continue
-        name = f"{row.name}, {batch}" if batch else row.name
-        on_stage(say("stage_timing", mode=name))
-        try:
-            speeds.append(time_it(spec, batch))
-        except PrecisionDebugError as error:
-            failed[str(batch)] = sentence_of(error)
-    return dataclasses.replace(row, speeds=tuple(speeds), failed=failed)
+    rows: Sequence[Mode], specs: Mapping[str, RunSpec], batches: Sequence[int], time_it: Time,
+    on_stage: Callable[[Reason], None], stopped: Callable[[], bool],
+) -> list[Mode]:  # fmt: skip
+    """The rows with their times."""
+    found: dict[tuple[str, int], list[Speed]] = {}
+    failed: dict[str, dict[str, Reason]] = {row.name: {} for row in rows}
+    for number in range(ROUNDS):
+        for row, batch in itertools.product(rows, batches or (0,)):
+            before = found.setdefault((row.name, batch), [])
+            once = bool(before) and before[0].build > _CHEAP
+            if row.name not in specs or str(batch) in failed[row.name] or once:
+                continue
+            if stopped():
+                if not before:
+                    failed[row.name][str(batch)] = say("interrupted")
+                continue
+            if number == 0:
+                on_stage(say("stage_timing", mode=f"{row.name}, {batch}" if batch else row.name))
+            try:
+                before.append(time_it(specs[row.name], batch))
+            except PrecisionDebugError as error:
+                if not before:
+                    failed[row.name][str(batch)] = sentence_of(error)
+    of_rounds = {key: Speed.of_rounds(speeds) for key, speeds in found.items() if speeds}
+    return [
+        dataclasses.replace(
+            row,
+            failed=failed[row.name],
+            speeds=tuple(speed for (name, _), speed in of_rounds.items() if name == row.name),
+        )
+        for row in rows
+    ]
 
 
 def _as_baseline(row: Mode, others: Sequence[Mode]) -> Mode:

@@ -8,7 +8,7 @@ from ...report.figures import figure
 from ...report.model import Verdict
 from ...report.summary import VERDICT_NAME
 from ...report.words import Text, explained, same, sentence
-from .result import Mode, Sweep, front
+from .result import Mode, Speed, Sweep, front
 from .table import BASELINE, REFUSED, Head, Line, scores, shown
 
 __all__ = ["sentences", "told", "tone"]
@@ -79,11 +79,23 @@ def _choice(sweep: Sweep, held: Sequence[Mode]) -> Text:
         names = [f"`{mode.name}`" for mode in held]
         return Text(f"These hold: {', '.join(names)}.", f"成立的模式：{'、'.join(names)}。")
     median, name, mode = timed[0]
-    ours, theirs = f"{1e3 * median:.3g} ms", f"{1e3 * first.speed.median:.3g} ms"
-    if median >= first.speed.median:
+    assert mode.speed is not None
+    ours, theirs = _span(mode.speed), _span(first.speed)
+    if not mode.speed.faster_than(first.speed):
         return Text(
-            f"No mode that holds is faster than {base} ({theirs}); the fastest of them, `{name}`, takes {ours}.",
-            f"成立的模式都不比 {base}（{theirs}）快；其中最快的 `{name}` 需 {ours}。",
+            f"No mode that holds is measurably faster than {base} ({theirs.en}); the fastest of them, `{name}`, takes"
+            f" {ours.en}.",
+            f"成立的模式都不明显快于 {base}（{theirs.zh}）；其中最快的 `{name}` 需 {ours.zh}。",
+        )
+    near = [one for _, _, one in timed[1:] if one.speed is not None and not mode.speed.faster_than(one.speed)]
+    if near:
+        near = sorted([mode, *near], key=lambda one: (one.rel_l2 is None, one.rel_l2))
+        spans = [(f"`{one.name}`", _span(one.speed)) for one in near if one.speed is not None]
+        return Text(
+            f"Fastest that hold: {', '.join(f'{who} ({span.en})' for who, span in spans)}, the most exact first; their "
+            f"times overlap, so they are not ranked by them. {base} takes {theirs.en}.",
+            f"成立的模式中最快：{'、'.join(f'{who}（{span.zh}）' for who, span in spans)}，精度最高者在前；"
+            f"它们的耗时有重叠，因此不按耗时排序。{base} 需 {theirs.zh}。",
         )
     times = figure(float(f"{first.speed.median / median:.3g}"))
     en, zh = [f"its worst output is off by {mode.rel_l2:.2g} (Rel L2)"] if mode.rel_l2 is not None else [], [
@@ -96,11 +108,19 @@ def _choice(sweep: Sweep, held: Sequence[Mode]) -> Text:
         en.append(f"{told.en} {value:.1%}{was}")
         zh.append(f"{told.zh} {value:.1%}{yuan}")
     return Text(
-        f"Fastest that holds: `{name}`, {times} x as fast as {base} ({ours} for {theirs})"
+        f"Fastest that holds: `{name}`, {times} x as fast as {base} ({ours.en} for {theirs.en})"
         + "".join(f"; {part}" for part in en) + ".",
-        f"成立的模式中最快：`{name}`，速度为 {base} 的 {times} 倍（{ours}，基线 {theirs}）"
+        f"成立的模式中最快：`{name}`，速度为 {base} 的 {times} 倍（{ours.zh}，基线 {theirs.zh}）"
         + "".join(f"；{part}" for part in zh) + "。",
     )  # fmt: skip
+
+
+def _span(speed: Speed) -> Text:
+    """A time, with its fastest and slowest round where they differ in what is shown."""
+    median, low, high = (f"{1e3 * seconds:.3g}" for seconds in (speed.median, speed.low, speed.high))
+    if low == high:
+        return same(f"{median} ms")
+    return Text(f"{median} ms, {low} to {high}", f"{median} ms，{low} 至 {high}")
 
 
 def _listed(verdict: Verdict, modes: Sequence[Mode]) -> Iterator[Text]:

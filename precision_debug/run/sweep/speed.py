@@ -20,8 +20,8 @@ from .result import Speed
 
 __all__ = ["measure_here", "measure_speed", "measured"]
 
-WARM_UP, RUNS, MOST = 5, 30, 2000
-"""Runs that are not counted, and at least and at most so many that are."""
+WARM_UP, RUNS, MOST = 5, 10, 2000
+"""Runs of a round that are not counted, and at least and at most so many that are."""
 
 
 def measure_speed(spec: RunSpec, *, batch: int = 0, seconds: float = 3.0, log: Path | None = None) -> Speed:
