@@ -108,8 +108,8 @@ class Fix:
     obeyed: what the engine says of the kept layers, one line each. was, still: in which precision the operators ran
     with nothing and with the answer kept; None: nobody can tell. whole: the error with everything kept, whole_passes
     whether that holds, whole_still in which precision it ran, where that was run. best, best_error, best_option:
-    where no set was found, the smallest that comes near the least error that was seen, what it leaves, and what keeps
-    it; it is handed over then.
+    where no set was found, the one that gives most for what it keeps, what it leaves, and what keeps it; it is handed
+    over then.
     """
 
     state: str

@@ -14,28 +14,36 @@ __all__ = ["best_trade", "run_prefixes", "traded"]
 
 _POINTS = 6
 
-_HALF, _NEARLY = 0.5, 1.5
-"""Of the error with nothing kept, what the best trade may leave; and times the least error that fewer may have."""
+_HALF, _LEAST = 0.5, 1e-12
+"""Of the error with nothing kept, what the best trade may leave; and what is as good as no error."""
 
 Kept = frozenset[int]
 
 
 def best_trade(oracle: Oracle, stays_low: Callable[[Kept], bool], allowed: float = 0.0) -> Kept:
-    """Of the sets that were run, the smallest with nearly the least error, or with no more than the precision must
-    lose anyway; none where none halves it.
+    """Of the sets that were run, the one that gives most for what it keeps; none where none halves the error.
 
-    stays_low: whether what is not kept of a set still runs in the low precision. allowed: the error that is as
-    expected, up to which less is worth no further operator.
+    Each tenth of the operators that is kept counts as much as a tenth of the way, in decades of the error, from nothing
+    kept to the least that was seen. stays_low: whether what is not kept of a set still runs in the low precision.
+    allowed: the error that is as expected, below which less is worth no further operator.
     """
+    finite = [judged.error for judged in oracle.asked.values() if math.isfinite(judged.error)]
     before = oracle.asked[frozenset()].error if frozenset() in oracle.asked else math.inf
     useful = {
         kept: judged.error for kept, judged in oracle.asked.items()
         if 0 < len(kept) < oracle.count and math.isfinite(judged.error) and judged.error <= _HALF * before
         and stays_low(kept)
     }  # fmt: skip
-    least = min(useful.values(), default=0.0)
-    near = [kept for kept, error in useful.items() if error <= max(allowed, _NEARLY * least)]
-    return min(near, key=lambda kept: (len(kept), useful[kept]), default=frozenset())
+    if not useful:
+        return frozenset()
+    least = max(allowed, min(useful.values()), _LEAST)
+    most = max(before if math.isfinite(before) else max(finite), 2 * least)
+
+    def left(kept: Kept) -> float:
+        decades = math.log(max(useful[kept], least) / least) / math.log(most / least)
+        return decades + len(kept) / oracle.count
+
+    return min(useful, key=lambda kept: (left(kept), len(kept), useful[kept]))
 
 
 def run_prefixes(oracle: Oracle, found: Found, held: Callable[[Kept], object]) -> None:
