@@ -26,6 +26,7 @@ __all__ = [
     "assign_mark_names",
     "compare",
     "get_mark_names_from_serialized_json",
+    "training",
     "watch",
 ]
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .api import compare
     from .errors import PrecisionDebugError
     from .observe.hooks import SaveBaseline
+    from .observe.training import training
     from .observe.watch import watch
     from .pairing.marks import assign_mark_names, get_mark_names_from_serialized_json
     from .records import ModelFiles, Row, Status, Tolerance
@@ -45,6 +47,7 @@ __getattr__ = offered(
         "api": "compare",
         "errors": "PrecisionDebugError",
         "observe.hooks": "SaveBaseline",
+        "observe.training": "training",
         "observe.watch": "watch",
         "pairing.marks": "assign_mark_names get_mark_names_from_serialized_json",
         "records": "ModelFiles Row Status Tolerance",

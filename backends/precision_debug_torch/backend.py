@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,18 @@ class TorchBackend:
             on_device_alone=self,
             keeper=self,
             describer=self,
+            follower=self,
         )
+
+    def follow(
+        self, model: Any, optimiser: Any, scaler: Any, folder: str, every: int, steps: Collection[int]
+    ) -> AbstractContextManager[Any] | None:
+        """See ``protocols.Follower``."""
+        if not any(base.__module__.partition(".")[0] == "torch" for base in type(model).__mro__):
+            return None
+        from .engine.training.following import following
+
+        return following(model, optimiser, scaler, folder, every, steps)
 
     @property
     def described(self) -> Sequence[str]:
@@ -220,13 +232,18 @@ class TorchBackend:
         file = Path(spec.model.path.partition(".py:")[0] + ".py" if ".py:" in spec.model.path else spec.model.path)
         stamp = file.stat().st_mtime_ns if file.is_file() else 0
         seed = _seed(spec.options)
-        key = (spec.model.path, stamp, seed)
+        step = setting(spec.options, "from_step")
+        key = (spec.model.path, stamp, seed, step)
         with self._lock:  # both sides may ask at the same time
             if key not in self._kept:
                 for older in [*self._kept][: 1 - _MODELS]:
                     del self._kept[older]
                 with current(chosen_device(spec.options)):  # "cuda" in a factory means the baseline's card
                     self._kept[key] = read_model(spec.model, seed=seed)
+                    if step:
+                        from .engine.training.resumed import at_step
+
+                        self._kept[key] = at_step(self._kept[key], step)
             return self._kept[key]
 
     def _closed(self) -> None:

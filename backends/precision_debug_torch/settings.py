@@ -47,6 +47,11 @@ SETTINGS = (
         zh="训练步中 clip_grad_norm_ 裁剪梯度的范数上限（默认不裁剪）",
     ),
     Setting(
+        name="from_step", kind="text", default="",
+        help="a step_<number>.pt that precision_debug.training() kept: parameters, batch and optimiser as they were",
+        zh="precision_debug.training() 保存的 step_<编号>.pt：参数、批次与优化器均恢复到当时状态",
+    ),
+    Setting(
         name="training", kind="flag", default=False,
         help="leave the module in training mode as the factory made it", zh="模块保持工厂函数给出的训练模式",
     ),

@@ -23,6 +23,7 @@ __all__ = [
     "Executed",
     "Exporter",
     "Feeds",
+    "Follower",
     "Handed",
     "Hook",
     "Keep",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         AloneScripter,
         Capabilities,
         Exporter,
+        Follower,
         Ladder,
         Layer,
         LayerKeeper,
@@ -92,8 +94,8 @@ __getattr__ = offered(
     __name__,
     {
         "backend": "Backend",
-        "capabilities": "AloneFiles AloneScripter Capabilities Exporter Ladder Layer LayerKeeper Matches OnDevice "
-        "OnDeviceAlone Operator OperatorRunner Operators Pairer Rung Switch Watcher Watching WeightKeeper",
+        "capabilities": "AloneFiles AloneScripter Capabilities Exporter Follower Ladder Layer LayerKeeper Matches "
+        "OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Rung Switch Watcher Watching WeightKeeper",
         "description": "DescribedLayer DescribedWeight Describer Description",
         "executed": "Executed PrecisionReader",
         "keeping": "BETWEEN WHOLE Handed Keep Keeper",

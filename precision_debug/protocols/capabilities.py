@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,6 +25,7 @@ __all__ = [
     "Capabilities",
     "Describer",
     "Exporter",
+    "Follower",
     "Ladder",
     "Layer",
     "LayerKeeper",
@@ -57,6 +59,7 @@ class Capabilities:
     on_device: OnDevice | None = None
     on_device_alone: OnDeviceAlone | None = None
     watcher: Watcher | None = None
+    follower: Follower | None = None
     keeper: Keeper | None = None
     ladder: Ladder | None = None
     describer: Describer | None = None
@@ -234,6 +237,15 @@ class Watching:
     config: Any
     inputs: tuple[str, ...]
     outputs: Mapping[str, str]
+
+
+class Follower(Protocol):
+    """A backend that can follow somebody's own training loop; by its capability."""
+
+    def follow(
+        self, model: Any, optimiser: Any, scaler: Any, folder: str, every: int, steps: Collection[int]
+    ) -> AbstractContextManager[Any] | None:
+        """See ``precision_debug.training``; None: the objects are none of this framework."""
 
 
 class Watcher(Protocol):

@@ -1,0 +1,118 @@
+"""Follows somebody's own training loop: numbers of its gradients at some steps, and what other steps started from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from precision_debug.errors import OutputError
+from precision_debug.recording.training_log import LOG, ParameterNumbers, StepNumbers, written
+
+__all__ = ["following", "step_file"]
+
+_SMALLEST = 2.0**-24
+"""The smallest number of float16."""
+
+
+def step_file(folder: str | Path, step: int) -> Path:
+    """Where a whole step is kept."""
+    return Path(folder, f"step_{step:06d}.pt")
+
+
+@contextlib.contextmanager
+def following(
+    model: Any, optimiser: Any, scaler: Any, folder: str, every: int, steps: Collection[int]
+) -> Iterator[_Follower]:
+    """See ``precision_debug.training``."""
+    follower = _Follower(model, optimiser, scaler, folder, every, frozenset(steps))
+    try:
+        yield follower
+    finally:
+        follower.end()
+
+
+class _Follower:
+    """``step``: how many steps the optimiser has done. Steps that GradScaler leaves out are none of them."""
+
+    def __init__(
+        self, model: Any, optimiser: Any, scaler: Any, folder: str, every: int, steps: frozenset[int]
+    ) -> None:
+        self.step = 0
+        self._model, self._optimiser, self._scaler = model, optimiser, scaler
+        self._folder, self._every, self._steps = Path(folder), every, steps
+        self._named = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+        self._sizes: dict[str, tuple[Any, Any]] = {}
+        self._kept: set[int] = set()
+        self._log = Path(folder, LOG)
+        try:
+            self._log.write_text("", encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"cannot be written: {error.strerror}", where=str(self._log)) from error
+        self._handles = [optimiser.register_step_pre_hook(self._before), optimiser.register_step_post_hook(self._after)]
+        if steps:
+            self._handles.append(model.register_forward_pre_hook(self._start, with_kwargs=True))
+
+    def end(self) -> None:
+        """Take the hooks away."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _start(self, model: Any, args: Any, kwargs: Any) -> None:
+        if self.step not in self._steps or self.step in self._kept or not model.training:
+            return
+        self._kept.add(self.step)
+        told = {
+            "step": self.step, "model": _copied(model.state_dict()), "optimiser": _copied(self._optimiser.state_dict()),
+            "args": _copied(tuple(args)), "kwargs": _copied(dict(kwargs)), "random": torch.get_rng_state(),
+            "scale": self._scale(),
+        }  # fmt: skip
+        torch.save(told, step_file(self._folder, self.step))
+
+    def _before(self, *_: Any) -> None:
+        if self.step % self._every:
+            return
+        with torch.no_grad():
+            self._sizes = {name: (one.detach().clone(), one.grad) for name, one in self._named if one.grad is not None}
+            self._gradients = {name: _numbers(grad, self._scale()) for name, (_, grad) in self._sizes.items()}
+
+    def _after(self, *_: Any) -> None:
+        if self.step % self._every == 0:
+            self._tell()
+        self.step += 1
+
+    def _tell(self) -> None:
+        rows = {}
+        for name, one in self._named:
+            if name not in self._sizes:
+                continue
+            before, _ = self._sizes[name]
+            size = float(before.double().norm())
+            moved = float((one.detach().double() - before.double()).norm()) / size if size else None
+            norm, zeros, below, broken = self._gradients[name]
+            rows[name] = ParameterNumbers(norm=norm, zeros=zeros, below=below, broken=broken, size=size, moved=moved)
+        self._sizes.clear()
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(written(StepNumbers(step=self.step, scale=self._scale(), parameters=rows)))
+
+    def _scale(self) -> float:
+        return float(self._scaler.get_scale()) if self._scaler is not None and self._scaler.is_enabled() else 1.0
+
+
+def _numbers(gradient: Any, scale: float) -> tuple[float, float, float, int]:
+    """Norm, share of zeros, share below float16's smallest at the scale, and how many are no number."""
+    values = (gradient.to_dense() if gradient.layout is not torch.strided else gradient).detach()
+    finite = torch.isfinite(values)
+    fair = torch.where(finite, values, torch.zeros_like(values)).double()
+    many, zeros = max(1, values.numel()), int((fair == 0).sum()) - int((~finite).sum())
+    below = int(((fair != 0) & (fair.abs() * scale < _SMALLEST / 2)).sum())
+    return float(fair.norm()), zeros / many, below / max(1, many - zeros), int((~finite).sum())
+
+
+def _copied(value: Any) -> Any:
+    from torch.utils._pytree import tree_map
+
+    return tree_map(lambda one: one.detach().cpu().clone() if isinstance(one, torch.Tensor) else one, value)

@@ -1,0 +1,57 @@
+"""precision_debug training: what precision_debug.training() kept of a training run: the first step that left its band.
+
+FOLDER is the one that training(record=…) was given. Exit status 0: no gradient leaves the band of the steps before it;
+1: one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import UsageError
+from ..recording.training_log import first_departure, read_log
+from ..report.atomic_file import replacing
+from ..report.training_page import departure_text, training_page
+from ..safety.visible import visible
+from .language import Help, add_language, in_words, language_of
+from .parser import Parser, formatter, parse, program
+
+__all__ = ["run"]
+
+SUMMARY = "what was kept of a training run: the first step that left its band, and curves"
+SUMMARY_ZH = "训练过程的记录：首先超出范围的一步，以及曲线"
+
+DESCRIPTION_ZH = """precision_debug training：precision_debug.training() 所保存的训练记录中，首先超出范围的一步。
+
+FOLDER 是 training(record=…) 所给的目录。退出码 0：没有梯度超出此前各步的范围；1：有。
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print the sentence, and write the page where one is asked for."""
+    given = parse(_parser(), arguments)
+    language = language_of(given.lang)
+    if given.output and Path(given.output).suffix.lower() != ".html":
+        raise UsageError("this writes .html", where=f"--output {given.output}", hint="end the name in .html")
+    steps = read_log(given.folder)
+    found = first_departure(steps)
+    print(visible(in_words(departure_text(steps, found), language)))
+    if given.output:
+        path = Path(given.output)
+        with replacing(path, what="the page") as file:
+            file.write_text(training_page(steps, found, language=language), encoding="utf-8")
+        print(visible(f"  {path}"))
+    return 1 if found is not None else 0
+
+
+def _parser() -> Parser:
+    """What the verb takes."""
+    parser = Parser(
+        prog=program("training"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH)
+    )
+    parser.add_argument("folder", metavar="FOLDER", help=Help("with statistics.jsonl", "含 statistics.jsonl 的目录"))
+    parser.add_argument("--output", metavar="FILE.html", default="", help=Help("a page of curves", "曲线页面"))
+    add_language(parser)
+    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
+    return parser
