@@ -23,7 +23,8 @@ def training(
     model, optimizer, scaler: those of the loop (torch's); nothing of them is changed, and hooks are taken away in the
     end. record: a folder, which gets ``statistics.jsonl``: norm, zeros, and update of each parameter at every
     ``every``th optimiser step, from 0. steps: of these steps all that starts one is kept too (parameters, buffers, the
-    optimiser's state, the batch, random states), as ``step_<number>.pt``, so that ``--option from_step=FILE`` runs it again.
+    optimiser's state, the batch, random states), as ``step_<number>.pt``, so that ``--option from_step=FILE`` runs
+    it again.
     Raises UsageError where the objects are of no framework that can, and OutputError.
     """
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
