@@ -64,13 +64,25 @@ class Maker:
         """As OpenVINO compiles it."""
         return self._compile(self.model, ())
 
-    def through(self, keys: Collection[Key], receive: Receive) -> Built:
-        """With a tap in the way of each of these tensors."""
+    def through(self, keys: Collection[Key], receive: Receive, *, floats: bool = False) -> Built:
+        """With a tap in the way of each of these tensors.
+
+        floats: in the way of these alone, and beside the others of the main graph: OpenVINO turns 64-bit whole numbers
+        into 32-bit ones, and an operator that reads both a tap's and others may then be given two types.
+        """
         clone = self.simple.clone()
         taps: list[Key] = []
-        through, _ = tap_types()
+        tokens: list[Any] = []
+        through, beside = tap_types()
+        main = {op.get_friendly_name() for op in clone.get_ordered_ops()} if floats else set()
 
         def insert(port: Any, key: Key) -> None:
+            if port.get_node().get_friendly_name() in main and not port.get_element_type().is_real():
+                tap = beside([port], len(taps), receive)
+                tap.set_friendly_name(f"{NAME}{len(taps)}")
+                taps.append(key)
+                tokens.append(tap.output(0))
+                return
             readers = list(port.get_target_inputs())
             tap = through([port], len(taps), receive)
             tap.set_friendly_name(f"{NAME}{len(taps)}")
@@ -79,6 +91,7 @@ class Maker:
                 reader.replace_source_output(tap.output(0))
 
         _each_port(clone, keys, insert)
+        _end_in_a_product(clone, tokens)
         clone.validate_nodes_and_infer_types()
         return self._compile(clone, taps)
 
@@ -89,9 +102,6 @@ class Maker:
         for less: a tap that led to a result of its own would change that for the tensor that it shows. So what the
         taps give is led through one product of its own.
         """
-        import numpy as np
-        from openvino import opset13
-
         clone = self.simple.clone()
         taps: list[Key] = []
         tokens: list[Any] = []
@@ -104,12 +114,7 @@ class Maker:
             tokens.append(tap.output(0))
 
         _each_port(clone, keys, insert)
-        if tokens:
-            together = opset13.concat(tokens, 0, name=f"{NAME}tokens")
-            # in FP16 the constant becomes half, and the tokens stay what an operator of ours says that they are
-            ones = opset13.convert_like(opset13.constant(np.ones((1, len(tokens)), np.float32)), together)
-            end = opset13.matmul(ones, together, False, False, name=f"{NAME}end")
-            clone.add_results([opset13.result(end, name=f"{NAME}result")])
+        _end_in_a_product(clone, tokens)
         return self._compile(clone, taps)
 
     def results(self, keys: Collection[Key]) -> Built:
@@ -149,6 +154,19 @@ class Maker:
                                  hint="choose another run mode")  # fmt: skip
             config[name] = value
         return config
+
+
+def _end_in_a_product(model: Any, tokens: Sequence[Any]) -> None:
+    """Lead what taps beside tensors give to one further result."""
+    import numpy as np
+    from openvino import opset13
+
+    if tokens:
+        together = opset13.concat(list(tokens), 0, name=f"{NAME}tokens")
+        # in FP16 the constant becomes half, and the tokens stay what an operator of ours says that they are
+        ones = opset13.convert_like(opset13.constant(np.ones((1, len(tokens)), np.float32)), together)
+        end = opset13.matmul(ones, together, False, False, name=f"{NAME}end")
+        model.add_results([opset13.result(end, name=f"{NAME}result")])
 
 
 def folded(model: Any) -> Any:

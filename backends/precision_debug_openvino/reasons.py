@@ -67,6 +67,17 @@ REASONS = Catalogue("openvino", {
         " themselves may differ.",
         "单独运行时有 {count} 个算子所在的层与引擎本身不同（{some}）：它们自身引入的误差可能有出入。", _ROUND,
     ),
+    "taps_of_floats": Wording(
+        "With an operator of ours in the way of every tensor OpenVINO does not compile the model ({why}): whole numbers"
+        " and flags are shown from beside, and are not replaced where operators are run alone.",
+        "若每个张量途中都有我们的算子，OpenVINO 无法编译该模型（{why}）：整数与布尔张量改为从旁显示，"
+        "单独运行算子时不替换它们。",
+    ),
+    "results_instead": Wording(
+        "With operators of ours in it OpenVINO does not compile the model ({why}): tensors are further results of it,"
+        " and no operator is run alone.",
+        "加入我们的算子后 OpenVINO 无法编译该模型（{why}）：张量作为额外的结果给出，不单独运行算子。",
+    ),
     "other_bits": Wording(
         "The run that showed tensors gave other bits in the outputs {names}: its tensors are near those of the plain"
         " run, whose outputs these are, and need not be the same.",

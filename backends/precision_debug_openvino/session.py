@@ -23,7 +23,7 @@ from .engine.layers import engine_layers, precision_counts, precision_name
 from .engine.marks import Marked, disturbed, surviving, undisturbed
 from .engine.seen_tensors import Shown
 from .engine.tensor_list import Entry, list_tensors
-from .failures import running
+from .failures import plain, running
 from .make import Built, Maker
 from .model import checked_feeds
 from .reasons import say
@@ -85,10 +85,21 @@ class OpenVinoSession:
         self._layers = self._plain.layers(self._graph.rank)
         keys = surviving(self._graph, self._layers)
         maker, receive = self._maker, self._beside.receive
-        self._marked = undisturbed(
-            self._graph, self._layers,
-            lambda some: maker.results(some) if self._by_results else maker.beside(some, receive), keys, exact=True,
-        )  # fmt: skip
+
+        def marked() -> Marked:
+            return undisturbed(
+                self._graph, self._layers,
+                lambda some: maker.results(some) if self._by_results else maker.beside(some, receive), keys, exact=True,
+            )  # fmt: skip
+
+        try:
+            self._marked = marked()
+        except BackendError as error:
+            if self._by_results:
+                raise
+            self._by_results = True
+            self._note(say("results_instead", why=plain(error.__cause__ or error)))
+            self._marked = marked()
         self._dropped = self._marked.dropped
         self._tell_precision()
         self._order = self._marked.built.tap_order() if self._marked.built is not None else []
@@ -118,7 +129,7 @@ class OpenVinoSession:
         if self._by_results:
             self._plain = self._maker.results(keys)
         else:
-            self._alone = self._plain = self._maker.through(keys, self._through.receive)
+            self._open_through(keys)
         self._layers = self._plain.layers(self._graph.rank)
         inside = [value.key for value in self._graph.inside() if value.key in self._plain.taps]
         main = self._plain.tap_order()
@@ -127,6 +138,20 @@ class OpenVinoSession:
         self._folded = tuple(key for key in keys if key in gone and not self._graph.values[key].own)
         self._marked = Marked(built=self._plain, keys=tuple(self._order), dropped=frozenset(), changed=())
         self._list()
+
+    def _open_through(self, keys: Sequence[Key]) -> None:
+        """With taps, or else as far as OpenVINO compiles it with them."""
+        try:
+            self._alone = self._plain = self._maker.through(keys, self._through.receive)
+        except BackendError as error:
+            why = plain(error.__cause__ or error)
+            try:
+                self._alone = self._plain = self._maker.through(keys, self._through.receive, floats=True)
+                self._note(say("taps_of_floats", why=why))
+            except BackendError:
+                self._by_results = True
+                self._plain = self._maker.results(keys)
+                self._note(say("results_instead", why=why))
 
     def _list(self) -> None:
         self._entries: Sequence[Entry] = list_tensors(
@@ -224,10 +249,17 @@ class OpenVinoSession:
 
     def _open_alone(self) -> Built:
         """Taps in the way change layouts, and with them the order of sums; what is fused, and in which type, stays."""
-        found = undisturbed(
-            self._graph, self._layers, lambda some: self._maker.through(some, self._through.receive), self._order,
-            exact=False,
-        )  # fmt: skip
+        def alone(*, floats: bool) -> Marked:
+            return undisturbed(
+                self._graph, self._layers,
+                lambda some: self._maker.through(some, self._through.receive, floats=floats), self._order, exact=False,
+            )  # fmt: skip
+
+        try:
+            found = alone(floats=False)
+        except BackendError as error:
+            found = alone(floats=True)
+            self._note(say("taps_of_floats", why=plain(error.__cause__ or error)))
         if found.built is None:
             raise BackendError("no operator can be run alone", where=self._maker.path)
         if found.changed:

@@ -88,6 +88,9 @@ def _checked(value: Any, meta: InputMeta, notes: list[Reason], where: str) -> An
         with np.errstate(all="ignore"):
             array = array.astype(wanted)
     array = _cast(array, wanted, meta, [] if untyped else notes, where)
+    if meta.shape == () and array.shape == (1,) and not meta.guessed:  # engines take it, too
+        array = array.reshape(())
+        notes.append(say("input_scalar", name=meta.name))
     check_shape(array.shape, meta, where=where)
     _note_non_finite(array, meta, notes)
     return array

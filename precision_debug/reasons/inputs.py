@@ -43,6 +43,9 @@ INPUTS: Mapping[str, Wording] = {
     "input_raw": Wording(
         "{name}: raw {bytes}-byte values read as {dtype}", "{name}：{bytes} 字节的原始值按 {dtype} 读取"
     ),
+    "input_scalar": Wording(
+        "{name}: the shape [1] was given for a number without dimensions", "{name}：以形状 [1] 给出了无维度的数"
+    ),
     "input_converted": Wording(
         "{name}: {have} converted to {dtype}, every value kept", "{name}：{have} 转换为 {dtype}，数值不变"
     ),

@@ -53,7 +53,8 @@ def quantise(
     """The quantised model and what the reader must know of it.
 
     Constants are folded first (ONNX Runtime's basic optimisations), as its own guide asks. Where the quantiser fails,
-    or what it makes does not load, it is asked for less, and a note says so: weights per tensor, then no folding.
+    leaves all of it in float, or makes what does not load, it is asked for less, and a note says so: weights per
+    tensor, then no folding, which is what it does by itself.
     Options: "calibration" ("minmax", "entropy", "percentile", "distribution"), "activation_type", "weight_type",
     "per_channel", "reduce_range", "nodes_to_exclude", "op_types". Raises UsageError, InputError, ModelError or
     BackendError.
@@ -67,19 +68,21 @@ def quantise(
     ways = [(prepared, True)] if channels else []
     ways += [(prepared, False), (source, False)]
     refused: PrecisionDebugError | None = None
+    nothing: _NothingLeft | None = None
     for model, per_channel in ways:
         try:
             quantised = _quantised(
                 model, source, change, runtime, settings.common(per_channel, model, source), settings, feeds, folder
             )
-        except _NothingLeft as error:
-            if settings.exclude:
-                return source, (say("all_excluded"),)
-            raise ModelError(error.what, where=error.where, hint=error.hint) from error
+        except _NothingLeft as error:  # folding may leave it none of the operators that it quantises
+            refused, nothing = refused or error, error
+            continue
         except (ModelError, BackendError) as error:
             refused = refused or error
             continue
         return quantised, settings.notes(change, len(feeds), per_channel, _otherwise(refused, model is source))
+    if nothing is not None and settings.exclude:
+        return source, (say("all_excluded"),)
     assert refused is not None
     raise refused
 

@@ -1,0 +1,61 @@
+"""What the quantiser refuses in the form that we prepare, and takes by itself; and numbers that are fed as [1]."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import precision_debug
+from precision_debug.errors import ModelError
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(4, 8)).astype(np.float32)
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> str:
+    """A product and a sum, which ONNX Runtime's basic optimisations make one Gemm of."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Add", ["m", "b"], ["a"]),
+            helper.make_node("Mul", ["a", "k"], ["y"]),
+        ],
+        "product",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 8]),
+         helper.make_tensor_value_info("k", TensorProto.FLOAT, [])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 8])],
+        [numpy_helper.from_array(RANDOM.normal(size=(8, 8)).astype(np.float32), "w"),
+         numpy_helper.from_array(RANDOM.normal(size=8).astype(np.float32), "b")],
+    )  # fmt: skip
+    path = tmp_path / "product.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    return str(path)
+
+
+def test_a_refusal_is_tried_against_the_quantiser_as_it_is(product: str) -> None:
+    report = precision_debug.compare(
+        product, run_mode="ort_int8", inputs={"x": X, "k": np.float32(2)}, explain="off", op_types=["MatMul"]
+    )
+    said = [str(note) for note in report.target.notes]
+    assert any("leaves every operator of it in float" in note for note in said), "why it is not folded"
+    assert report.outputs[0].relative_l2
+    with pytest.raises(ModelError, match="leaves every operator of it in float"):
+        precision_debug.compare(
+            product, run_mode="ort_int8", inputs={"x": X, "k": np.float32(2)}, explain="off",
+            op_types=["Conv"],
+        )  # fmt: skip
+
+
+def test_a_number_may_be_fed_as_one_element(product: str) -> None:
+    given = {"x": X, "k": np.full(1, 2, np.float32)}
+    report = precision_debug.compare(product, run_mode="ort_opt", inputs=given, explain="off")
+    row = {row.name: row for row in report.rows}["k"]
+    assert row.comparison is not None
+    assert (row.comparison.base.shape, row.comparison.base.max) == ((), 2.0)
+    assert any("[1] was given for a number without dimensions" in str(note) for note in report.notes)

@@ -1,0 +1,67 @@
+"""Models that OpenVINO compiles by itself, and not with an operator of ours in the way of every tensor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+pytest.importorskip("openvino", reason="openvino is not installed")
+
+import precision_debug
+from precision_debug.records import Status
+
+FEEDS = {"ids": np.arange(6, dtype=np.int64).reshape(2, 3), "keep": np.array([[1, 0, 1], [0, 1, 0]], np.int64)}
+
+
+@pytest.fixture
+def select(tmp_path: Path) -> str:
+    """A Where of 64-bit whole numbers, one of which is an input: OpenVINO gives it i32 and i64."""
+    sizes = [2, "n"]
+    graph = helper.make_graph(
+        [
+            helper.make_node("Cast", ["keep"], ["flags"], to=TensorProto.BOOL),
+            helper.make_node("Mul", ["ids", "two"], ["twice"]),
+            helper.make_node("Where", ["flags", "twice", "ids"], ["chosen"]),
+            helper.make_node("Cast", ["chosen"], ["numbers"], to=TensorProto.FLOAT),
+            helper.make_node("Exp", ["numbers"], ["grown"]),
+            helper.make_node("Softmax", ["grown"], ["y"]),
+        ],
+        "select", [helper.make_tensor_value_info(name, TensorProto.INT64, sizes) for name in ("ids", "keep")],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, sizes)],
+        [numpy_helper.from_array(np.int64(2), "two")],
+    )  # fmt: skip
+    path = tmp_path / "select.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize("mode", ["ov_opt", "ov_fp32", "ov_opt_fp32"])
+def test_whole_numbers_are_shown_from_beside(select: str, mode: str) -> None:
+    report = precision_debug.compare(select, run_mode=mode, baseline="ov_fp32", inputs=FEEDS, explain="full")
+    assert any("shown from beside" in str(note) for note in report.baseline.notes)
+    assert not [row.name for row in report.rows if row.status is Status.FAIL]
+    seen = {row.name: row.comparison for row in report.rows if row.comparison is not None}
+    assert {"flags", "twice", "chosen", "numbers", "grown", "y"} <= set(seen) or mode != "ov_fp32"
+    assert seen["numbers"].base.max == 8.0
+    if mode == "ov_fp32":
+        assert seen["chosen"].base.max == 8
+    assert report.explanation is not None
+    assert report.explanation.state == "healthy", "operators are run alone still"
+
+
+def test_what_compiles_with_no_tap_at_all_is_seen_by_results(select: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from precision_debug_openvino import make
+
+    from precision_debug.errors import BackendError
+
+    def fails(self: make.Maker, *args: object, **more: object) -> make.Built:
+        raise BackendError("no tap")
+
+    monkeypatch.setattr(make.Maker, "through", fails)
+    report = precision_debug.compare(select, run_mode="ov_fp32", baseline="ov_fp32", inputs=FEEDS, explain="off")
+    assert any("tensors are further results" in str(note) for note in report.baseline.notes)
+    assert {"numbers", "grown", "y"} <= {row.name for row in report.rows if row.comparison is not None}
