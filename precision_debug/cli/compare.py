@@ -6,7 +6,7 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +164,14 @@ def _note(text: str) -> None:
     print(f"precision_debug: {visible(text)}", file=sys.stderr)
 
 
+def _both_are_kept(values: Mapping[str, Any]) -> bool:
+    """Whether both sides are recordings, or dumps: then nothing runs."""
+    from ..recording import is_dump, is_recording
+
+    sides = [str(values.get(name) or "") for name in ("run_mode", "baseline")]
+    return all(os.path.isdir(side) and (is_recording(side) or is_dump(side)) for side in sides)
+
+
 def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
     """The options as a RunSpec. Raises UsageError."""
     table = options_of(RunSpec)
@@ -175,7 +183,7 @@ def make_spec(given: argparse.Namespace, *, command: str) -> RunSpec:
                 raise UsageError("given twice, with different values", where=one.option, hint="keep one of them")
     if not values.get("run_mode"):
         raise UsageError(say("no_run_mode"), hint=say("name_the_target"))
-    if not (values.get("model_file") or values.get("model_dir")):
+    if not (values.get("model_file") or values.get("model_dir")) and not _both_are_kept(values):
         raise UsageError(say("no_model"), hint=say("name_a_model"))
     marks = values.get("marks", ())
     if given.marks:

@@ -14,8 +14,8 @@ SURE = 3
 def same_names(found: Sequence[str], wanted: Sequence[str]) -> Mapping[str, tuple[str, int]]:
     """Found name to the wanted one that it is, and at which level that was seen; each at most once.
 
-    Levels: 0 equal, 1 but for signs and case, 2 but for a number in front and an index behind, 3 one is the end or the
-    beginning of the other. A level decides only where one name alone has one counterpart alone.
+    Levels: 0 equal, 1 but for signs and case, 2 but for a number in front and an index behind, 3 one is a part of the
+    other, between signs. A level decides only where one name alone has one counterpart alone.
     """
     pairs: dict[str, tuple[str, int]] = {}
     levels: Sequence[Callable[[str], str]] = (str, _plain, _bare)
@@ -60,4 +60,4 @@ def _bare(name: str) -> str:
 
 
 def _holds(long: str, short: str) -> bool:
-    return bool(short) and (long.endswith(f"_{short}") or long.startswith(f"{short}_")) and len(short) > 1
+    return len(short) > 1 and long != short and f"_{short}_" in f"_{long}_"

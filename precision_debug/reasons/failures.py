@@ -59,6 +59,14 @@ FAILURES: Mapping[str, Wording] = {
     ),
     "unknown_mode": Wording("unknown run mode '{mode}'", "未知的运行模式 '{mode}'"),
     "model_folder": Wording("a model folder", "模型文件夹"),
+    "no_model_to_pair": Wording(
+        "holds another tool's tensors, and no side runs the model that they are of",
+        "是其他工具的张量，而两侧都没有运行其所属的模型",
+    ),
+    "dumps_first": Wording(
+        "make a recording of each first: precision_debug dumps DIR --model_file M --record OUT",
+        "请先分别生成录制：precision_debug dumps DIR --model_file M --record OUT",
+    ),
     "no_backend_reads": Wording("no backend reads {kind}", "没有后端能读取 {kind}"),
     "known_endings": Wording("known endings: {endings}", "可用的后缀：{endings}"),
     "weights_alone": Wording(

@@ -14,6 +14,26 @@ _EXPORT = "Export the model again, or compare with the checkpoint that it was ma
 _ORDER = "Look at the row that the sentence names first; see also the culprits."
 
 NOTES: Mapping[str, Wording] = {
+    # another tool's tensors
+    "dump_paired": Wording(
+        "{path}: {count} of its {all} tensors are paired with the model's; {missing} of the model's are not in it"
+        " (written by: {layout}).",
+        "{path}：其 {all} 个张量中有 {count} 个与模型的张量配对；模型有 {missing} 个张量不在其中"
+        "（写入工具：{layout}）。",
+        "`precision_debug dumps DIR --model_file M` lists the pairs.",
+    ),
+    "dump_left": Wording(
+        "{count} of the dump's tensors are none of the model's: {some}.",
+        "导出中有 {count} 个张量不是模型的张量：{some}。", "`precision_debug dumps` says why of each.",
+    ),
+    "dump_skipped": Wording(
+        "{count} of the dump's files were not read, {file} among them: {why}.",
+        "导出中有 {count} 个文件未读取，其中 {file}：{why}。", "Give a tensors.json beside them.",
+    ),
+    "dump_precision": Wording(
+        "The dump's values are those of {precision}: that is taken for what the tool computed in.",
+        "导出的数值是 {precision} 的取值：据此视为该工具的计算精度。", "Give --atol and --rtol where it is not.",
+    ),
     # what else was asked, or was not
     "same_kernels": Wording(
         "Both sides run the same engine's kernels of {types}: what these compute wrongly alike is not seen here."

@@ -98,6 +98,9 @@ ROWS: Mapping[str, Wording] = {
     "not_called": Wording(
         "the target's hook was not called for it", "目标没有为它调用 hook", "Report this as a bug."
     ),
+    "not_in_dump": Wording(
+        "nothing in the dump is it", "导出中没有该张量", "Dump it too; `precision_debug dumps` says what is left over."
+    ),
     "not_recorded": Wording("it was not recorded", "没有录制该张量", "Record the run again without marks."),
     # who introduced the error was not measured
     "not_alone": Wording(

@@ -22,6 +22,7 @@ from ..numbers.arrays import as_array
 from ..protocols import Feeds
 from ..reasons import Reason, say
 from ..records import InputInfo, InputMeta, RunSpec
+from .dumped import dumped_inputs
 from .journal import Journal
 from .plan import Opening, Plan
 from .sample_numbers import chosen_samples
@@ -74,10 +75,16 @@ def _feeds_of(spec: RunSpec, plan: Plan, feeds: Sequence[Feeds]) -> FeedSet:
             return _for_both([_meta_of(name, value) for name, value in loaded.items()], live, given, spec.renames)
         return check_feeds(live, given)
     saved = next((side.recording for side in sides if side.recording), "")
+    dumped = next((side.recording for side in sides if side.dump), "")
+    if dumped and all(side.recording for side in sides):
+        raise InputError(say("no_model_to_pair"), where=dumped, hint=say("dumps_first"))
+    if dumped and not spec.inputs and not feeds:
+        held = dumped_inputs(dumped, _inputs(next(side for side in sides if not side.recording)))
+        feeds = [held] if held else ()
     if saved and not spec.inputs and not feeds:
         raise InputError(
             "holds outputs, and not the inputs that they were made from", where=saved,
-            hint="give those with --inputs FILE (polygraphy run --save-inputs FILE)",
+            hint="give those with --inputs FILE" + ("" if dumped else " (polygraphy run --save-inputs FILE)"),
         )  # fmt: skip
     sides = [side for side in sides if not side.recording]
     metas = _inputs(sides[0])

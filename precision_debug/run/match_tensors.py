@@ -9,6 +9,7 @@ follows then fits: position and value together, never position alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 from ..numbers.arrays import as_array
 from ..observe.store import Store
 from ..pairing.arrangement import Arrangement, arrange, arrangements
-from ..pairing.fingerprint import ALIKE, Fingerprint, pair_by_value, take
+from ..pairing.fingerprint import ALIKE, DISTINCT, Fingerprint, pair_by_value, take
 from ..pairing.mangled import SURE, same_names
 from ..protocols import Feeds, Session
 from ..reasons import Reason, say
@@ -47,8 +48,8 @@ class FoundTensor:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMatch:
-    """how: "name", "value", "position and value" or "name and value". distance: relative L2 of the values of both runs
-    at fixed places; None where that is not a number. arrangement: from the found tensor's layout to the model's."""
+    """how: "name", "value", "position and value", "name and value", …. distance: relative L2 of the values of both runs
+    at fixed places; None where that is no number. arrangement: from the found tensor's layout to the model's."""
 
     base: str
     how: str
@@ -72,8 +73,9 @@ def match_tensors(session: Session, feeds: Feeds, others: Sequence[FoundTensor],
     store: where its tensors are kept meanwhile. Raises PrecisionDebugError.
     """
     work = _Work(session, feeds, others, store)
-    work.by_name()
     work.by_value(work.prints, "value")
+    work.by_name()
+    work.copies()
     while work.goes_on():
         pass
     work.ends()
@@ -89,7 +91,9 @@ class _Work:
         self.found: dict[str, TensorMatch] = {}
         self.refused: dict[str, Reason] = {}
         self.taken: dict[str, str] = {}
+        self.votes: Counter[tuple[int, ...]] = Counter()
         self.trials = 0
+        self.explained: frozenset[str] = frozenset()
         self._views: dict[tuple[str, tuple[int, ...]], list[tuple[Arrangement, Fingerprint]]] = {}
         self._tried: set[tuple[str, str, int]] = set()
 
@@ -101,6 +105,7 @@ class _Work:
         session.run(feeds, keep)
         self.metas = {meta.name: meta for meta in session.tensors if meta.name in store}
         self.shapes = {name: held.shape for name in self.metas if (held := store.get(name)) is not None}
+        self.called = same_names(list(self.others), list(self.metas))
         self.prints = {name: p for name in self.metas if (p := take(store.get(name))) is not None}
 
     def views(self, name: str, shape: tuple[int, ...]) -> list[tuple[Arrangement, Fingerprint]]:
@@ -117,24 +122,50 @@ class _Work:
         views = self.views(name, self.shapes[base])
         if not views or base not in prints:
             return None
-        ranked = [(_distance(prints[base].own, print_.own), place) for place, (_, print_) in enumerate(views)]
-        distance, place = min(ranked)
-        return views[place][0], distance
+        distances = [_distance(prints[base].own, print_.own) for _, print_ in views]
+        near = min(distances) <= ALIKE  # else values do not tell, and the layout of the others does
+        best = min(range(len(views)), key=lambda at: (0 if near else -self.votes[views[at][0].axes], distances[at]))
+        return views[best][0], distances[best]
 
     def take(self, name: str, base: str, how: str, arrangement: Arrangement, distance: float | None) -> None:
         self.found[name] = TensorMatch(base=base, how=how, arrangement=arrangement, distance=distance)
         self.taken[base] = name
+        if distance is not None and distance <= ALIKE and len(self.views(name, self.shapes[base])) > 1:
+            self.votes[arrangement.axes] += 1
 
     def by_name(self) -> None:
-        for name, (base, level) in same_names(list(self.others), list(self.metas)).items():
+        """Of what values do not tell."""
+        for name, (base, level) in self.called.items():
+            if name in self.found or base in self.taken:
+                continue
             near = self.closest(name, base, self.prints)
             if near is None:
                 self.refused[name] = say("name_shape", name=base, shape=str(list(self.shapes[base])))
             elif level < SURE or near[1] < _FAR:
-                self.take(name, base, "name and value" if near[1] <= ALIKE else "name", *near)
+                self.take(name, base, "name", *near)
+
+    def copies(self) -> None:
+        """Of several tensors that hold what one of the model's does, and no other, the one with the plainest name."""
+        near: dict[str, list[tuple[str, Arrangement, float]]] = {}
+        rivals: dict[str, set[str]] = {}
+        for base in [base for base in self.metas if base not in self.taken and base in self.prints]:
+            for name in [name for name in self.others if name not in self.found]:
+                one = self.closest(name, base, self.prints)
+                if one is not None and one[1] <= ALIKE and self.prints[base].distinct >= DISTINCT:
+                    near.setdefault(base, []).append((name, *one))
+                    rivals.setdefault(name, set()).add(base)
+        for base, names in near.items():
+            if all(rivals[name] == {base} for name, *_ in names):
+                name, arrangement, distance = min(names, key=lambda one: (len(one[0]), one[0]))
+                self.take(name, base, "value, as others that are equal", arrangement, distance)
 
     def by_value(self, prints: Mapping[str, Fingerprint], how: str) -> int:
-        """Pair what is left by these values of the model; how many."""
+        """Pair what is left by these values of the model, of equal ones as they are called; how many."""
+        before = len(self.found)
+        for name, (base, _) in self.called.items():
+            near = None if name in self.found or base in self.taken else self.closest(name, base, prints)
+            if near is not None and near[1] <= ALIKE:
+                self.take(name, base, "name and " + how, *near)
         ours = [(meta, prints[name]) for name, meta in self.metas.items() if name in prints and name not in self.taken]
         theirs = []
         for name, one in self.others.items():
@@ -146,54 +177,77 @@ class _Work:
             if near is not None:
                 self.take(name, match.baseline, how, *near)
         self.refused.update(matched.refused)
-        return len(matched.matches)
+        return len(self.found) - before
 
     def goes_on(self) -> int:
         """Let the model go on from what is found, and pair what it then makes; how many were found."""
         if self.session.replacer is None or not self.found or len(self.found) == len(self.others):
             return 0
-        new = self.by_value(self.replayed({}), "value, from what comes before it")
-        return new or self.tried_places()
+        prints, self.explained = self.replayed({})
+        return self.by_value(prints, "value, from what comes before it") or self.tried_places()
 
-    def replayed(self, more: Mapping[str, tuple[str, Arrangement]]) -> Mapping[str, Fingerprint]:
-        """What the model makes of the tensors that are found, of those that have no partner. more: tried ones."""
+    def replayed(
+        self, more: Mapping[str, tuple[str, Arrangement]]
+    ) -> tuple[Mapping[str, Fingerprint], frozenset[str]]:  # fmt: skip
+        """What the model makes of the tensors that are found, of those that have no partner; and those found ones that
+        it makes itself of what comes before them. more: tried ones."""
         given = {match.base: (name, match.arrangement) for name, match in self.found.items()} | dict(more)
         prints: dict[str, Fingerprint] = {}
+        explained: set[str] = set()
 
         def replace(_op_type: str, name: str, tensor: Any) -> Any:
             array = as_array(tensor, name=name)
+            print_ = take(array)
             if name not in given:
-                if (print_ := take(array)) is not None:
+                if print_ is not None:
                     prints[name] = print_
                 return None
             other, how = given[name]
             value = arrange(self.others[other].value, how)
-            return value.astype(array.dtype) if value.shape == array.shape else None
+            there = take(value)
+            if value.shape != array.shape or print_ is None or there is None:
+                return None
+            if _distance(print_.own, there.own) <= ALIKE:
+                explained.add(name)
+            return value.astype(array.dtype)
 
         assert self.session.replacer is not None
         self.session.replacer.run_replacing(self.feeds, replace)
-        return prints
+        return prints, frozenset(explained)
 
     def tried_places(self) -> int:
-        """Try a place for what is left, and keep it where something that comes after it then has a partner.
+        """Try a place for what is left, and keep it where something that comes after it then has a partner, or is made
+        as its partner was.
 
         From the end: of a row of operators that an engine fused, the last one makes what it shows.
         """
         for name in [name for name in self.others if name not in self.found]:
-            for base in [name for name in reversed(self.metas) if name not in self.taken]:
-                for place, (arrangement, _) in enumerate(self.views(name, self.shapes[base])):
+            called = self.called.get(name, ("", 0))[0]
+            places = [base for base in reversed(self.metas) if base not in self.taken]
+            for base in sorted(places, key=lambda base, called=called: base != called):  # type: ignore[misc]
+                views = list(enumerate(self.views(name, self.shapes[base])))
+                for place, (arrangement, _) in sorted(views, key=lambda view: -self.votes[view[1][0].axes]):
                     if (base, name, place) in self._tried or self.trials >= _TRIALS:
                         continue
                     self._tried.add((base, name, place))
                     self.trials += 1
-                    prints = self.replayed({base: (name, arrangement)})
+                    prints, explained = self.replayed({base: (name, arrangement)})
                     before = dict(self.found), dict(self.taken)
                     near = _distance(self.prints[base].own, self.views(name, self.shapes[base])[place][1].own)
-                    self.take(name, base, "position and value", arrangement, near)
-                    if self.by_value(prints, "value, from what comes before it"):
+                    how = "one of equal copies" if self.has_copy(name) else "position and value"
+                    self.take(name, base, how, arrangement, near)
+                    if self.by_value(prints, "value, from what comes before it") or explained - {base} - self.explained:
                         return 1
                     self.found, self.taken = before
         return 0
+
+    def has_copy(self, name: str) -> bool:
+        """Whether another one that is left has the same numbers: then either may be either."""
+        own = np.asarray(self.others[name].value).reshape(-1)
+        return any(
+            np.array_equal(own, np.asarray(one.value).reshape(-1)) for other, one in self.others.items()
+            if other != name and other not in self.found and one.value.size == own.size
+        )  # fmt: skip
 
     def ends(self) -> None:
         """The model's output, where it and one tensor alone are left of this size: nothing comes after it."""

@@ -19,6 +19,7 @@ from ..reasons import say
 from ..records import Culprit, RunSpec
 from ..report import machine
 from .comparing import Comparing
+from .dumped import with_recorded_dumps
 from .explaining import explain_sample
 from .inputs import feeds_of, storing
 from .journal import Journal, read_events
@@ -49,6 +50,7 @@ def execute(
     journal.write(events.Start(spec=spec, machine=machine.machine(), started=machine.now()))
     plan = plan or make_plan(spec, work_dir=str(folder))
     given = feeds_of(spec, plan, feeds)
+    plan = with_recorded_dumps(plan, given, folder)
     with storing(given, journal, folder, spec.save_inputs) as stored:
         if plan.baseline is None:
             record(spec, plan.target, given, journal, stored)

@@ -37,6 +37,7 @@ class Opening:
     iteration: of Polygraphy's outputs, the only one that is wanted; None: the one whose inputs are fed.
     comparer: what its session shows tensors to, on their own device; None: in the host's memory, as arrays.
     arranged: how its tensors become those of the other side's, where a converter chose other layouts.
+    dump: the recording is another tool's folder of tensors still. called: what the user called it.
     """
 
     spec: SessionSpec
@@ -46,11 +47,13 @@ class Opening:
     iteration: int | None = None
     comparer: Comparer | None = None
     arranged: Mapping[str, Arrangement] = field(default_factory=dict)
+    dump: bool = False
+    called: str = ""
 
     @property
     def label(self) -> str:
         """The mode's name, or the recording's folder."""
-        return self.recording or self.spec.mode
+        return self.called or self.recording or self.spec.mode
 
     @property
     def precision(self) -> str:
@@ -70,7 +73,7 @@ class Opening:
     @property
     def brings_inputs(self) -> bool:
         """Whether it is a recording that holds the inputs of its run; Polygraphy's outputs do not."""
-        return bool(self.recording) and not recording.is_outputs(self.recording)
+        return bool(self.recording) and not self.dump and not recording.is_outputs(self.recording)
 
     def inputs(self) -> Sequence[InputMeta]:
         """The model's inputs. Raises ModelError; a recording has none of its own."""
@@ -219,6 +222,8 @@ def _takers(sides: Sequence[Opening]) -> list[Taker]:
 
 def _found(model: ModelFiles, mode: str) -> Opening:
     session = SessionSpec(model=model, mode=mode, cores=share_of_cores())
+    if recording.is_dump(mode):
+        return Opening(spec=session, recording=mode, dump=True)
     if recording.is_outputs(mode):
         return Opening(spec=session, recording=mode)
     if recording.is_recording(mode) or Path(mode).is_dir() or "/" in mode:

@@ -145,7 +145,7 @@ class OpenSide:
         info = Side(
             mode=opening.label,
             backend=opening.backend.name if opening.backend else "recording",
-            model=opening.spec.model.path if opening.backend else opening.recording,
+            model=opening.spec.model.path if opening.backend else opening.label,
             precision=opening.precision or (session.arithmetic if session else ""),
             versions=dict(session.versions) if session else {},
             notes=tuple(session.notes) if session else (),

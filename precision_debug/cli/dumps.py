@@ -1,0 +1,153 @@
+"""precision_debug dumps DIR --model_file M: whose tensors are those that another tool left behind?
+
+DIR is any folder of tensors: .npy, .npz, .safetensors, .pt, raw bytes (.raw, .bin) or numbers as text (.txt), in
+whatever names and layouts; or a folder or file of trtexec, qnn-net-run, RKNN, msprobe or precision_debug's recorder.
+The model runs on the same input, and each file is paired with one of its tensors: by name, by value, or by position
+and value together. --record OUT keeps them as a recording, which --baseline OUT and --run_mode OUT compare; both take
+DIR too. A side file DIR/tensors.json says what files do not: {"NAME": {"shape": [1, 3, 4, 4], "dtype": "uint8",
+"scale": 0.02, "zero_point": 128}}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import recording, registry
+from ..codec import decode, encode
+from ..errors import RecordingError, UsageError
+from ..feeds import make_feeds
+from ..records import ModelFiles, RunSpec
+from ..run.called import Said, called
+from ..run.dumped import RecordedDump, dumped_inputs, record_dump
+from ..run.match_tensors import TensorMatch
+from ..run.plan import make_plan
+from ..safety.visible import visible
+from ..settings.words import parse_shapes
+from .language import Help
+from .parser import Parser, formatter, parse, program
+from .reading import with_a_mode
+
+__all__ = ["pair", "run"]
+
+_STRANGE = "no tensor of the model has its size and values"
+
+SUMMARY = "pair a folder of another tool's tensors with a model's, and make a recording of it"
+SUMMARY_ZH = "将其他工具导出的张量目录与模型的张量配对，并生成录制"
+
+DESCRIPTION_ZH = """precision_debug dumps DIR --model_file M：其他工具留下的张量分别是模型的哪个张量？
+
+DIR 是任意张量目录：.npy、.npz、.safetensors、.pt、原始字节（.raw、.bin）或文本数字（.txt），名称与布局不限；
+也可以是 trtexec、qnn-net-run、RKNN、msprobe 或 precision_debug 记录器的目录或文件。模型在同一输入上运行，
+每个文件与其一个张量配对：按名称、按数值，或按位置与数值一起。--record OUT 保存为录制，
+可用 --baseline OUT 与 --run_mode OUT 对比；这两个选项也直接接受 DIR。文件本身没有说明的信息写在 DIR/tensors.json：
+{"名称": {"shape": [1, 3, 4, 4], "dtype": "uint8", "scale": 0.02, "zero_point": 128}}。
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print the pairs and what is left; 0, or an error."""
+    given = parse(_parser(), arguments)
+    model = ModelFiles(model_file=given.model_file, params_file=given.params_file, model_dir=given.model_dir)
+    if not model.path:
+        raise UsageError("no model was given", hint="precision_debug dumps DIR --model_file M")
+    if not recording.is_dump(given.dump):
+        what = "is a recording already" if recording.is_recording(given.dump) else "holds no tensors"
+        raise RecordingError(what, where=given.dump, hint="name a folder of .npy, .raw, .txt, … files")
+    job = {
+        "dump": given.dump, "model": encode(model), "run_mode": given.run_mode, "inputs": given.inputs,
+        "shapes": {name: list(shape) for name, shape in parse_shapes(given.input_shapes).items()},
+        "record": given.record, "dtype": given.dtype,
+    }  # fmt: skip
+    told = called("precision_debug.cli.dumps:pair", job, where=given.dump, verbose=given.verbose)
+    for line in told["lines"]:
+        print(visible(line))
+    if given.record:
+        print(visible(f"recording: {given.record}"))
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(prog=program("dumps"), formatter_class=formatter, description=Help(__doc__ or "", DESCRIPTION_ZH))
+    parser.add_argument(
+        "dump", metavar="DIR", help=Help("the folder, or a file of several tensors", "目录，或含多个张量的文件")
+    )
+    parser.add_argument(
+        "--model_file", metavar="M", default="", help=Help("the model it was made of", "导出所用的模型")
+    )
+    parser.add_argument("--params_file", metavar="P", default="", help=Help("its parameters", "其参数文件"))
+    parser.add_argument(
+        "--model_dir", metavar="D", default="", help=Help("a folder that holds the model", "模型所在的目录")
+    )
+    parser.add_argument(
+        "--run_mode", metavar="MODE", default="", help=Help("as this mode reads it (default: the baseline)",
+                                                            "以此模式读取（默认为基线）"),
+    )  # fmt: skip
+    parser.add_argument(
+        "--inputs", metavar="FILE", default="",
+        help=Help("what the dump was made from (default: the inputs in it)",
+                  "生成该导出所用的输入（默认取其中的输入）"),
+    )  # fmt: skip
+    parser.add_argument(
+        "--input_shapes", metavar="NAME:SHAPE", nargs="+", default=[], help=Help("shapes of inputs", "输入的形状")
+    )
+    parser.add_argument(
+        "--record", metavar="OUT", default="", help=Help("keep a recording there", "将录制保存到此目录")
+    )
+    parser.add_argument(
+        "--dtype", metavar="TYPE", default="float32",
+        help=Help("of raw bytes (default: float32)", "原始字节的类型（默认 float32）"),
+    )  # fmt: skip
+    parser.add_argument("--verbose", action="store_true", help=Help("tracebacks", "显示 traceback"))
+    return parser
+
+
+def pair(job: Mapping[str, Any], folder: Path, _said: Said) -> dict[str, Any]:
+    """In a child process: the lines to print."""
+    model = decode(ModelFiles, job["model"])
+    shapes = {name: tuple(shape) for name, shape in job["shapes"].items()}
+
+    def of_mode(mode: str) -> RecordedDump:
+        place = folder / mode
+        place.mkdir(exist_ok=True)
+        spec = RunSpec(model=model, run_mode=mode, record="-")
+        live = make_plan(spec, work_dir=str(place)).target
+        metas = live.inputs()
+        feeds = {} if job["inputs"] else dumped_inputs(job["dump"], metas)
+        if not feeds and not job["inputs"]:
+            raise RecordingError(
+                "holds no inputs of the model", where=job["dump"],
+                hint="give those that it was made from: --inputs FILE",
+            )  # fmt: skip
+        fed = feeds or make_feeds(metas, source=job["inputs"], shapes=shapes).feeds[0]
+        record = Path(job["record"]) if job["record"] else None
+        return record_dump(job["dump"], live, fed, record, dtype=job["dtype"])
+
+    if job["run_mode"] and job["run_mode"] not in {mode.name for _, mode in registry.modes_for(model)}:
+        registry.find(model, job["run_mode"])
+    return {"lines": _lines(with_a_mode(model, job["run_mode"], of_mode, verbose=True))}
+
+
+def _lines(found: RecordedDump) -> list[str]:
+    dump, matches = found.dump, found.matches
+    lines = [f"{dump.path}: {len(dump.tensors)} tensors{f', as {dump.layout} writes them' if dump.layout else ''}"]
+    if found.precision:
+        lines.append(f"its values are those of {found.precision}")
+    order = {meta.name: place for place, meta in enumerate(found.tensors)}
+    files = {one.name: one.file for one in dump.tensors}
+    for name, match in sorted(matches.found.items(), key=lambda item: order[item[1].base]):
+        lines.append(f"  {match.base}  <-  {name}  ({files[name]}): {_how(match)}")
+    left = [one.name for one in dump.tensors if one.name not in matches.found]
+    lines.append(f"{len(matches.found)} of {len(dump.tensors)} paired; left over in the dump: {len(left)}")
+    lines += [f"  {name}: {matches.refused.get(name, _STRANGE)}" for name in left]
+    lines += [f"  {file}: not read: {why}" for file, why in dump.skipped.items()]
+    lines.append(f"left over in the model: {len(matches.missing)}")
+    lines += [f"  {name}" for name in matches.missing]
+    return lines
+
+
+def _how(match: TensorMatch) -> str:
+    turned = f", axes turned by {list(match.arrangement.axes)}" if match.arrangement.axes else ""
+    distance = "" if match.distance is None else f", relative distance {match.distance:.2g}"
+    return f"{match.how}{turned}{distance}"

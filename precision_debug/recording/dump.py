@@ -1,0 +1,169 @@
+"""A folder of tensors that another tool left behind: which files, under which names, in real numbers.
+
+Any folder goes: a file a tensor (see ``tensor_file``), named after it. Of tools whose folders say more, what they say
+is read too (``dump_layouts``). A side file tensors.json says what files alone do not: {name: {"shape": [1, 3, 4, 4],
+"dtype": "uint8", "scale": 0.02, "zero_point": 128, "axis": 1, "op_type": "Conv"}}, every key optional, the names with
+or without their ending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..codec import parse_json
+from ..errors import RecordingError
+from .dump_layouts import LAYOUTS, Layout
+from .format import TENSORS, is_outputs, is_recording
+from .tensor_file import ENDINGS, read_tensors
+
+__all__ = ["SIDE", "Dump", "DumpedTensor", "is_dump", "read_dump"]
+
+Array = np.ndarray[Any, Any]
+
+SIDE = "tensors.json"
+_FILES = (".npz", ".safetensors", ".pt", ".pth", ".json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DumpedTensor:
+    """value: in real numbers, flat where nobody said its shape. held: the type that the tool held it in."""
+
+    name: str
+    value: Array
+    shape: tuple[int, ...] | None
+    file: str
+    held: str = ""
+    op_type: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dump:
+    """layout: the tool's, "" of any folder. skipped: file to why nothing of it was read."""
+
+    path: str
+    tensors: tuple[DumpedTensor, ...]
+    layout: str = ""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+def is_dump(path: str) -> bool:
+    """Whether a baseline of this name is such a folder, or a file of several tensors; no recording of ours."""
+    place = Path(path)
+    if is_recording(path):
+        return False
+    if place.is_dir():
+        if is_outputs(path) or (place / TENSORS).is_dir():  # a partial recording of ours
+            return False
+        return any(layout.is_it(place) for layout in LAYOUTS) or next(_files(place), None) is not None
+    return place.is_file() and place.suffix.lower() in _FILES and (
+        place.suffix.lower() != ".json" or any(layout.is_it(place) for layout in LAYOUTS)
+    )  # fmt: skip
+
+
+def read_dump(path: str, dtype: str = "float32") -> Dump:
+    """dtype: of raw bytes whose type nobody says. Raises RecordingError."""
+    place = Path(path)
+    if not place.exists():
+        raise RecordingError("there is no such folder", where=path, hint="name a folder of tensors")
+    layout = next((one for one in LAYOUTS if one.is_it(place)), None)
+    told = _side(place)
+    found: dict[str, DumpedTensor] = {}
+    skipped: dict[str, str] = {}
+    listed = layout.files(place) if layout is not None else ((file, "", {}) for file in _files(place))
+    for file, called, said in listed:
+        relative = str(file.relative_to(place)) if place.is_dir() else file.name
+        try:
+            own = {**said, **_about(told, relative)}
+            for inside, value, shape in _read(layout, file, str(own.get("dtype", dtype))):
+                name = "/".join(filter(None, (called or _name(relative, place, file), inside)))
+                about = {**own, **_about(told, name), **_about(told, inside)}
+                one = _tensor(name, value, shape, relative, about)
+                if one.name in found:
+                    skipped[f"{relative} {inside}".strip()] = f"a second tensor is called {one.name}"
+                    continue
+                found[one.name] = one
+        except RecordingError as error:
+            skipped[relative] = error.what
+    if not found:
+        why = next(iter(skipped.items()), ("", ""))
+        raise RecordingError(
+            "holds no tensors" if not skipped else f"holds no tensor that can be read: {why[0]}: {why[1]}", where=path,
+            hint=f"files may end in {' '.join(ENDINGS)}",
+        )  # fmt: skip
+    return Dump(
+        path=path, tensors=tuple(found.values()), layout="" if layout is None else layout.name, skipped=skipped
+    )
+
+
+def _read(layout: Layout | None, file: Path, dtype: str) -> Iterator[tuple[str, Array, tuple[int, ...] | None]]:
+    if layout is not None and layout.read is not None:
+        return layout.read(file)
+    return read_tensors(file, dtype)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Everything in it that may be a tensor, in the order of names."""
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() in ENDINGS and path.is_file() and not path.is_symlink():
+            yield path
+
+
+def _name(relative: str, place: Path, file: Path) -> str:
+    """A file's path without its ending; nothing of a file that is the dump itself."""
+    return "" if place == file else relative[: -len(file.suffix)]
+
+
+def _side(place: Path) -> Mapping[str, Any]:
+    path = (place if place.is_dir() else place.parent) / SIDE
+    if not path.is_file():
+        return {}
+    try:
+        told = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise RecordingError(f"cannot be read: {error}", where=str(path)) from error
+    if not isinstance(told, dict) or not all(isinstance(one, dict) for one in told.values()):
+        raise RecordingError('is no {name: {"shape": …}}', where=str(path), hint="one object a tensor")
+    return told
+
+
+def _about(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What the side file says of a name, with or without its ending or its folders."""
+    plain = name.rpartition("/")[2]
+    for one in (name, name.rpartition(".")[0], plain, plain.rpartition(".")[0]):
+        if one and one in told:
+            found: Mapping[str, Any] = told[one]
+            return found
+    return {}
+
+
+def _tensor(
+    name: str, value: Array, shape: tuple[int, ...] | None, file: str, about: Mapping[str, Any]
+) -> DumpedTensor:  # fmt: skip
+    held = str(value.dtype.name)
+    try:
+        if about.get("shape") is not None:
+            shape = tuple(int(size) for size in about["shape"])
+            value = value.reshape(shape)
+        if about.get("scale") is not None:
+            value = _real(value, about)
+    except (TypeError, ValueError) as error:
+        raise RecordingError(f"{name}: {error}", where=file) from error
+    called = str(about.get("name") or name)
+    return DumpedTensor(
+        name=called, value=value, shape=shape, file=file, held=held, op_type=str(about.get("op_type", ""))
+    )  # fmt: skip
+
+
+def _real(value: Array, about: Mapping[str, Any]) -> Array:
+    """(code - zero point) * scale; scales of an axis need a shape."""
+    scale, zero = np.asarray(about["scale"], np.float64), np.asarray(about.get("zero_point", 0), np.float64)
+    if scale.size > 1:
+        wide = [1] * value.ndim
+        wide[int(about.get("axis", 0))] = scale.size
+        scale, zero = scale.reshape(wide), np.broadcast_to(zero.reshape(-1), scale.size).reshape(wide)
+    return np.asarray((value.astype(np.float64) - zero) * scale, np.float32)

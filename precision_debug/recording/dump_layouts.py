@@ -1,0 +1,163 @@
+"""Folders and files of tools that say more than names: what is where in each, from a real run or its documentation."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..codec import parse_json
+from ..errors import RecordingError
+from .tensor_file import RAW
+
+__all__ = ["LAYOUTS", "Layout"]
+
+Array = np.ndarray[Any, Any]
+Listed = Iterator[tuple[Path, str, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """name: the tool's. files: each file, the tensor's name ("": the file's), and what is known of it, as a side file
+    would say. read: where the files are of a format of the tool's own."""
+
+    name: str
+    is_it: Callable[[Path], bool]
+    files: Callable[[Path], Listed]
+    read: Callable[[Path], Iterator[tuple[str, Array, tuple[int, ...] | None]]] | None = None
+
+
+def _json(path: Path) -> Any:
+    try:
+        return parse_json(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+# trtexec --exportOutput=FILE: [{"name": …, "dimensions": "1x10", "values": [ … ]}, …]
+# (TensorRT, samples/common/sampleReporting.cpp, exportJSONOutput)
+def _is_trtexec(path: Path) -> bool:
+    if path.suffix.lower() != ".json" or not path.is_file():
+        return False
+    data = _json(path)
+    return isinstance(data, list) and bool(data) and all(
+        isinstance(one, dict) and {"name", "dimensions", "values"} <= set(one) for one in data
+    )  # fmt: skip
+
+
+def _trtexec(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...] | None]]:
+    for one in _json(path) or ():
+        sizes = re.findall(r"\d+", str(one["dimensions"]))
+        shape = tuple(map(int, sizes))
+        value = np.array(one["values"], np.float32)
+        if value.size != math.prod(shape):
+            raise RecordingError(f"{one['name']}: {value.size} values for {one['dimensions']}", where=str(path))
+        yield str(one["name"]), value.reshape(shape), shape
+
+
+# qnn-net-run, snpe-net-run: OUT/Result_N/NAME.raw, float32 unless --use_native_output_files, which write
+# NAME_native.raw; in the names what is no letter or digit is an underscore (Qualcomm AI Engine Direct SDK, tools)
+def _is_qnn(path: Path) -> bool:
+    return path.is_dir() and any(any(one.glob("**/*.raw")) for one in path.glob("Result_[0-9]*"))
+
+
+def _qnn(path: Path) -> Listed:
+    first = min(path.glob("Result_[0-9]*"), key=lambda one: int(re.sub(r"\D", "", one.name) or 0))
+    for file in sorted(first.rglob("*")):
+        if file.suffix in RAW:
+            yield file, str(file.relative_to(first)).removesuffix(file.suffix).removesuffix("_native"), {}
+
+
+# msprobe (MindStudio): stepN/rankN/dump.json {"data": {API: {"output": [{"data_name": FILE, "type", "shape"}]}}} and
+# dump_tensor_data/FILE (mstt/debug/accuracy_tools/msprobe/docs, dump in PyTorch)
+def _is_msprobe(path: Path) -> bool:
+    return path.is_dir() and _first_json(path) is not None
+
+
+def _first_json(path: Path) -> Path | None:
+    for file in sorted(path.rglob("dump.json")):
+        if (file.parent / "dump_tensor_data").is_dir():
+            return file
+    return None
+
+
+def _msprobe(path: Path) -> Listed:
+    listing = _first_json(path)
+    assert listing is not None
+    data = _json(listing)
+    calls = data.get("data", {}) if isinstance(data, dict) else {}
+    for name, call in (calls or {}).items():
+        words = str(name).split(".")
+        outputs = call.get("output", call.get("output_args", [])) if isinstance(call, dict) else []
+        kept = [one for one in outputs or () if isinstance(one, dict) and one.get("data_name")]
+        for place, one in enumerate(kept):
+            file = listing.parent / "dump_tensor_data" / Path(str(one["data_name"])).name
+            if file.is_file():
+                plain = re.sub(r"\.(forward|backward)(\.\d+)?$", "", str(name))
+                if words[0] in {"Module", "Cell"}:  # Module.PATH.CLASS
+                    plain = plain.partition(".")[2].rpartition(".")[0] or plain
+                kind = words[-3] if len(words) > 3 else ""
+                yield file, plain if len(kept) == 1 else f"{plain}.{place}", {"op_type": kind}
+
+
+# RKNN-Toolkit2's accuracy_analysis (seen of 2.5.0): snapshot/map_name_to_file.txt, and beside it golden/ and
+# simulator/, of a board runtime/: text files of numbers, and npy/ with the same in the shapes of the model
+def _is_rknn(path: Path) -> bool:
+    return path.is_dir() and _rknn_map(path) is not None
+
+
+def _rknn_map(path: Path) -> Path | None:
+    return next((one for one in (path / "map_name_to_file.txt", path.parent / "map_name_to_file.txt") if one.is_file()),
+                None)  # fmt: skip
+
+
+def _rknn(path: Path) -> Listed:
+    listing = _rknn_map(path)
+    assert listing is not None
+    names: dict[str, str] = {}
+    for line in listing.read_text(encoding="utf-8", errors="replace").splitlines():
+        words = line.split()
+        if len(words) >= 2:
+            names[Path(words[-1]).stem] = words[0]
+    folder = next((path / one for one in ("runtime", "simulator", "golden") if (path / one).is_dir()), path)
+    shaped = sorted((folder / "npy").glob("*.npy"))
+    for file in shaped or sorted(folder.glob("*.txt")):
+        yield file, names.get(file.stem, file.stem), {}
+
+
+def _alone(path: Path) -> Listed:
+    yield path, "", {}
+
+
+# precision_debug.recorder's own: one line a tensor in index.jsonl, whatever came after the last one
+def _is_recorder(path: Path) -> bool:
+    return path.is_dir() and next(path.rglob("index.jsonl"), None) is not None
+
+
+def _recorder(path: Path) -> Listed:
+    first = min(path.rglob("index.jsonl"), key=str)
+    for line in first.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            one = json.loads(line)
+        except ValueError:  # cut off by a crash
+            continue
+        file = first.parent / Path(str(one.get("file", ""))).name
+        if isinstance(one, dict) and file.is_file():
+            yield file, str(one.get("name", "")), {
+                key: one[key] for key in ("op_type", "shape", "dtype") if one.get(key) is not None
+            }  # fmt: skip
+
+
+LAYOUTS = (
+    Layout(name="trtexec --exportOutput", is_it=_is_trtexec, files=_alone, read=_trtexec),
+    Layout(name="precision_debug recorder", is_it=_is_recorder, files=_recorder),
+    Layout(name="msprobe", is_it=_is_msprobe, files=_msprobe),
+    Layout(name="RKNN accuracy_analysis", is_it=_is_rknn, files=_rknn),
+    Layout(name="qnn-net-run", is_it=_is_qnn, files=_qnn),
+)

@@ -1,0 +1,168 @@
+"""One file with tensors of somebody's run: .npy, .npz, .safetensors, PyTorch's .pt, raw bytes, or numbers as text.
+
+Nothing is unpickled but tensors, and no framework is needed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import pickle
+import re
+import zipfile
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import RecordingError
+from ..feeds.dtypes import as_dtype
+from ..feeds.npz import load_npz
+from ..safety.special_file import refuse_special
+
+__all__ = ["ENDINGS", "RAW", "TEXT", "read_tensors"]
+
+Array = np.ndarray[Any, Any]
+
+RAW = (".raw", ".bin", ".dat")
+TEXT = (".txt", ".tensor", ".text")
+ENDINGS = (".npy", ".npz", ".safetensors", ".pt", ".pth", *RAW, *TEXT)
+
+_SAFE = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
+    "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+}  # fmt: skip
+_STORAGES = {
+    "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
+    "ByteStorage": "uint8", "BoolStorage": "bool",
+}  # fmt: skip
+_MOST_TEXT = 1 << 28
+"""Bytes of a text file that are read as numbers."""
+
+
+def read_tensors(path: Path, dtype: str = "float32") -> Iterator[tuple[str, Array, tuple[int, ...] | None]]:
+    """Name inside the file ("" of a file of one), value, and shape (None: the file does not say).
+
+    dtype: of raw bytes. Raises RecordingError.
+    """
+    refuse_special(path, RecordingError)
+    ending = path.suffix.lower()
+    try:
+        if ending == ".npy":
+            array = np.load(path, mmap_mode="r" if path.stat().st_size > 1 << 16 else None, allow_pickle=False)
+            yield "", array, tuple(array.shape)
+        elif ending == ".npz":
+            for values in load_npz(path):
+                for name, value in values.items():
+                    yield name, np.asarray(value), tuple(np.shape(value))
+        elif ending == ".safetensors":
+            yield from _safetensors(path)
+        elif ending in {".pt", ".pth"}:
+            yield from _torch(path)
+        elif ending in TEXT:
+            yield "", _text(path), None
+        else:
+            yield "", _raw(path, dtype), None
+    except RecordingError:
+        raise
+    except Exception as error:
+        what = " ".join(str(error).split()) or type(error).__name__
+        raise RecordingError(f"holds no tensor that can be read ({what})", where=str(path)) from error
+
+
+def _raw(path: Path, dtype: str) -> Array:
+    kind = as_dtype(dtype)
+    if kind is None:
+        raise RecordingError(f"{dtype} is no type of numbers", where=str(path), hint="float32, float16, uint8, …")
+    size = path.stat().st_size
+    if not size or size % kind.itemsize:
+        raise RecordingError(f"{size} bytes are no whole number of {dtype}", where=str(path), hint="name its type")
+    return np.fromfile(path, kind)
+
+
+def _text(path: Path) -> Array:
+    """Numbers between blanks, commas or brackets, and nothing else."""
+    if path.stat().st_size > _MOST_TEXT:
+        raise RecordingError("is too long for text", where=str(path), hint="write .npy or .raw")
+    words = re.split(r"[\s,;\[\]]+", path.read_text(encoding="utf-8").strip(" \n\t,;[]"))
+    return np.array(words, np.float64).astype(np.float32)
+
+
+def _safetensors(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
+    """The format: 8 bytes of the header's length, a JSON header, the bytes (huggingface.co/docs/safetensors)."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > path.stat().st_size:
+            raise ValueError("its header is longer than the file")
+        header = json.loads(file.read(length))
+    for name, told in header.items():
+        if name == "__metadata__":
+            continue
+        kind, shape = as_dtype(_SAFE.get(told["dtype"], "")), tuple(map(int, told["shape"]))
+        if kind is None:
+            continue
+        start, count = 8 + length + int(told["data_offsets"][0]), math.prod(shape)
+        if count:
+            yield name, np.memmap(path, kind, "r", start, (count,)).reshape(shape), shape
+        else:
+            yield name, np.zeros(shape, kind), shape
+
+
+def _torch(path: Path) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
+    """PyTorch's archive since 1.6: data.pkl names storages, which lie beside it as bytes."""
+    with zipfile.ZipFile(path) as archive:
+        [listing] = [name for name in archive.namelist() if name.endswith("data.pkl")]
+        found = _Tensors(io.BytesIO(archive.read(listing)), archive, listing.removesuffix("data.pkl")).load()
+    yield from _named(found, "")
+
+
+def _named(value: Any, name: str) -> Iterator[tuple[str, Array, tuple[int, ...]]]:
+    if isinstance(value, np.ndarray):
+        yield name, value, tuple(value.shape)
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _named(one, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, (list, tuple)):
+        for place, one in enumerate(value):
+            yield from _named(one, f"{name}.{place}" if name else str(place))
+
+
+class _Tensors(pickle.Unpickler):
+    """Builds numpy arrays; anything else that a pickle could call is refused."""
+
+    def __init__(self, file: io.BytesIO, archive: zipfile.ZipFile, folder: str) -> None:
+        super().__init__(file)
+        self._archive, self._folder = archive, folder
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if module == "torch._utils" and name in {"_rebuild_tensor_v2", "_rebuild_tensor"}:
+            return _rebuilt
+        if (module, name) == ("torch._utils", "_rebuild_parameter"):
+            return lambda data, *_: data
+        if module == "torch" and name in _STORAGES:
+            return _STORAGES[name]
+        raise ValueError(f"it holds {module}.{name}, and only tensors are read; save them with torch.save(tensor)")
+
+    def persistent_load(self, told: Any) -> Array:
+        _, kind, key, *_ = told
+        dtype = as_dtype(kind)
+        if dtype is None:
+            raise ValueError(f"it holds {kind}")
+        return np.frombuffer(self._archive.read(f"{self._folder}data/{key}"), dtype)
+
+
+def _rebuilt(storage: Array, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> Array:
+    reach = offset + sum((one - 1) * step for one, step in zip(size, stride, strict=True)) + 1
+    count = math.prod(size)
+    if min([*size, *stride, offset], default=0) < 0 or (count and reach > storage.size):
+        raise ValueError("a tensor reaches beyond its storage")
+    if not count:
+        return np.zeros(size, storage.dtype)
+    steps = tuple(step * storage.itemsize for step in stride)
+    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(storage[offset:], size, steps))
