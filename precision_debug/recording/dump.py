@@ -8,6 +8,8 @@ or without their ending.
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,7 @@ import numpy as np
 
 from ..codec import parse_json
 from ..errors import RecordingError
+from ..feeds.dtypes import as_dtype, from_plain
 from .dump_layouts import LAYOUTS, Layout
 from .format import TENSORS, is_outputs, is_recording
 from .tensor_file import ENDINGS, read_tensors
@@ -31,7 +34,8 @@ _FILES = (".npz", ".safetensors", ".pt", ".pth", ".json")
 
 @dataclass(frozen=True, kw_only=True)
 class DumpedTensor:
-    """value: in real numbers, flat where nobody said its shape. held: the type that the tool held it in."""
+    """value: in real numbers, flat where nobody said its shape. held: the type that the tool held it in. parts: what
+    the further ranks of a parallel run hold under this name."""
 
     name: str
     value: Array
@@ -39,6 +43,7 @@ class DumpedTensor:
     file: str
     held: str = ""
     op_type: str = ""
+    parts: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +78,7 @@ def read_dump(path: str, dtype: str = "float32") -> Dump:
     layout = next((one for one in LAYOUTS if one.is_it(place)), None)
     told = _side(place)
     found: dict[str, DumpedTensor] = {}
+    ranks: dict[str, set[str]] = {}
     skipped: dict[str, str] = {}
     listed = layout.files(place) if layout is not None else ((file, "", {}) for file in _files(place))
     for file, called, said in listed:
@@ -80,13 +86,19 @@ def read_dump(path: str, dtype: str = "float32") -> Dump:
         try:
             own = {**said, **_about(told, relative)}
             for inside, value, shape in _read(layout, file, str(own.get("dtype", dtype))):
-                name = "/".join(filter(None, (called or _name(relative, place, file), inside)))
+                whole = "/".join(filter(None, (called or _name(relative, place, file), inside)))
+                rank, name = _rank_of(whole)
                 about = {**own, **_about(told, name), **_about(told, inside)}
                 one = _tensor(name, value, shape, relative, about)
+                if one.name in found and rank not in ranks[one.name]:
+                    first = found[one.name]
+                    found[one.name] = dataclasses.replace(first, parts=(*first.parts, one.value))
+                    ranks[one.name].add(rank)
+                    continue
                 if one.name in found:
                     skipped[f"{relative} {inside}".strip()] = f"a second tensor is called {one.name}"
                     continue
-                found[one.name] = one
+                found[one.name], ranks[one.name] = one, {rank}
         except RecordingError as error:
             skipped[relative] = error.what
     if not found:
@@ -118,6 +130,13 @@ def _name(relative: str, place: Path, file: Path) -> str:
     return "" if place == file else relative[: -len(file.suffix)]
 
 
+def _rank_of(name: str) -> tuple[str, str]:
+    """The rank that a path names, and the name without it: rank_1/x, r1/rank1/x."""
+    parts = name.split("/")
+    ranks = [part for part in parts[:-1] if re.fullmatch(r"rank[_-]?\d+", part)]
+    return (ranks[0] if ranks else ""), "/".join(part for part in parts if part not in ranks)
+
+
 def _side(place: Path) -> Mapping[str, Any]:
     path = (place if place.is_dir() else place.parent) / SIDE
     if not path.is_file():
@@ -144,6 +163,9 @@ def _about(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _tensor(
     name: str, value: Array, shape: tuple[int, ...] | None, file: str, about: Mapping[str, Any]
 ) -> DumpedTensor:  # fmt: skip
+    kind = as_dtype(str(about.get("dtype", "")))
+    if kind is not None and kind.isbuiltin == 2 and value.dtype.kind == "u" and value.dtype.itemsize == kind.itemsize:
+        value = from_plain(value, str(about["dtype"]))  # bits that .npy has no type for
     held = str(value.dtype.name)
     try:
         if about.get("shape") is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,21 +136,33 @@ def _alone(path: Path) -> Listed:
     yield path, "", {}
 
 
-# precision_debug.recorder's own: one line a tensor in index.jsonl, whatever came after the last one
+# recorder.py's own: one line a tensor in index.jsonl, whatever came after the last one
 def _is_recorder(path: Path) -> bool:
     return path.is_dir() and next(path.rglob("index.jsonl"), None) is not None
 
 
 def _recorder(path: Path) -> Listed:
-    first = min(path.rglob("index.jsonl"), key=str)
-    for line in first.read_text(encoding="utf-8", errors="replace").splitlines():
+    """Of the first step and sample, every rank."""
+    every = sorted(path.rglob("index.jsonl"), key=str)
+    step, sample = every[0].parent.parent.parent.name, every[0].parent.name
+    for index in every:
+        if (index.parent.parent.parent.name, index.parent.name) == (step, sample):
+            yield from _of_rank(index)
+
+
+def _of_rank(index: Path) -> Listed:
+    times: Counter[str] = Counter()
+    for line in index.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             one = json.loads(line)
         except ValueError:  # cut off by a crash
             continue
-        file = first.parent / Path(str(one.get("file", ""))).name
-        if isinstance(one, dict) and file.is_file():
-            yield file, str(one.get("name", "")), {
+        file = index.parent / Path(str(one.get("file", ""))).name
+        if isinstance(one, dict) and one.get("file") and file.is_file():
+            name = str(one.get("name", ""))
+            times[name] += 1
+            called = name if times[name] == 1 else f"{name}#{times[name]}"
+            yield file, f"{index.parent.parent.name}/{called}", {
                 key: one[key] for key in ("op_type", "shape", "dtype") if one.get(key) is not None
             }  # fmt: skip
 

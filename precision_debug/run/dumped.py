@@ -74,9 +74,11 @@ def record_dump(
     """
     dump = recording.read_dump(path, dtype)
     others = [
-        FoundTensor(name=one.name, value=np.asarray(one.value), shape=one.shape, op_type=one.op_type)
+        FoundTensor(
+            name=one.name, value=np.asarray(one.value), shape=one.shape, op_type=one.op_type, parts=one.parts
+        )
         for one in dump.tensors
-    ]
+    ]  # fmt: skip
     with contextlib.ExitStack() as stack:
         session = stack.enter_context(contextlib.closing(_in_float32(live, feeds)))
         store = stack.enter_context(Store(folder=folder.parent if folder is not None else None, memory_budget=1 << 31))
@@ -87,7 +89,11 @@ def record_dump(
             f"none of its {len(others)} tensors is one of {live.spec.model.path}", where=path,
             hint="feed the model what the dump was made from: --inputs FILE",
         )  # fmt: skip
-    values = {match.base: arrange(_real(dump, name), match.arrangement) for name, match in matches.found.items()}
+    named = {one.name: one for one in others}
+    values = {
+        match.base: arrange(_real(named[name].forms[match.form].value), match.arrangement)
+        for name, match in matches.found.items()
+    }
     precision = _shown_precision(dump)
     recorded = RecordedDump(dump=dump, matches=matches, tensors=metas, precision=precision)
     if folder is not None:
@@ -127,8 +133,7 @@ def _in_float32(live: Opening, feeds: Feeds) -> Session:
     return backend.open(dataclasses.replace(live.spec, mode=mode.name), [feeds])
 
 
-def _real(dump: recording.Dump, name: str) -> Array:
-    value = np.asarray(next(one.value for one in dump.tensors if one.name == name))
+def _real(value: Array) -> Array:
     return value.astype(np.float32) if value.dtype == np.float64 else value
 
 

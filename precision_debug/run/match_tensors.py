@@ -9,6 +9,7 @@ follows then fits: position and value together, never position alone.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from ..protocols import Feeds, Session
 from ..reasons import Reason, say
 from ..records import TensorMeta
 
-__all__ = ["FoundTensor", "TensorMatch", "TensorMatches", "match_tensors"]
+__all__ = ["Form", "FoundTensor", "TensorMatch", "TensorMatches", "match_tensors"]
 
 Array = np.ndarray[Any, Any]
 
@@ -37,24 +38,60 @@ _TRIALS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
+class Form:
+    """What a found tensor may be as a whole. how: of several ranks' parts, how they were put together; "" of one."""
+
+    value: Array
+    shape: tuple[int, ...] | None
+    how: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FoundTensor:
-    """A tensor of somebody's. value: in real numbers. shape: None where nobody said it, and value is flat."""
+    """A tensor of somebody's. value: in real numbers. shape: None where nobody said it, and value is flat.
+
+    parts: what the further ranks of a parallel run hold under the same name.
+    """
 
     name: str
     value: Array
     shape: tuple[int, ...] | None
     op_type: str = ""
+    parts: tuple[Array, ...] = ()
+
+    @functools.cached_property
+    def forms(self) -> tuple[Form, ...]:
+        """As it is; of several ranks whose values differ, joined along each axis, and added up."""
+        every = [np.asarray(one) for one in (self.value, *self.parts)]
+        alone = Form(value=every[0], shape=self.shape)
+        if len(every) == 1 or any(one.ndim != every[0].ndim for one in every):
+            return (alone,)
+        if all(one.shape == every[0].shape and np.array_equal(one, every[0]) for one in every):
+            return (Form(value=every[0], shape=self.shape, how=f"the same on {len(every)} ranks"),)
+        found = []
+        for axis in range(every[0].ndim):
+            others = {tuple(size for place, size in enumerate(one.shape) if place != axis) for one in every}
+            if len(others) == 1:
+                value = np.concatenate(every, axis)
+                how = f"{len(every)} ranks joined along axis {axis}"
+                found.append(Form(value=value, shape=tuple(value.shape), how=how))
+        if len({one.shape for one in every}) == 1 and every[0].dtype.kind == "f":
+            value = np.sum([one.astype(np.float64) for one in every], axis=0).astype(np.float32)
+            found.append(Form(value=value, shape=tuple(value.shape), how=f"{len(every)} ranks added up"))
+        return (*found, alone)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TensorMatch:
     """how: "name", "value", "position and value", "name and value", …. distance: relative L2 of the values of both runs
-    at fixed places; None where that is no number. arrangement: from the found tensor's layout to the model's."""
+    at fixed places; None where that is no number. arrangement: from the found tensor's layout to the model's. form:
+    which of the found tensor's forms it is."""
 
     base: str
     how: str
     arrangement: Arrangement
     distance: float | None = None
+    form: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +121,15 @@ def match_tensors(session: Session, feeds: Feeds, others: Sequence[FoundTensor],
     return TensorMatches(found=work.found, refused=refused, missing=missing)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _View:
+    """A found tensor in one form and layout, and its fingerprint there."""
+
+    arrangement: Arrangement
+    form: int
+    print_: Fingerprint
+
+
 class _Work:
     def __init__(self, session: Session, feeds: Feeds, others: Sequence[FoundTensor], store: Store) -> None:
         self.session, self.feeds = session, feeds
@@ -94,7 +140,7 @@ class _Work:
         self.votes: Counter[tuple[int, ...]] = Counter()
         self.trials = 0
         self.explained: frozenset[str] = frozenset()
-        self._views: dict[tuple[str, tuple[int, ...]], list[tuple[Arrangement, Fingerprint]]] = {}
+        self._views: dict[tuple[str, tuple[int, ...]], list[_View]] = {}
         self._tried: set[tuple[str, str, int]] = set()
 
         def keep(_op_type: str, name: str, tensor: Any, /) -> None:
@@ -108,30 +154,42 @@ class _Work:
         self.called = same_names(list(self.others), list(self.metas))
         self.prints = {name: p for name in self.metas if (p := take(store.get(name))) is not None}
 
-    def views(self, name: str, shape: tuple[int, ...]) -> list[tuple[Arrangement, Fingerprint]]:
+    def views(self, name: str, shape: tuple[int, ...]) -> list[_View]:
         """What a found tensor is in each layout that has this shape."""
         if (name, shape) not in self._views:
-            one = self.others[name]
-            fits = arrangements(one.shape, shape) if one.value.size == int(np.prod(shape, dtype=np.int64)) else []
-            pairs = [(how, take(arrange(one.value, how))) for how in fits]
-            self._views[name, shape] = [(how, print_) for how, print_ in pairs if print_ is not None]
+            count, listed = int(np.prod(shape, dtype=np.int64)), []
+            for place, form in enumerate(self.others[name].forms):
+                for how in arrangements(form.shape, shape) if form.value.size == count else ():
+                    print_ = take(arrange(form.value, how))
+                    if print_ is not None:
+                        listed.append(_View(arrangement=how, form=place, print_=print_))
+            self._views[name, shape] = listed
         return self._views[name, shape]
 
-    def closest(self, name: str, base: str, prints: Mapping[str, Fingerprint]) -> tuple[Arrangement, float] | None:
+    def value(self, name: str, view: _View) -> Array:
+        """A found tensor as the model has it."""
+        return arrange(self.others[name].forms[view.form].value, view.arrangement)
+
+    def closest(self, name: str, base: str, prints: Mapping[str, Fingerprint]) -> tuple[_View, float] | None:
         """The layout in which a found tensor is nearest to the model's, and how near that is; None: none fits."""
         views = self.views(name, self.shapes[base])
         if not views or base not in prints:
             return None
-        distances = [_distance(prints[base].own, print_.own) for _, print_ in views]
+        distances = [_distance(prints[base].own, view.print_.own) for view in views]
         near = min(distances) <= ALIKE  # else values do not tell, and the layout of the others does
-        best = min(range(len(views)), key=lambda at: (0 if near else -self.votes[views[at][0].axes], distances[at]))
-        return views[best][0], distances[best]
+        votes = [0 if near else -self.votes[view.arrangement.axes] for view in views]
+        best = min(range(len(views)), key=lambda at: (votes[at], distances[at]))
+        return views[best], distances[best]
 
-    def take(self, name: str, base: str, how: str, arrangement: Arrangement, distance: float | None) -> None:
-        self.found[name] = TensorMatch(base=base, how=how, arrangement=arrangement, distance=distance)
+    def take(self, name: str, base: str, how: str, view: _View, distance: float | None) -> None:
+        joined = self.others[name].forms[view.form].how
+        self.found[name] = TensorMatch(
+            base=base, how=f"{how}, {joined}" if joined else how, arrangement=view.arrangement, distance=distance,
+            form=view.form,
+        )  # fmt: skip
         self.taken[base] = name
         if distance is not None and distance <= ALIKE and len(self.views(name, self.shapes[base])) > 1:
-            self.votes[arrangement.axes] += 1
+            self.votes[view.arrangement.axes] += 1
 
     def by_name(self) -> None:
         """Of what values do not tell."""
@@ -146,7 +204,7 @@ class _Work:
 
     def copies(self) -> None:
         """Of several tensors that hold what one of the model's does, and no other, the one with the plainest name."""
-        near: dict[str, list[tuple[str, Arrangement, float]]] = {}
+        near: dict[str, list[tuple[str, _View, float]]] = {}
         rivals: dict[str, set[str]] = {}
         for base in [base for base in self.metas if base not in self.taken and base in self.prints]:
             for name in [name for name in self.others if name not in self.found]:
@@ -156,8 +214,8 @@ class _Work:
                     rivals.setdefault(name, set()).add(base)
         for base, names in near.items():
             if all(rivals[name] == {base} for name, *_ in names):
-                name, arrangement, distance = min(names, key=lambda one: (len(one[0]), one[0]))
-                self.take(name, base, "value, as others that are equal", arrangement, distance)
+                name, view, distance = min(names, key=lambda one: (len(one[0]), one[0]))
+                self.take(name, base, "value, as others that are equal", view, distance)
 
     def by_value(self, prints: Mapping[str, Fingerprint], how: str) -> int:
         """Pair what is left by these values of the model, of equal ones as they are called; how many."""
@@ -169,9 +227,11 @@ class _Work:
         ours = [(meta, prints[name]) for name, meta in self.metas.items() if name in prints and name not in self.taken]
         theirs = []
         for name, one in self.others.items():
-            if name not in self.found and (print_ := take(one.value)) is not None:
+            if name not in self.found and (print_ := take(one.forms[0].value)) is not None:
                 theirs.append((TensorMeta(name=name, op_type=one.op_type), print_))
-        matched = pair_by_value(ours, theirs, views=lambda name, shape: [p for _, p in self.views(name, shape)])
+        matched = pair_by_value(
+            ours, theirs, views=lambda name, shape: [view.print_ for view in self.views(name, shape)]
+        )
         for name, match in matched.matches.items():
             near = self.closest(name, match.baseline, prints)
             if near is not None:
@@ -187,11 +247,11 @@ class _Work:
         return self.by_value(prints, "value, from what comes before it") or self.tried_places()
 
     def replayed(
-        self, more: Mapping[str, tuple[str, Arrangement]]
+        self, more: Mapping[str, tuple[str, _View]]
     ) -> tuple[Mapping[str, Fingerprint], frozenset[str]]:  # fmt: skip
         """What the model makes of the tensors that are found, of those that have no partner; and those found ones that
         it makes itself of what comes before them. more: tried ones."""
-        given = {match.base: (name, match.arrangement) for name, match in self.found.items()} | dict(more)
+        given = {match.base: (name, self.view_of(name, match)) for name, match in self.found.items()} | dict(more)
         prints: dict[str, Fingerprint] = {}
         explained: set[str] = set()
 
@@ -202,8 +262,7 @@ class _Work:
                 if print_ is not None:
                     prints[name] = print_
                 return None
-            other, how = given[name]
-            value = arrange(self.others[other].value, how)
+            value = self.value(*given[name])
             there = take(value)
             if value.shape != array.shape or print_ is None or there is None:
                 return None
@@ -214,6 +273,11 @@ class _Work:
         assert self.session.replacer is not None
         self.session.replacer.run_replacing(self.feeds, replace)
         return prints, frozenset(explained)
+
+    def view_of(self, name: str, match: TensorMatch) -> _View:
+        wanted = match.form, match.arrangement
+        views = self.views(name, self.shapes[match.base])
+        return next(view for view in views if (view.form, view.arrangement) == wanted)
 
     def tried_places(self) -> int:
         """Try a place for what is left, and keep it where something that comes after it then has a partner, or is made
@@ -226,16 +290,16 @@ class _Work:
             places = [base for base in reversed(self.metas) if base not in self.taken]
             for base in sorted(places, key=lambda base, called=called: base != called):  # type: ignore[misc]
                 views = list(enumerate(self.views(name, self.shapes[base])))
-                for place, (arrangement, _) in sorted(views, key=lambda view: -self.votes[view[1][0].axes]):
+                for place, view in sorted(views, key=lambda pair: -self.votes[pair[1].arrangement.axes]):
                     if (base, name, place) in self._tried or self.trials >= _TRIALS:
                         continue
                     self._tried.add((base, name, place))
                     self.trials += 1
-                    prints, explained = self.replayed({base: (name, arrangement)})
+                    prints, explained = self.replayed({base: (name, view)})
                     before = dict(self.found), dict(self.taken)
-                    near = _distance(self.prints[base].own, self.views(name, self.shapes[base])[place][1].own)
+                    near = _distance(self.prints[base].own, view.print_.own)
                     how = "one of equal copies" if self.has_copy(name) else "position and value"
-                    self.take(name, base, how, arrangement, near)
+                    self.take(name, base, how, view, near)
                     if self.by_value(prints, "value, from what comes before it") or explained - {base} - self.explained:
                         return 1
                     self.found, self.taken = before
