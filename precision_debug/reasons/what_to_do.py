@@ -26,6 +26,16 @@ WHAT_TO_DO: Mapping[str, str] = {
     "Compare its inputs and outputs.": "比较它的输入与输出。",
     "Compare the modes of eager PyTorch: torch_fp32, torch_fp16, torch_bf16 and their like.":
         "比较动态图 PyTorch 的模式：torch_fp32、torch_fp16、torch_bf16 等。",
+    "Compare with the float model that the file was made from: --baseline_model.":
+        "与生成该文件的浮点模型比较：--baseline_model。",
+    "Dump it too; `precision_debug dumps` says what is left over.":
+        "一并导出该张量；`precision_debug dumps` 会列出剩余部分。",
+    "Give --atol and --rtol where it is not.": "若不是，请给出 --atol 与 --rtol。",
+    "Give a tensors.json beside them.": "在旁边放一个 tensors.json。",
+    "`precision_debug dumps DIR --model_file M` lists the pairs.":
+        "`precision_debug dumps DIR --model_file M` 会列出配对。",
+    "`precision_debug dumps` says why of each.": "`precision_debug dumps` 会逐一说明原因。",
+    "Nothing: converters do so (NHWC for NCHW).": "无需处理：转换器会如此（NHWC 代替 NCHW）。",
     "Compare with a model that was not converted or quantised.": "与未经转换或量化的模型比较。",
     "Compare with ort_fp32 in place of onnx_ref.": "改与 ort_fp32 比较，而不是 onnx_ref。",
     "Compare with the model itself as the baseline.": "以模型本身为基线进行比较。",
