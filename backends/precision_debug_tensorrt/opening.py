@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from .engine.types import dtype_name
 from .engine.versions import Api, load_api
 from .failures import suspected
 from .make import Built, Maker, choose_road, load_engine, typed_build, typed_source
-from .model import EngineFile, OnnxModel, Script, Source, read_source
+from .model import EngineFile, OnnxModel, Source, read_source
 from .modes import Recipe
 from .reasons import say
 from .session import TensorRTSession
@@ -64,31 +65,18 @@ def open_session(
         built = load_engine(api, logger, messages, source)
     else:
         timing = TimingCache(options.timing_cache, anew=bool(passed(spec.options, "anew")))
-        if timing.loaded:
-            notes.append(say("timing_read", bytes=timing.loaded))
-
-        def made(typed: OnnxModel | Script) -> tuple[Maker, Built]:
-            one = Maker(
-                api=api, logger=logger, messages=messages, source=typed, recipe=recipe, options=options, road=road,
-                device=device, feeds=arrays, timing=timing,
-            )  # fmt: skip
-            return one, one.build()
-
+        notes += [say("timing_read", bytes=timing.loaded)] if timing.loaded else []
+        make = functools.partial(
+            Maker, api=api, logger=logger, messages=messages, recipe=recipe, options=options, road=road,
+            device=device, feeds=arrays, timing=timing,
+        )  # fmt: skip
         if road.strong and isinstance(source, OnnxModel):
-            folder, untyped = Path(spec.work_dir or tempfile.mkdtemp(prefix="precision_debug-")), source
-            (maker, built), source, written, asked = typed_build(
-                lambda kept: typed_source(
-                    api, logger, messages, untyped, recipe, options, arrays, folder, refused_by_builder=kept
-                ),
-                made,
-            )
+            maker, built, source, written, asked = _built_typed(make, source, spec.work_dir)
             notes += written
-            if options.save_model:
-                save_typed(source.model, options.save_model)
         else:
-            maker, built = made(source)
-        if messages.cache_refused:
-            notes.append(say("timing_refused", path=options.timing_cache))
+            maker = make(source=source)
+            built = maker.build()
+        notes += [say("timing_refused", path=options.timing_cache)] if messages.cache_refused else []
     text, layers = _inspected(api, built, device, messages, source, arrays[0])
     if maker is not None and recipe.precisions:
         maker.like = precisions_of(built.layers, layers)
@@ -98,6 +86,30 @@ def open_session(
         outputs=engine_outputs(api, built.engine), samples=len(arrays), extra_notes=notes, asked=asked,
     )  # fmt: skip
     return TensorRTSession(facts=facts, built=built, maker=maker)
+
+
+def _built_typed(
+    make: Callable[..., Maker], untyped: OnnxModel, work_dir: str
+) -> tuple[Maker, Built, OnnxModel, list[Reason], tuple[Asked, ...]]:
+    """Of a strongly typed network the model itself brings the precisions: it is written with them, and built, until the
+    builder takes it. make: a Maker of a source. See ``typed_build`` for what comes back."""
+    folder = Path(work_dir or tempfile.mkdtemp(prefix="precision_debug-"))
+    first = make(source=untyped)
+
+    def typed(kept: Sequence[str]) -> tuple[OnnxModel, list[Reason], tuple[Asked, ...]]:
+        return typed_source(
+            first.api, first.logger, first.messages, untyped, first.recipe, first.options, first.feeds, folder,
+            refused_by_builder=kept,
+        )  # fmt: skip
+
+    def made(source: OnnxModel) -> tuple[Maker, Built]:
+        one = make(source=source)
+        return one, one.build()
+
+    (maker, built), source, notes, asked = typed_build(typed, made)
+    if first.options.save_model:
+        save_typed(source.model, first.options.save_model)
+    return maker, built, source, notes, asked
 
 
 def read_inputs(spec: SessionSpec, recipe: Recipe) -> tuple[InputMeta, ...]:

@@ -25,21 +25,22 @@ def tap_types() -> tuple[Any, Any]:
     import openvino
     from openvino import Op
 
-    class Through(Op):  # type: ignore[misc,unused-ignore]
+    class Tap(Op):  # type: ignore[misc,unused-ignore]
         def __init__(self, inputs: Any, number: int, receive: Receive) -> None:
             super().__init__(self)
             self.number, self.receive = number, receive
             self.set_arguments(inputs)
             self.constructor_validate_and_infer_types()
 
-        def validate_and_infer_types(self) -> None:
-            self.set_output_type(0, self.get_input_element_type(0), self.get_input_partial_shape(0))
-
         def clone_with_new_inputs(self, new_inputs: Any) -> Any:
-            return Through(new_inputs, self.number, self.receive)
+            return type(self)(new_inputs, self.number, self.receive)
 
         def has_evaluate(self) -> bool:
             return True
+
+    class Through(Tap):
+        def validate_and_infer_types(self) -> None:
+            self.set_output_type(0, self.get_input_element_type(0), self.get_input_partial_shape(0))
 
         def evaluate(self, outputs: Any, inputs: Any) -> bool:
             given, out = inputs[0], outputs[0]
@@ -51,21 +52,9 @@ def tap_types() -> tuple[Any, Any]:
                 out.data[...] = new
             return True
 
-    class Beside(Op):  # type: ignore[misc,unused-ignore]
-        def __init__(self, inputs: Any, number: int, receive: Receive) -> None:
-            super().__init__(self)
-            self.number, self.receive = number, receive
-            self.set_arguments(inputs)
-            self.constructor_validate_and_infer_types()
-
+    class Beside(Tap):
         def validate_and_infer_types(self) -> None:
             self.set_output_type(0, openvino.Type.f32, openvino.PartialShape([1, 1]))
-
-        def clone_with_new_inputs(self, new_inputs: Any) -> Any:
-            return Beside(new_inputs, self.number, self.receive)
-
-        def has_evaluate(self) -> bool:
-            return True
 
         def evaluate(self, outputs: Any, inputs: Any) -> bool:
             outputs[0].data[...] = 0

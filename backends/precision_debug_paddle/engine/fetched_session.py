@@ -105,7 +105,7 @@ class FetchSession:
             self._plan_unfused(feeds)
             return
         witness = Witness()
-        plain = self._trace(self._start(self._model.file, ""), feeds, witness)
+        plain = self.trace(self._start(self._model.file, ""), feeds, witness)
         builds = self._builds or int(min(_BUILDS, max(_FEWEST, _VALUES / max(1, len(self._values)))))
         if self._check is not None:
             self._check(plain)
@@ -114,54 +114,32 @@ class FetchSession:
         self.doubts = not_run(self._wants, plain.types)
         self.executed = plain.executed(self._wants or "int8")
         groups, changed = self._groups(feeds)
-        kept: dict[tuple[str, ...], Runner] = {}
-        seen = Witness()
-        widened: frozenset[str] = frozenset()
-
-        def changes(names: Sequence[str]) -> Counter[str]:
-            nonlocal seen, widened
-            runner = self._start(self._edited(names), "")
-            witness = Witness()
-            trace = self._trace(runner, feeds, witness)
-            changed = plain.changed(trace)
-            # a pass may put another value in the place of one that is fetched, under that one's name
-            changed[""] += len(set(names) - set(self._keys(runner.output_names).values()))
-            changed = +changed
-            for other in (runner,) if changed else tuple(kept.values()):
-                other.close()
-            if not changed:
-                kept.clear()
-                kept[tuple(names)] = runner
-                seen, widened = witness, plain.widened(trace)
-            return changed
-
         outputs = [value.name for value in self._values.values() if value.output]
         copies = self._copied(groups, witness, feeds)
         everything, groups = groups, [group for group in groups if group[1][0] not in copies]
         loose: Groups = [("", [name]) for item in changed for name in item.names]
+        attempts = _Attempts(self, plain, feeds)
         searching = time.monotonic()
 
         def late() -> bool:
             return not self._builds and time.monotonic() - searching > _CAP
 
-        found = search([*groups, *loose], changes, list(self._values), builds, late)
+        found = search([*groups, *loose], attempts.changes, list(self._values), builds, late)
         shown = {*found.kept, *outputs}
         self._rounded = frozenset(
-            name for op_type, group in groups for name in group if name in shown and naming.kernel(op_type) in widened
-        )
-        wrong = self._overwritten(seen, kept.get(tuple(found.kept)))
-        names = [name for name in self._values if name in shown - wrong]
-        batches = self._batches(names, feeds)
-        self._runners = [(batch, None) for batch in batches]
-        if copies:
-            self._runners += [(batch, None) for batch in self._copies.batches] if self._copies else []
-            shown |= copies
-        if len(batches) == 1 and tuple(found.kept) in kept and not wrong and not copies:
-            self._runners = [(batches[0], kept[tuple(found.kept)])]
-        elif kept:
-            for runner in kept.values():
-                runner.close()
-        self._list(everything, changed, found, shown, wrong)
+            name for op_type, group in groups
+            for name in group if name in shown and naming.kernel(op_type) in attempts.widened
+        )  # fmt: skip
+        runner = attempts.runner_of(found.kept)
+        wrong = self._overwritten(attempts.seen, runner)
+        batches = self._batches([name for name in self._values if name in shown - wrong], feeds)
+        if len(batches) == 1 and runner is not None and not wrong and not copies:
+            self._runners = [(batches[0], runner)]
+        else:
+            attempts.close()
+            copied = self._copies.batches if self._copies is not None and copies else ()
+            self._runners = [(batch, None) for batch in (*batches, *copied)]
+        self._list(everything, changed, found, shown | copies, wrong)
 
     def _copied(self, groups: Groups, witness: Witness, feeds: Feeds) -> frozenset[str]:
         """What is fetched through copies of a legacy program."""
@@ -176,7 +154,7 @@ class FetchSession:
         """Of what the predictor that was kept fetched in its last run, what is not what the hook saw."""
         if runner is None:
             return frozenset()
-        keys = self._keys(runner.output_names)
+        keys = self.keys(runner.output_names)
         wrong, unknown = seen.overwritten({key: runner.output(key) for key in keys})
         if unknown:
             self._notes.append(say("as_hook_saw", count=len(keys) - unknown, all=len(keys), unknown=unknown))
@@ -189,7 +167,7 @@ class FetchSession:
         made: dict[str, list[str]] = {}
         for batch in self._batches(names, feeds):
             runner = self._start(self._edited(batch), "")
-            keys = self._keys(runner.output_names)
+            keys = self.keys(runner.output_names)
             calls: Counter[str] = Counter()
 
             def note(op_type: str, variable: str, _: Any, keys: Any = keys, calls: Any = calls) -> None:
@@ -235,7 +213,7 @@ class FetchSession:
                 continue
             active = runner or self._start(self._program(batch), "")
             active.execute(feeds)
-            keys = self._keys(active.output_names)
+            keys = self.keys(active.output_names)
             if not number:
                 outputs = {name: active.output(key) for key, name in keys.items() if self._values[name].output}
             by_name = {name: key for key, name in keys.items()}
@@ -280,7 +258,7 @@ class FetchSession:
         whole = len(self._runners) == 1
         batch, kept = self._runners[0] if whole else ((), None)
         runner = kept or self._start(self._edited(batch) if whole else self._model.file, "")
-        keys = self._keys(runner.output_names)
+        keys = self.keys(runner.output_names)
         types = {meta.name: meta.op_type for meta in self.tensors if not meta.unseen}
         left = dict.fromkeys(name for name in types if names is None or name in names)
 
@@ -365,7 +343,7 @@ class FetchSession:
         for batch in self._batches(names, feeds):
             unfused = self._start(self._edited(batch), "unfused")
             unfused.execute(feeds)
-            for key, name in self._keys(unfused.output_names).items():
+            for key, name in self.keys(unfused.output_names).items():
                 array = unfused.peek(key)
                 if array is not None and array.size:
                     base[name] = (self._values[name].op_type, array.shape, Print.of(array))
@@ -413,7 +391,12 @@ class FetchSession:
         if self._rounded:
             self._notes.append(say("shown_rounded", count=len(self._rounded)))
 
-    def _trace(self, runner: Runner, feeds: Feeds, witness: Witness | None = None) -> Trace:
+    def edited(self, names: Sequence[str]) -> Runner:
+        """A predictor of the program with these fetched."""
+        return self._start(self._edited(names), "")
+
+    def trace(self, runner: Runner, feeds: Feeds, witness: Witness | None = None) -> Trace:
+        """What the hook was shown in one run, and the outputs."""
         trace = Trace()
 
         def look(op_type: str, name: str, array: Any) -> None:
@@ -434,7 +417,7 @@ class FetchSession:
         path = self._folder / f"marked_{self._edits}{self._model.file.suffix or '.pdmodel'}"
         return self._model.program.with_fetches(names, path)
 
-    def _keys(self, outputs: Sequence[str]) -> dict[str, str]:
+    def keys(self, outputs: Sequence[str]) -> dict[str, str]:
         """The predictor's names of its outputs to ours, in the predictor's order."""
         pir = self._model.program.pir
         values = self._values.items()
@@ -459,3 +442,42 @@ class FetchSession:
             batches[-1].append(name)
             held += size
         return [tuple(item) for item in batches]
+
+
+class _Attempts:
+    """Builds of edited programs, each of which is asked whether fetching changes what the mode computes.
+
+    seen, widened: what the hook saw of the last one that changed nothing, and the kernels that gave it FP32 where the
+    mode computes in something narrower. That one's predictor is kept open, to be the session's.
+    """
+
+    def __init__(self, session: FetchSession, plain: Trace, feeds: Feeds) -> None:
+        self._session, self._plain, self._feeds = session, plain, feeds
+        self._kept: tuple[tuple[str, ...], Runner] | None = None
+        self.seen = Witness()
+        self.widened: frozenset[str] = frozenset()
+
+    def changes(self, names: Sequence[str]) -> Counter[str]:
+        """What is otherwise where these are fetched, by kernel; "": how many of them did not come."""
+        runner, witness = self._session.edited(names), Witness()
+        trace = self._session.trace(runner, self._feeds, witness)
+        changed = self._plain.changed(trace)
+        # a pass may put another value in the place of one that is fetched, under that one's name
+        changed[""] += len(set(names) - set(self._session.keys(runner.output_names).values()))
+        changed = +changed
+        if changed:
+            runner.close()
+        else:
+            self.close()
+            self._kept = tuple(names), runner
+            self.seen, self.widened = witness, self._plain.widened(trace)
+        return changed
+
+    def runner_of(self, names: Sequence[str]) -> Runner | None:
+        """The predictor that is open, where it fetches just these."""
+        return self._kept[1] if self._kept is not None and self._kept[0] == tuple(names) else None
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept[1].close()
+        self._kept = None

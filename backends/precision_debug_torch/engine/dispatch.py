@@ -153,29 +153,16 @@ class Trace:
             self.unwritten.follow(func, facts.kind, args, kwargs, result, made=bool(facts.unseen), writes=facts.writes)
         moved, read_too = False, constants
         if self._replacing is not None:
-            read_too = self._constants_of(given, self._replacing)
-            moved = facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in given)
-            if moved:
-                for tensor in tensors_in(result):
-                    self._roots[tensor] = read_too
+            read_too, moved = self._constants_of(given, self._replacing), self._only_moves(facts, given)
+            for tensor in tensors_in(result) if moved else ():
+                self._roots[tensor] = read_too
         if self.level == "module":
             for tensor in tensors_in(result):
                 self._names[tensor] = read
             return
         name, scope = self._call_name(func, args, kwargs, given)
         kind, unseen = facts.kind, facts.unseen
-        known = self._listed.get(name)
-        if known is not None and known.call is not None:
-            call, extra = known.call, known.extra
-        else:
-            call = CallSite(
-                scope=scope or self.namer.module, part="" if scope else self._part, reads=constants,
-                settings=settings_in(args, kwargs),
-            )  # fmt: skip
-            extra = {"Source": source_line(), **({} if self._inside is None else {"Part of": self.namer.family})}
-        if self._phases is not None:
-            told = self._phases.told(name, scope, extra)
-            extra = extra if known is not None and known.call is not None else told
+        call, extra = self._site(name, scope, args, kwargs, constants)
         self.calls.append(func)
         values, several = values_of(func, args, kwargs, result, facts.writes)
         shown = 0
@@ -203,6 +190,26 @@ class Trace:
                 )
             )  # fmt: skip
 
+    def _only_moves(self, facts: _Facts, given: list[Any]) -> bool:
+        """Whether an operator computes nothing, of nothing but constants."""
+        return facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in given)
+
+    def _site(
+        self, name: str, scope: str, args: Any, kwargs: Any, constants: tuple[str, ...]
+    ) -> tuple[CallSite, Mapping[str, str]]:
+        """Where an operator was called, and its columns: as an earlier run found them out, or anew."""
+        known = self._listed.get(name)
+        if known is not None and known.call is not None:
+            if self._phases is not None:
+                self._phases.told(name, scope, known.extra)
+            return known.call, known.extra
+        call = CallSite(
+            scope=scope or self.namer.module, part="" if scope else self._part, reads=constants,
+            settings=settings_in(args, kwargs),
+        )  # fmt: skip
+        extra = {"Source": source_line(), **({} if self._inside is None else {"Part of": self.namer.family})}
+        return call, extra if self._phases is None else self._phases.told(name, scope, extra)
+
     def _operator_again(
         self, func: Any, args: Any, kwargs: Any, result: Any, given: list[Any], wanted: frozenset[str],
         replacing: Replacing,
@@ -210,7 +217,7 @@ class Trace:
         """What ``operator`` does, of a run like one before: only what is wanted is shown."""
         facts = _facts(func)
         constants = self._constants_of(given, replacing)
-        moved = facts.moves and all(tensor in self._constants or tensor in self._roots for tensor in given)
+        moved = self._only_moves(facts, given)
         name, scope = self._call_name(func, args, kwargs, given)
         if self._phases is not None:
             self._phases.told(name, scope, {})
