@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from precision_debug.errors import ModelError, UsageError
@@ -49,21 +49,34 @@ def open_session(spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequenc
     if device == "gpu" and recipe.precision == "float32" and (said := tf32.own_kernels(spec.options)):
         notes = (*notes, said)
     if not model.program.pir and not recipe.onednn:
-        config = make_config(recipe, model.file, model.params, spec.options, device=device)
-        runner = Runner(config, where=model.path, mode=spec.mode)
+        return _open_hooked(spec, model, recipe, feeds, folder, device, versions, notes)
+    return _open_fetched(spec, model, recipe, feeds, folder, device, versions, notes)
 
-        def recording(program: Path) -> Runner:
-            own = make_config(recipe, program, model.params, spec.options, device=device)
-            return Runner(own, where=model.path, mode=spec.mode)
 
-        session = HookSession(
-            model, runner, versions=versions, notes=notes, wants=_wants(recipe), on_cpu=device == "cpu",
-            bodies=Bodies.of(model.program, folder, recording, _trial(spec, model, recipe)),
-        )  # fmt: skip
-        if feeds:
-            session.probe(feeds[0])
-        return session
+def _open_hooked(
+    spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path, device: str,
+    versions: Mapping[str, str], notes: Sequence[Reason],
+) -> Session:  # fmt: skip
+    """A legacy program outside oneDNN: Paddle's own hook shows its tensors as they are."""
 
+    def start(program: Path) -> Runner:
+        config = make_config(recipe, program, model.params, spec.options, device=device)
+        return Runner(config, where=model.path, mode=spec.mode)
+
+    session = HookSession(
+        model, start(model.file), versions=versions, notes=notes, wants=_wants(recipe), on_cpu=device == "cpu",
+        bodies=Bodies.of(model.program, folder, start, _trial(spec, model, recipe)),
+    )  # fmt: skip
+    if feeds:
+        session.probe(feeds[0])
+    return session
+
+
+def _open_fetched(
+    spec: SessionSpec, model: Model, recipe: Recipe, feeds: Sequence[Feeds], folder: Path, device: str,
+    versions: Mapping[str, str], notes: Sequence[Reason],
+) -> Session:  # fmt: skip
+    """Any other program: its tensors are fetched, as the hook would show them in oneDNN's layouts, or without names."""
     in_bfloat16: list[tuple[int, int] | None] = []
 
     def start(program: Path, what: str) -> Runner:

@@ -196,6 +196,17 @@ class TorchSession:
         if on_close is not None:
             on_close()
 
+    def _trace(
+        self, built: Built, module: Any, given: Mapping[str, Any], show: Show, replacing: Replacing | None,
+        names: frozenset[str] | None,
+    ) -> Trace:  # fmt: skip
+        """What one run of the module is to show."""
+        return Trace(
+            self._level, constants=[*module.named_parameters(), *module.named_buffers()], given=given, show=show,
+            quantised=built.quantised, type=type_of(self._recipe.change), results=self._plain_results(built, given),
+            replacing=replacing, listed=self._listed(), names=names, phases=phases_of(module),
+        )  # fmt: skip
+
     def _execute(
         self, feeds: Feeds, show: Show | None, *, replaces: bool = False, loans: Loans | None = None,
         names: frozenset[str] | None = None,
@@ -211,14 +222,10 @@ class TorchSession:
         args, kwargs = arguments_of(built.model, given)
         trace, undo, replacing = None, None, None
         if show is not None:
-            constants = [*module.named_parameters(), *module.named_buffers()]
-            replacing = Replacing([tensor for _, tensor in constants], self._made) if replaces else None
-            trace = Trace(
-                self._level, constants=constants, given=given, show=self._guarded(show, failed),
-                quantised=built.quantised, type=type_of(self._recipe.change),
-                results=self._plain_results(built, given), replacing=replacing,
-                listed=self._listed(), names=names, phases=phases_of(module),
-            )  # fmt: skip
+            if replaces:
+                constants = [tensor for _, tensor in (*module.named_parameters(), *module.named_buffers())]
+                replacing = Replacing(constants, self._made)
+            trace = self._trace(built, module, given, self._guarded(show, failed), replacing, names)
             undo = wrap(module, trace)
         self._arithmetic.reset()
         try:

@@ -79,7 +79,7 @@ def explain(
         reason = say("takes_long", minutes=work.nominal / 60)
         return Explanation(state="unknown", reason=reason, allowed=usual), []
     try:
-        explanation, found = _explained(subject, work, folder, on_portrait)
+        explanation, found = (_of_step if subject.is_step else _explained)(subject, work, folder, on_portrait)
     except Ended as ended:
         reason = say("ended_at_the_cap", minutes=ended.seconds / 60)
     except PrecisionDebugError as error:
@@ -91,16 +91,21 @@ def explain(
     return Explanation(state="unknown", reason=reason, allowed=usual, seconds=work.seconds), []
 
 
+def _of_step(
+    subject: Subject, work: Work, folder: Path, on_portrait: Callable[[Portrait], None] | None
+) -> tuple[Explanation, list[Introduced]]:
+    """Of a training step, whose tensors have a bound each."""
+    explanation, alone = explained_step(subject, work, folder)
+    with contextlib.closing(alone):
+        explanation = dataclasses.replace(explanation, first_non_finite=_first_non_finite(subject))
+        if on_portrait is not None:
+            _draw(subject, alone, explanation.culprits, on_portrait)
+        return explanation, [infinite_introduced(own) for own in alone.found.values()]
+
+
 def _explained(
     subject: Subject, work: Work, folder: Path, on_portrait: Callable[[Portrait], None] | None
 ) -> tuple[Explanation, list[Introduced]]:
-    if subject.is_step:
-        explanation, alone = explained_step(subject, work, folder)
-        with contextlib.closing(alone):
-            explanation = dataclasses.replace(explanation, first_non_finite=_first_non_finite(subject))
-            if on_portrait is not None:
-                _draw(subject, alone, explanation.culprits, on_portrait)
-            return explanation, [infinite_introduced(own) for own in alone.found.values()]
     first = first_failing(subject)
     before = suspects_before(subject, 10_000 if work.full else 24)
     small = work.size < _SMALL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from precision_debug.records import ModelFiles
 
 from .. import modes
 from ..make import make_config
-from ..model import read_model
+from ..model import Model, read_model
 from ..opening import IN_PLACE
 from ..session import HookSession
 from . import capability
@@ -37,17 +38,7 @@ def watching_of(config: Any, folder: Path) -> Watching | None:
             f"a {type(config).__name__} does not tell how it was configured", where="watch",
             hint="give the Config that it was made of: watch(config)",
         )  # fmt: skip
-    if config.model_from_memory():
-        raise UsageError("the model is in memory", where="watch", hint="give the Config the model's files")
-    if config.tensorrt_engine_enabled():
-        raise UsageError(
-            "an engine of TensorRT is watched by its marks", where="watch", hint="use a trt mode of the command line"
-        )
-    model = read_model(
-        ModelFiles(model_file=config.prog_file(), params_file=config.params_file())
-        if config.prog_file()
-        else ModelFiles(model_dir=config.model_dir())
-    )
+    model = _model_of(config)
     onednn = bool((getattr(config, "onednn_enabled", None) or config.mkldnn_enabled)())
     gpu = bool(config.use_gpu())
     versions = capability.versions(gpu=gpu, tensorrt=False)
@@ -58,6 +49,30 @@ def watching_of(config: Any, folder: Path) -> Watching | None:
         hooked = HookSession(model, runner, versions=versions, on_cpu=not gpu)
         outputs = {name: name for name in runner.output_names}
         return Watching(session=hooked, config=config, inputs=tuple(runner.input_names), outputs=outputs)
+    return _watching_fetched(model, config, own, folder, versions, onednn=onednn, gpu=gpu)
+
+
+def _model_of(config: Any) -> Model:
+    """The model that a Config names. Raises UsageError where its tensors cannot be watched."""
+    if config.model_from_memory():
+        raise UsageError("the model is in memory", where="watch", hint="give the Config the model's files")
+    if config.tensorrt_engine_enabled():
+        raise UsageError(
+            "an engine of TensorRT is watched by its marks", where="watch", hint="use a trt mode of the command line"
+        )
+    return read_model(
+        ModelFiles(model_file=config.prog_file(), params_file=config.params_file())
+        if config.prog_file()
+        else ModelFiles(model_dir=config.model_dir())
+    )
+
+
+def _watching_fetched(
+    model: Model, config: Any, own: Any, folder: Path, versions: Mapping[str, str], *, onednn: bool, gpu: bool
+) -> Watching:
+    """Of a PIR program, or under oneDNN: each run is one of edited programs. own: a copy of ``config`` that stays as it
+    is."""
+    inference = inference_module()
     types: set[str] = set()
 
     def start(program: Path, what: str) -> Runner:
