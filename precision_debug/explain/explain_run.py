@@ -12,13 +12,13 @@ from ..errors import PrecisionDebugError
 from ..numbers.born import infinite_introduced
 from ..numbers.draw_portrait import portrait_of
 from ..numbers.portrait import Portrait
-from ..reasons import NOTHING, say
+from ..reasons import say
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Introduced
-from .bounds import LEAST, LOOK_LEAST, allowed_error, worth
+from .bounds import LOOK_LEAST, allowed_error, worth
+from .conclusion import concluded
 from .confirm import confirmed
 from .culprits import (
-    HALF,
     candidates_of,
     first_failing,
     hidden_overflow,
@@ -203,31 +203,19 @@ def _told(
     lost = [sink for sink in judged if sink.non_finite or sink.flips]
     allowed = worth(unit) if culprits else allowed_error(unit, expected.get(at))
     beyond = bool(lost) or any(sink.rel_l2 > allowed for sink in judged)
-    counts = {"always", "least"} if any(sink.rel_l2 > LEAST for sink in judged) else {"always"}
-    passes = bool(culprits) and not beyond and not any(CAUSES[one.cause].fails in counts for one in culprits)
-    left = len(tried.untried)
-    state = "culprits" if culprits else "diffuse" if beyond else "healthy"
-    reason = NOTHING
-    if state == "diffuse" and (tried.rest is None or tried.rest >= HALF) and left:
-        state, reason = "unknown", say("not_tried", tried=len(tried.effects), left=left)
-    budget = {name: e.share for name, found in tried.effects.items() for e in found if e.at == at and e.share > 0.001}
     outputs_fine = not any(is_far_off(subject, sink) for sink in judged)
-    return Explanation(
-        state=state,
-        reason=reason,
+    return concluded(
+        culprits,
+        tried,
+        judged,
+        at,
+        expected,
+        beyond=beyond,
         method=alone.method,
-        culprits=culprits,
-        at=at,
-        budget=dict(sorted(budget.items(), key=lambda pair: -pair[1])),
-        actual=next((sink.rel_l2 for sink in judged if sink.name == at and not sink.non_finite), None),
-        expected=expected.get(at),
         unit=unit,
         allowed=allowed,
         first_non_finite=_first_non_finite(subject),
-        candidates=len(tried.effects) + left,
-        tried=len(tried.effects),
-        rest=tried.rest,
-        passes=passes,
+        candidates=len(tried.effects) + len(tried.untried),
         unfelt=first if first and not culprits and outputs_fine and not subject.row_of[first].is_output else "",
         seconds=work.seconds,
     )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..reasons import NOTHING, say
-from ..reasons.causes import CAUSES
 from ..records import Explanation
-from .bounds import LEAST, allowed_error, worth
-from .culprits import HALF, candidates_of, first_failing, suspects_before
+from .bounds import allowed_error, worth
+from .conclusion import concluded
+from .culprits import candidates_of, first_failing, suspects_before
 from .effects import NOTHING_CARRIED, Sink, known_sinks, plain_sinks, sinks_of
 from .introduced import Alone, nothing_alone, run_alone
 from .step_updates import lost_updates
@@ -47,33 +46,22 @@ def explained_step(subject: Subject, work: Work, folder: Path) -> tuple[Explanat
     unit = subject.typical_unit
     bounds = allowed_at(subject, sinks, expected, blamed=bool(culprits))
     before = _before(subject, bounds)
-    beyond = [sink for sink in sinks if sink.non_finite or sink.flips or sink.rel_l2 > bounds[sink.name]]
+    beyond = any(sink.non_finite or sink.flips or sink.rel_l2 > bounds[sink.name] for sink in sinks)
     at = _worst(sinks, bounds)
-    allowed = worth(unit) if culprits else allowed_error(unit, expected.get(at))
-    counts = {"always", "least"} if any(sink.rel_l2 > LEAST for sink in sinks) else {"always"}
-    fails = any(CAUSES[one.cause].fails in counts for one in culprits)
-    state = "culprits" if culprits else "diffuse" if beyond else "healthy"
-    left, reason = len(tried.untried), NOTHING
-    if state == "diffuse" and left and (tried.rest is None or tried.rest >= HALF):
-        state, reason = "unknown", say("not_tried", tried=len(tried.effects), left=left)
+    allowed = bounds.get(at, worth(unit) if culprits else allowed_error(unit, expected.get(at)))
     first = first_failing(subject)
-    budget = {name: e.share for name, found in tried.effects.items() for e in found if e.at == at and e.share > 0.001}
-    return Explanation(
-        state=state,
-        reason=reason,
+    return concluded(
+        culprits,
+        tried,
+        sinks,
+        at,
+        expected,
+        beyond=beyond,
         method=alone.method if looked else "",
-        culprits=culprits,
-        at=at,
-        budget=dict(sorted(budget.items(), key=lambda pair: -pair[1])),
-        actual=next((sink.rel_l2 for sink in sinks if sink.name == at and not sink.non_finite), None),
-        expected=expected.get(at),
         unit=unit,
-        allowed=bounds.get(at, allowed),
-        allowed_at={name: bound for name, bound in before.items() if bound != bounds.get(at, allowed)},
+        allowed=allowed,
+        allowed_at={name: bound for name, bound in before.items() if bound != allowed},
         candidates=len(names),
-        tried=len(tried.effects),
-        rest=tried.rest,
-        passes=bool(culprits) and not beyond and not fails,
         unfelt=first if first and not culprits and not beyond and not subject.row_of[first].is_output else "",
         seconds=work.seconds,
     ), alone
