@@ -307,3 +307,14 @@ def test_a_ray_cluster_compares_and_times(root: Path, tmp_path: Path) -> None:
     assert rows["ort_int8"]["rel_l2"] > 0
     assert rows["ort_int8"]["median"] > 0
     assert rows["ort_fp32"]["median"] > 0
+
+
+def test_a_book_leaves_nothing_in_tmpdir_where_it_cannot_be_written(
+    made: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XlsxWriter would keep its parts there until it has put them together."""
+    pytest.importorskip("xlsxwriter")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(Exception, match="no|gone|No"):
+        write(made, tmp_path / "gone" / "sub" / "s.xlsx")
+    assert os.listdir(tmp_path) == []

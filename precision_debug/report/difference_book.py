@@ -34,7 +34,7 @@ def difference_book(found: Difference, path: Path) -> None:
     from xlsxwriter.exceptions import FileCreateError
 
     told = sentences(found)
-    book = xlsxwriter.Workbook(str(path), {"strings_to_formulas": False, "strings_to_urls": False})
+    book = xlsxwriter.Workbook(str(path), {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False})
     try:
         book.set_properties({"title": "precision_debug diff", "comments": fit(told[0].en)})
         formats = Formats(book)

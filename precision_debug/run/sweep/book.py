@@ -26,7 +26,7 @@ def write_book(sweep: Sweep, path: Path) -> None:
     """Numbers as numbers; columns that hold nothing are left out."""
     import xlsxwriter
 
-    book = xlsxwriter.Workbook(str(path), {"strings_to_formulas": False, "strings_to_urls": False})
+    book = xlsxwriter.Workbook(str(path), {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False})
     try:
         formats = Formats(book)
         found = lines(sweep)
