@@ -39,7 +39,7 @@ def about(kept: ToKeep, mode: str) -> Text:
     assert tried is not None
     en, zh = _kept(kept)
     en += f" takes the error from {_error(tried.before)} to {_error(tried.after)} on {mode}"
-    zh += f"后，{mode} 的误差从 {_error(tried.before)} 降到 {_error(tried.after)}"
+    zh += f" 后，{mode} 的误差从 {_wu(tried.before)} 降到 {_wu(tried.after)}"
     if tried.allowed is not None:
         more = "as expected" if tried.state == "mended" else "still more than is expected"
         dan = "符合预期" if tried.state == "mended" else "仍高于预期"
@@ -58,8 +58,8 @@ def about(kept: ToKeep, mode: str) -> Text:
             f"; on {count(tried.others)} other input{'s' if tried.others > 1 else ''} from"
             f" {_error(tried.others_before)} to {_error(tried.others_after)}"
         )
-        zh += f"；在另外 {count(tried.others)} 组输入上从 {_error(tried.others_before)}"
-        zh += f" 降到 {_error(tried.others_after)}"
+        zh += f"；在另外 {count(tried.others)} 组输入上从 {_wu(tried.others_before)}"
+        zh += f" 降到 {_wu(tried.others_after)}"
     if kept.replaced:
         en += f"; in place of the {', '.join(kept.replaced)} of this command"
         zh += f"；替换此命令已有的 {'、'.join(kept.replaced)}"
@@ -97,12 +97,12 @@ def _nothing(kept: ToKeep, tried: Tried) -> Text:
         f" of {_error(tried.before)} below half and leaves the rest in the low precision"
     )
     zh = (
-        f"未找到修复：试运行了 {count(tried.runs)} 个保留 FP32 的集合，没有一个能把误差 {_error(tried.before)}"
+        f"未找到修复：试运行了 {count(tried.runs)} 个保留 FP32 的集合，没有一个能把误差 {_wu(tried.before)}"
         " 降到一半以下且其余部分仍为低精度"
     )
     if tried.whole_ran:
         en += f"; with all {count(kept.of)} {units.en} kept it is {_error(tried.whole)}"
-        zh += f"；全部 {count(kept.of)} {units.zh}都保留时误差为 {_error(tried.whole)}"
+        zh += f"；全部 {count(kept.of)} {units.zh}都保留时误差为 {_wu(tried.whole)}"
         if tried.whole_still is not None and tried.whole_still.low:
             low = _low(tried.whole_still)
             en += f", and {low.en} run in {tried.whole_still.precision} all the same"
@@ -119,6 +119,11 @@ def _low(executed: Executed) -> Text:
 
 def _error(error: float | None) -> str:
     return "NaN or Inf" if error is None else figure(error)
+
+
+def _wu(error: float | None) -> str:
+    """The same in Chinese."""
+    return "NaN 或 Inf" if error is None else figure(error)
 
 
 def untold(kept: ToKeep | None) -> bool:

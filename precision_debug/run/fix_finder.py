@@ -33,6 +33,10 @@ _AS_GOOD = 1.25
 _MARGIN = 0.9
 """Of the allowed error, what a part of a set may come to: it holds on other inputs too then."""
 
+_LARGE, _SHARE, _FEWER, _NEARLY = 24, 1 / 3, 1 / 4, 2.0
+"""Units from which on a set is too large beyond that share of them, where a fourth of it comes to twice the allowed
+error: a third of a model in FP32 is no answer to a few operators' fault."""
+
 _AGAIN = 3
 """Runs of a set that another comparison, explained, is worth."""
 
@@ -71,12 +75,16 @@ class FixFinder:
             self._run(groups)
             if self._holds(groups):
                 break
+        helping = [groups for groups in self.seen if self._helps(groups)]
         best = min(
-            (groups for groups in self.seen if self._helps(groups)),
-            key=lambda groups: (not self._holds(groups), self._error(groups), len(groups)), default=None,
+            helping, key=lambda groups: (not self._holds(groups), self._error(groups), len(groups)), default=None
         )  # fmt: skip
         if best is None:
             return self._nothing()
+        units = len(self.keepable.units)
+        if units >= _LARGE and len(best) > _SHARE * units:
+            nearly = [groups for groups in helping if len(groups) <= _FEWER * len(best) and self._nearly(groups)]
+            best = min(nearly, key=lambda groups: (len(groups), self._error(groups)), default=best)
         found = self._smaller(best, culprits)
         if found != best and not self._on_others(found):
             found = best
@@ -116,6 +124,8 @@ class FixFinder:
                 yield self.keepable.groups(self._everywhere((*names, *wider)))
         if self.keepable.known is not None:
             return
+        if len(self.keepable.units) >= _LARGE and any(self._nearly(groups) for groups in self.seen):
+            return  # the ranking's next ones are many for little
         units = self.keepable.units.units
         order = dict.fromkeys(units[unit].keys for group in self.ranking() for unit in sorted(group.units))
         ranked = list(order)
@@ -190,6 +200,11 @@ class FixFinder:
 
     def _holds(self, groups: Groups) -> bool:
         return self._helps(groups) and self.seen[groups].passes
+
+    def _nearly(self, groups: Groups) -> bool:
+        """Whether a set helps, and all but reaches what is expected."""
+        strict = self.trials.criterion.tolerance.given
+        return not strict and self._helps(groups) and self._error(groups) <= _NEARLY * self.allowed
 
     def _as_good(self, groups: Groups, as_what: Groups) -> bool:
         if self._run(groups) is None or not self._helps(groups):

@@ -197,6 +197,7 @@ def _worst(report: Mapping[str, Any]) -> float:
             lost = any(numbers["target"].get(key, 0) > numbers["base"].get(key, 0) for key in ("nan", "inf"))
             size = numbers["base"].get("rms")
             off = numbers.get("rmse")
+            lost = lost or isinstance(off, dict)  # JSON has no infinity: it stands in words there
             worst = max(worst, float("inf") if lost else (off / size if off is not None and size else 0.0))
     return worst
 
