@@ -309,6 +309,7 @@ def test_a_ray_cluster_compares_and_times(root: Path, tmp_path: Path) -> None:
     assert rows["ort_fp32"]["median"] > 0
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # zipfile closes once more
 def test_a_book_leaves_nothing_in_tmpdir_where_it_cannot_be_written(
     made: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
