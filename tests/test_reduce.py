@@ -75,7 +75,7 @@ def test_files_of_its_names_that_are_somebody_elses_are_left_alone(
 
 def test_a_model_that_is_no_onnx_file_is_refused(fake: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reduce", "--model_file", fake, "--run_mode", "fake_fp16"]) == 2
-    assert "only .onnx files" in capsys.readouterr().err
+    assert "only .onnx models" in capsys.readouterr().err
 
 
 def values_of(proto: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -143,7 +143,7 @@ def test_foreign_files(tmp_path: Path, text: str, what: str) -> None:
 
 def test_files_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_bytes(b"\xff\xfe\x00PK")
-    with pytest.raises(OutputError, match="no UTF-8 text"):
+    with pytest.raises(OutputError, match="not UTF-8 text"):
         load(tmp_path / "r.json")
     with pytest.raises(OutputError, match="cannot be read"):
         load(tmp_path / "absent.json")

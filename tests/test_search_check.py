@@ -68,7 +68,7 @@ def test_the_exit_status_of_a_command_drives_the_search(tmp_path: Path, planted:
     [
         ("python 'check.py {model}", "quotes"),
         ("python check.py", "{model}"),
-        ("no_such_program_anywhere {model}", "no program"),
+        ("no_such_program_anywhere {model}", "program not found"),
         ("", ""),
     ],
 )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..reasons.causes import CAUSES
 from .subject import Subject
 from .units import largest_of
 
@@ -17,8 +18,10 @@ _MOST = 2.0**24
 _ROOM = 2.0
 """Times that the largest number of this batch is to stay below the type's end: other batches have larger ones."""
 
-_BELOW = frozenset({"underflow", "coarse", "long_reduction", "amplified", "cancellation", "born"})
-_ABOVE = frozenset({"overflow", "range_inside", "born"})
+_BELOW, _ABOVE = (
+    frozenset(code for code, cause in CAUSES.items() if where in cause.gradient) for where in ("below", "above")
+)
+"""Causes behind which a gradient may lie below the type's range, or above it."""
 
 
 def cause_in_step(

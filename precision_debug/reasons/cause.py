@@ -42,7 +42,8 @@ class Cause:
     sentence: the whole sentence of a report, of {what} (operator types), {name} and {why}, and of the evidence; None
     for the usual one, which says what to keep.
     mended: higher precision for the operator mends it. out_of_range: what is kept is "above" what the narrow type
-    holds, or "below" it, and so is what is made of it until something brings it back.
+    holds, or "below" it, and so is what is made of it until something brings it back. gradient: where one that it
+    spoils may lie: "below" the narrow type's range, "above" it, or both.
     unproven: a random operator may be mistaken for it. enlarged: ordinary rounding that later operators make large, so
     that whoever rounds elsewhere seems guilty. by_a_pass: nothing here says why, so that a pass of the engine may.
     fails: a run fails for it "always", or from the "least" error on that counts at all, because no arithmetic loses it;
@@ -61,6 +62,7 @@ class Cause:
     sentence: Wording | None = None
     mended: bool = True
     out_of_range: str = ""
+    gradient: str = ""
     unproven: bool = False
     enlarged: bool = False
     by_a_pass: bool = False

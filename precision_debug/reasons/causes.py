@@ -109,6 +109,7 @@ CAUSES: Mapping[str, Cause] = {
         mended=False,
     ),
     "overflow": Cause(
+        gradient="above",
         en="overflow", zh="上溢",
         do="Keep the operator in FP32 or BF16, or scale its inputs down.",
         do_zh="将该算子保留为 FP32 或 BF16，或缩小其输入。",
@@ -131,6 +132,7 @@ CAUSES: Mapping[str, Cause] = {
         out_of_range="above",
     ),
     "range_inside": Cause(
+        gradient="above",
         en="overflow inside the operator", zh="算子内部上溢",
         do="Keep the operator in FP32, or scale its inputs before it.",
         do_zh="将该算子保留为 FP32，或在它之前缩放输入。",
@@ -142,6 +144,7 @@ CAUSES: Mapping[str, Cause] = {
         out_of_range="above",
     ),
     "underflow": Cause(
+        gradient="below",
         en="underflow", zh="下溢",
         do="Keep the operator in FP32 or BF16, or scale its inputs up.",
         do_zh="将该算子保留为 FP32 或 BF16，或放大其输入。",
@@ -195,6 +198,7 @@ CAUSES: Mapping[str, Cause] = {
         evidence={"largest": _FIGURE},
     ),
     "cancellation": Cause(
+        gradient="below",
         en="cancellation", zh="相消",
         do="Keep the operator and the one that subtracts in FP32.",
         do_zh="将该算子与做减法的算子保留为 FP32。",
@@ -212,6 +216,7 @@ CAUSES: Mapping[str, Cause] = {
         enlarged=True,
     ),
     "amplified": Cause(
+        gradient="below",
         en="ordinary rounding, amplified", zh="普通舍入误差被放大",
         do="Keep the operator and the one that amplifies in FP32.",
         do_zh="将该算子与放大它的算子保留为 FP32。",
@@ -223,6 +228,7 @@ CAUSES: Mapping[str, Cause] = {
         unproven=True,
     ),
     "long_reduction": Cause(
+        gradient="below",
         en="a long sum in a narrow type", zh="窄类型长求和",
         do="Let the sum accumulate in FP32.",
         do_zh="让求和以 FP32 累加。",
@@ -243,6 +249,7 @@ CAUSES: Mapping[str, Cause] = {
         enlarged=True,
     ),
     "born": Cause(
+        gradient="below above",
         en="NaN or Inf is born here", zh="此处产生 NaN 或 Inf",
         do="Look at division, square root, logarithm and exponential there.",
         do_zh="检查该处的除法、开方、对数与指数。",
@@ -348,6 +355,7 @@ CAUSES: Mapping[str, Cause] = {
         mended=False,
     ),
     "coarse": Cause(
+        gradient="below",
         en="too coarse in this type", zh="该类型精度不足",
         do="Keep the operator in higher precision.",
         do_zh="将该算子保留为更高精度。",
