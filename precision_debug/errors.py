@@ -18,6 +18,8 @@ Backends raise these at their boundary, chained with ``from``; ``--verbose`` sho
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from .safety.visible import visible
 
@@ -33,6 +35,7 @@ __all__ = [
     "RecordingError",
     "UsageError",
     "shortened",
+    "translated",
 ]
 
 
@@ -127,3 +130,19 @@ class BackendError(PrecisionDebugError):
 
 class BackendCrash(BackendError):
     """A framework ended its process: abort, signal, or killed for memory."""
+
+
+@contextmanager
+def translated(where: str, ours: Callable[[Exception], PrecisionDebugError]) -> Iterator[None]:
+    """Around a call of a framework: what it raises becomes one of our errors, chained; our own pass as they are.
+
+    where: the model's file, for the one failure that all frameworks share, memory. ours: makes the error of any other.
+    """
+    try:
+        yield
+    except PrecisionDebugError:
+        raise
+    except MemoryError as error:
+        raise BackendError("out of memory", where=where, hint="use a smaller batch or mark fewer tensors") from error
+    except Exception as error:
+        raise ours(error) from error

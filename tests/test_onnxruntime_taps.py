@@ -352,7 +352,8 @@ def test_without_the_compiled_operator_the_extensions_tap(root: Path) -> None:
         cwd=root, env={**os.environ, taps.VARIABLE: "extensions"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    code = "from precision_debug_onnxruntime.engine import taps; print(taps.borrows_memory(), len(taps.types()), taps.library())"
+    code = "from precision_debug_onnxruntime.engine.taps import borrows_memory, library, types\n"
+    code += "print(borrows_memory(), len(types()), library())"
     paths = os.pathsep.join([str(root), str(root / "backends")])
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root,

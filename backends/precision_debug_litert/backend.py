@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -28,27 +27,14 @@ class LiteRtBackend:
     """See protocols.Backend."""
 
     name = "litert"
-
-    @property
-    def run_modes(self) -> Sequence[RunMode]:
-        return RUN_MODES
-
-    @property
-    def settings(self) -> Sequence[Setting]:
-        return SETTINGS
-
-    @property
-    def reasons(self) -> Catalogue:
-        return REASONS
+    run_modes: Sequence[RunMode] = RUN_MODES
+    settings: Sequence[Setting] = SETTINGS
+    reasons: Catalogue = REASONS
+    described: Sequence[str] = (".tflite",)
 
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(keeper=self, describer=self)
-
-    @property
-    def described(self) -> Sequence[str]:
-        """See ``protocols.Describer``."""
-        return (".tflite",)
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
@@ -82,7 +68,5 @@ class LiteRtBackend:
         return LiteRtKeep.of(spec, recipe(spec.mode))
 
     def _available(self, mode: str, where: str = "") -> Recipe:
-        found = availability(mode)
-        if not found.ok:
-            raise BackendUnavailable(f"{mode} cannot run here", where=where or self.name, hint=found.needs)
+        demand(availability(mode), mode, where=where or self.name)
         return recipe(mode)

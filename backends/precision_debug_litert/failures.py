@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
-from precision_debug.errors import BackendError, ModelError, PrecisionDebugError, shortened
+from precision_debug.errors import BackendError, ModelError, shortened, translated
 
 __all__ = ["building", "plain", "reading", "running"]
 
@@ -15,35 +14,24 @@ def plain(error: BaseException) -> str:
     return shortened(" ".join(str(error).split()) or type(error).__name__, 400)
 
 
-@contextmanager
-def reading(path: str) -> Iterator[None]:
+def reading(path: str) -> AbstractContextManager[None]:
     """Around reading a model file: ModelError for what the flatbuffer's reader raises."""
-    try:
-        yield
-    except PrecisionDebugError:
-        raise
-    except Exception as error:
-        raise ModelError(f"LiteRT cannot read it ({plain(error)})", where=path, hint="convert it again") from error
+    return translated(
+        path, lambda error: ModelError(f"LiteRT cannot read it ({plain(error)})", where=path, hint="convert it again")
+    )
 
 
-@contextmanager
-def building(path: str, mode: str) -> Iterator[None]:
+def building(path: str, mode: str) -> AbstractContextManager[None]:
     """Around making an interpreter: BackendError for what LiteRT raises."""
-    try:
-        yield
-    except PrecisionDebugError:
-        raise
-    except Exception as error:
-        hint = "tflite_opt has kernels that the reference ones lack" if mode == "tflite_ref" else ""
-        raise BackendError(f"LiteRT could not prepare it for {mode} ({plain(error)})", where=path, hint=hint) from error
+    hint = "tflite_opt has kernels that the reference ones lack" if mode == "tflite_ref" else ""
+    return translated(
+        path,
+        lambda error: BackendError(f"LiteRT could not prepare it for {mode} ({plain(error)})", where=path, hint=hint),
+    )
 
 
-@contextmanager
-def running(path: str, mode: str) -> Iterator[None]:
+def running(path: str, mode: str) -> AbstractContextManager[None]:
     """Around a run: BackendError for what LiteRT raises."""
-    try:
-        yield
-    except PrecisionDebugError:
-        raise
-    except Exception as error:
-        raise BackendError(f"LiteRT failed while running {mode} ({plain(error)})", where=path) from error
+    return translated(
+        path, lambda error: BackendError(f"LiteRT failed while running {mode} ({plain(error)})", where=path)
+    )

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from precision_debug.errors import BackendError
+from precision_debug.feeds.check import engine_arrays
 from precision_debug.numbers.narrowing import narrow_type, rounded
 from precision_debug.onnx.real_numbers import RealNumbers
-from precision_debug.protocols import Feeds, Hook, Replace, Replacer
+from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import NOTHING, Reason
 from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
 from .engine.graph import BODIES, Graph, Value
 from .failures import running
 from .make import Interpreted, Maker, Part
-from .model import checked_feeds
 from .naming import dtype_of, operator_type
 from .reasons import say
 
@@ -45,8 +43,7 @@ class LiteRtSession:
         self._real = graph.flat.real_numbers()
         self.arithmetic = "int8" if graph.in_whole_steps else ""
         self._said: dict[Reason, None] = dict.fromkeys(notes)
-        self._busy = threading.Lock()
-        self._closed = False
+        self._one_run = OneRun(maker.path)
         self.versions: Mapping[str, str] = dict(versions)
         self.doubts: Sequence[Doubt] = ()
         self._plain: Interpreted | None = maker.plain()
@@ -75,7 +72,7 @@ class LiteRtSession:
         return not (kinds & BODIES or hidden or any(one.isVariable for one in self._graph.flat.main.tensors))
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
-        with self._running():
+        with self._one_run:
             fed = self._fed(feeds)
             outputs = self._outputs(self._run(self._of_plain(), fed))
             if hook is None:
@@ -95,7 +92,7 @@ class LiteRtSession:
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer: each operator is an interpreter of its own."""
-        with self._running():
+        with self._one_run:
             parts = self._of_parts()
             held: dict[int, Any] = dict(self._fed(feeds))
             for value in self._graph.values.values():
@@ -131,8 +128,7 @@ class LiteRtSession:
         return None if value is None or value.place < 0 else self._graph.operator(value)
 
     def close(self) -> None:
-        with self._busy:
-            self._closed = True
+        with self._one_run.closing():
             self._plain = self._kept = self._parts = None
 
     def _ends(self, held: Mapping[int, Any]) -> Sequence[tuple[str, int]]:
@@ -155,7 +151,7 @@ class LiteRtSession:
     def _fed(self, feeds: Feeds) -> Mapping[int, Any]:
         """By tensor, in the type that the interpreter takes."""
         found = {}
-        for name, array in checked_feeds(feeds, self._inputs, self._maker.path).items():
+        for name, array in engine_arrays(feeds, self._inputs, where=self._maker.path).items():
             value = self._graph.named[name]
             if array.dtype.name == value.dtype:
                 found[value.index] = array
@@ -217,26 +213,6 @@ class LiteRtSession:
         differ = [name for name, array in plain.items() if np.asarray(array).tobytes() != there[name].tobytes()]
         if differ:
             self._said[say("other_bits", names=", ".join(differ[:3]))] = None
-
-    def _running(self) -> _Busy:
-        return _Busy(self._busy, lambda: self._closed, self._maker.path)
-
-
-class _Busy:
-    """One run at a time, of an open session. Raises BackendError."""
-
-    def __init__(self, lock: threading.Lock, closed: Callable[[], bool], path: str) -> None:
-        self._lock, self._closed, self._path = lock, closed, path
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise BackendError("this session is running already", where=self._path, hint="open another session")
-        if self._closed():
-            self._lock.release()
-            raise BackendError("this session is closed", where=self._path)
-
-    def __exit__(self, *exc: object) -> None:
-        self._lock.release()
 
 
 def _listed(

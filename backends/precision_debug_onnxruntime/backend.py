@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -39,18 +38,10 @@ class OnnxRuntimeBackend:
     """See protocols.Backend."""
 
     name = "onnxruntime"
-
-    @property
-    def run_modes(self) -> Sequence[RunMode]:
-        return RUN_MODES
-
-    @property
-    def settings(self) -> Sequence[Setting]:
-        return SETTINGS
-
-    @property
-    def reasons(self) -> Catalogue:
-        return REASONS
+    run_modes: Sequence[RunMode] = RUN_MODES
+    settings: Sequence[Setting] = SETTINGS
+    reasons: Catalogue = REASONS
+    described: Sequence[str] = (".ort",)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -58,11 +49,6 @@ class OnnxRuntimeBackend:
             operator_runner=self, keeper=self, ladder=self, describer=self, alone_scripter=self, on_device=self,
             on_device_alone=self,
         )  # fmt: skip
-
-    @property
-    def described(self) -> Sequence[str]:
-        """See ``protocols.Describer``."""
-        return (".ort",)
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
@@ -149,7 +135,5 @@ class OnnxRuntimeBackend:
         return OrtKeep(spec=spec, recipe=chosen) if chosen.change else None
 
     def _available(self, mode: str) -> Recipe:
-        found = availability(mode)
-        if not found.ok:
-            raise BackendUnavailable(f"{mode} cannot run here", where=self.name, hint=found.needs)
+        demand(availability(mode), mode, where=self.name)
         return recipe(mode)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +10,7 @@ from precision_debug.errors import BackendError
 from precision_debug.inspector import EngineLayer
 from precision_debug.onnx.graph import subgraphs
 from precision_debug.onnx.model import Model, tensor_shape
-from precision_debug.protocols import Borrower, Feeds, Hook, Replace, Replacer
+from precision_debug.protocols import Borrower, Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, Operator, TensorMeta
 
@@ -60,9 +59,8 @@ class OrtSession:
         self.notes: Sequence[Reason] = self._said
         self.doubts: Sequence[Doubt] = ()
         self.versions: Mapping[str, str] = dict(versions)
-        self._busy = threading.Lock()
+        self._one_run = OneRun(model.path)
         self._open: _Opened | None = None
-        self._closed = False
         self._by_name = {entry.meta.name: entry for entry in self._entries}
         self._constants = engine_layout.Constants(model)
         self._source = engine_layout.Constants(source)
@@ -98,18 +96,11 @@ class OrtSession:
         return self._tensors
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
-        if not self._busy.acquire(blocking=False):
-            raise BackendError("this session is running already", where=self._model.path, hint="open another session")
-        try:
-            if self._closed:
-                raise BackendError("this session is closed", where=self._model.path)
+        with self._one_run:
             return self._run(feeds, hook, names)
-        finally:
-            self._busy.release()
 
     def close(self) -> None:
-        with self._busy:
-            self._closed = True
+        with self._one_run.closing():
             self._drop()
 
     def _tell_shares(self, shares: Shares | None) -> None:

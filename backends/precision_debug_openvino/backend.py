@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -29,27 +28,14 @@ class OpenVinoBackend:
     """See protocols.Backend."""
 
     name = "openvino"
-
-    @property
-    def run_modes(self) -> Sequence[RunMode]:
-        return RUN_MODES
-
-    @property
-    def settings(self) -> Sequence[Setting]:
-        return SETTINGS
-
-    @property
-    def reasons(self) -> Catalogue:
-        return REASONS
+    run_modes: Sequence[RunMode] = RUN_MODES
+    settings: Sequence[Setting] = SETTINGS
+    reasons: Catalogue = REASONS
+    described: Sequence[str] = (".xml",)
 
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(keeper=self, describer=self, alone_scripter=self, surveyor=self, ladder=self)
-
-    @property
-    def described(self) -> Sequence[str]:
-        """See ``protocols.Describer``."""
-        return (".xml",)
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
@@ -105,7 +91,5 @@ class OpenVinoBackend:
         return OpenVinoKeep.of(spec, recipe(spec.mode))
 
     def _available(self, mode: str, where: str = "") -> Recipe:
-        found = availability(mode)
-        if not found.ok:
-            raise BackendUnavailable(f"{mode} cannot run here", where=where or self.name, hint=found.needs)
+        demand(availability(mode), mode, where=where or self.name)
         return recipe(mode)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
-from precision_debug.errors import BackendError, ModelError, PrecisionDebugError, shortened
+from precision_debug.errors import BackendError, ModelError, shortened, translated
 
 __all__ = ["building", "plain", "reading", "running"]
 
@@ -22,35 +21,23 @@ def plain(error: BaseException) -> str:
     return shortened(" ".join(text.split()).strip(" :") or type(error).__name__, 400)
 
 
-@contextmanager
-def reading(path: str) -> Iterator[None]:
+def reading(path: str) -> AbstractContextManager[None]:
     """Around reading a model file: ModelError for what OpenVINO raises."""
-    try:
-        yield
-    except PrecisionDebugError:
-        raise
-    except Exception as error:
-        hint = "OpenVINO reads .onnx, .xml, .pdmodel, .pb and .tflite; another engine's mode may read this one"
-        raise ModelError(f"OpenVINO cannot read it ({plain(error)})", where=path, hint=hint) from error
+    hint = "OpenVINO reads .onnx, .xml, .pdmodel, .pb and .tflite; another engine's mode may read this one"
+    return translated(
+        path, lambda error: ModelError(f"OpenVINO cannot read it ({plain(error)})", where=path, hint=hint)
+    )
 
 
-@contextmanager
-def building(path: str, mode: str) -> Iterator[None]:
+def building(path: str, mode: str) -> AbstractContextManager[None]:
     """Around compiling a model: BackendError for what OpenVINO raises."""
-    try:
-        yield
-    except PrecisionDebugError:
-        raise
-    except Exception as error:
-        raise BackendError(f"OpenVINO could not compile it for {mode} ({plain(error)})", where=path) from error
+    return translated(
+        path, lambda error: BackendError(f"OpenVINO could not compile it for {mode} ({plain(error)})", where=path)
+    )
 
 
-@contextmanager
-def running(path: str, mode: str) -> Iterator[None]:
+def running(path: str, mode: str) -> AbstractContextManager[None]:
     """Around a run: BackendError for what OpenVINO raises."""
-    try:
-        yield
-    except PrecisionDebugError:
-        raise
-    except Exception as error:
-        raise BackendError(f"OpenVINO failed while running {mode} ({plain(error)})", where=path) from error
+    return translated(
+        path, lambda error: BackendError(f"OpenVINO failed while running {mode} ({plain(error)})", where=path)
+    )

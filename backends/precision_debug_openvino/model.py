@@ -5,18 +5,17 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from precision_debug.errors import InputError, ModelError, PrecisionDebugError
+from precision_debug.errors import ModelError, PrecisionDebugError
 from precision_debug.onnx.real_numbers import RealNumbers
-from precision_debug.protocols import Feeds
 from precision_debug.records import InputMeta, SessionSpec
 
 from .failures import reading
 from .naming import dtype_of, port_name, shape_of
 
-__all__ = ["checked_feeds", "read_inputs", "read_model", "real_numbers", "with_uses"]
+__all__ = ["read_inputs", "read_model", "real_numbers", "with_uses"]
 
 
 def read_model(spec: SessionSpec) -> Any:
@@ -74,30 +73,3 @@ def _told(meta: InputMeta, by: InputMeta) -> InputMeta:
         return meta
     shape = tuple(dim if isinstance(dim, int) else other for dim, other in zip(meta.shape, by.shape, strict=True))
     return dataclasses.replace(meta, shape=shape, limit=by.limit, layout=by.layout)
-
-
-def checked_feeds(feeds: Feeds, inputs: Sequence[InputMeta], where: str) -> Mapping[str, Any]:
-    """The feeds as contiguous arrays, in the order of the inputs. Raises InputError."""
-    import numpy as np
-
-    names = [meta.name for meta in inputs]
-    for name in feeds:
-        if name not in names:
-            raise InputError(f"the model has no input {name}", where=where, hint=f"it has {', '.join(names)}")
-    found = {}
-    for meta in inputs:
-        if meta.name not in feeds:
-            raise InputError(f"no value for the input {meta.name}", where=where, hint="give it with --inputs")
-        array = np.asarray(feeds[meta.name])
-        kind = "str" if array.dtype.kind in "OUST" else array.dtype.name
-        if kind != meta.dtype:
-            raise InputError(f"input {meta.name} is {kind}", where=where, hint=f"it takes {meta.dtype}")
-        shape = meta.shape
-        if shape is not None and (
-            len(shape) != array.ndim
-            or any(isinstance(dim, int) and dim != size for dim, size in zip(shape, array.shape, strict=False))
-        ):
-            text = ", ".join(map(str, shape))
-            raise InputError(f"input {meta.name} is {list(array.shape)}", where=where, hint=f"it takes [{text}]")
-        found[meta.name] = np.ascontiguousarray(array).reshape(array.shape)
-    return found

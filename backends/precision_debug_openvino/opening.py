@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from precision_debug.errors import BackendError, BackendUnavailable, InputError
+from precision_debug.feeds.check import engine_arrays
 from precision_debug.protocols import Feeds, Session
 from precision_debug.reasons import Reason
 from precision_debug.records import SessionSpec
@@ -18,7 +19,7 @@ from .engine.quantise import quantised
 from .failures import plain
 from .keep import excluded, marked_model, operators_of, save_model
 from .make import Maker, folded
-from .model import checked_feeds, read_inputs, read_model, real_numbers
+from .model import read_inputs, read_model, real_numbers
 from .modes import Recipe
 from .reasons import say
 from .session import OpenVinoSession
@@ -49,7 +50,7 @@ def _fixed(model: Any, feeds: Sequence[Feeds], path: str) -> bool:
     if not any(port.get_partial_shape().is_dynamic for port in model.inputs):
         return False
     try:
-        shapes = {tuple(array.shape for array in checked_feeds(one, inputs, path).values()) for one in feeds}
+        shapes = {tuple(array.shape for array in engine_arrays(one, inputs, where=path).values()) for one in feeds}
     except InputError:
         return False
     if len(shapes) != 1:
@@ -68,7 +69,7 @@ def _opened(
     inputs = read_inputs(model)
     side = str(passed(spec.options, "side"))
     if recipe.quantise:
-        fed = [checked_feeds(one, inputs, spec.model.path) for one in feeds]
+        fed = [engine_arrays(one, inputs, where=spec.model.path) for one in feeds]
         ignored = excluded(read_graph(model), setting(spec.options, "nodes_to_exclude"))
         model, note = quantised(model, fed, spec.options, ignored, spec.model.path)
         notes.append(note)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from precision_debug.errors import BackendError
+from precision_debug.feeds.check import engine_arrays
 from precision_debug.inspector import EngineLayer
 from precision_debug.onnx.real_numbers import RealNumbers
-from precision_debug.protocols import Feeds, Hook, Replace, Replacer
+from precision_debug.protocols import Feeds, Hook, OneRun, Replace, Replacer
 from precision_debug.reasons import Reason
 from precision_debug.records import Doubt, InputMeta, Operator, TensorMeta
 
@@ -25,7 +25,6 @@ from .engine.seen_tensors import Shown
 from .engine.tensor_list import Entry, list_tensors
 from .failures import plain, running
 from .make import Built, Maker
-from .model import checked_feeds
 from .reasons import say
 
 __all__ = ["OpenVinoSession"]
@@ -65,8 +64,7 @@ class OpenVinoSession:
         self._graph, self._maker, self._inputs, self._fused = graph, maker, inputs, fused
         self._keep, self._tells, self._by_results = keep, tells, by_results
         self._real = real or RealNumbers()
-        self._busy = threading.Lock()
-        self._closed = False
+        self._one_run = OneRun(maker.path)
         self._said: dict[Reason, None] = dict.fromkeys(notes)
         self.arithmetic = ""
         self.versions: Mapping[str, str] = dict(versions)
@@ -186,8 +184,8 @@ class OpenVinoSession:
         return engine_layers(self._layers, names)
 
     def run(self, feeds: Feeds, hook: Hook | None = None, names: Collection[str] | None = None) -> Mapping[str, Any]:
-        with self._running():
-            arrays = checked_feeds(feeds, self._inputs, self._maker.path)
+        with self._one_run:
+            arrays = engine_arrays(feeds, self._inputs, where=self._maker.path)
             if hook is None:
                 return self._infer(self._plain, arrays)
             copies = not getattr(hook, "borrows", False)
@@ -210,8 +208,7 @@ class OpenVinoSession:
             return outputs
 
     def close(self) -> None:
-        with self._busy:
-            self._closed = True
+        with self._one_run.closing():
             self._plain = self._alone = None  # type: ignore[assignment]
             self._marked = Marked(built=None, keys=(), dropped=frozenset(), changed=())
 
@@ -238,8 +235,8 @@ class OpenVinoSession:
 
     def run_replacing(self, feeds: Feeds, replace: Replace, names: Collection[str] | None = None) -> Mapping[str, Any]:
         """See protocols.Replacer."""
-        with self._running():
-            arrays = checked_feeds(feeds, self._inputs, self._maker.path)
+        with self._one_run:
+            arrays = engine_arrays(feeds, self._inputs, where=self._maker.path)
             if self._alone is None:
                 self._alone = self._open_alone()
             shown = Shown(entries=self._entries, names=names, show=replace, real=self._real)
@@ -268,9 +265,6 @@ class OpenVinoSession:
 
     def _entry(self, name: str) -> Entry | None:
         return self._by_name.get(name) or self._by_name.get(name.rpartition("@")[0])
-
-    def _running(self) -> _Busy:
-        return _Busy(self._busy, lambda: self._closed, self._maker.path)
 
     def _infer(self, built: Built, arrays: Mapping[str, Any]) -> dict[str, Any]:
         import openvino
@@ -318,23 +312,6 @@ class OpenVinoSession:
 
     def _note(self, reason: Reason) -> None:
         self._said[reason] = None
-
-
-class _Busy:
-    """One run at a time, of an open session. Raises BackendError."""
-
-    def __init__(self, lock: threading.Lock, closed: Callable[[], bool], path: str) -> None:
-        self._lock, self._closed, self._path = lock, closed, path
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            raise BackendError("this session is running already", where=self._path, hint="open another session")
-        if self._closed():
-            self._lock.release()
-            raise BackendError("this session is closed", where=self._path)
-
-    def __exit__(self, *exc: object) -> None:
-        self._lock.release()
 
 
 def _array(tensor: Any) -> np.ndarray[Any, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.errors import BackendUnavailable, ModelError
-from precision_debug.protocols import Capabilities
+from precision_debug.errors import ModelError
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
@@ -32,6 +32,7 @@ class PaddleBackend:
     run_modes: Sequence[RunMode] = modes.RUN_MODES
     settings: Sequence[Setting] = SETTINGS
     reasons: Catalogue = REASONS
+    described: Sequence[str] = (".pdmodel", ".json")
 
     @property
     def capabilities(self) -> Capabilities:
@@ -46,11 +47,6 @@ class PaddleBackend:
             teller=self,
             describer=self,
         )
-
-    @property
-    def described(self) -> Sequence[str]:
-        """See ``protocols.Describer``."""
-        return (".pdmodel", ".json")
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
@@ -88,12 +84,7 @@ class PaddleBackend:
         return open_session(spec, model, modes.recipe(spec.mode), feeds, Path(folder))
 
     def _require(self, mode: str, where: str) -> None:
-        available = modes.availability(mode)
-        if not available.ok:
-            raise BackendUnavailable(
-                f"run mode {mode} cannot run here: {available.needs}", where=where,
-                hint="`precision_debug doctor` lists what can",
-            )  # fmt: skip
+        demand(modes.availability(mode), mode, where=where)
 
     def watch(self, config: Any, folder: str) -> Watching | None:
         """See Watcher."""

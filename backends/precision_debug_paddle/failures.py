@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
-from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, shortened
+from precision_debug.errors import (
+    BackendError,
+    BackendUnavailable,
+    ModelError,
+    PrecisionDebugError,
+    shortened,
+    translated,
+)
 
 __all__ = ["our_errors"]
 
@@ -18,17 +24,11 @@ _WEIGHTS = re.compile(
 _FRAME = re.compile(r"\[Hint: .*?\](?= *(?:\(at|$))|\(at \S+?:\d+\)", re.DOTALL)
 
 
-@contextmanager
-def our_errors(where: str, *, mode: str = "", params: str = "") -> Iterator[None]:
+def our_errors(where: str, *, mode: str = "", params: str = "") -> AbstractContextManager[None]:
     """where: the model's file. mode: the run mode, for what to do next. params: the file of its weights."""
-    try:
-        yield
-    except PrecisionDebugError:
-        raise
-    except MemoryError as error:
-        raise BackendError("out of memory", where=where, hint="use a smaller batch or mark fewer tensors") from error
-    except Exception as error:
-        raise _translated(str(error) or type(error).__name__, where, mode, params) from error
+    return translated(
+        where, lambda error: _translated(str(error) or type(error).__name__, where, mode, params)
+    )
 
 
 def _translated(text: str, where: str, mode: str, params: str) -> PrecisionDebugError:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from precision_debug.errors import BackendUnavailable
-from precision_debug.protocols import Capabilities
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec
 from precision_debug.settings import Setting
@@ -29,27 +28,14 @@ class TensorRTBackend:
     """See protocols.Backend."""
 
     name = "tensorrt"
-
-    @property
-    def run_modes(self) -> Sequence[RunMode]:
-        return RUN_MODES
-
-    @property
-    def settings(self) -> Sequence[Setting]:
-        return SETTINGS
-
-    @property
-    def reasons(self) -> Catalogue:
-        return REASONS
+    run_modes: Sequence[RunMode] = RUN_MODES
+    settings: Sequence[Setting] = SETTINGS
+    reasons: Catalogue = REASONS
+    described: Sequence[str] = (".engine", ".plan")
 
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(on_device_alone=self, keeper=self, ladder=self, teller=self, describer=self, surveyor=self)
-
-    @property
-    def described(self) -> Sequence[str]:
-        """See ``protocols.Describer``."""
-        return (".engine", ".plan")
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
@@ -116,7 +102,5 @@ class TensorRTBackend:
         return TensorRTKeep(spec=spec, recipe=chosen) if low else None
 
     def _available(self, mode: str) -> Recipe:
-        found = availability(mode)
-        if not found.ok:
-            raise BackendUnavailable(f"{mode} cannot run here", where=self.name, hint=found.needs)
+        demand(availability(mode), mode, where=self.name)
         return recipe(mode)

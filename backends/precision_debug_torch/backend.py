@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.errors import BackendUnavailable, UsageError
-from precision_debug.protocols import Capabilities
+from precision_debug.errors import UsageError
+from precision_debug.protocols import Capabilities, demand
 from precision_debug.reasons import Catalogue, Reason
 from precision_debug.records import Availability, InputMeta, RunMode, SessionSpec, TensorMeta
 from precision_debug.settings import Setting, passed
@@ -42,27 +42,17 @@ _MODELS = 2
 class TorchBackend:
     """PyTorch; its settings are in ``settings.SETTINGS``. live: the model of every session, where it is in memory."""
 
+    name = "torch"
+    run_modes: Sequence[RunMode] = modes.RUN_MODES
+    settings: Sequence[Setting] = SETTINGS
+    reasons: Catalogue = REASONS
+    described: Sequence[str] = (".pt2", ".pt", ".pth", ".ts")
+
     def __init__(self, live: Model | None = None) -> None:
         self._live = live
         self._kept: dict[tuple[Any, ...], Model] = {}
         self._open = 0
         self._lock = threading.RLock()
-
-    @property
-    def name(self) -> str:
-        return "torch"
-
-    @property
-    def run_modes(self) -> Sequence[RunMode]:
-        return modes.RUN_MODES
-
-    @property
-    def settings(self) -> Sequence[Setting]:
-        return SETTINGS
-
-    @property
-    def reasons(self) -> Catalogue:
-        return REASONS
 
     @property
     def capabilities(self) -> Capabilities:
@@ -88,11 +78,6 @@ class TorchBackend:
         from .engine.training.following import following
 
         return following(model, optimiser, scaler, folder, every, steps)
-
-    @property
-    def described(self) -> Sequence[str]:
-        """See ``protocols.Describer``."""
-        return (".pt2", ".pt", ".pth", ".ts")
 
     def describe(self, path: str) -> Description:
         """See ``protocols.Describer``."""
@@ -253,9 +238,7 @@ class TorchBackend:
                 self._kept.clear()
 
     def _require(self, mode: str, where: str = "") -> None:
-        available = self.availability(mode)
-        if not available.ok:
-            raise BackendUnavailable(f"run mode {mode} cannot run here: {available.needs}", where=where)
+        demand(self.availability(mode), mode, where=where)
 
 
 def open_model(

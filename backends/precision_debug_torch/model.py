@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import inspect
 import logging
-import os
 import pickle
-import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +19,7 @@ import numpy as np
 from precision_debug.errors import ModelError, PrecisionDebugError
 from precision_debug.numbers.arrays import as_array
 from precision_debug.records import InputMeta, ModelFiles
-from precision_debug.safety.import_path import Neighbours
+from precision_debug.safety.user_module import user_module
 
 from .engine.archive import check_program, check_script, data_only
 from .engine.nested_tensors import leaves
@@ -145,7 +142,7 @@ def _from_factory(text: str, seed: int) -> Model:
     if not name:
         raise ModelError("names no factory", where=text, hint=f"write {text}:FUNCTION; {_HINT}")
     with seeded(seed):  # what the file draws while it is imported is part of the model too
-        module = _imported(path)
+        module = user_module(path, ModelError)
     factory = getattr(module, name, None)
     if not callable(factory):
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
@@ -164,24 +161,6 @@ def _from_factory(text: str, seed: int) -> Model:
         wrong = "optimiser" if not steps else "loss"
         raise ModelError(f"the factory's {wrong} cannot be called", where=text, hint=_HINT)
     return replace(from_module(module, inputs, path=text), loss=loss, optimiser=optimiser)
-
-
-def _imported(path: Path) -> Any:
-    if not path.is_file():
-        raise ModelError("no such file", where=str(path), hint="check --model_file FILE.py:FUNCTION")
-    name = f"_precision_debug_model_{abs(hash(os.path.realpath(path)))}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ModelError("cannot be imported", where=str(path))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        with Neighbours(os.path.dirname(os.path.realpath(path))):
-            spec.loader.exec_module(module)
-    except Exception as error:
-        sys.modules.pop(name, None)
-        raise ModelError(f"cannot be imported: {type(error).__name__}: {error}", where=str(path)) from error
-    return module
 
 
 def load_program(path: str) -> Any:

@@ -14,7 +14,7 @@ from ..safety.nearest import did_you_mean
 from .cast import exact_cast
 from .dtypes import Array, as_dtype, dtype_name, is_float, is_integer
 
-__all__ = ["check_names", "check_one", "check_shape"]
+__all__ = ["check_names", "check_one", "check_shape", "engine_arrays"]
 
 
 def check_one(
@@ -41,6 +41,25 @@ def check_one(
         elif not meta.guessed:
             notes.append(say("input_left_out", name=meta.name))
     return checked, notes
+
+
+def engine_arrays(feeds: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> dict[str, Array]:
+    """Contiguous arrays in the order of the inputs, for an engine that takes exactly these names, types and shapes.
+
+    For sessions, which scripts call without ``check_one``: nothing is converted. Raises InputError.
+    """
+    check_names(feeds, inputs, where=where)
+    arrays = {}
+    for meta in inputs:
+        if meta.name not in feeds:
+            raise InputError(f"no value for the input {meta.name}", where=where, hint="give it with --inputs")
+        array = np.asarray(feeds[meta.name])
+        kind = "str" if array.dtype.kind in "OUST" else array.dtype.name
+        if kind != meta.dtype:
+            raise InputError(f"input {meta.name} is {kind}", where=where, hint=f"it takes {meta.dtype}")
+        check_shape(array.shape, meta, where=where)
+        arrays[meta.name] = np.ascontiguousarray(array).reshape(array.shape)  # which makes a scalar a vector of one
+    return arrays
 
 
 def check_names(given: Mapping[str, Any], inputs: Sequence[InputMeta], *, where: str) -> None:

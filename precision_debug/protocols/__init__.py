@@ -34,6 +34,7 @@ __all__ = [
     "Matches",
     "OnDevice",
     "OnDeviceAlone",
+    "OneRun",
     "Operator",
     "OperatorRunner",
     "Operators",
@@ -53,12 +54,13 @@ __all__ = [
     "Watching",
     "WeightKeeper",
     "Workbench",
+    "demand",
     "progress_to",
     "tell",
 ]
 
 if TYPE_CHECKING:
-    from .backend import Backend
+    from .backend import Backend, demand
     from .capabilities import (
         AloneFiles,
         AloneScripter,
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     from .executed import Executed, PrecisionReader
     from .keeping import BETWEEN, WHOLE, Handed, Keep, Keeper
     from .progress import ProgressReader, progress_to, tell
+    from .running import OneRun
     from .session import Replace, Replacer, Session
     from .survey import Refused, Survey, Surveyor
     from .tensors import BaselineStore, Borrower, Comparer, Feeds, Hook, Tensor
@@ -93,12 +96,13 @@ if TYPE_CHECKING:
 __getattr__ = offered(
     __name__,
     {
-        "backend": "Backend",
+        "backend": "Backend demand",
         "capabilities": "AloneFiles AloneScripter Capabilities Exporter Follower Ladder Layer LayerKeeper Matches "
         "OnDevice OnDeviceAlone Operator OperatorRunner Operators Pairer Rung Switch Watcher Watching WeightKeeper",
         "description": "DescribedLayer DescribedWeight Describer Description",
         "executed": "Executed PrecisionReader",
         "keeping": "BETWEEN WHOLE Handed Keep Keeper",
+        "running": "OneRun",
         "session": "Replace Replacer Session",
         "survey": "Refused Survey Surveyor",
         "progress": "ProgressReader progress_to tell",

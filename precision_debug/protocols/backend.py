@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from ..reasons import Catalogue
+from ..errors import BackendUnavailable
+from ..reasons import Catalogue, say
 from ..records import Availability, InputMeta, RunMode, SessionSpec
 from ..settings import Setting
 from .capabilities import Capabilities
 from .session import Session
 from .tensors import Feeds
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "demand"]
 
 
 @runtime_checkable
@@ -52,3 +53,10 @@ class Backend(Protocol):
         Raises BackendUnavailable, ModelError or BackendError. Expensive builds may wait until ``run``, but
         ``tensors`` lists before it what can be known.
         """
+
+
+def demand(available: Availability, mode: str, *, where: str = "") -> None:
+    """Raise BackendUnavailable where a mode cannot run here. where: the model's file, or the backend."""
+    if not available.ok:
+        what = say("cannot_run_here", mode=mode, needs=available.needs)
+        raise BackendUnavailable(what, where=where, hint=say("doctor_lists"))

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import recording, registry
-from ..errors import BackendUnavailable, ModelError, UsageError
+from ..errors import ModelError, UsageError
 from ..numbers.native import share_of_cores
 from ..pairing.arrangement import Arrangement
-from ..protocols import Backend, Capabilities, Comparer, Feeds, Session
+from ..protocols import Backend, Capabilities, Comparer, Feeds, Session, demand
 from ..reasons import say
 from ..records import InputMeta, ModelFiles, RunMode, RunSpec, SessionSpec
 from ..safety.path_encoding import is_utf8
@@ -120,11 +120,7 @@ def make_plan(spec: RunSpec, *, work_dir: str = "", check_machine: bool = True) 
     made: dict[str, Opening] = {}
     for opening, taker, options in zip(sides, takers, shared, strict=True):
         if opening.backend is not None and check_machine:
-            available = opening.backend.availability(taker.mode)
-            if not available.ok:
-                raise BackendUnavailable(
-                    say("cannot_run_here", mode=taker.mode, needs=available.needs), hint=say("doctor_lists")
-                )
+            demand(opening.backend.availability(taker.mode), taker.mode)
         common = {one.name: given for one, given in differing(spec) if taker.find(one.name) is not None}
         folder = Path(work_dir, taker.side)
         if work_dir:

@@ -6,12 +6,19 @@ import re
 import tempfile
 import uuid
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from precision_debug.errors import BackendError, BackendUnavailable, ModelError, PrecisionDebugError, shortened
+from precision_debug.errors import (
+    BackendError,
+    BackendUnavailable,
+    ModelError,
+    PrecisionDebugError,
+    shortened,
+    translated,
+)
 from precision_debug.onnx.graph import external_data, external_tensors
 from precision_debug.onnx.model import Model
 
@@ -160,21 +167,17 @@ def _bytes(model: Model) -> bytes:
         ) from error
 
 
-@contextmanager
-def our_errors(where: str, hint: str = "", *, loading: bool = False) -> Iterator[None]:
+def our_errors(where: str, hint: str = "", *, loading: bool = False) -> AbstractContextManager[None]:
     """Turn whatever ONNX Runtime or onnx raises inside into one of our errors.
 
     loading: a model is loaded on the CPU, so that what fails there is what the file holds.
     """
-    try:
-        yield
-    except PrecisionDebugError:
-        raise
-    except MemoryError as error:
-        raise BackendError("out of memory", where=where, hint="use a smaller batch or mark fewer tensors") from error
-    except Exception as error:
+
+    def ours(error: Exception) -> PrecisionDebugError:
         raise_if_full(error, where)
-        raise _translated(str(error) or type(error).__name__, where, hint, loading) from error
+        return _translated(str(error) or type(error).__name__, where, hint, loading)
+
+    return translated(where, ours)
 
 
 def _translated(text: str, where: str, hint: str, loading: bool) -> PrecisionDebugError:

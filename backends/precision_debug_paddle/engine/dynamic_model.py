@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +13,7 @@ import numpy as np
 from precision_debug.errors import ModelError, PrecisionDebugError
 from precision_debug.feeds.signature import inputs_of
 from precision_debug.records import InputMeta
-from precision_debug.safety.import_path import Neighbours
+from precision_debug.safety.user_module import user_module
 
 from .framework import paddle_module
 
@@ -61,7 +58,7 @@ def read_layer(text: str, *, seed: int) -> Layer:
     path = Path(file if file.endswith(".py") else file + ".py")
     if not name:
         raise ModelError("names no factory", where=text, hint=f"write {text}:FUNCTION; {_HINT}")
-    factory = getattr(_imported(path), name, None)
+    factory = getattr(user_module(path, ModelError), name, None)
     if not callable(factory):
         raise ModelError(f"has no function '{name}'", where=str(path), hint=_HINT)
     try:
@@ -99,21 +96,3 @@ def _described(module: Any, example: Any, text: str) -> Layer:
         raise ModelError(f"the example inputs do not fit forward: {error}", where=text, hint=_HINT) from error
     arguments = {name: np.asarray(value) for name, value in bound.arguments.items() if value is not None}
     return Layer(module=module, path=text, arguments=arguments, names=required)
-
-
-def _imported(path: Path) -> Any:
-    if not path.is_file():
-        raise ModelError("no such file", where=str(path), hint="check --model_file FILE.py:FUNCTION")
-    name = f"_precision_debug_layer_{abs(hash(os.path.realpath(path)))}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ModelError("cannot be imported", where=str(path))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        with Neighbours(os.path.dirname(os.path.realpath(path))):
-            spec.loader.exec_module(module)
-    except Exception as error:
-        sys.modules.pop(name, None)
-        raise ModelError(f"cannot be imported: {type(error).__name__}: {error}", where=str(path)) from error
-    return module

@@ -25,7 +25,7 @@ from .fetchable import Print
 from .pir_blocks import Block, Call, Item, Reader, copied, mark_of, series
 from .pir_program import PirProgram
 from .predictor import Runner
-from .program import NESTED, Program, Value
+from .program import NESTED, Program, Value, in_order
 
 __all__ = ["PirBodies"]
 
@@ -124,10 +124,7 @@ class PirBodies:
 
     def in_order(self, metas: Sequence[TensorMeta]) -> list[TensorMeta]:
         """A listing whose values of bodies stand in the order of the run: one iteration after the other."""
-        own = iter(
-            sorted((meta for meta in metas if meta.name in self._place), key=lambda meta: self._place[meta.name])
-        )
-        return [next(own) if meta.name in self._place else meta for meta in metas]
+        return in_order(metas, self._place)
 
     def close(self) -> None:
         if self._runner is not None:

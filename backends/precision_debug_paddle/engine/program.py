@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from precision_debug.reasons import NOTHING, Reason
-from precision_debug.records import InputMeta
+from precision_debug.records import InputMeta, TensorMeta
 
 from ..reasons import say
 
-__all__ = ["NESTED", "REWRITTEN", "Program", "Value", "dims"]
+__all__ = ["NESTED", "REWRITTEN", "Program", "Value", "dims", "in_order"]
 
 NESTED = say("nested")
 REWRITTEN = say("rewritten")
@@ -71,3 +71,12 @@ class Program(Protocol):
 def dims(shape: Sequence[int]) -> tuple[int | str, ...]:
     """Paddle's shape with -1 for a dynamic dimension, as the core writes it."""
     return tuple(dim if dim >= 0 else f"dim{place}" for place, dim in enumerate(shape))
+
+
+def in_order(metas: Sequence[TensorMeta], place: Mapping[str, int]) -> list[TensorMeta]:
+    """A listing whose values of bodies stand in the order of the run: one iteration after the other.
+
+    place: of each value of a body, by name, where the run came upon it; the others stay where they are.
+    """
+    own = iter(sorted((meta for meta in metas if meta.name in place), key=lambda meta: place[meta.name]))
+    return [next(own) if meta.name in place else meta for meta in metas]

@@ -21,7 +21,7 @@ from ..reasons import say
 from .bodies import Recorder, with_bodies
 from .legacy_program import LegacyProgram
 from .predictor import Runner
-from .program import NESTED, Program, Value
+from .program import NESTED, Program, Value, in_order
 
 __all__ = ["Bodies", "Delivery", "outlives"]
 
@@ -100,10 +100,7 @@ class Bodies:
 
     def in_order(self, metas: Sequence[TensorMeta]) -> list[TensorMeta]:
         """A listing whose recorded values stand in the order of the run: one iteration after the other."""
-        own = iter(
-            sorted((meta for meta in metas if meta.name in self._place), key=lambda meta: self._place[meta.name])
-        )
-        return [next(own) if meta.name in self._place else meta for meta in metas]
+        return in_order(metas, self._place)
 
     def close(self) -> None:
         if self._runner is not None:
