@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from report_factory import make_comparison, make_report, make_row, make_stats
 
-from precision_debug.reasons import say
+from precision_debug.reasons import same, say
 from precision_debug.records import Row, Status, Tolerance
 from precision_debug.report import Report
 from precision_debug.report.advice import advice
@@ -16,7 +16,6 @@ from precision_debug.report.figures import duration, figure, percent, sufficient
 from precision_debug.report.section import Cell, Section
 from precision_debug.report.summary import Summary, summary
 from precision_debug.report.tolerance import tolerance_text
-from precision_debug.report.words import same
 
 
 def with_rows(*rows: Row, **changes: Any) -> Report:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ..errors import ModelError
 from ..report.words import explained
 from ..safety.visible import visible
-from .language import in_words, language_of
+from .language import language_of
 from .parser import flag, parse, verb_parser
 
 __all__ = ["run"]
@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     from ..onnx.model import read_model
     from ..onnx.provable import provable
     from ..onnx.provable_apart import provable_apart
-    from ..report.words import Text
+    from ..reasons import Text
 
     first = read_model(given.model)
     found = provable(first, to=given.to, int32=given.int32)
@@ -47,9 +47,9 @@ def run(arguments: Sequence[str]) -> int:
         found += provable_apart(first, second)
     language = language_of(given.lang)
     for reason in found:
-        print(visible(in_words(explained(reason), language)))
+        print(visible(explained(reason).of(language)))
     if not found:
-        print(in_words(Text("nothing is wrong in what a file can prove", "文件所能证明的范围内没有问题"), language))
+        print(Text("nothing is wrong in what a file can prove", "文件所能证明的范围内没有问题").of(language))
     return 1 if found else 0
 
 

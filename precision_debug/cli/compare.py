@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
-from ..reasons import say
+from ..reasons import Text, say
 from ..records import ModelFiles, RunSpec
 from ..run.overwriting import refuse_overwriting
 from ..safety.visible import visible
@@ -19,7 +19,7 @@ from ..settings.options import DEFAULT_OUTPUT, GROUPS, OPTIONS, Workers, options
 from . import overlay_outputs
 from . import verbs as all_verbs
 from .engine_options import add_engine_options, engine_options, settings_help
-from .language import Help, error_line, in_words, language_of
+from .language import Help, error_line, language_of
 from .parser import Flag, Parser, add_flags, add_options, formatter, given_of, parse, program
 
 __all__ = [
@@ -136,14 +136,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _recorded(spec: RunSpec, language: str) -> str:
-    from ..report.words import Text
 
     mode, model, place = spec.run_mode, spec.model.path, spec.record
     said = Text(
         f"recorded {mode} of {model} in {place}; use it with --baseline {place}",
         f"已将 {model} 的 {mode} 录制到 {place}；用 --baseline {place} 与它比较",
     )
-    return in_words(said, language)
+    return said.of(language)
 
 
 def spread_of(given: argparse.Namespace) -> Workers | None:

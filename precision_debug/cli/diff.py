@@ -14,7 +14,7 @@ from typing import Any
 
 from ..codec import encode, json_text
 from ..errors import UsageError
-from ..reasons import say
+from ..reasons import Text, say
 from ..report.atomic_file import replacing
 from ..report.difference import NOISE, TIMES, Difference, difference
 from ..report.difference_book import difference_book
@@ -23,10 +23,9 @@ from ..report.difference_sentences import CHANGES, errors, ordered, ratio, sente
 from ..report.formats.md import plain
 from ..report.model import Report
 from ..report.widths import text_width, wrapped
-from ..report.words import Text
 from ..run.overwriting import refuse_overwriting
 from ..safety.visible import visible
-from .language import in_words, language_of
+from .language import language_of
 from .parser import flag, parse, verb_parser
 
 __all__ = ["run"]
@@ -95,27 +94,27 @@ def _write(found: Difference, path: Path, suffix: str, asked: str) -> None:
 def _lines(found: Difference, language: str) -> Iterator[str]:
     wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for text in sentences(found):
-        said = in_words(text, language).replace("`", "")
+        said = text.of(language).replace("`", "")
         yield from wrapped(said, wide) if wide else [said]
     changed = ordered(found)
     if changed:
         yield ""
     for tensor in changed[:_SHOWN]:
-        what = in_words(CHANGES[tensor.change], language)
+        what = CHANGES[tensor.change].of(language)
         name = f"{tensor.op_type} {tensor.name}"
         line = f"{what}{' ' * (_WHAT - text_width(what))} {errors(tensor):24s} {ratio(tensor):>10s}  "
         room = max(16, wide - text_width(line)) if wide else len(name)
         yield line + (name if len(name) <= room else f"…{name[1 - room :]}")
     if len(changed) > _SHOWN:
         more = len(changed) - _SHOWN
-        yield in_words(Text(f"… and {more} more", f"……另有 {more} 个"), language)
+        yield Text(f"… and {more} more", f"……另有 {more} 个").of(language)
 
 
 _WHAT = max(text_width(part) for name in CHANGES.values() for part in name)
 
 
 def _markdown(found: Difference, language: str) -> Iterator[str]:
-    first, *more = (in_words(text, language) for text in sentences(found))
+    first, *more = (text.of(language) for text in sentences(found))
     yield f"# {plain(first)}"
     yield ""
     for line in more:
@@ -124,7 +123,7 @@ def _markdown(found: Difference, language: str) -> Iterator[str]:
     yield "| | Rel L2 | | |"
     yield "|---|---|---|---|"
     for tensor in ordered(found):
-        cells = (in_words(CHANGES[tensor.change], language), errors(tensor), ratio(tensor),
+        cells = (CHANGES[tensor.change].of(language), errors(tensor), ratio(tensor),
                  f"{tensor.op_type} {tensor.name}")  # fmt: skip
         yield "| " + " | ".join(map(plain, cells)) + " |"
 

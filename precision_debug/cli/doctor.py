@@ -11,14 +11,15 @@ from typing import Any
 from .. import registry
 from ..errors import OutputError
 from ..reasons import CORE as REASONS
+from ..reasons import Text
 from ..records import Availability, RunMode
 from ..report.machine import machine
 from ..report.widths import text_width
-from ..report.words import Text, word
+from ..report.words import word
 from ..safety.visible import visible
 from ..settings import Setting
 from . import columns_page, reasons_page, settings_page
-from .language import in_words, language_of
+from .language import language_of
 from .parser import flag, parse, verb_parser
 from .settings_page import cells
 
@@ -64,7 +65,7 @@ def _show_machine(console: Any, language: str) -> None:
     packages = ", ".join(f"{name} {version}" for name in _PACKAGES if (version := _version(name)))
     about = {**machine(), "packages": packages, "comparison": word(numbers.kernel_status(), language)}
     for key, value in about.items():
-        label = in_words(Text(key, _LABELS.get(key, key)), language)
+        label = Text(key, _LABELS.get(key, key)).of(language)
         console.print(f"{label}{' ' * (16 - text_width(label))} {value}")
 
 
@@ -73,7 +74,7 @@ def _show_backend(console: Any, plugin: registry.Plugin, language: str) -> int:
     console.print()
     if plugin.backend is None:
         failed = Text("could not be loaded", "无法加载")
-        console.print(visible(f"backend {plugin.name}: {in_words(failed, language)}: {plugin.problem}"))
+        console.print(visible(f"backend {plugin.name}: {failed.of(language)}: {plugin.problem}"))
         return 0
     modes = {mode: plugin.backend.availability(mode.name) for mode in plugin.backend.run_modes}
     runnable = sum(found.ok for found in modes.values())
@@ -81,13 +82,13 @@ def _show_backend(console: Any, plugin: registry.Plugin, language: str) -> int:
     if len(needs) == 1 and not runnable:  # one line says it of all
         lacking = Text("none of its modes runs here", "其运行模式均不能在此运行")
         lack = word(needs.pop(), language)
-        console.print(visible(f"backend {plugin.name}: {in_words(lacking, language)}: {lack}"))
+        console.print(visible(f"backend {plugin.name}: {lacking.of(language)}: {lack}"))
         console.print("  " + " ".join(mode.name for mode in modes))
     else:
         console.print(_table_of_modes(plugin.name, modes, language))
         names = " ".join(one.name for one in plugin.backend.settings)
         told = Text("settings (doctor --settings explains them)", "设置（doctor --settings 逐一说明）")
-        console.print(f"{in_words(told, language)}: {names or '-'}")
+        console.print(f"{told.of(language)}: {names or '-'}")
     _show_tried(console, tuple(modes), language)
     return runnable
 
@@ -97,12 +98,12 @@ def _table_of_modes(backend: str, modes: Mapping[RunMode, Availability], languag
 
     table = Table(title=f"backend {backend}", title_justify="left", box=None, pad_edge=False)
     for column in _HEAD:
-        table.add_column(in_words(column, language), overflow="fold")
+        table.add_column(column.of(language), overflow="fold")
     for mode, available in modes.items():
-        reads = " ".join(suffix or in_words(_FOLDER, language) for suffix in mode.suffixes)
-        summary = in_words(Text(mode.summary, mode.zh or mode.summary), language)
+        reads = " ".join(suffix or _FOLDER.of(language) for suffix in mode.suffixes)
+        summary = Text(mode.summary, mode.zh or mode.summary).of(language)
         told = summary if available.ok else word(available.needs, language)
-        table.add_row(mode.name, reads, in_words(_HERE[available.ok], language), told)
+        table.add_row(mode.name, reads, _HERE[available.ok].of(language), told)
     return table
 
 
@@ -139,8 +140,8 @@ def _show_tried(console: Any, modes: Sequence[RunMode], language: str) -> None:
         return
     for tried in dict.fromkeys(mode.tried for mode in modes):
         names = [mode.name for mode in modes if mode.tried == tried]
-        label = in_words(_TRIED if tried else _NEVER_TRIED, language)
-        every = in_words(Text("all of them", "全部"), language) if len(names) == len(modes) else " ".join(names)
+        label = (_TRIED if tried else _NEVER_TRIED).of(language)
+        every = Text("all of them", "全部").of(language) if len(names) == len(modes) else " ".join(names)
         console.print(visible(f"{label}{' ' if tried else ''}{tried}: {every}"))
 
 
@@ -154,9 +155,9 @@ def _show_settings(console: Any, language: str) -> int:
     for title, settings in {**settings_page.options_by_group(language), **_tables()}.items():
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for column in _SETTING:
-            table.add_column(in_words(column, language), overflow="fold")
+            table.add_column(column.of(language), overflow="fold")
         for one in settings:
-            meaning = one.zh if language == "zh" else one.help
+            meaning = Text(one.help, one.zh).of(language)
             table.add_row(one.option if one.flag else one.name, *cells(one), meaning)
         console.print(table)
         console.print()

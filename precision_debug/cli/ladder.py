@@ -17,13 +17,13 @@ from typing import Any
 from ..errors import BackendError, PrecisionDebugError, UsageError
 from ..explain.ladder import Climb, Explanation, Step, climb, explain
 from ..protocols import Ladder, Rung, Switch
-from ..reasons import say
+from ..reasons import Text, say
 from ..records import RunSpec, SessionSpec, Status
 from ..report.atomic_file import replacing
 from ..report.failure import sentence_of
 from ..report.model import Report
 from ..report.widths import text_width
-from ..report.words import Text, word
+from ..report.words import word
 from ..run.interrupts import stopped, watching
 from ..run.locked_folder import scratch
 from ..run.overwriting import refuse_overwriting
@@ -31,7 +31,7 @@ from ..run.plan import make_plan, stage_of
 from ..run.supervisor import supervise
 from ..safety.visible import visible
 from . import compare
-from .language import Help, in_words, language_of
+from .language import Help, language_of
 from .parser import flag, parse, program
 
 __all__ = ["climbed", "run"]
@@ -109,7 +109,7 @@ def climbed(spec: RunSpec, *, on_all: bool, verbose: bool, language: str) -> Non
             found = climb(opening.capabilities.ladder.rungs(opening.spec), climber.step, _say_step(language))
         if found.failing is not None:
             brings = Text(f"{found.failing.name} brings it", f"由“{_name(found.failing, 'zh')}”引起")
-            print(visible(in_words(brings, language)))
+            print(visible(brings.of(language)))
 
 
 _INTERRUPTED = Step(passes=None, text="interrupted", chinese="被中断", exit_status=BackendError.exit_status)
@@ -185,11 +185,11 @@ def _explain(
     for switch in switches:
         if switch.needs:
             cannot = Text(f"cannot be switched off here, as {switch.needs}", f"无法在此关闭：{switch.needs}")
-            print(visible(f"{switch.name}: {in_words(cannot, language)}"))
+            print(visible(f"{switch.name}: {cannot.of(language)}"))
             continue
         number = len(switch.items)
         doing = Text(f"bisecting {number} {switch.name} …", f"二分 {number} 项 {switch.name} …")
-        print(in_words(doing, language), file=sys.stderr)
+        print(doing.of(language), file=sys.stderr)
         explanations.append(
             explain(
                 switch,
@@ -207,7 +207,7 @@ def _explain(
 def _say_step(language: str) -> Callable[[Rung, Step], None]:
     def tell(rung: Rung, step: Step) -> None:
         unknown = step.passes is None and step.exit_status == 1
-        verdict = in_words(_UNKNOWN if unknown else _VERDICTS[step.passes], language)
+        verdict = (_UNKNOWN if unknown else _VERDICTS[step.passes]).of(language)
         settings = "".join(f" {key}={value}" for key, value in rung.options.items())
         where = f"{_name(rung, language)} ({rung.mode}{settings}): {_text(step, language)}"
         print(visible(f"{verdict}{' ' * (8 - text_width(verdict))} {where}"), flush=True)
@@ -233,7 +233,7 @@ def _text(step: Step, language: str) -> str:
 
 def _say_end(found: Climb, explanations: Sequence[Explanation], language: str) -> None:
     def tell(en: str, zh: str) -> None:
-        print(visible(in_words(Text(en, zh), language)))
+        print(visible(Text(en, zh).of(language)))
 
     if found.failing is None:
         left = found.not_run

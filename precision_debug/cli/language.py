@@ -6,26 +6,23 @@ import argparse
 import itertools
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..errors import PrecisionDebugError
+from ..reasons import Text
 from ..settings.options import LANG, LANGUAGES
 
-if TYPE_CHECKING:
-    from ..report.words import Text  # numpy would come with it, and --help needs none
-
-__all__ = ["LANGUAGES", "Help", "add_language", "error_line", "in_words", "language_of", "requested_language"]
+__all__ = ["LANGUAGES", "Help", "add_language", "error_line", "language_of", "requested_language"]
 
 
 class Help(str):
-    """An English text of a parser's that brings its Chinese."""
+    """A text of a parser's: argparse wants a str, the English one, and loses whatever else comes with it."""
 
-    __slots__ = ("zh",)
-    zh: str
+    __slots__ = ("text",)
+    text: Text
 
     def __new__(cls, en: str, zh: str) -> Help:
         self = super().__new__(cls, en)
-        self.zh = zh
+        self.text = Text(en, zh)
         return self
 
 
@@ -47,11 +44,6 @@ def language_of(asked: str = "") -> str:
         return asked
     locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(name))), "")
     return "zh" if locale.lower().startswith("zh") else "en"
-
-
-def in_words(text: Text, language: str) -> str:
-    """The text in one language."""
-    return text.zh if language == "zh" else text.en
 
 
 def error_line(error: PrecisionDebugError, asked: str = "") -> str:

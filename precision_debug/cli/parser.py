@@ -81,7 +81,7 @@ class _ChineseFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _in_chinese(text: str | None) -> str | None:
-    return text.zh if isinstance(text, Help) else _ARGPARSE.get(text or "", text)
+    return text.text.zh if isinstance(text, Help) else _ARGPARSE.get(text or "", text)
 
 
 class _Reads(argparse.Action):

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ..numbers.portrait import Bins, Density, Portrait
+from ..reasons import Text
 from ..report.model import Report
-from ..report.words import Text
 from ..safety.visible import visible
-from .language import in_words, language_of
+from .language import language_of
 
 __all__ = ["plot_lines", "show_plots"]
 
@@ -41,23 +41,23 @@ def plot_lines(report: Report, count: int, *, language: str = "en") -> Iterator[
     errors = {row.name: row.relative_l2 or 0.0 for row in report.rows}
     drawn = sorted(report.portraits, key=lambda one: (not one.introduced, -errors.get(one.name, 0.0)))[:count]
     if not drawn:
-        yield in_words(_NOTHING, language), "dim"
+        yield _NOTHING.of(language), "dim"
     for portrait in drawn:
         yield "", ""
-        mine = f" ({in_words(_MINE, language)})" if portrait.introduced else ""
+        mine = f" ({_MINE.of(language)})" if portrait.introduced else ""
         yield f"{portrait.name}{mine}, n = {portrait.sampled}", "bold"
         yield from _of(portrait, language)
 
 
 def _of(portrait: Portrait, language: str) -> Iterator[tuple[str, str]]:
     if portrait.base is not None and portrait.target is not None:
-        yield f"  {in_words(_VALUES, language)}", "dim"
+        yield f"  {_VALUES.of(language)}", "dim"
         yield from _histogram((portrait.base, portrait.target), logarithmic=False)
     if portrait.errors is not None:
-        yield f"  {in_words(_ERRORS, language)}", "dim"
+        yield f"  {_ERRORS.of(language)}", "dim"
         yield from _histogram((portrait.errors,), logarithmic=True)
     if portrait.against is not None:
-        yield f"  {in_words(_AGAINST, language)}", "dim"
+        yield f"  {_AGAINST.of(language)}", "dim"
         yield from _density(portrait.against)
 
 

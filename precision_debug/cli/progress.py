@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..events import Heard, Plan, RowDone, Saved, Stage, read
+from ..reasons import Text
 from ..report.figures import count, duration
-from ..report.words import Text, word
+from ..report.words import word
 from ..safety.visible import visible
-from .language import in_words, language_of
+from .language import language_of
 
 __all__ = ["EVERY", "Progress", "bar"]
 
@@ -34,7 +35,7 @@ class Progress:
         self._language = language
         self._clock = clock
         self.begun = clock()
-        self.stage = in_words(Text("starting", "启动"), language)
+        self.stage = Text("starting", "启动").of(language)
         self.heard = ""
         self._stage_begun = self.begun
         self.done, self.total = 0, 0
@@ -80,7 +81,7 @@ class Progress:
         if (left := self.left) is not None:
             parts.append(Text(f"about {duration(left)} left", f"约剩 {duration(left)}"))
         separator = "，" if self._language == "zh" else ", "
-        return separator.join(in_words(part, self._language) for part in parts)
+        return separator.join(part.of(self._language) for part in parts)
 
 
 @contextlib.contextmanager
@@ -147,9 +148,8 @@ def _drawn(language: str) -> Iterator[Callable[[Mapping[str, Any]], None]]:
         def on_event(event: Mapping[str, Any]) -> None:
             progress.take(event)
             left = progress.left
-            said = "" if left is None else in_words(
-                Text(f"about {duration(left)} left", f"约剩 {duration(left)}"), language
-            )  # fmt: skip
+            en, zh = ("", "") if left is None else (f"about {duration(left)} left", f"约剩 {duration(left)}")
+            said = Text(en, zh).of(language)
             doing = f"{progress.stage} ({progress.heard})" if progress.heard else progress.stage
             drawn.update(task, description=doing, total=progress.total or None, completed=progress.done, left=said)
 

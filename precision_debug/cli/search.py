@@ -27,7 +27,7 @@ from ..safety.visible import visible
 from ..search.request import SearchRequest, limit_of
 from ..settings.options import Workers
 from . import compare, ladder, summary
-from .language import Help, error_line, in_words, language_of
+from .language import Help, error_line, language_of
 from .parser import flag, parse, program
 
 __all__ = ["run"]
@@ -168,7 +168,8 @@ def _searched(
 def _progress(quiet: bool, language: str, on: str) -> Callable[[Mapping[str, Any]], None]:
     """One line on standard error for each stage and each set that was run. on: see Asked."""
 
-    from ..report.words import Text, word
+    from ..reasons import Text
+    from ..report.words import word
 
     language = language_of(language)
     said_before: set[tuple[int, str, str]] = set()
@@ -194,6 +195,6 @@ def _progress(quiet: bool, language: str, on: str) -> Callable[[Mapping[str, Any
                 said_before.add((kept, what, said))
                 en, zh = (said, said) if found.error is None else (f"{by.en} {said}", f"{by.zh} {said}")
                 line = Text(f"{kept} kept: {holds.en}, {en}", f"保留 {kept}：{holds.zh}，{zh}")
-                print(visible(f"    {in_words(line, language)}"), file=sys.stderr, flush=True)
+                print(visible(f"    {line.of(language)}"), file=sys.stderr, flush=True)
 
     return tell

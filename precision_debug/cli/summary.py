@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..reasons import Text, same
 from ..records import Row, Status
 from ..report.advice import advice, finer_than_rounding
 from ..report.blame import NEXT, PASTE, blame, culprits, expectation
@@ -18,9 +19,9 @@ from ..report.model import Report, Verdict
 from ..report.summary import STATUS_NAME, VERDICT_NAME, shares
 from ..report.values import newly_broken
 from ..report.widths import text_width, wrapped
-from ..report.words import Text, explained, same
+from ..report.words import explained
 from ..safety.visible import visible
-from .language import in_words, language_of
+from .language import language_of
 
 __all__ = ["Line", "described", "lines", "show"]
 
@@ -61,7 +62,7 @@ def show(report: Report, outputs: Sequence[Path], *, language: str = "") -> None
     language = language_of(language)
     console = Console(highlight=False, soft_wrap=True)
     for line in lines(report, outputs):
-        label, text = (visible(in_words(part, language)) for part in (line.label, line.text))
+        label, text = (visible(part.of(language)) for part in (line.label, line.text))
         before = f"  {_padded(label)}" if label else ""
         if not console.is_terminal or line.whole:
             console.print(Styled(before + text), soft_wrap=True)

@@ -14,7 +14,7 @@ from ..recording.training_log import first_departure, read_log
 from ..report.atomic_file import replacing
 from ..report.training_page import departure_text, training_page
 from ..safety.visible import visible
-from .language import Help, add_language, in_words, language_of
+from .language import Help, add_language, language_of
 from .parser import Parser, formatter, parse, program
 
 __all__ = ["run"]
@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError("this writes .html", where=f"--output {given.output}", hint="end the name in .html")
     steps = read_log(given.folder)
     found = first_departure(steps)
-    print(visible(in_words(departure_text(steps, found), language)))
+    print(visible(departure_text(steps, found).of(language)))
     if given.output:
         path = Path(given.output)
         with replacing(path, what="the page") as file:

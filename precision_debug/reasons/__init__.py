@@ -5,6 +5,7 @@ from __future__ import annotations
 from .core import CORE
 from .reason import NOTHING, Catalogue, Plain, Reason, ReasonOrText, Wording, arguments_of, as_reason, filled, split
 from .some import some
+from .text import Text, same
 
 __all__ = [
     "CORE",
@@ -13,10 +14,12 @@ __all__ = [
     "Plain",
     "Reason",
     "ReasonOrText",
+    "Text",
     "Wording",
     "arguments_of",
     "as_reason",
     "filled",
+    "same",
     "say",
     "some",
     "split",

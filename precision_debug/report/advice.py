@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from ..numbers.precisions import is_narrow, promised
+from ..reasons import Text
 from ..records import Comparison, Row, Status
 from .figures import count, figure, percent, sufficient
 from .model import Report
-from .words import Text
 
 __all__ = ["advice", "finer_than_rounding"]
 

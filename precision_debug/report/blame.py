@@ -9,6 +9,7 @@ from typing import Any
 from ..explain import is_mended
 from ..numbers.precisions import MODEL, is_narrow
 from ..observe.sample_columns import WORST_SAMPLES
+from ..reasons import Text, same
 from ..reasons.cause import Cause, Kind
 from ..reasons.causes import CAUSES
 from ..records import Culprit, Explanation, Row
@@ -17,7 +18,7 @@ from .figures import count, figure, percent
 from .model import Report
 from .section import Cell, Section, plain
 from .tried import UNITS, tried_sentence, untold
-from .words import Text, explained, recognised, said, same, word
+from .words import explained, recognised, said, word
 
 __all__ = ["FIX", "NEXT", "PASTE", "UNITS", "blame", "culprits", "expectation", "sentence_of"]
 

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from ..reasons import Text
 from ..records import Row, Status
 from .difference import Change, Difference, Tensor
 from .difference_sentences import CHANGES, TONE_OF, ordered, sentences
@@ -14,7 +15,6 @@ from .formats.xlsx.sentences import on_paper, write_sentences
 from .formats.xlsx.text import fit
 from .summary import STATUS_NAME, STATUS_TONE
 from .widths import text_width
-from .words import Text
 
 __all__ = ["difference_book"]
 

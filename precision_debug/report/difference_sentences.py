@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..reasons import Text
 from ..records import Culprit
 from .blame import sentence_of
 from .difference import Change, Difference, Tensor
 from .figures import count, figure
 from .summary import VERDICT_NAME
-from .words import Text
 
 __all__ = ["CHANGES", "TONE_OF", "errors", "ordered", "ratio", "sentences"]
 

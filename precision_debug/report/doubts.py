@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from ..inspector import ran_instead
 from ..numbers.judge import HIDDEN
 from ..numbers.precisions import QUANTISED, Precision, promised
-from ..reasons import Plain
+from ..reasons import Plain, Text, same
 from ..records import Doubt, Row, Status
 from .coverage import ENOUGH, coverage
 from .figures import count, figure, percent, sufficient
 from .judged import Judged
-from .words import Text, same, sentence, wording
+from .words import sentence, wording
 
 __all__ = ["decides", "doubts", "worded"]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ..reasons import Text, same
 from ..search import Artefact, Fix, KeptUnit, TradePoint
 from .figures import count, duration, figure, percent
 from .model import Report
 from .section import Cell, Section, pair, plain
 from .tried import UNITS
-from .words import Text, explained, same
+from .words import explained
 
 __all__ = ["FIX_NAME", "fix_lines", "fix_sections", "fix_sentences"]
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from ..observe.sample_columns import SAMPLES, WORST_AT, WORST_SAMPLES
+from ..reasons import Text
 from ..records import Row
 from .catalogue import COLUMNS as _KNOWN
 from .column import Column, column
@@ -13,7 +14,7 @@ from .judged import Judged
 from .repeat_columns import REPEATED
 from .tolerance import statistic
 from .values import extra, metric
-from .words import Text, explained
+from .words import explained
 
 __all__ = ["BAND", "COLUMNS", "DECIDING", "PADDLE", "Column", "columns", "columns_for_people"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..observe.sample_columns import SAMPLES
-from ..reasons import as_reason
+from ..reasons import Text, as_reason, same
 from ..records import Culprit, Status
 from .advice import advice
 from .blame import blame, culprits, sentence_of
@@ -12,7 +12,7 @@ from .fix import fix_sentences
 from .model import Report, Verdict
 from .repeated import repeat_sentences
 from .tried import tried_sentence
-from .words import Text, explained, same
+from .words import explained
 
 __all__ = ["MORE", "lead"]
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from ..explain.operators import MOVE, plain_type
 from ..numbers.precisions import QUANTISED
+from ..reasons import Text
 from ..records import Row, Status
-from .words import Text, inner, is_whole
+from .words import inner, is_whole
 
 __all__ = ["KINDS", "noise_of"]
 

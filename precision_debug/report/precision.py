@@ -6,11 +6,11 @@ from collections import Counter
 
 from ..inspector import real_precision
 from ..numbers.precisions import QUANTISED, promised
+from ..reasons import Text, same
 from ..records import Row
 from .figures import count, percent
 from .model import Report
 from .section import Cell, Section, plain
-from .words import Text, same
 
 __all__ = ["precision", "unit_of"]
 

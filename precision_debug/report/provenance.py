@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ..reasons import Text, same
 from ..records import ModelFiles, Side
 from ..safety.linked_file import linked_file
 from .figures import count, duration, figure, shape
 from .model import Report
 from .section import Cell, Section, linked, pair, plain
-from .words import Text, explained, same
+from .words import explained
 
 __all__ = ["SIMULATION", "provenance"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from ..numbers.repeats import Repeats
+from ..reasons import Text, same
 from ..records import Row
 from .figures import count, duration, figure
 from .model import Report
 from .section import Cell, Section, linked, pair, plain
-from .words import Text, same
 
 __all__ = ["as_large", "repeat_section", "repeat_sentences"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..reasons import Text, same
 from ..records import Row
-from .words import Text, same
 
 __all__ = ["Cell", "Section", "linked", "pair", "plain"]
 

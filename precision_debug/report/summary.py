@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ..reasons import Text, same
 from ..records import Row, Status
 from .advice import advice, finer_than_rounding
 from .blame import blame, culprits, expectation
@@ -19,7 +20,7 @@ from .repeated import repeat_section
 from .section import Cell, Section, linked, pair, plain
 from .tolerance import tolerance_text
 from .values import growth, newly_broken
-from .words import Text, explained, general, same
+from .words import explained, general
 
 __all__ = ["STATUS_NAME", "STATUS_TEXT", "STATUS_TONE", "VERDICT_NAME", "Summary", "shares", "summary"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..reasons import Text
 from ..records import Tolerance
-from .words import Text
 
 __all__ = ["statistic", "tolerance_text"]
 

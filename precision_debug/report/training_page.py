@@ -6,9 +6,9 @@ import html
 import math
 from collections.abc import Callable, Sequence
 
+from ..reasons import Text
 from ..recording.training_log import Departure, ParameterNumbers, StepNumbers
 from .figures import figure, percent
-from .words import Text
 
 __all__ = ["departure_text", "training_page"]
 
@@ -62,7 +62,7 @@ def training_page(steps: Sequence[StepNumbers], found: Departure | None, *, lang
     spread = {name: _spread([step.parameters[name] for step in steps if name in step.parameters]) for name in names}
     first = found.parameter if found is not None else ""
     drawn = sorted(names, key=lambda name: (name != first, -spread[name]))[:_DRAWN]
-    heads = "".join(f"<th>{html.escape(_in(title, language))}</th>" for title, _, _ in _CURVES)
+    heads = "".join(f"<th>{html.escape(title.of(language))}</th>" for title, _, _ in _CURVES)
     rows = "".join(_row(steps, name, found if name == first else None) for name in drawn)
     left = len(names) - len(drawn)
     others = Text(f"{left} more parameters are in the file alone.", f"其余 {left} 个参数仅在文件中。")
@@ -74,14 +74,10 @@ def training_page(steps: Sequence[StepNumbers], found: Departure | None, *, lang
     )
     return (
         f'<!doctype html><html lang="{language}"><meta charset="utf-8"><title>precision_debug training</title>'
-        f"<style>{_STYLE}</style><p class=first>{html.escape(_in(departure_text(steps, found), language))}</p>"
-        f"<p>{html.escape(_in(scale, language))}</p><table><tr><th></th>{heads}</tr>{rows}</table>"
-        f"<p>{html.escape(_in(more, language)) if more is not None else ''}</p></html>\n"
+        f"<style>{_STYLE}</style><p class=first>{html.escape(departure_text(steps, found).of(language))}</p>"
+        f"<p>{html.escape(scale.of(language))}</p><table><tr><th></th>{heads}</tr>{rows}</table>"
+        f"<p>{html.escape(more.of(language)) if more is not None else ''}</p></html>\n"
     )
-
-
-def _in(text: Text, language: str) -> str:
-    return text.zh if language == "zh" else text.en
 
 
 def _row(steps: Sequence[StepNumbers], name: str, found: Departure | None) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ..protocols import BETWEEN, WHOLE, Executed
+from ..reasons import Text
 from ..search import ToKeep, Tried
 from .figures import count, figure
 from .model import Report
-from .words import Text, explained
+from .words import explained
 
 __all__ = ["UNITS", "about", "tried_sentence", "untold"]
 

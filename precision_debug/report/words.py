@@ -4,29 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from .. import registry
-from ..reasons import CORE, Catalogue, Plain, Reason, Wording, filled, split
+from ..reasons import CORE, Catalogue, Plain, Reason, Text, Wording, filled, split
 
-__all__ = ["Text", "explained", "general", "is_whole", "recognised", "said", "same", "sentence", "word", "wording"]
+__all__ = ["explained", "general", "is_whole", "recognised", "said", "sentence", "word", "wording"]
 
 _BETWEEN = {"en": ", ", "zh": "、"}
-
-
-class Text(NamedTuple):
-    """English and Chinese of the same thing; names, numbers and paths are the same in both."""
-
-    en: str
-    zh: str
-
-    def __str__(self) -> str:
-        return self.en if self.en == self.zh else f"{self.en} / {self.zh}"
-
-
-def same(text: str) -> Text:
-    """Something that needs no translation."""
-    return Text(text, text)
 
 
 def word(reason: str, lang: str) -> str:

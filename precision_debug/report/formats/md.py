@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from ...reasons import Text
 from ...records import Row, Status
 from ...safety.visible import visible
 from ..figures import count, figure
@@ -14,7 +15,6 @@ from ..model import Report
 from ..section import Cell, Section
 from ..summary import summary
 from ..values import growth
-from ..words import Text
 
 __all__ = ["ROWS_SHOWN", "code", "head", "lines", "plain", "write"]
 

@@ -10,11 +10,10 @@ from urllib.parse import quote
 
 from ...codec import encode, json_text
 from ...errors import UsageError
-from ...reasons import say
+from ...reasons import Text, say
 from ...report.atomic_file import replacing
 from ...report.formats.md import code, plain
 from ...report.widths import text_width
-from ...report.words import Text
 from .book import write_book
 from .page import write_page
 from .plot import svg
@@ -46,7 +45,7 @@ def write(sweep: Sweep, path: Path, *, language: str = "") -> None:
 
 def as_text(sweep: Sweep, language: str = "en") -> list[str]:
     """The sentences."""
-    return [_in(text, language).replace("`", "") for text in sentences(sweep)]
+    return [text.of(language).replace("`", "") for text in sentences(sweep)]
 
 
 def as_table(sweep: Sweep, language: str = "en", width: int = 0) -> list[str]:
@@ -61,8 +60,8 @@ def as_table(sweep: Sweep, language: str = "en", width: int = 0) -> list[str]:
     ]  # fmt: skip
     cells = {
         head.key: [
-            _in(Text(head.title, head.title_zh), language),
-            *(_in(told(head, line, sweep.mode(line["mode"])), language) for line in found),
+            Text(head.title, head.title_zh).of(language),
+            *(told(head, line, sweep.mode(line["mode"])).of(language) for line in found),
         ]
         for head in columns
     }
@@ -90,10 +89,6 @@ def _aligned(cell: str, width: int, head: Head) -> str:
     return cell + space if head.kind == "text" else space + cell
 
 
-def _in(text: Text, language: str) -> str:
-    return text.zh if language == "zh" else text.en
-
-
 def _json(sweep: Sweep, path: Path) -> None:
     told_: dict[str, Any] = {**encode(sweep), "front": [mode.name for mode in front(sweep.modes)]}
     told_["sentences"] = [text.en for text in sentences(sweep)]
@@ -108,11 +103,11 @@ def _markdown(sweep: Sweep, path: Path, stem: str, language: str) -> None:
     text = ["# Sweep" if language != "zh" else "# 模式扫描", "", f"**{first}**", ""]
     text += [f"- {sentence}" for sentence in more]
     text += [""] * bool(more)
-    text.append("| " + " | ".join(plain(_in(Text(head.title, head.title_zh), language)) for head in columns) + " |")
+    text.append("| " + " | ".join(plain(Text(head.title, head.title_zh).of(language)) for head in columns) + " |")
     text.append("|" + "|".join("---" if head.kind == "text" else "---:" for head in columns) + "|")
     for line in found:
         mode = sweep.mode(line["mode"])
-        text.append("| " + " | ".join(plain(_in(told(head, line, mode), language)) for head in columns) + " |")
+        text.append("| " + " | ".join(plain(told(head, line, mode).of(language)) for head in columns) + " |")
     text += ["", f"![error against latency]({quote(os.fsencode(stem))}.svg)"] if svg(sweep) else []
     text += ["", code(sweep.command)] if sweep.command else []
     path.write_text("\n".join(text) + "\n", encoding="utf-8")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
+from ....reasons import Text
 from ...figures import percent
 from ...lead import MORE
 from ...model import Report
 from ...section import Cell, Section
 from ...summary import Summary
-from ...words import Text
 from .text import both, escaped, said
 
 __all__ = ["ABOVE", "FOUND", "IN_ANSWER", "UNEXPLAINED", "answer", "block", "budget", "folded"]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from ....reasons import Text
 from ....records import Row, Status
 from ....safety.linked_file import linked_file
 from ....safety.visible import visible
@@ -21,7 +22,7 @@ from ...noise import KINDS, noise_of
 from ...precision import unit_of
 from ...summary import STATUS_NAME, STATUS_TEXT, STATUS_TONE
 from ...widths import fitted_width, text_width
-from ...words import Text, explained
+from ...words import explained
 
 __all__ = ["written"]
 

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
 
-from ...words import Text
+from ....reasons import Text
 from .text import both, escaped, said
 
 __all__ = ["small_page"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import re
 
+from ....reasons import Text
 from ....safety.visible import visible
-from ...words import Text
 
 __all__ = ["both", "escaped", "said"]
 

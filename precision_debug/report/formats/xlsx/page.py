@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....reasons import Text
 from ...model import Report
 from ...section import Cell, Section
 from ...summary import Summary
 from ...widths import text_width
-from ...words import Text
 from .formats import INK, TONES, Formats
 from .table import ROW_LIMIT, locate
 from .text import fit

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ....reasons import Text
 from ...model import Report
-from ...words import Text
 from .text import caption, fit
 
 __all__ = ["Question", "questions_of", "write_bars"]

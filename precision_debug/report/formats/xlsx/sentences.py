@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....reasons import Text
 from ...widths import text_width
-from ...words import Text
 from .formats import INK, Formats
 from .text import fit
 
