@@ -58,7 +58,7 @@ def test_every_text_of_a_parser_has_chinese(parsers: list[argparse.ArgumentParse
     for parser in parsers:
         for text in texts_of(parser):
             assert isinstance(text, Help) or text in OF_ARGPARSE, text
-            chinese = text.zh if isinstance(text, Help) else "中"
+            chinese = text.text.zh if isinstance(text, Help) else "中"
             assert any("\u4e00" <= letter <= "\u9fff" for letter in chinese) or chinese == text, text
             assert text.count("%(") == (chinese.count("%(") if isinstance(text, Help) else 0), text
 
